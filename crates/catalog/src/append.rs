@@ -3,9 +3,9 @@
 //! that wait. Appends that come while a version is being made become the next one together. An append never
 //! waits for others to come.
 //!
-//! Rows of small appends are encoded only when their version is made, and then as one row group. An append
-//! reports its version only when its rows are visible, that is, durable where the catalog has a log. An append that does not fit the table fails alone;
-//! where there is no memory for all, each is tried alone.
+//! Rows of small appends are encoded only when their version is made, and then as one row group. An append reports its
+//! version only when its rows are visible, that is, durable where the catalog has a log. An append that does not fit
+//! the table fails alone; where there is no memory for all, each is tried alone.
 //!
 //! Other changes of the table can block the line meanwhile ([`Line::hold`]).
 //!
@@ -104,7 +104,7 @@ impl Append {
         Ok(Append { catalog, tenant, name, line, entry })
     }
 
-    /// Whether [`Append::try_commit`] would make a version or return the outcome.
+    /// Returns whether [`Append::try_commit`] would make a version or return the outcome.
     pub fn has_step(&self) -> bool {
         let may_lead = self.entry.recorded.get().is_none() && !self.line.state.lock().is_busy();
         may_lead || self.entry.outcome.lock().is_some()
@@ -124,7 +124,7 @@ impl Append {
         has_left
     }
 
-    /// Whether the append still waits in line, that is, no version with its rows has been begun.
+    /// Returns whether the append still waits in line, that is, no version with its rows has been begun.
     pub fn is_waiting(&self) -> bool {
         self.line.state.lock().waiting.iter().any(|entry| Arc::ptr_eq(entry, &self.entry))
     }
@@ -228,7 +228,7 @@ impl Append {
             for entry in &entries {
                 entry.settle(durable.clone());
             }
-            // Otherwise whoever leads wakes them.
+            // Otherwise the leader wakes them.
             if is_recorded {
                 entries.iter().for_each(|entry| (entry.wake)());
                 line.changed.notify_all();
@@ -294,7 +294,7 @@ impl Line {
 }
 
 impl LineState {
-    /// Whether appends must wait: there is a leader, or another change waits to become it.
+    /// Returns whether appends must wait: there is a leader, or another change waits to become it.
     fn is_busy(&self) -> bool {
         self.has_leader || self.holding > 0
     }
@@ -384,7 +384,7 @@ impl fmt::Debug for Entry {
 
 impl Drop for Append {
     fn drop(&mut self) {
-        // If a leader has taken the append, its rows become visible all the same.
+        // If a leader has taken the append, its rows become visible nevertheless.
         if !self.leave() {
             self.line.call_next();
         }

@@ -8,8 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a job that finds no memory waits before it tries again: workers are done with what they work on after some
-/// milliseconds.
+/// Delay before a job that found no memory is retried: workers finish with their row groups within some milliseconds.
 const WAIT: Duration = Duration::from_millis(3);
 
 /// Runs background work on tables. Implemented by the host of the store.
@@ -17,11 +16,11 @@ pub trait Background: fmt::Debug + Send + Sync {
     /// Queues `chore` to be worked on ([`Chore::step`]) when there is no other work.
     fn submit(&self, chore: Chore);
 
-    /// Called whenever rows of a load come in, so that other background work can pause while they do.
+    /// Called whenever rows of a load arrive, so that other background work can pause meanwhile.
     fn rows_came(&self);
 
-    /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise. Without
-    /// such a thread it is run at once.
+    /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise.
+    /// Without such a thread it is run at once.
     fn write(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }
@@ -31,13 +30,13 @@ pub trait Background: fmt::Debug + Send + Sync {
         job();
     }
 
-    /// As [`Background::read`], after a moment in which memory may be freed: for a job that has found none.
+    /// Runs `job` as [`Background::read`] does, after a delay in which memory may be freed: for a job that found none.
     fn read_later(&self, job: Box<dyn FnOnce() + Send>) {
         self.read(after_a_moment(job));
     }
 }
 
-/// The job, behind a moment in which its thread waits.
+/// Returns a job that runs `job` after a short wait on its thread.
 pub fn after_a_moment(job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
     Box::new(move || {
         let (moment, passed) = (Mutex::new(()), Condvar::new());
@@ -56,7 +55,7 @@ pub enum Chore {
 }
 
 impl Chore {
-    /// Key that identifies a chore and orders those of one tenant: merges first, since they make room and
+    /// Returns the key that identifies a chore and orders those of one tenant: merges first, since they make room and
     /// profiles read their results, then profiles in the order in which their loads began.
     pub fn order(&self) -> (bool, u64) {
         match self {
@@ -65,7 +64,7 @@ impl Chore {
         }
     }
 
-    /// The tenant that owns the table.
+    /// Returns the tenant that owns the table.
     pub fn tenant(&self) -> &TenantName {
         match self {
             Chore::Merge(merging) => merging.tenant(),

@@ -1,4 +1,4 @@
-//! How a load begins: what it may do to the table of its name, and what its rows are encrypted with in memory.
+//! Beginning of a load: checks of its mode against the table of its name, and encryption of its rows in memory.
 
 use super::claims::Claim;
 use super::state::Expected;
@@ -49,7 +49,8 @@ impl Catalog {
         Ok(load.under(claim).keyed(key).replacing(before.map(|table| table.bytes_encoded)))
     }
 
-    /// Begins to load rows that become no table: [`Load::into_table`] returns them. `mode` is what was asked for.
+    /// Begins a load whose rows do not become a table of the catalog: [`Load::into_table`] returns them. `mode` is the
+    /// mode that the client requested.
     ///
     /// # Errors
     /// As [`Catalog::begin_load`].
@@ -65,8 +66,8 @@ impl Catalog {
         Ok(load.detached(mode))
     }
 
-    /// What the rows of a load are encrypted with in memory: an append with what its table has, and any other with a key of
-    /// its own.
+    /// Returns the cipher for the rows of a load in memory: an append uses that of its table, and any other load a new
+    /// key.
     fn cipher(
         &self,
         name: &TableName,

@@ -1,5 +1,4 @@
-//! Changes and deletions of rows: a new version with other row groups in the place of those that held the
-//! rows.
+//! Changes and deletions of rows: a new version in which other row groups replace those that held the rows.
 
 use super::merge;
 use super::state::Expected;
@@ -13,10 +12,10 @@ use std::sync::Arc;
 type RowGroupsAt = BTreeMap<usize, Option<Arc<RowGroup>>>;
 
 impl Catalog {
-    /// Makes a version of a table, for the change with the id `load`, in which `groups` take the place of the row groups at the same positions in
-    /// `base`, its version `version`; `None` removes a row group. Rows that were appended since stay as they
-    /// are: the change is ordered before them (snapshot isolation, Berenson et al., *A Critique of ANSI SQL
-    /// Isolation Levels*, SIGMOD 1995).
+    /// Makes a version of a table, for the change with the id `load`, in which `groups` take the place of the row
+    /// groups at the same positions in `base`, its version `version`; `None` removes a row group. Rows that were
+    /// appended since stay as they are: the change is ordered before them (snapshot isolation, Berenson et al., *A
+    /// Critique of ANSI SQL Isolation Levels*, SIGMOD 1995).
     ///
     /// # Errors
     /// `NotFound`; `Stale` when a change other than appends was made since; `OverLimit` when memory is short.

@@ -1,12 +1,13 @@
-//! Names of tables that loads are about to create: a second one is refused when it begins, not when all of its rows
-//! have been sent.
+//! Claims: reservations of the names of tables that loads are creating. A second create of the name is refused when it
+//! begins, rather than after all of its rows were sent.
 //!
-//! A create claims its name from its beginning to its end, however it ends. Only other creates are refused
-//! for that. A replacement takes the place of whatever has the name, also of a table that is about to be
-//! created: it ends the claim, and the create fails at its next rows. For every other request the table does
-//! not exist yet, and errors say why.
+//! A create claims its name from its beginning to its end, whatever its outcome. A claim affects other creates only. A
+//! replacement may replace any table, including one that is being created: it ends the claim, and the create fails at
+//! its next rows. For every other request the table does not exist yet, and errors say why.
 //!
-//! Invariant: a create publishes only under its claim, so that it never takes the place of another table.
+//! Invariant: a create publishes only while its claim holds, so that it never replaces another table. Example: load A
+//! claims `t`; a replacement publishes `t`, which ends the claim; a commit of A fails with `Exists` rather than
+//! replaces `t`.
 
 use super::Catalog;
 use super::state::{Expected, State};
@@ -26,7 +27,7 @@ impl Claim {
     /// Claims a name that no table, view or other claim has.
     ///
     /// # Errors
-    /// `Exists` when one has it; `OverLimit` when the tenant has too many tables.
+    /// `Exists` if the name is taken; `OverLimit` if the tenant has too many tables.
     pub(super) fn new(catalog: &Arc<Catalog>, tenant: &TenantName, name: &TableName) -> Result<Arc<Claim>> {
         let number = catalog.state.write().claim(tenant, name)?;
         Ok(Arc::new(Claim { catalog: catalog.clone(), tenant: tenant.clone(), name: name.clone(), number }))
@@ -37,12 +38,12 @@ impl Claim {
         self.catalog.state.write().unclaim(&self.tenant, &self.name, self.number);
     }
 
-    /// The condition under which the load may be published: the claim still stands.
+    /// Returns the condition under which the load may be published: the claim still stands.
     pub(super) fn expected(&self) -> Expected {
         Expected::Claim(self.number)
     }
 
-    /// Whether the name is still claimed.
+    /// Returns whether the name is still claimed.
     ///
     /// # Errors
     /// `Exists` when a replacement has taken it.
@@ -81,7 +82,7 @@ impl State {
         }
     }
 
-    /// The number of the claim to a name, if there is one.
+    /// Returns the number of the claim to a name, if there is one.
     pub(super) fn claimed(&self, tenant: &TenantName, name: &TableName) -> Option<u64> {
         self.claims.get(tenant)?.get(name).copied()
     }
@@ -95,7 +96,7 @@ impl State {
     }
 }
 
-/// The error for a create whose name another load has claimed.
+/// Returns the error for a create whose name another load has claimed.
 pub(super) fn under_way(name: &TableName) -> Error {
     let message = format!("a load that creates table {:?} is under way already", name.as_str());
     Error::new(ErrorKind::Exists, message)

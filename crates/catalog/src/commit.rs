@@ -4,8 +4,7 @@ use super::Catalog;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// What a change returns. It is to be acknowledged once the change is durable: at once, where the catalog is one in
-/// memory.
+/// Result of a change, to be acknowledged once the change is durable; at once, if the catalog is in memory only.
 #[derive(Debug)]
 #[must_use = "a change is acknowledged when it is durable"]
 pub struct Commit<T> {
@@ -23,7 +22,7 @@ impl<T> Commit<T> {
         Commit { value, catalog: catalog.clone(), number }
     }
 
-    /// What a change returns that is durable already, if it is to be.
+    /// Creates the result of a change that is durable already, or that needs no record.
     pub fn durable(value: T, catalog: &Arc<Catalog>) -> Commit<T> {
         Commit { value, catalog: catalog.clone(), number: None }
     }

@@ -1,8 +1,8 @@
-//! What other threads do for a load: they wait for room in the pool, and for the disk.
+//! Errands: waits for room in the pool and for the disk, done by other threads for a load.
 //!
-//! What comes of it is taken over by whoever works on the load ([`super::Load::next_piece`]). A row group that waits for room
-//! takes one of the threads that read from disk for a moment at a time, in turn with what these read for others: however
-//! many wait, nobody's reads wait for all of them to be placed or to give up.
+//! The thread that works on the load takes the outcomes ([`super::Load::next_piece`]). A row group that waits for room
+//! occupies one of the reading threads briefly and then queues again behind other reads, so that reads never wait until
+//! all such row groups are placed or have given up.
 
 use super::background::Background;
 use super::durable::Patience;
@@ -25,12 +25,12 @@ struct State {
     /// Numbers of those under way.
     for_room: usize,
     for_disk: usize,
-    /// Of those that have ended, until they are taken.
+    /// Outcomes of ended errands, until they are taken.
     outcomes: VecDeque<Result<PieceDone>>,
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// What an errand waits for.
+/// Event that an errand waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Room in the pool.
@@ -63,17 +63,17 @@ impl Errands {
         self.state.lock().outcomes.pop_front()
     }
 
-    /// Whether [`Errands::take`] has something to return.
+    /// Returns whether [`Errands::take`] has something to return.
     pub fn have_news(&self) -> bool {
         !self.state.lock().outcomes.is_empty()
     }
 
-    /// Number of errands for `purpose` that have not ended.
+    /// Returns the number of errands for `purpose` that have not ended.
     pub fn under_way(&self, purpose: Purpose) -> usize {
         *self.state.lock().count(purpose)
     }
 
-    /// Whether any has not ended, or its outcome was not taken.
+    /// Returns whether any has not ended, or its outcome was not taken.
     pub fn are_left(&self) -> bool {
         let state = self.state.lock();
         state.for_room + state.for_disk > 0 || !state.outcomes.is_empty()
@@ -109,12 +109,12 @@ impl fmt::Debug for Errands {
 }
 
 impl Errand {
-    /// Whether the load still exists.
+    /// Returns whether the load still exists.
     pub fn is_wanted(&self) -> bool {
         self.errands.strong_count() > 0
     }
 
-    /// Whether something that the load waits for is about to free memory of the pool.
+    /// Returns whether something that the load waits for is about to free memory of the pool.
     pub fn frees_memory(&self) -> bool {
         self.errands.upgrade().is_some_and(|errands| errands.under_way(Purpose::Disk) > 0)
     }
@@ -134,7 +134,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Tries to place it in a moment, and again until there is room, nobody wants it any more, or it has waited for long.
+    /// Retries placing the row group after a delay, until there is room, the load was dropped, or the retries are
+    /// exhausted.
     pub fn go_on(mut self) {
         self.patience.count_wait();
         let background = self.background.clone();
@@ -169,7 +170,7 @@ impl Drop for Errand {
             state.wake.clone()
         };
         errands.ended.notify_all();
-        // It locks what belongs to others.
+        // Called outside the lock, since the callback may take other locks.
         if let Some(wake) = wake {
             wake();
         }

@@ -4,7 +4,7 @@ use farpool_model::Result;
 
 /// Threads of the host that help the calling thread.
 pub trait Helpers: std::fmt::Debug + Send + Sync {
-    /// Number of threads worth using at the same time, including the caller's.
+    /// Returns the number of threads worth using at the same time, including the caller's.
     fn threads_max(&self) -> usize;
 
     /// Runs `work` on the calling thread and up to `threads - 1` others in parallel; returns when all have

@@ -1,13 +1,13 @@
 //! The catalog: which tables each tenant has, and the current version of each. A [`Load`] makes a new version and swaps
 //! it in.
 //!
-//! Versions are swapped, never changed: a reader that got a table keeps its version, and its pages, for as
-//! long as it holds the `Arc`. A catalog with a data directory (`durable/mod.rs`) records each change in a log, and readers
-//! see it once that is durable (`state.rs`).
+//! Versions are swapped, never changed: a reader that got a table keeps its version, and its pages, for as long as it
+//! holds the `Arc`. A catalog with a data directory (`durable/mod.rs`) records each change in a log, and readers see it
+//! once that is durable (`state.rs`).
 //!
-//! Invariant: version numbers only grow over the life of a catalog, across all tables, so that a version
-//! identifies one state of one table for ever. A version never changes, and a load that does not commit leaves no trace:
-//! neither in the catalog nor in the pool's memory.
+//! Invariant: version numbers only grow over the life of a catalog, across all tables, so that a version identifies one
+//! state of one table for ever. A version never changes, and a load that does not commit leaves no trace: neither in
+//! the catalog nor in the pool's memory.
 
 #![forbid(unsafe_code)]
 
@@ -71,10 +71,10 @@ use tap::{Gathered, Tap};
 #[derive(Debug)]
 pub struct Catalog {
     pool: Arc<Pool>,
-    /// Budget from which tables reserve what they take outside the pool.
+    /// Budget from which tables reserve their memory outside the pool.
     work: Option<Arc<WorkMemory>>,
     state: RwLock<State>,
-    /// Where changes are recorded; empty for a catalog in memory.
+    /// The data directory; empty for a catalog in memory.
     durable: OnceLock<Arc<Durable>>,
     disk_quotas: RwLock<DiskQuotas>,
     /// Bytes of the log after which a checkpoint is made.
@@ -93,7 +93,7 @@ struct Current {
     /// The version since which rows have only been appended.
     since: Version,
     table: Arc<Table>,
-    /// What the table is encrypted with in segments; `None` where the data directory, if there is one, has no keys.
+    /// Key of the table in segments; `None` without an encrypted data directory.
     key: Option<Arc<TableKey>>,
     /// Whether the values stay in memory.
     is_pinned: bool,
@@ -148,22 +148,22 @@ impl Catalog {
         }
     }
 
-    /// Makes a checkpoint whenever the log has grown by so many bytes: what a start reads again at most, apart from what
-    /// comes while the checkpoint is made.
+    /// Makes a checkpoint whenever the log has grown by `log_bytes`. A start replays at most about that many bytes,
+    /// plus those appended during the checkpoint.
     #[must_use]
     pub fn with_log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = log_bytes;
         self
     }
 
-    /// Records in `trace` what is asked of the pool as a cache of a data directory that is opened later.
+    /// Records in `trace` the accesses to the pool as a cache of a data directory that is opened later.
     #[must_use]
     pub fn with_trace(mut self, trace: Option<Arc<AccessTrace>>) -> Self {
         self.trace = trace;
         self
     }
 
-    /// Makes the tables reserve from `work` what they take outside the pool.
+    /// Makes tables reserve their memory outside the pool from `work`.
     #[must_use]
     pub fn within(mut self, work: Arc<WorkMemory>) -> Self {
         self.work = Some(work);
@@ -176,12 +176,12 @@ impl Catalog {
         self.taps_closed.store(true, Ordering::Relaxed);
     }
 
-    /// The pool that holds the tables.
+    /// Returns the pool that holds the tables.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// The highest version number given so far to any table.
+    /// Returns the highest version number given so far to any table.
     pub fn newest_version(&self) -> Version {
         Version(self.state.read().versions_made)
     }
@@ -191,8 +191,8 @@ impl Catalog {
         self.state.read().visible.tables.keys().cloned().collect()
     }
 
-    /// Descriptions of the tables of `tenant`, by name, without the spreads of their columns, and with what of them is in
-    /// memory.
+    /// Returns descriptions of the tables of `tenant`, by name, without the spreads of their columns, and with the
+    /// sizes of the parts in memory.
     pub fn tables(&self, tenant: &TenantName) -> Vec<TableInfo> {
         // Changes do not wait until all chunks are counted.
         let tables = self.state.read().visible.tables.get(tenant).cloned().unwrap_or_default();
@@ -207,8 +207,8 @@ impl Catalog {
         self.state.read().visible(tenant, name).map(|current| (current.version, current.table.clone()))
     }
 
-    /// Returns the newest version of a table, which may not be durable yet: what changes are checked against, and readers do
-    /// not see.
+    /// Returns the newest version of a table, which may not be durable yet. Changes are checked against it; readers do
+    /// not see it.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables.
@@ -226,12 +226,12 @@ impl Catalog {
         Ok(current.info(name))
     }
 
-    /// An empty reservation for what a table takes outside the pool; `None` where there is no budget.
+    /// Returns an empty reservation for a table's memory outside the pool; `None` without a budget.
     fn outside(&self, tenant: &TenantName) -> Option<Reservation> {
         self.work.as_ref().map(|work| work.account(tenant).empty())
     }
 
-    /// The newest state of a table, which a change begins with.
+    /// Returns the newest state of a table, which a change begins with.
     fn newest(&self, tenant: &TenantName, name: &TableName) -> Result<Current> {
         self.state.read().newest(tenant, name).cloned()
     }
@@ -248,9 +248,9 @@ impl Catalog {
         made.ok_or_else(unmade)
     }
 
-    /// Makes a change whose record is `record`: `check` says whether it may still be made, `effect` what it does to the
-    /// names, and what is returned. `effect` gets the version that the change makes, if it makes one, or the newest. Both
-    /// are called under the lock of the names. `None` where the change may no longer be made.
+    /// Makes a change with the record `record`. `check` decides whether it may still be made; `effect` computes its
+    /// effect on the names and the return value from the version that the change makes, if any, or else the newest.
+    /// Both are called under the lock of the names. Returns `None` if the change may no longer be made.
     fn make<T>(
         self: &Arc<Self>,
         mut record: Option<Prepared>,
@@ -300,8 +300,8 @@ impl Catalog {
         }
     }
 
-    /// Makes `table`, a new one, the newest version if the newest state is as `expected`. The first `settled` of its row
-    /// groups are not merged. `load` is the id of the load that made it.
+    /// Makes `table`, a new one, the newest version if the newest state is as `expected`. The first `settled` of its
+    /// row groups are not merged. `load` is the id of the load that made it.
     fn put(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -407,7 +407,7 @@ impl Catalog {
         true
     }
 
-    /// What `table`, which has the rows of `current` and perhaps more behind them, will be when it takes its place.
+    /// Returns the state of `table`, which has the rows of `current` and possibly more, as the successor of `current`.
     fn successor(&self, tenant: &TenantName, current: &Current, table: Arc<Table>) -> Successor {
         let (settled, tapped) = self.settle(tenant, current, &table);
         let fresh = table.row_groups.from(current.settled).take(settled - current.settled);
@@ -504,8 +504,8 @@ impl Catalog {
         (settled, Some(Tapped { tap, before: Some(before), encoder }))
     }
 
-    /// Reserves what the table takes outside the pool. Versions share most of that, but each may outlive the
-    /// others, so each reserves all of it.
+    /// Reserves the table's memory outside the pool. Versions share most of it, but each may outlive the others, so
+    /// that each reserves all of it.
     fn holding(&self, tenant: &TenantName, table: Table) -> Result<Table> {
         let Some(mut outside) = self.outside(tenant) else { return Ok(table) };
         outside.try_grow(usize_saturating(table.bytes_outside_pool))?;
@@ -517,7 +517,7 @@ impl Catalog {
     }
 }
 
-/// The effect of a new version of a table, which `loads` have made.
+/// Returns the effect of a new version of a table, which `loads` have made.
 fn put(
     tenant: &TenantName,
     name: &TableName,
@@ -529,7 +529,7 @@ fn put(
     Effect::Put { tenant, name, renamed_from, current: current.clone(), loads: current.loaded(loads) }
 }
 
-/// The error of a change whose check neither lets it be made nor says why not.
+/// Returns the error of a change whose check neither lets it be made nor says why not.
 fn unmade() -> Error {
     Error::internal("a change was neither made nor refused")
 }
@@ -544,7 +544,7 @@ struct Successor {
 }
 
 impl Successor {
-    /// The state of the table as the successor of `newest`, to which a tap may have been attached meanwhile.
+    /// Returns the state of the table as the successor of `newest`, to which a tap may have been attached meanwhile.
     fn of(self, newest: &Current, version: Version) -> Current {
         let Successor { table, settled, rows_settled, tapped } = self;
         let tap = match tapped {
@@ -556,7 +556,7 @@ impl Successor {
 }
 
 impl Current {
-    /// Whether this is the same state of the same table.
+    /// Returns whether this is the same state of the same table.
     fn is_same(&self, other: &Current) -> bool {
         Arc::ptr_eq(&self.table, &other.table)
     }
@@ -567,7 +567,7 @@ impl Current {
         self.info(name)
     }
 
-    /// What `loads`, which have made this version, are remembered by.
+    /// Returns the entries by which `loads`, which made this version, are remembered.
     fn loaded(&self, loads: &[LoadId]) -> Vec<(LoadId, LoadedVersion)> {
         let Table { rows, bytes_plain, bytes_encoded, .. } = *self.table;
         let made = LoadedVersion { version: self.version, rows, bytes_plain, bytes_encoded };
@@ -613,13 +613,13 @@ impl Current {
         }
     }
 
-    /// The tap that profiles all rows, if there is one.
+    /// Returns the tap that profiles all rows, if there is one.
     fn tap_of_all(&self) -> Option<&Arc<Tap>> {
         let is_whole = self.settled == self.table.row_groups.len();
         self.whole.as_ref().or_else(|| self.tap.as_ref().filter(|_| is_whole))
     }
 
-    /// Returns what profiling has found so far: about all rows or, until that is complete, about enough of
+    /// Returns the results of profiling so far: for all rows or, until these are complete, for sufficiently many of
     /// them.
     fn found(&self) -> Found {
         let all = self.tap_of_all();
@@ -666,14 +666,14 @@ impl Current {
     }
 }
 
-/// What profiling has found so far about the rows of a version.
+/// Results of profiling so far for the rows of a version.
 struct Found {
     gathered: Option<Arc<Gathered>>,
     /// As in [`TableInfo::rows_profiled`].
     rows_profiled: Option<u64>,
 }
 
-/// Whether a profile of `rows` rows may stand for all `of` rows: estimates are seldom better than that.
+/// Returns whether a profile of `rows` rows may stand for all `of` rows: estimates are seldom better than that.
 fn is_most(rows: u64, of: u64) -> bool {
     of - rows <= of / 8
 }

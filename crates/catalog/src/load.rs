@@ -1,22 +1,21 @@
 //! A load: rows become row groups, row groups become a version.
 //!
-//! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which
-//! is then encoded in pieces (`pieces.rs`) on any thread, and added in the order in which the rows came. A
-//! caller with threads of its own calls [`Load::push`], which does the pieces itself, with [`Helpers`]; a
-//! scheduler calls [`Load::buffer`], [`Load::next_piece`], [`Load::done`] and, in the end,
-//! [`Load::complete`]. An append puts its rows behind whatever the newest version is when it commits
-//! (`append.rs`), so that concurrent appends lose nothing.
+//! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which is then
+//! encoded in pieces (`pieces.rs`) on any thread, and added in the order of the rows. A caller with threads of its own
+//! calls [`Load::push`], which does the pieces itself, with [`Helpers`]; a scheduler calls [`Load::buffer`],
+//! [`Load::next_piece`], [`Load::done`] and, in the end, [`Load::complete`]. An append puts its rows behind the version
+//! that is the newest when it commits (`append.rs`), so that concurrent appends lose nothing.
 //!
-//! In a catalog with a data directory, the row groups of a load that is not small go to segments while they are made
-//! ([`ChunkWriter`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool has no
-//! room waits a while for it: what others have in use is free in a moment. For all of that other threads wait
-//! (`errands.rs`), and the load has no piece meanwhile.
+//! In a catalog with a data directory, the row groups of a load that is not small are written to segments while it runs
+//! ([`ChunkWriter`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool
+//! has no room waits a limited time: memory in use by others is usually freed soon. Other threads do all of this
+//! waiting (`errands.rs`), and the load has no piece meanwhile.
 //!
-//! The row groups of a new table are handed to a tap, which profiles them in the background; the tap stays
-//! with the version. Appended row groups get a tap once they are no longer merged.
+//! The row groups of a new table are passed to a tap, which profiles them in the background; the tap stays with the
+//! version. Appended row groups get a tap once they are no longer merged.
 //!
-//! Invariant: a load that is dropped, for whatever reason, gives back all its pages: they belong to the
-//! row groups that it holds.
+//! Invariant: a load that is dropped, for whatever reason, frees all its pages: they belong to the row groups that it
+//! holds.
 
 use super::append::{Append, Rows};
 use super::claims::Claim;
@@ -43,7 +42,7 @@ use std::sync::atomic::Ordering;
 /// Upper bound of the default number of workers: each holds a row group in plain form.
 const WORKERS_DEFAULT_MAX: usize = 8;
 
-/// Segments that may wait for the disk at once. What they have cannot leave memory before.
+/// Number of segments that may wait for the disk at once. Their chunks cannot be evicted before they are durable.
 const SEGMENTS_WAITING_MAX: usize = 2;
 
 /// Row groups that may wait to be written, beside those that are encoded.
@@ -73,15 +72,15 @@ pub struct Load {
     pieces: Pieces,
     /// Memory that the row groups take outside the pool.
     outside: Option<Reservation>,
-    /// Writes the row groups to disk, where there is one; also `None` while a worker has it.
+    /// Writes the row groups to segments, if there is a data directory; also `None` while a worker has it.
     writer: Option<ChunkWriter>,
     has_disk: bool,
-    /// Row groups that are to be written next.
+    /// Row groups waiting to be written.
     to_keep: Vec<Arc<RowGroup>>,
     errands: Arc<Errands>,
     /// The key of the table there, if it has one.
     key: Option<Arc<TableKey>>,
-    /// What becomes of the rows in memory.
+    /// Residency of the rows in memory.
     residency: Residency,
     /// Whether the rows become no table of the catalog.
     is_detached: bool,
@@ -163,12 +162,12 @@ impl Load {
         Load { mode, is_detached: true, writer: None, has_disk: false, tap: None, ..self }
     }
 
-    /// Whether the rows become no table of the catalog: then the load ends with [`Load::into_table`].
+    /// Returns whether the rows become no table of the catalog: then the load ends with [`Load::into_table`].
     pub fn is_detached(&self) -> bool {
         self.is_detached
     }
 
-    /// Encodes what is left, as [`Load::push`] does.
+    /// Encodes the remaining rows, as [`Load::push`] does.
     ///
     /// # Errors
     /// As [`Load::push`].
@@ -187,7 +186,7 @@ impl Load {
         self.builder.finish()
     }
 
-    /// Sets the id by which the client may ask what became of the load.
+    /// Sets the id by which the client may ask for the outcome of the load.
     pub fn set_id(&mut self, id: LoadId) {
         self.id = Some(id);
     }
@@ -197,11 +196,11 @@ impl Load {
         self.errands.set_wake(wake);
     }
 
-    /// Sets what becomes of the rows in memory.
+    /// Sets the residency of the rows in memory.
     ///
     /// # Errors
-    /// `Invalid` where rows are to be pinned in a table that is not, and without a data directory for all but
-    /// [`Residency::Cached`].
+    /// `Invalid` if rows are to be pinned in a table that is not pinned, and for any residency but
+    /// [`Residency::Cached`] without a data directory.
     pub(super) fn set_residency(&mut self, residency: Residency) -> Result<()> {
         if residency != Residency::Cached && !self.catalog.is_durable() {
             return Err(Error::invalid(
@@ -285,13 +284,13 @@ impl Load {
         }
     }
 
-    /// Whether [`Load::next_piece`] has a piece.
+    /// Returns whether [`Load::next_piece`] has a piece.
     pub fn has_piece(&self) -> bool {
         let has_own = || self.may_keep() || self.pieces.has_next(self.may_begin());
         self.failed.is_none() && (self.errands.have_news() || has_own())
     }
 
-    /// Takes the next piece of work; `None` when every piece has been taken, or what is left has to wait.
+    /// Takes the next piece of work; `None` if every piece has been taken, or the remaining ones must wait.
     pub fn next_piece(&mut self) -> Option<Piece> {
         if self.failed.is_some() {
             return None;
@@ -308,18 +307,18 @@ impl Load {
         self.pieces.next(self.may_begin())
     }
 
-    /// Whether row groups can be written now.
+    /// Returns whether row groups can be written now.
     fn may_keep(&self) -> bool {
         let is_behind = || self.errands.under_way(Purpose::Disk) >= SEGMENTS_WAITING_MAX;
         !self.to_keep.is_empty() && self.writer.is_some() && !is_behind()
     }
 
-    /// Whether a further row group can be encoded now.
+    /// Returns whether a further row group can be encoded now.
     fn may_begin(&self) -> bool {
         self.to_keep.len() < UNWRITTEN_MAX && self.errands.under_way(Purpose::Room) == 0
     }
 
-    /// Whether a part of the load is with other threads, or waits for them. Then there will be another piece.
+    /// Returns whether a part of the load is with other threads, or waits for them. Then there will be another piece.
     pub fn is_waiting(&self) -> bool {
         let is_kept = !self.has_disk || self.writer.is_some() && self.to_keep.is_empty();
         self.failed.is_none() && (self.errands.are_left() || !is_kept)
@@ -353,7 +352,7 @@ impl Load {
     /// Has another thread place a row group once there is room.
     ///
     /// # Errors
-    /// That of the pool, where nothing leaves it by itself.
+    /// The error of the pool, if the pool evicts nothing.
     fn wait_for_room(&mut self, placement: Placement, error: Error) -> Result<()> {
         if !self.catalog.pool.reclaims() {
             return Err(self.with_both_versions(error));
@@ -363,17 +362,17 @@ impl Load {
         Ok(())
     }
 
-    /// Number of rows buffered so far, whether they have been encoded or not.
+    /// Returns the number of rows buffered so far, whether they have been encoded or not.
     pub fn rows_buffered(&self) -> u64 {
         self.rows_buffered
     }
 
-    /// Number of rows encoded and in the pool; these are the first rows of the load.
+    /// Returns the number of rows encoded and in the pool; these are the first rows of the load.
     pub fn rows_added(&self) -> u64 {
         self.rows_added
     }
 
-    /// Whether this is an append of few rows, which are encoded together with those of others.
+    /// Returns whether this is an append of few rows, which are encoded together with those of others.
     fn is_small(&self) -> bool {
         self.is_append()
             && self.rows_buffered <= u64_from(limits::SMALL_APPEND_ROWS)
@@ -382,7 +381,7 @@ impl Load {
             && !self.is_encoding()
     }
 
-    /// Whether a full row group is being encoded or waits for it.
+    /// Returns whether a full row group is being encoded or waits for it.
     pub fn is_encoding(&self) -> bool {
         self.pieces.groups_count() > 0
     }
@@ -394,8 +393,8 @@ impl Load {
         self.builder.bytes_held() + self.pieces.bytes_held() + small
     }
 
-    /// Makes the rows visible as the table's new version, all at once. First encodes what is left, as
-    /// [`Load::push`] does, and computes the profiles that [`Load::profile_before`] asks for.
+    /// Makes the rows visible as the table's new version, all at once. First encodes the remaining rows, as
+    /// [`Load::push`] does, and computes the profiles that [`Load::profile_before`] requires.
     ///
     /// # Errors
     /// As [`Load::push`]; `Exists` when a replacement has made the table that is to be created; `Stale` when
@@ -418,37 +417,37 @@ impl Load {
         }
     }
 
-    /// Begins to make durable what the load has written to disk; returns whether it has to wait for that: then it has
-    /// another piece when it is done. All rows must have been encoded.
+    /// Starts making the written segments durable; returns whether the load must wait for that, and then has another
+    /// piece. All rows must have been encoded.
     pub fn seal(&mut self) -> bool {
         if !self.is_waiting()
             && let Some(writer) = &mut self.writer
         {
             let finished = writer.finish();
-            // It is kept in `failed`, and ends the load when that is to be published.
+            // An error is kept in `failed`, and reported when the load is published.
             drop(self.keep_failure(finished));
         }
         self.is_waiting()
     }
 
-    /// The claim to the name of the table, if this load creates it. It can be given up before the load is
+    /// Returns the claim to the name of the table, if this load creates it. It can be given up before the load is
     /// dropped.
     pub fn claim(&self) -> Option<&Arc<Claim>> {
         self.claim.as_ref()
     }
 
-    /// Whether the rows are added to an existing table: then the load ends with [`Load::append`], not
+    /// Returns whether the rows are added to an existing table: then the load ends with [`Load::append`], not
     /// [`Load::publish`].
     pub fn is_append(&self) -> bool {
         self.mode == LoadMode::Append && !self.is_detached
     }
 
-    /// The name of the table.
+    /// Returns the name of the table.
     pub fn name(&self) -> &TableName {
         &self.name
     }
 
-    /// What is done with the rows.
+    /// Returns the mode of the load.
     pub fn mode(&self) -> LoadMode {
         self.mode
     }
@@ -459,7 +458,7 @@ impl Load {
         if !self.is_append() {
             return None;
         }
-        // A table that is gone has no profile to wait for; committing the append reports that it is gone.
+        // A dropped table has no profile to wait for; committing the append reports that it is dropped.
         let tap = self.catalog.newest(&self.tenant, &self.name).ok()?.tap?;
         (tap.unsettled() > limits::TAPS_WAITING_MAX).then(|| AwaitedProfile::new(tap, wake))
     }
@@ -592,8 +591,8 @@ impl Load {
         outcome
     }
 
-    /// Encodes all full row groups, on the calling thread and helpers; waits for what other threads do for them, and in the
-    /// end for everything that others do.
+    /// Encodes all full row groups, on the calling thread and helpers. Blocks on other threads that work for these and,
+    /// at the end, on all that work for the load.
     fn encode(&mut self, is_end: bool) -> Result<()> {
         while self.is_encoding() || is_end && self.is_waiting() {
             if !self.has_piece() {

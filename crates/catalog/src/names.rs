@@ -5,19 +5,19 @@ use farpool_model::{SchemaName, TableName};
 /// Maximum number of names that an error lists.
 const NAMES_MAX: usize = 5;
 
-/// Advice with the names among `known` that are closest to `wanted`, closest first.
+/// Returns advice with the names among `known` that are closest to `wanted`, closest first.
 pub(super) fn advice<'a>(wanted: &TableName, known: impl Iterator<Item = &'a TableName>) -> String {
     closest(wanted.as_str(), known.map(TableName::as_str))
         .unwrap_or_else(|| "there are no tables yet: load one first".to_string())
 }
 
-/// As [`advice`], for schemas.
+/// Returns advice as [`advice`] does, for schemas.
 pub(super) fn schema_advice<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> String {
     let close = closest(wanted, known.chain([SchemaName::PUBLIC])).unwrap_or_default();
     format!("create it with CREATE SCHEMA; {close}")
 }
 
-/// The names among `known` that are closest to `wanted`, closest first; `None` without any.
+/// Returns the names among `known` that are closest to `wanted`, closest first; `None` without any.
 fn closest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut known: Vec<(usize, &str)> = known.map(|name| (distance(wanted, name), name)).collect();
     if known.is_empty() {
@@ -30,7 +30,7 @@ fn closest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<Str
     Some(format!("there is: {}{more}", names.join(", ")))
 }
 
-/// The Levenshtein distance, ignoring letter case.
+/// Returns the Levenshtein distance, ignoring letter case.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     let b: Vec<char> = b.chars().collect();

@@ -1,8 +1,8 @@
-//! The row groups of a load on their way into the pool, in pieces that several threads work on at once.
+//! The row groups of a load before they are in the pool, in pieces that several threads process in parallel.
 //!
-//! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups leave in
-//! the order in which their rows came. With a data directory they are then written to a segment. This file starts no
-//! threads: whoever takes a [`Piece`] runs it and brings back the result.
+//! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups are returned in the
+//! order of their rows. With a data directory they are then written to a segment. This file starts no threads: the
+//! caller that takes a [`Piece`] runs it and returns the result.
 
 use super::durable::ChunkWriter;
 use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};
@@ -67,12 +67,12 @@ pub(super) enum PieceOutcome {
 }
 
 impl Piece {
-    /// A piece that writes `groups` of the table with this key.
+    /// Returns a piece that writes `groups` of the table with this key.
     pub(super) fn keep(writer: ChunkWriter, groups: Vec<Arc<RowGroup>>, key: Option<Arc<TableKey>>) -> Piece {
         Piece(PieceWork::Keep { writer, groups, key })
     }
 
-    /// A piece that another thread has done.
+    /// Returns a piece that another thread has done.
     pub(super) fn of_done(outcome: Result<PieceDone>) -> Piece {
         Piece(PieceWork::Done(outcome))
     }
@@ -80,7 +80,7 @@ impl Piece {
     /// Runs the piece. Its result must be passed to [`super::Load::done`].
     ///
     /// # Errors
-    /// `Invalid` when a value cannot be encoded; those of the disk. The load cannot go on then.
+    /// `Invalid` if a value cannot be encoded; errors of the disk. The load cannot continue after an error.
     pub fn run(self) -> Result<PieceDone> {
         match self.0 {
             PieceWork::Encode { group, plain, column, encoder } => {
@@ -156,7 +156,7 @@ impl Pieces {
         });
     }
 
-    /// Number of row groups added and not yet taken by [`Pieces::take_placed`].
+    /// Returns the number of row groups added and not yet taken by [`Pieces::take_placed`].
     pub fn groups_count(&self) -> usize {
         self.groups.len()
     }
@@ -166,12 +166,13 @@ impl Pieces {
         self.groups.iter().map(|group| group.bytes_held).sum()
     }
 
-    /// Whether [`Pieces::next`] has a piece.
+    /// Returns whether [`Pieces::next`] has a piece.
     pub fn has_next(&self, may_begin: bool) -> bool {
         self.groups.iter().any(|group| group.has_next(may_begin))
     }
 
-    /// Takes the next piece, one of a further row group only if one may be begun; `None` when every piece has been taken.
+    /// Takes the next piece, one of a further row group only if one may be begun; `None` when every piece has been
+    /// taken.
     pub fn next(&mut self, may_begin: bool) -> Option<Piece> {
         let index = self.groups.iter().position(|group| group.has_next(may_begin))?;
         let number = self.first + index as u64;

@@ -1,9 +1,9 @@
 //! Pinned tables: their values stay in memory, or come back to it for good.
 //!
-//! Rule: all pinned tables together take at most a part of the pool ([`limits::PINNED_PART`]), and those of a tenant the same
-//! part of its quota, counted in encoded bytes. It is checked by each change that makes a version of a pinned table, under the
-//! lock of the names. Of pinned tables that a start finds, in their order by tenant and name, the first ones are held in
-//! memory, as far as they keep to it: the pool may have become smaller.
+//! Rule: all pinned tables together take at most a part of the pool ([`limits::PINNED_PART`]), and those of a tenant
+//! the same part of its quota, counted in encoded bytes. It is checked by each change that makes a version of a pinned
+//! table, under the lock of the names. Of pinned tables that a start finds, in their order by tenant and name, the
+//! first ones are held in memory, as far as they keep to it: the pool may have become smaller.
 
 use super::Catalog;
 use super::state::State;
@@ -30,7 +30,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Checks that `bytes` of a table, in the place of what the table of the name has, can be pinned beside all others.
+    /// Checks that `bytes` of a table can be pinned in addition to all other pinned tables, replacing the table of that
+    /// name.
     ///
     /// # Errors
     /// `OverLimit`, with sizes.

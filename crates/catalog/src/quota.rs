@@ -1,7 +1,7 @@
-//! How much of a data directory the tables of a tenant may take.
+//! Quotas of tenants in a data directory.
 //!
-//! What counts is the encoded size of the newest versions: what the directory has beside that (the log, versions that are
-//! still read, segments of which a part is no longer needed) is of nobody's asking, and compression is a gain.
+//! The quota limits the encoded size of the newest versions. Other space (the log, versions that are still read, dead
+//! parts of segments) is not under the tenant's control, and savings by compression are not counted.
 
 use super::{Catalog, State};
 use farpool_memory::size_text;
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 pub(super) type DiskQuotas = BTreeMap<TenantName, u64>;
 
 impl Catalog {
-    /// Sets how many encoded bytes the tables of a tenant may have where there is a data directory; `None` for any number.
-    /// What is beyond it stays.
+    /// Limits the encoded bytes of a tenant's tables in a data directory; `None` lifts the limit. Tables above a
+    /// lowered limit stay.
     pub fn set_disk_quota(&self, tenant: &TenantName, bytes: Option<u64>) {
         let mut quotas = self.disk_quotas.write();
         match bytes {
@@ -22,8 +22,8 @@ impl Catalog {
         }
     }
 
-    /// Checks that the tenant's tables may be on disk when the table `name` has `bytes` encoded bytes. A change is checked
-    /// against the `state` it is made in: of two at once, each could fit where both do not.
+    /// Checks that the tenant's tables may be on disk when the table `name` has `bytes` encoded bytes. A change is
+    /// checked against the `state` it is made in: of two at once, each could fit where both do not.
     ///
     /// # Errors
     /// `OverLimit` where they would be more than the tenant's quota, and more than they are now.

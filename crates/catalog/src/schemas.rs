@@ -1,8 +1,8 @@
 //! Schemas: the namespaces of a tenant's tables and views. `public` is always there and is not stored.
 //!
-//! Invariant: a table, a view or a claim whose name is in a schema other than `public` exists only while that
-//! schema does. What makes one checks it under the lock of the names ([`State::check_schema`]), and a schema
-//! is dropped only when it is empty, or with all that is in it.
+//! Invariant: a table, a view or a claim whose name is in a schema other than `public` exists only while that schema
+//! does. Code that creates one checks this under the lock of the names ([`State::check_schema`]), and a schema is
+//! dropped only when it is empty, or with all its contents.
 
 use super::durable::Change;
 use super::state::{Effect, Names, Replaced, State};
@@ -118,7 +118,7 @@ impl State {
 }
 
 impl Names {
-    /// Whether a schema exists.
+    /// Returns whether a schema exists.
     pub(super) fn has_schema(&self, tenant: &TenantName, schema: &SchemaName) -> bool {
         schema.is_public() || self.schemas.get(tenant).is_some_and(|schemas| schemas.contains(schema))
     }
@@ -136,7 +136,7 @@ impl Names {
             .advise(names::schema_advice(schema.as_str(), known)))
     }
 
-    /// The names of tables and views in a schema.
+    /// Returns the names of tables and views in a schema.
     fn in_schema<'a>(
         &'a self,
         tenant: &TenantName,

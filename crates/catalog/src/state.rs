@@ -1,10 +1,14 @@
-//! The names of a catalog, twice: as changes have made them, and as readers see them.
+//! The names of a catalog in two versions: as of the latest change, and as readers see them.
 //!
-//! A change is made to the newest names at once, and later changes are checked against these. Readers see it when its
-//! record in the log is durable: what they have read cannot be lost. Without a log both are the same at any time.
+//! A change is applied to the newest names at once, and later changes are checked against these. Readers see it only
+//! once its record in the log is durable, so that nothing they have read can be lost. Without a log both versions are
+//! always equal.
 //!
-//! Invariants: changes become visible in the order in which they were made; a name of a tenant belongs to at most one of a
-//! table, a view, and a load that is about to create a table.
+//! Example: table `t` is dropped, and the record is not durable yet. A reader still finds `t`; a second drop fails,
+//! since the newest names do not have it. If power is lost now, `t` is there after the restart, as the reader saw it.
+//!
+//! Invariants: changes become visible in the order in which they were made; a name of a tenant belongs to at most one
+//! of a table, a view, and a load that is about to create a table.
 
 use super::{Current, claims, names, views};
 use farpool_columns::Table;
@@ -47,7 +51,7 @@ pub(super) struct Names {
 /// The latest loads of a tenant that had an id.
 #[derive(Clone, Debug, Default)]
 pub struct Loads {
-    /// What they made, oldest first.
+    /// Versions that they made, oldest first.
     pub latest: VecDeque<(LoadId, LoadedVersion)>,
     /// The newest version of one that is forgotten; 0 when none is.
     pub forgotten: u64,
@@ -64,14 +68,14 @@ struct Waiting {
     wakes: Mutex<Vec<Wake>>,
 }
 
-/// What a change does to the names.
+/// Effect of a change on the names.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
     /// A table gets another version, or is created.
     Put {
         tenant: TenantName,
         name: TableName,
-        /// The name that it had, if it is renamed.
+        /// Former name of the table, if the change renames it.
         renamed_from: Option<TableName>,
         current: Current,
         /// The loads that made the version.
@@ -85,7 +89,7 @@ pub(super) enum Effect {
     DropSchema(TenantName, SchemaName),
 }
 
-/// What a change replaced, to be dropped outside the lock: freeing many pages takes a while.
+/// Values that a change replaced, to be dropped outside the lock: freeing many pages takes a while.
 pub(super) type Replaced = Vec<Box<dyn Send>>;
 
 /// The condition on a table's newest state under which a load may be published.
@@ -150,11 +154,11 @@ impl State {
         replaced
     }
 
-    /// Makes visible what the first `count` records of the log say. Returns whom to tell, and what was replaced by other
-    /// rows.
+    /// Makes the changes of the first `count` records visible. Returns the callbacks to be called, and the replaced
+    /// values.
     pub fn durable(&mut self, count: u64) -> (Vec<Wake>, Replaced) {
         let (mut wakes, mut replaced) = (Vec::new(), Replaced::new());
-        // The versions before an append share what they have with it.
+        // Versions replaced by an append share their row groups with its result, and are cheap to drop.
         let mut outgrown = Replaced::new();
         while let Some(made) = self.waiting.pop_front_if(|made| made.number < count) {
             let mut effect = made.effect;
@@ -178,7 +182,7 @@ impl State {
         (wakes, replaced)
     }
 
-    /// The tables of changes that are not durable yet.
+    /// Returns the tables of changes that are not durable yet.
     pub fn under_way(&self) -> Vec<Current> {
         let table = |made: &Waiting| match &made.effect {
             Effect::Put { current, .. } => Some(current.clone()),
@@ -191,13 +195,14 @@ impl State {
         self.waiting.iter().filter_map(table).collect()
     }
 
-    /// Gives up the changes that are not durable. Returns whom to tell.
+    /// Discards the changes that are not durable. Returns the callbacks to be called.
     pub fn failed(&mut self, error: &Error) -> Vec<Wake> {
         self.failure = Some(error.clone());
         self.waiting.drain(..).flat_map(|made| made.wakes.into_inner()).collect()
     }
 
-    /// Calls `wake` once the record `number` is durable; returns it where that is to be called at once, with what.
+    /// Calls `wake` once record `number` is durable. If the outcome is known already, returns `wake` with it, for the
+    /// caller to call outside the lock.
     pub fn when_durable(&mut self, number: u64, wake: Wake) -> Option<(Wake, Result<()>)> {
         if number < self.durable_records {
             return Some((wake, Ok(())));
@@ -212,17 +217,17 @@ impl State {
         }
     }
 
-    /// Whether `current` is still the newest state of a table.
+    /// Returns whether `current` is still the newest state of a table.
     pub fn is_newest(&self, tenant: &TenantName, name: &TableName, current: &Current) -> bool {
         self.newest.find(tenant, name).is_some_and(|newest| newest.is_same(current))
     }
 
-    /// The newest state of a table.
+    /// Returns the newest state of a table.
     pub fn newest(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
         self.newest.find(tenant, name).ok_or_else(|| self.not_found(&self.newest, tenant, name))
     }
 
-    /// The state of a table that readers see.
+    /// Returns the state of a table that readers see.
     pub fn visible(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
         self.visible.find(tenant, name).ok_or_else(|| self.not_found(&self.visible, tenant, name))
     }

@@ -1,4 +1,4 @@
-//! Statistics of table versions: what is known so far, and profiles computed on request.
+//! Statistics of table versions: those known so far, and profiles computed on request.
 
 use super::state::State;
 use super::tap::{AwaitedProfile, Tap};
@@ -17,7 +17,7 @@ pub struct AwaitedStatistics {
 }
 
 impl AwaitedStatistics {
-    /// The profile to be computed first.
+    /// Returns the profile to be computed first.
     pub fn profile(&self) -> &AwaitedProfile {
         &self.profile
     }
@@ -38,8 +38,8 @@ impl Catalog {
     /// others wait for.
     ///
     /// # Errors
-    /// `NotFound`, with the names of existing tables; `Invalid` for one that is encrypted in memory; `OverLimit` when the pool has no room for the profile,
-    /// or memory for computing it was short for too long.
+    /// `NotFound`, with the names of existing tables; `Invalid` for one that is encrypted in memory; `OverLimit` when
+    /// the pool has no room for the profile, or memory for computing it was short for too long.
     pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
         let awaited = self.await_statistics(tenant, name, Box::new(|| {}))?;
         awaited.profile.finish(&*self.helpers).map_err(|error| error.at(name.as_str()))?;
@@ -61,8 +61,8 @@ impl Catalog {
         Ok(AwaitedStatistics { name: name.clone(), current, profile: AwaitedProfile::new(tap, wake) })
     }
 
-    /// Returns what is known so far of `columns` of the current version of a table; states of other columns,
-    /// and moments, are left out.
+    /// Returns the statistics known so far for `columns` of the current version of a table, without the states of other
+    /// columns and without moments.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables; `Invalid` for a column that the table does not have.
@@ -129,7 +129,8 @@ impl Catalog {
     }
 }
 
-/// The error for whoever asks for the profile of a table that is encrypted in memory: it would have values of it.
+/// Returns the error of a request for the profile of a table that is encrypted in memory: the profile would reveal
+/// values.
 fn no_profile(name: &TableName) -> Error {
     let message = format!("table {:?} is encrypted in memory, and has no profile", name.as_str());
     Error::invalid(message).advise("ask for what you need by a query")

@@ -268,7 +268,7 @@ fn a_load_that_failed_stays_failed_and_leaves_nothing() {
     assert!(catalog.tables(&tenant()).is_empty());
 }
 
-/// Random numbers, which no encoding compresses.
+/// Generates random numbers, which no encoding compresses.
 fn noise(rows: usize, seed: u64) -> RecordBatch {
     let mut state = seed | 1;
     let mut next = || {

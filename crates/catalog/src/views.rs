@@ -17,7 +17,7 @@ pub(super) struct Kept {
 }
 
 impl Catalog {
-    /// The tables, views and schemas of `tenant`.
+    /// Returns the tables, views and schemas of `tenant`.
     pub fn list(&self, tenant: &TenantName) -> Listing {
         let names = &self.state.read().visible;
         let tables = names.tables.get(tenant).into_iter().flatten();
@@ -28,7 +28,7 @@ impl Catalog {
         }
     }
 
-    /// Returns what `name` stands for: the current version of a table, or a view.
+    /// Returns the relation of this name: the current version of a table, or a view.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables and views.
@@ -40,7 +40,7 @@ impl Catalog {
         }
     }
 
-    /// Stores a view; with `replace`, in the place of one with the same name.
+    /// Stores a view; with `replace`, replaces one of the same name.
     ///
     /// # Errors
     /// `Exists` when a view of the name exists and `replace` is false, or a table of the name exists or a
@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// The error for a request for a table whose name is that of a view.
+/// Returns the error for a request for a table whose name is that of a view.
 pub(super) fn is_a_view(name: &TableName) -> Error {
     Error::not_found(format!("{:?} is a view, not a table", name.as_str()))
         .advise("SELECT reads it; to change rows, change those of the tables that it reads; to drop it, use DROP VIEW, or farpool drop --view")

@@ -1,7 +1,7 @@
-//! AES of blocks that do not depend on one another, many at once: by the `aes` crate.
+//! AES of independent blocks, many at once, by the `aes` crate.
 //!
-//! CBC cannot encrypt a block before the one that stands in front of it: a chain uses a fraction of what the processor's
-//! AES unit could do meanwhile. Independent chains are therefore encrypted side by side, a block of each in turn.
+//! CBC cannot encrypt a block before its predecessor in the chain, so that a single chain uses a fraction of the
+//! processor's AES unit. Independent chains are therefore encrypted side by side, a block of each in turn.
 
 use crate::cipher::START_BYTES;
 use crate::locked::Locked;
@@ -14,9 +14,9 @@ type Block = Array<u8, U16>;
 /// Number of chains that are encrypted side by side: enough for the widest units, which take 64 blocks at once.
 const CHAINS: usize = 64;
 
-/// Blocks of each chain that are copied next to those of the others, and back when they are encrypted. A block of each at a
-/// time, where it lies, is half as fast: chains of some KiB have their blocks at the same places of the first cache, which
-/// holds eight of these.
+/// Number of blocks of each chain that are copied next to those of the others, and back after encryption. Encrypting
+/// them in place is half as fast: chains of some KiB have their blocks in the same sets of the L1 cache, which has
+/// eight ways.
 const STRIP_BLOCKS: usize = 16;
 
 /// An expanded key of one of three sizes.
@@ -59,8 +59,7 @@ impl BlockKey {
         }
     }
 
-    /// Encrypts chains of `chain_bytes` each, whole blocks, that lie behind one another in `data`; each has a start of its
-    /// own.
+    /// Encrypts consecutive chains of `chain_bytes` each, whole blocks, in `data`; each chain has its own start.
     pub fn encrypt_chains(&self, starts: &[[u8; START_BYTES]], chain_bytes: usize, data: &mut [u8]) {
         let mut strip = [Block::default(); CHAINS * STRIP_BLOCKS];
         for (starts, chains) in starts.chunks(CHAINS).zip(data.chunks_mut(CHAINS * chain_bytes)) {

@@ -15,16 +15,16 @@ pub const START_BYTES: usize = 16;
 /// Bytes of a tag of GCM.
 pub const TAG_BYTES: usize = 16;
 
-/// What shows whether data or their associated data were changed.
+/// Authentication tag: detects changes of the data or their associated data.
 pub type Tag = [u8; TAG_BYTES];
 
-/// How blocks of AES become a cipher of longer data (NIST SP 800-38A and 38D).
+/// Block cipher mode of AES (NIST SP 800-38A and 38D).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Encrypts and authenticates; the nonce has [`GCM_NONCE_BYTES`].
     Gcm,
-    /// Encrypts, and does not authenticate: who can change the bytes can invert any bit of the data. The start is the
-    /// first value of the counter.
+    /// Encrypts without authentication: an attacker who can change the ciphertext can invert any bit of the data. The
+    /// start is the first value of the counter.
     Ctr,
     /// Encrypts whole blocks, and does not authenticate. For measuring and exchange.
     Cbc,
@@ -36,7 +36,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Gcm, Mode::Ctr, Mode::Cbc, Mode::Ecb];
 
-    /// The mode of a tier.
+    /// Returns the mode of a tier.
     pub const fn of(tier: Tier) -> Mode {
         match tier {
             Tier::Fast => Mode::Ctr,
@@ -44,7 +44,7 @@ impl Mode {
         }
     }
 
-    /// Bytes of what must differ between messages.
+    /// Returns the bytes of the nonce or initial block, which must differ between messages.
     pub const fn start_bytes(self) -> usize {
         match self {
             Mode::Gcm => GCM_NONCE_BYTES,
@@ -53,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// Whether changes of the bytes are noticed.
+    /// Returns whether changes of the bytes are noticed.
     pub const fn authenticates(self) -> bool {
         matches!(self, Mode::Gcm)
     }
@@ -116,8 +116,8 @@ impl Cipher {
     /// the tag where the mode has one: of `data` and of `associated`, which is not encrypted.
     ///
     /// # Errors
-    /// `Invalid` where the lengths of `start` or `data` are not those of the mode, or `associated` is not empty although
-    /// the mode does not authenticate.
+    /// `Invalid` where the lengths of `start` or `data` are not those of the mode, or `associated` is not empty
+    /// although the mode does not authenticate.
     pub fn encrypt(&self, start: &[u8], associated: &[u8], data: &mut [u8]) -> Result<Option<Tag>> {
         self.check(associated, data)?;
         match &self.keys {

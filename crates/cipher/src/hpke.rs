@@ -1,14 +1,15 @@
-//! Hybrid public key encryption (RFC 9180) of the suite DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, in all four
-//! modes: with and without a key that the sender proves to have, and with and without a secret that both know.
+//! Hybrid public key encryption (RFC 9180) of the suite DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, in all
+//! four modes: with and without a key that the sender proves to have, and with and without a secret that both know.
 //!
-//! A [`Context`] is not a counter, as that of the RFC is: its messages have numbers, which the caller gives out, each once.
-//! Thus threads encrypt messages of one stream at once, and several streams of numbers need no second context.
+//! A [`Context`] has no counter, unlike that of the RFC: the caller numbers the messages, each number once. Threads can
+//! thus encrypt messages of one stream in parallel, and several streams of numbers need no second context.
 //!
-//! Rejected: `rustls::crypto::hpke` has the mode without authentication only, encrypts in order and copies each message;
-//! the crate `hpke` has all modes, encrypts in order and by an AES of its own. AWS-LC's own HPKE lacks pre-shared keys and
-//! is not in `aws-lc-sys`. What is below is the key schedule of the RFC, sections 4.1 and 5.1, over AWS-LC's functions.
+//! Rejected: `rustls::crypto::hpke` has only the mode without authentication, encrypts in order and copies each
+//! message; the crate `hpke` has all modes, but encrypts in order and with an AES of its own. AWS-LC's own HPKE lacks
+//! pre-shared keys and is not in `aws-lc-sys`. This file implements the key schedule of the RFC, sections 4.1 and 5.1,
+//! with AWS-LC's functions.
 //!
-//! Invariant: what two keys agree on, and everything that is derived from it, is in locked memory; no `Debug` shows it.
+//! Invariant: shared secrets, and everything derived from them, are in locked memory; no `Debug` shows them.
 
 use crate::cipher::{Cipher, GCM_NONCE_BYTES, Mode, Tag};
 use crate::keys::Secret;
@@ -19,7 +20,7 @@ use farpool_model::{Error, ErrorKind, Result};
 use std::fmt;
 use std::path::Path;
 
-/// Bytes of keys, private and public ones, and of what goes with messages so that their receiver can decrypt them.
+/// Bytes of private and public keys, and of the encapsulated key that the receiver needs to decrypt messages.
 pub const KEY_BYTES: usize = 32;
 
 /// The longest `info`, and name of a shared secret.
@@ -28,7 +29,7 @@ pub const INFO_BYTES_MAX: usize = 256;
 /// Bytes of the keys of AES.
 const AES_KEY_BYTES: usize = 16;
 
-/// Bytes of what HKDF makes of a secret.
+/// Bytes of a key extracted by HKDF.
 const DIGEST_BYTES: usize = 32;
 
 /// DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM in the registry of the RFC.
@@ -99,23 +100,23 @@ impl PrivateKey {
     /// Reads a key from a file that only its owner may read: 32 bytes, or 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Invalid`, `NotFound` or `Denied` with what is wrong with the file; `OverLimit` where the process may not lock more
+    /// `Invalid`, `NotFound` or `Denied` with the problem of the file; `OverLimit` if the process may not lock more
     /// memory.
     pub fn read_file(path: &Path) -> Result<PrivateKey> {
         PrivateKey::new(read_key_file(path, "node key")?)
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// The key itself, to be put into a file that only its owner may read.
+    /// Returns the key itself, to be put into a file that only its owner may read.
     pub fn bytes(&self) -> &[u8] {
         self.secret.bytes()
     }
 
-    /// Writes what this key and `public` agree on to `out`, at `at`.
+    /// Writes the shared secret of this key and `public` to `out`, at offset `at`.
     fn agree(&self, public: &PublicKey, out: &mut Secret, at: usize) -> Result<()> {
         let key = self.secret.bytes().try_into().map_err(|_| Error::internal("a key of another length"))?;
         let room = out.bytes_mut().get_mut(at..at + KEY_BYTES).and_then(|room| room.try_into().ok());
@@ -133,17 +134,17 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// How the sender is authenticated. `K` is its private key at the sender, the public one at the receiver.
+/// Authentication of the sender. `K` is its private key at the sender, the public one at the receiver.
 #[derive(Debug)]
 pub struct Authentication<'a, K> {
     /// A key that the sender has.
     pub key: Option<&'a K>,
-    /// A secret that both have, of at least 32 bytes that nobody can guess (RFC 9180, section 9.5), and its name.
+    /// A secret that both parties have, of at least 32 unguessable bytes (RFC 9180, section 9.5), and its name.
     pub shared: Option<(&'a Secret, &'a [u8])>,
 }
 
 impl<K> Authentication<'_, K> {
-    /// The number of the mode.
+    /// Returns the number of the mode.
     fn mode(&self) -> u8 {
         u8::from(self.shared.is_some()) | u8::from(self.key.is_some()) << 1
     }
@@ -157,8 +158,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// Sets up a sender of messages for whoever has the private key of `receiver`. `info`, of at most [`INFO_BYTES_MAX`],
-    /// must be the same at both. Returns what the receiver needs, too.
+    /// Sets up a sender of messages for the holder of the private key of `receiver`. `info`, of at most
+    /// [`INFO_BYTES_MAX`], must be the same at both parties. Also returns the encapsulated key, which the receiver
+    /// needs.
     ///
     /// # Errors
     /// `Invalid` where `receiver` is no key that can be encrypted for; `OverLimit` where the process may not lock more
@@ -187,10 +189,11 @@ impl Context {
         Ok((ephemeral.public, Context::schedule(by.mode(), &agreed, &parties, info, by.shared)?))
     }
 
-    /// Sets up the receiver of messages of a sender that [`Context::sender`] has set up, with what that has returned.
+    /// Sets up the receiver of messages from a sender created by [`Context::sender`], with the encapsulated key that it
+    /// returned.
     ///
     /// # Errors
-    /// As [`Context::sender`]. Where the sender is another, only its messages tell that.
+    /// Errors of [`Context::sender`]. A wrong sender is detected only by its messages.
     pub fn receiver(
         receiver: &PrivateKey,
         encapsulated: &PublicKey,
@@ -207,7 +210,7 @@ impl Context {
         Context::schedule(by.mode(), &agreed, &parties, info, by.shared)
     }
 
-    /// The key schedule: section 4.1 for what was agreed on, section 5.1 for the rest.
+    /// Returns the key schedule: section 4.1 for the shared secret, section 5.1 for the rest.
     fn schedule(
         mode: u8,
         agreed: &Secret,
@@ -253,8 +256,8 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Encrypts `data` in place as the message of this number, which no other message of the context may have, and returns
-    /// the tag of it and of `associated`.
+    /// Encrypts `data` in place as the message of this number, which no other message of the context may have, and
+    /// returns the tag of it and of `associated`.
     ///
     /// # Errors
     /// Fails only on a bug.
@@ -266,13 +269,13 @@ impl Messages {
     /// Decrypts the message of this number in place.
     ///
     /// # Errors
-    /// `Corrupt`, and zeros in `data`, where it was changed, has another number or other associated data, or is of another
-    /// sender.
+    /// `Corrupt`, and zeros in `data`, where it was changed, has another number or other associated data, or is of
+    /// another sender.
     pub fn open(&self, number: u64, associated: &[u8], data: &mut [u8], tag: &Tag) -> Result<()> {
         self.cipher.decrypt(&self.nonce(number), associated, data, Some(tag))
     }
 
-    /// Section 5.2.
+    /// Computes the nonce of a message (section 5.2).
     fn nonce(&self, number: u64) -> [u8; GCM_NONCE_BYTES] {
         let mut nonce = self.base_nonce;
         let last = &mut nonce[GCM_NONCE_BYTES - 8..];
@@ -284,7 +287,7 @@ impl Messages {
 /// A name in front of all labels.
 const VERSION: &[u8] = b"HPKE-v1";
 
-/// `LabeledExtract` of section 4.
+/// Implements `LabeledExtract` of section 4.
 fn extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Result<Secret> {
     let parts = [VERSION, suite, label, secret];
     let mut labeled = Slot::new(parts.iter().map(|part| part.len()).sum())?;
@@ -301,7 +304,7 @@ fn extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Result<Sec
     Ok(extracted)
 }
 
-/// `LabeledExpand` of section 4.
+/// Implements `LabeledExpand` of section 4.
 fn expand(suite: &[u8], key: &Secret, label: &[u8], info: &[u8], bytes: usize) -> Result<Secret> {
     let length = (bytes as u16).to_be_bytes();
     let labeled = [&length[..], VERSION, suite, label, info].concat();

@@ -1,4 +1,4 @@
-//! The vectors of RFC 9180, appendix A.1, and what a receiver must refuse.
+//! Test vectors of RFC 9180, appendix A.1, and messages that a receiver must refuse.
 
 use super::*;
 
@@ -16,7 +16,7 @@ const PLAIN: &str = "4265617574792069732074727574682c20747275746820626561757479"
 const PSK: &str = "0247fd33b913760fa1fa51e1892d9f307fbe65eb171e8132c2af18555a738b82";
 const PSK_ID: &str = "456e6e796e20447572696e206172616e204d6f726961";
 
-/// One mode: the private keys of the sender's message, the receiver and the sender, what goes with the messages, and
+/// Vectors of one mode: the ephemeral, receiver's and sender's private keys, the associated values of messages, and
 /// numbers of messages with their ciphertexts.
 struct Vector {
     has_psk: bool,
@@ -140,7 +140,7 @@ fn all_modes_encrypt_and_decrypt_as_published() {
     }
 }
 
-/// What a receiver with this key, info and authentication makes of a message.
+/// Decrypts a message as a receiver with this key, info and authentication.
 fn opens(
     receiver: &PrivateKey,
     encapsulated: &PublicKey,

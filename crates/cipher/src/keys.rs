@@ -6,10 +6,10 @@ use farpool_model::{Error, Result};
 use std::fmt;
 use zeroize::Zeroize;
 
-/// Bytes of a [`Salt`]: so many that two nodes that run for ever from one backup draw no salt twice.
+/// Bytes of a [`Salt`]: enough that two nodes restored from one backup never draw the same salt.
 pub const SALT_BYTES: usize = 32;
 
-/// What makes a derived key differ from all others.
+/// Random input that makes a derived key differ from all others.
 pub type Salt = [u8; SALT_BYTES];
 
 /// Draws a salt.
@@ -22,12 +22,12 @@ pub fn random_salt() -> Result<Salt> {
     Ok(salt)
 }
 
-/// The SHA-256 (FIPS 180-4) of some bytes.
+/// Returns the SHA-256 (FIPS 180-4) of `bytes`.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     lc::sha256(bytes)
 }
 
-/// Bytes of a key. Lies in locked memory, is wiped when dropped, and is not shown by `Debug`.
+/// Bytes of a key, in locked memory. Wiped when dropped, and not shown by `Debug`.
 pub struct Secret {
     slot: Slot,
 }
@@ -54,7 +54,7 @@ impl Secret {
         Ok(secret)
     }
 
-    /// Derives a key by HKDF-SHA-256 (RFC 5869): `salt` tells one use from another, `purpose` one kind of use.
+    /// Derives a key by HKDF-SHA-256 (RFC 5869): `salt` distinguishes uses, `purpose` kinds of use.
     ///
     /// # Errors
     /// As [`Secret::take`].
@@ -64,7 +64,8 @@ impl Secret {
         Ok(derived)
     }
 
-    /// What tells the key from others, and nothing about it: may be shown to anybody if nobody can guess the key.
+    /// Returns a name of the key that identifies it without revealing it: may be shown to anybody if the key is
+    /// unguessable.
     ///
     /// # Errors
     /// Fails only on a bug.

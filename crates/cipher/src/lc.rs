@@ -14,7 +14,7 @@ use std::ptr::{null, null_mut};
 
 const OK: i32 = 1;
 
-/// Fills `bytes` with random bytes that nobody can guess.
+/// Fills `bytes` with cryptographically secure random bytes.
 pub(crate) fn random(bytes: &mut [u8]) -> Result<()> {
     // SAFETY: writes as many bytes as the slice has.
     match unsafe { lc::RAND_bytes(bytes.as_mut_ptr(), bytes.len()) } {
@@ -42,7 +42,7 @@ pub(crate) fn hkdf_sha256(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8
     if derived == OK { Ok(()) } else { Err(refused("deriving a key")) }
 }
 
-/// The SHA-256 of some bytes.
+/// Returns the SHA-256 of `bytes`.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut digest = [0; 32];
     // SAFETY: reads the slice and writes the 32 bytes of a digest.
@@ -50,7 +50,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest
 }
 
-/// The first half of HKDF (RFC 5869) with SHA-256: makes `out` a key of what `secret` has of randomness.
+/// Performs the first half of HKDF (RFC 5869) with SHA-256: extracts the randomness of `secret` to the key `out`.
 pub(crate) fn hkdf_extract(salt: &[u8], secret: &[u8], out: &mut [u8; 32]) -> Result<()> {
     let mut bytes = 0;
     // SAFETY: pointers and lengths are those of slices; the output is as long as the digest, which is static.
@@ -68,7 +68,7 @@ pub(crate) fn hkdf_extract(salt: &[u8], secret: &[u8], out: &mut [u8; 32]) -> Re
     if extracted == OK && bytes == out.len() { Ok(()) } else { Err(refused("deriving a key")) }
 }
 
-/// The second half of HKDF with SHA-256: fills `out` with bytes that depend on `key` and `info`.
+/// Returns the second half of HKDF with SHA-256: fills `out` with bytes that depend on `key` and `info`.
 pub(crate) fn hkdf_expand(key: &[u8], info: &[u8], out: &mut [u8]) -> Result<()> {
     // SAFETY: pointers and lengths are those of slices; the digest is static.
     let expanded = unsafe {
@@ -85,7 +85,7 @@ pub(crate) fn hkdf_expand(key: &[u8], info: &[u8], out: &mut [u8]) -> Result<()>
     if expanded == OK { Ok(()) } else { Err(refused("deriving a key")) }
 }
 
-/// The public key of a private one for X25519 (RFC 7748).
+/// Returns the public key of a private one for X25519 (RFC 7748).
 pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
     let mut public = [0; 32];
     // SAFETY: both have the 32 bytes of a key.
@@ -93,8 +93,8 @@ pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
     public
 }
 
-/// Writes to `out` what a private and a public key for X25519 agree on; `false` where the public key is one of those with
-/// which every private key agrees on zeros.
+/// Writes the shared secret of a private and a public key of X25519 to `out`; returns false if the public key is of low
+/// order, so that every private key yields zeros.
 pub(crate) fn x25519(private: &[u8; 32], public: &[u8; 32], out: &mut [u8; 32]) -> bool {
     // SAFETY: all have the 32 bytes of a key.
     let agreed = unsafe { lc::X25519(out.as_mut_ptr(), private.as_ptr(), public.as_ptr()) };
@@ -143,8 +143,8 @@ impl GcmKey {
     ) -> Result<[u8; TAG_BYTES]> {
         let (mut tag, mut tag_bytes) = ([0; TAG_BYTES], 0);
         let pointer = data.as_mut_ptr();
-        // SAFETY: the library allows input and output to be the same memory, of one length; the tag has the room that is
-        // named, and the others are slices.
+        // SAFETY: the library allows input and output to be the same memory, of one length; the tag has the room that
+        // is named, and the others are slices.
         let sealed = unsafe {
             lc::EVP_AEAD_CTX_seal_scatter(
                 self.pointer(),
@@ -177,7 +177,7 @@ impl GcmKey {
         unsafe { self.open_at(nonce, associated, data.as_ptr(), data, tag) }
     }
 
-    /// As [`GcmKey::open`], from other memory of the same length.
+    /// Decrypts as [`GcmKey::open`] does, from other memory of the same length.
     pub fn open_to(
         &self,
         nonce: &[u8; GCM_NONCE_BYTES],
@@ -271,7 +271,7 @@ impl AesKey {
         unsafe { self.count_at(start, data.as_ptr(), data) }
     }
 
-    /// As [`AesKey::count`], from other memory of the same length.
+    /// Encrypts or decrypts as [`AesKey::count`] does, from other memory of the same length.
     pub fn count_to(&self, start: &[u8; START_BYTES], from: &[u8], data: &mut [u8]) {
         assert_eq!(from.len(), data.len(), "a message of another length than its data");
         // SAFETY: two slices of one length, of which nobody else has the second.

@@ -1,8 +1,8 @@
 //! Memory for keys: never swapped out, in no core dump, not in a child process, and wiped when it is given back.
 //!
-//! Slots of two sizes are cut out of regions that are mapped, locked and marked once and stay for the life of the process.
-//! A process may lock little memory without privileges (8 MiB on most systems, 64 KiB on some), so that keys that are kept
-//! are kept in short form; expanded ones are made when they are used.
+//! Slots of two sizes are cut out of regions that are mapped, locked and marked once and stay for the life of the
+//! process. A process may lock little memory without privileges (8 MiB on most systems, 64 KiB on some), so that keys
+//! that are kept are kept in short form; expanded ones are made when they are used.
 //!
 //! Rejected: `memsec` and `secrecy` take a page or more for each key, which is past the limit with some thousand open
 //! files; `zeroize` alone leaves keys in swap and dumps.
@@ -71,7 +71,7 @@ impl Slot {
     }
 }
 
-/// The index of the size of slots for so many bytes, and that size.
+/// Returns the index of the size class of slots for `bytes` bytes, and the size.
 fn class(bytes: usize) -> (usize, usize) {
     if bytes <= SMALL_BYTES { (0, SMALL_BYTES) } else { (1, LARGE_BYTES) }
 }
@@ -112,8 +112,8 @@ pub(crate) struct Locked<T> {
 }
 
 impl<T> Locked<T> {
-    /// Moves a value to locked memory. What the stack still has of it is overwritten by later calls only: values that
-    /// protect data are made in their slot and not here.
+    /// Moves a value to locked memory. The copy on the stack is only overwritten by later calls: secrets that protect
+    /// data are created in their slot instead.
     ///
     /// # Errors
     /// As [`Slot::new`].

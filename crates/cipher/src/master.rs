@@ -22,12 +22,12 @@ pub const MASTER_KEY_BYTES: usize = 32;
 /// Bytes of the longest form of a key: hexadecimal digits, and an end of a line.
 const TEXT_BYTES: usize = 2 * MASTER_KEY_BYTES + 2;
 
-/// Bytes of what tells one master key from another.
+/// Bytes of the fingerprint that identifies a master key.
 pub(crate) const FINGERPRINT_BYTES: usize = 8;
 
 const FORMS: &str = "32 bytes (openssl rand 32), or 64 hexadecimal digits (openssl rand -hex 32)";
 
-/// Where a master key comes from.
+/// Source of a master key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// A file that only its owner may read.
@@ -58,8 +58,8 @@ impl MasterKey {
     /// Reads the key from its source.
     ///
     /// # Errors
-    /// `Invalid`, `NotFound` or `Denied` with what is wrong with the source; `TimedOut` where a command does not end
-    /// within [`KEY_COMMAND_WAIT_MAX`]; `OverLimit` where the process may not lock more memory.
+    /// `Invalid`, `NotFound` or `Denied` with the problem of the source; `TimedOut` if a command does not end within
+    /// [`KEY_COMMAND_WAIT_MAX`]; `OverLimit` if the process may not lock more memory.
     pub fn load(source: &KeySource) -> Result<MasterKey> {
         MasterKey::load_within(source, KEY_COMMAND_WAIT_MAX)
     }
@@ -98,7 +98,7 @@ impl MasterKey {
         Ok(MasterKey { secret, fingerprint })
     }
 
-    /// What tells this key from others, and nothing about it.
+    /// Returns a fingerprint that identifies the key without revealing it.
     pub fn fingerprint(&self) -> String {
         hex(&self.fingerprint)
     }
@@ -118,12 +118,12 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// Hexadecimal digits of some bytes.
+/// Returns `bytes` as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The key that a text is; `None` where it is none.
+/// Returns the key that a text is; `None` where it is none.
 fn key_of(text: &[u8], takes_bytes: bool) -> Result<Option<Secret>> {
     let mut secret = Secret::zero(MASTER_KEY_BYTES)?;
     if takes_bytes && text.len() == MASTER_KEY_BYTES {
@@ -215,7 +215,7 @@ fn read_command(command: &str, text: &mut [u8], wait: Duration) -> Result<usize>
         .args(["-c", command])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // A group of its own, so that what it has started ends with it.
+        // Run in its own process group, so that its children are killed with it.
         .process_group(0)
         .spawn();
     let mut running = Running {
@@ -270,7 +270,7 @@ impl Drop for Running {
     }
 }
 
-/// As [`read_all`], until `deadline`.
+/// Reads as [`read_all`] does, until `deadline`.
 fn read_until(mut out: ChildStdout, text: &mut [u8], deadline: Instant) -> io::Result<usize> {
     let mut read = 0;
     while read < text.len() {
@@ -376,7 +376,7 @@ mod tests {
         ];
         for (source, kind, part) in cases {
             let error = load(&source).unwrap_err();
-            // What has more to say than a key may be told that nobody listens.
+            // A command with more output than a key may be killed by a closed pipe first.
             assert!(
                 error.kind == kind && error.message.contains(part) || part == "more bytes",
                 "{source}: {error}"

@@ -1,4 +1,4 @@
-//! Data that are encrypted while they lie in the memory of a process.
+//! Encryption of data in the memory of a process.
 
 use crate::cipher::{Cipher, Mode, START_BYTES, Tag};
 use crate::keys::Secret;
@@ -6,8 +6,8 @@ use farpool_model::{Result, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A cipher under a key that was drawn for this process and is never stored. Its messages are numbered, so that no nonce is
-/// used twice.
+/// A cipher under a key that was drawn for this process and is never stored. Its messages are numbered, so that no
+/// nonce is used twice.
 #[derive(Debug)]
 pub struct MemoryCipher {
     tier: Tier,
@@ -15,7 +15,7 @@ pub struct MemoryCipher {
     messages: AtomicU64,
 }
 
-/// What tells a message from all others under its key, and whether it was changed.
+/// Nonce and tag of a message, needed to decrypt it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     number: u64,
@@ -32,7 +32,7 @@ impl MemoryCipher {
         Ok(Arc::new(MemoryCipher { tier, cipher, messages: AtomicU64::new(0) }))
     }
 
-    /// How strong it is.
+    /// Returns the tier of the cipher.
     pub fn tier(&self) -> Tier {
         self.tier
     }
@@ -56,7 +56,8 @@ impl MemoryCipher {
         self.cipher.decrypt_to(self.start(mark.number, start), &[], encrypted, data, mark.tag.as_ref())
     }
 
-    /// The nonce of a message or, in CTR, the first value of its counter, which counts blocks in the second half.
+    /// Returns the nonce of a message or, in CTR, the first value of its counter, which counts blocks in the second
+    /// half.
     fn start<'a>(&self, number: u64, start: &'a mut [u8; START_BYTES]) -> &'a [u8] {
         start[..8].copy_from_slice(&number.to_be_bytes());
         &start[..Mode::of(self.tier).start_bytes()]

@@ -1,7 +1,7 @@
-//! The keys that a master key wraps: what is stored of them. The master key itself is not.
+//! Key ring: the keys wrapped by a master key, as they are stored. The master key itself is not stored.
 //!
-//! A key may wrap others in turn ([`WrappedKey`]), such as that of a directory those of its tenants, so that a change of the
-//! master key wraps again what it wraps itself and nothing else.
+//! A key may in turn wrap others ([`WrappedKey`]), as the key of a directory wraps those of its tenants, so that a
+//! change of the master key rewraps only the keys that it wraps itself.
 //!
 //! Layout, all numbers little-endian: the format `u32`; the number of keys `u32`; the fingerprint of the master key, 8
 //! bytes; then each key.
@@ -15,7 +15,7 @@ use farpool_model::{Error, ErrorKind, Result, Tier};
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 16;
 
-/// Keys that are wrapped by a master key. What `Debug` shows is in files, too.
+/// Keys wrapped by a master key. `Debug` shows only data that are stored in files, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRing {
     fingerprint: [u8; FINGERPRINT_BYTES],
@@ -23,7 +23,7 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// A ring without keys.
+    /// Creates a ring without keys.
     pub fn new(master: &MasterKey) -> KeyRing {
         KeyRing { fingerprint: *master.fingerprint_bytes(), entries: Vec::new() }
     }
@@ -44,7 +44,7 @@ impl KeyRing {
         Ok(id)
     }
 
-    /// The first key of a kind, and its tier.
+    /// Returns the first key of a kind, and its tier.
     pub fn first(&self, kind: KeyKind) -> Option<(WrappedKeyId, Tier)> {
         let entry = self.entries.iter().find(|entry| entry.kind() == kind)?;
         Some((entry.id(), entry.tier()))
@@ -73,12 +73,12 @@ impl KeyRing {
         Ok(KeyRing { fingerprint: *new.fingerprint_bytes(), entries })
     }
 
-    /// What tells the master key from others.
+    /// Returns the fingerprint of the master key, for comparison with others.
     pub fn fingerprint(&self) -> String {
         hex(&self.fingerprint)
     }
 
-    /// The ring as bytes.
+    /// Returns the ring as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + WRAPPED_KEY_BYTES * self.entries.len());
         bytes.extend_from_slice(&FORMAT.to_le_bytes());
@@ -88,10 +88,10 @@ impl KeyRing {
         bytes
     }
 
-    /// Reads what [`KeyRing::to_bytes`] made.
+    /// Decodes the output of [`KeyRing::to_bytes`].
     ///
     /// # Errors
-    /// `Corrupt` where it is not that; `Invalid` where it has another format.
+    /// `Corrupt` if the bytes are not a key ring; `Invalid` if they have another format.
     pub fn from_bytes(bytes: &[u8]) -> Result<KeyRing> {
         let damaged = || Error::corrupt("wrapped keys that cannot be decoded");
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(damaged)?;
@@ -133,7 +133,7 @@ mod tests {
         MasterKey::new(Secret::take(&mut [byte; 32]).unwrap()).unwrap()
     }
 
-    /// Two keys under the master key.
+    /// Creates a ring with two keys under the master key.
     fn ring(master: &MasterKey) -> (KeyRing, [WrappedKeyId; 2]) {
         let mut ring = KeyRing::new(master);
         let directory = ring.add(master, KeyKind::Directory, Tier::Standard).unwrap();

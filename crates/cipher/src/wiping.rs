@@ -1,8 +1,8 @@
-//! An allocator that overwrites what is freed, once a process has something to hide.
+//! An allocator that overwrites freed memory, once a process has secrets.
 //!
-//! Values of encrypted tables are in the clear while they are worked on: decrypted chunks, strings in hash tables, results
-//! on their way out. They lie in memory from the allocator like everything else, and when it is freed nothing of them may
-//! stay behind. Overwriting costs about as much as writing the memory once; before the first encrypted table, it is one
+//! Values of encrypted tables are in the clear while they are processed: decrypted chunks, strings in hash tables,
+//! results in flight. They are in memory of the allocator like everything else, and nothing of them may remain when it
+//! is freed. Overwriting costs about as much as writing the memory once; before the first encrypted table, it costs one
 //! load of a flag.
 
 #![expect(unsafe_code, reason = "an allocator is wrapped")]
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static WIPES: AtomicBool = AtomicBool::new(false);
 
-/// Has every [`Wiping`] allocator of the process overwrite what is freed from now on.
+/// Makes every [`Wiping`] allocator of the process overwrite freed memory from now on.
 pub fn wipe_freed_memory() {
     WIPES.store(true, Ordering::Relaxed);
 }
@@ -22,7 +22,8 @@ pub fn wipe_freed_memory() {
 #[derive(Debug, Default)]
 pub struct Wiping<A>(pub A);
 
-// SAFETY: memory comes from and goes back to `A` by its rules; what is written to it in between was given back by the caller.
+// SAFETY: memory comes from and goes back to `A` by its rules; what is written to it in between was given back by the
+// caller.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
@@ -78,7 +79,7 @@ mod tests {
     use parking_lot::Mutex;
     use std::alloc::System;
 
-    /// Keeps what is freed, to look at.
+    /// Retains freed blocks, for inspection.
     #[derive(Default)]
     struct Keeping(Mutex<Vec<Vec<u8>>>);
 

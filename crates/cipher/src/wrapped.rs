@@ -1,11 +1,11 @@
 //! A key that is encrypted under another one.
 //!
-//! Layout, [`WRAPPED_KEY_BYTES`]: kind, tier, two zeros; the id of the key and that of its parent, 16 bytes each, zeros for
-//! the master key; a salt of 32 bytes; the tag, 16; the key, 32. A key is encrypted by AES-256-GCM under a key that is
-//! derived from its parent and the salt; kind, tier and both ids are authenticated with it.
+//! Layout, [`WRAPPED_KEY_BYTES`]: kind, tier, two zeros; the id of the key and that of its parent, 16 bytes each, zeros
+//! for the master key; a salt of 32 bytes; the tag, 16; the key, 32. A key is encrypted by AES-256-GCM under a key that
+//! is derived from its parent and the salt; kind, tier and both ids are authenticated with it.
 //!
-//! AES key wrap (RFC 5649), which needs no salt, authenticates no associated data: a key of one kind could be put in the
-//! place of one of another.
+//! AES key wrap (RFC 5649), which needs no salt, authenticates no associated data: a key of one kind could be put in
+//! the place of one of another.
 
 use crate::cipher::{Cipher, GCM_NONCE_BYTES, Mode, TAG_BYTES, Tag};
 use crate::keys::{SALT_BYTES, Salt, Secret, random_salt};
@@ -19,7 +19,7 @@ const ASSOCIATED_BYTES: usize = 4 + 2 * ID_BYTES;
 /// Bytes of a wrapped key.
 pub const WRAPPED_KEY_BYTES: usize = ASSOCIATED_BYTES + SALT_BYTES + TAG_BYTES + KEY_BYTES;
 
-/// What a key is for.
+/// Purpose of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// All files of a data directory, and the keys of its tenants.
@@ -42,7 +42,7 @@ impl WrappedKeyId {
     /// The id that stands for the master key, which has none.
     pub const MASTER: WrappedKeyId = WrappedKeyId([0; ID_BYTES]);
 
-    /// The id as bytes.
+    /// Returns the id as bytes.
     pub fn bytes(&self) -> &[u8; ID_BYTES] {
         &self.0
     }
@@ -54,7 +54,7 @@ impl std::fmt::Debug for WrappedKeyId {
     }
 }
 
-/// A key, encrypted under its parent. What `Debug` shows is in files, too.
+/// A key, encrypted under its parent. `Debug` shows only data that are stored in files, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrappedKey {
     kind: KeyKind,
@@ -95,27 +95,27 @@ impl WrappedKey {
         self.unwrap(under)
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> WrappedKeyId {
         self.id
     }
 
-    /// What the key is for.
+    /// Returns the purpose of the key.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// How strong the ciphers are that the key is used with.
+    /// Returns the tier of the ciphers that use the key.
     pub fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// The id of the key that it is wrapped under.
+    /// Returns the id of the key that it is wrapped under.
     pub fn parent(&self) -> WrappedKeyId {
         self.parent
     }
 
-    /// The wrapped key as bytes.
+    /// Returns the wrapped key as bytes.
     pub fn to_bytes(&self) -> [u8; WRAPPED_KEY_BYTES] {
         let mut bytes = [0; WRAPPED_KEY_BYTES];
         let (front, rest) = bytes.split_at_mut(ASSOCIATED_BYTES);
@@ -128,10 +128,10 @@ impl WrappedKey {
         bytes
     }
 
-    /// Reads what [`WrappedKey::to_bytes`] made; nothing is verified before the key is unwrapped.
+    /// Decodes the output of [`WrappedKey::to_bytes`]; nothing is verified before the key is unwrapped.
     ///
     /// # Errors
-    /// `Corrupt` where it is not that.
+    /// `Corrupt` if the bytes are not a wrapped key.
     pub fn from_bytes(bytes: &[u8]) -> Result<WrappedKey> {
         WrappedKey::decode(bytes).ok_or_else(|| Error::corrupt("a wrapped key that cannot be decoded"))
     }
@@ -145,7 +145,7 @@ impl WrappedKey {
         fields.is_empty().then_some(WrappedKey { kind, tier, id, parent, salt, tag, wrapped })
     }
 
-    /// The same key under another parent that has the same id.
+    /// Returns the same key under another parent that has the same id.
     pub(crate) fn rewrapped(&self, old: &Secret, new: &Secret) -> Result<WrappedKey> {
         WrappedKey::wrap((self.kind, self.tier, self.id, self.parent), new, &self.unwrap(old)?)
     }
@@ -177,7 +177,7 @@ impl WrappedKey {
         Ok(key)
     }
 
-    /// The cipher of this one wrap: the salt is drawn for it.
+    /// Returns the cipher of this one wrap: the salt is drawn for it.
     fn cipher(&self, under: &Secret) -> Result<Cipher> {
         Cipher::new(Mode::Gcm, &under.derive(&self.salt, b"farpool wrapped key", MASTER_KEY_BYTES)?)
     }
@@ -208,7 +208,7 @@ mod tests {
         Secret::take(&mut [byte; 32]).unwrap()
     }
 
-    /// The key of a tenant and that of a table under it, with what each is wrapped under.
+    /// Creates the key of a tenant and that of a table under it, with the key that wraps each.
     fn chain() -> [(WrappedKey, Secret, WrappedKeyId, Secret); 2] {
         let directory = WrappedKeyId([7; 16]);
         let (tenant, tenant_key) =

@@ -1,23 +1,23 @@
-//! The codecs, by name and by the number that stands for each on disk.
+//! The compression codecs, with the name that users write and the number that files store for each.
 
 use std::fmt;
 
-/// How a block is compressed.
+/// Compression algorithm of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Codec {
-    /// The fastest to read, and the one that saves least.
+    /// LZ4 block format: fastest to decompress, largest output.
     Lz4,
-    /// Saves most, and is read faster than DEFLATE.
+    /// Zstandard: smallest output; decompresses faster than DEFLATE.
     Zstd,
-    /// What every system can read.
+    /// DEFLATE: the most widely supported format, and the slowest to decompress.
     Deflate,
 }
 
 impl Codec {
-    /// All codecs, the fastest to read first.
+    /// All codecs, ordered from the fastest to decompress to the slowest.
     pub const ALL: [Codec; 3] = [Codec::Lz4, Codec::Zstd, Codec::Deflate];
 
-    /// The name that users write.
+    /// Returns the name that users write.
     pub const fn name(self) -> &'static str {
         match self {
             Codec::Lz4 => "lz4",
@@ -26,12 +26,12 @@ impl Codec {
         }
     }
 
-    /// The codec of a name.
+    /// Returns the codec with this name.
     pub fn named(name: &str) -> Option<Codec> {
         Codec::ALL.into_iter().find(|codec| codec.name() == name)
     }
 
-    /// The number that stands for the codec in files. Never 0.
+    /// Returns the number that stands for the codec in files. 0 is never used, so that it can mean "not compressed".
     pub const fn code(self) -> u8 {
         match self {
             Codec::Lz4 => 1,
@@ -40,7 +40,7 @@ impl Codec {
         }
     }
 
-    /// The codec that a number stands for.
+    /// Returns the codec with this number.
     pub fn of_code(code: u8) -> Option<Codec> {
         Codec::ALL.into_iter().find(|codec| codec.code() == code)
     }

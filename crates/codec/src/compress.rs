@@ -1,15 +1,15 @@
-//! Compressing.
+//! Compression of blocks.
 
 use crate::Codec;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::fmt;
 
-/// How hard each library tries: the levels from which more effort saves little and takes as long again
+/// Compression levels. Higher levels save little and take at least twice as long
 /// (`docs/decisions/2026-11-25-compression-on-disk.md`).
 const ZSTD_LEVEL: i32 = 1;
 const DEFLATE_LEVEL: i32 = 1;
 
-/// What compresses blocks, one after the other.
+/// Block compressor; keeps the context of each codec between blocks.
 #[derive(Default)]
 pub struct Compressor {
     lz4: Option<CompressTable>,
@@ -24,20 +24,23 @@ impl fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// Makes a compressor; the contexts of a codec are made with the first block.
+    /// Creates a compressor. The context of a codec is allocated lazily, with its first block.
     pub fn new() -> Compressor {
         Compressor::default()
     }
 
-    /// Compresses `data` into `out` in the place of what is there, if that takes `most` bytes at most. `out` is left with
-    /// anything in it otherwise.
+    /// Compresses `data`, replacing the contents of `out`, and returns true if the result takes at most `most` bytes.
+    /// Otherwise returns false and leaves `out` with unspecified contents.
+    ///
+    /// Example: with `most = data.len() - 1`, false means that compression saves nothing, and the caller stores `data`
+    /// as is.
     pub fn compress(&mut self, codec: Codec, data: &[u8], most: usize, out: &mut Vec<u8>) -> bool {
         let room = match codec {
-            // The library takes no less, whatever comes of it.
+            // `lz4_flex` demands its worst case as output space, even if the result is short.
             Codec::Lz4 => get_maximum_output_size(data.len()),
             Codec::Zstd | Codec::Deflate => most,
         };
-        // Bytes that are there stay, so that no block costs writing zeros first.
+        // `out` only grows between blocks, so that most blocks do not pay for zeroing it.
         if out.len() < room {
             out.resize(room, 0);
         }
@@ -50,7 +53,7 @@ impl Compressor {
         }
     }
 
-    /// `None` where it does not fit, or the library has no memory.
+    /// Returns `None` if the result does not fit into `out` or the library cannot allocate memory.
     fn compress_into(&mut self, codec: Codec, data: &[u8], out: &mut [u8]) -> Option<usize> {
         match codec {
             Codec::Lz4 => {

@@ -1,10 +1,10 @@
-//! Decompressing.
+//! Decompression of blocks.
 
 use crate::Codec;
 use farpool_model::{Error, Result};
 use std::fmt;
 
-/// What decompresses blocks, one after the other.
+/// Block decompressor; keeps the context of each codec between blocks.
 #[derive(Default)]
 pub struct Decompressor {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
@@ -18,15 +18,16 @@ impl fmt::Debug for Decompressor {
 }
 
 impl Decompressor {
-    /// Makes a decompressor; the contexts of a codec are made with the first block.
+    /// Creates a decompressor. The context of a codec is allocated lazily, with its first block.
     pub fn new() -> Decompressor {
         Decompressor::default()
     }
 
-    /// Decompresses `data` into `plain`, all of which they must fill.
+    /// Decompresses `data` into `plain`. The result must have exactly the length of `plain`.
     ///
     /// # Errors
-    /// `Corrupt` where they are not what the codec has made of so many bytes. Anything is in `plain` then.
+    /// Fails with `Corrupt` if `data` does not decompress to exactly `plain.len()` bytes; `plain` then has unspecified
+    /// contents. Success does not prove that the bytes are those that were compressed: that takes a checksum or a tag.
     pub fn decompress(&mut self, codec: Codec, data: &[u8], plain: &mut [u8]) -> Result<()> {
         let bytes = match codec {
             Codec::Lz4 => lz4_flex::block::decompress_into(data, plain).ok(),

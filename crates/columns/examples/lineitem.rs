@@ -29,7 +29,7 @@ fn main() {
     report_columns(&pool, &batches);
 }
 
-/// CPU seconds that this thread has used.
+/// Returns the CPU seconds that this thread has used.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let nanoseconds = text.split(' ').next().and_then(|number| number.parse::<f64>().ok());

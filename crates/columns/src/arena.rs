@@ -1,8 +1,8 @@
-//! Places encoded chunks in the pool: each in an allocation of its own, but for small ones, of which those of a row group
-//! lie one behind another.
+//! Places encoded chunks in the pool: each in an allocation of its own, except small ones, which share an allocation
+//! with the others of their row group.
 //!
-//! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that
-//! of a small append next to nothing. An allocation is freed when its last chunk is dropped.
+//! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that of a small
+//! append almost nothing. An allocation is freed when its last chunk is dropped.
 
 use crate::chunk::{Chunk, is_large};
 use arrow_buffer::Buffer;
@@ -14,7 +14,7 @@ use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
+/// Alignment of every buffer: a cache line, as Arrow recommends.
 pub(crate) const ALIGNMENT: usize = 64;
 
 /// Bytes from which a chunk has an allocation of its own, so that it can leave memory by itself.
@@ -25,7 +25,7 @@ pub(crate) const OWN_BYTES_MIN: usize = 8 << 10;
 pub(crate) struct Arena {
     pool: Arc<Pool>,
     tenant: TenantName,
-    /// What chunks are encrypted with, if they are.
+    /// Cipher of the chunks, if they are encrypted.
     cipher: Option<Arc<MemoryCipher>>,
     /// Bytes of all chunks that were placed.
     bytes_placed: AtomicU64,
@@ -36,7 +36,7 @@ impl Arena {
         Arena { pool, tenant, cipher: None, bytes_placed: AtomicU64::new(0) }
     }
 
-    /// Returns an arena that encrypts what it places.
+    /// Returns an arena that encrypts the chunks it places.
     pub fn encrypting(&self, cipher: Option<Arc<MemoryCipher>>) -> Self {
         Arena { cipher, ..Arena::new(self.pool.clone(), self.tenant.clone()) }
     }
@@ -58,17 +58,18 @@ impl Arena {
         self.bytes_placed.load(Ordering::Relaxed)
     }
 
-    /// The chunks as they are to lie in the pool: encrypted, if they are to be and are not yet.
+    /// Returns the chunks as they will be stored in the pool: encrypted, if the arena has a cipher and they are not
+    /// yet.
     ///
     /// # Errors
-    /// `Corrupt` where values are lost.
+    /// `Corrupt` if values are lost.
     pub fn encrypted(&self, chunks: Vec<Chunk>) -> Result<Vec<Chunk>> {
         let Some(cipher) = &self.cipher else { return Ok(chunks) };
         let encrypt = |chunk: Chunk| if chunk.is_encrypted() { Ok(chunk) } else { chunk.encrypted(cipher) };
         chunks.into_iter().map(encrypt).collect()
     }
 
-    /// Moves the chunks' buffers to the pool, encrypted where they are to be.
+    /// Moves the chunks' buffers to the pool, encrypted if the arena has a cipher.
     ///
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not enough memory left; as [`Arena::encrypted`].
@@ -115,10 +116,10 @@ impl Arena {
         Ok(chunks.into_iter().map(|chunk| Arc::new(chunk.map_buffers(&mut leased))).collect())
     }
 
-    /// Allocates memory of the pool, has `fill` write it, and returns it with what that returns.
+    /// Allocates memory of the pool, which `fill` writes, and returns it with the result of `fill`.
     ///
     /// # Errors
-    /// `OverLimit` when the pool or the tenant's quota has not enough memory left; those of `fill`.
+    /// `OverLimit` when the pool or the tenant's quota has not enough memory left; errors of `fill`.
     pub fn read<T>(
         &self,
         bytes: usize,
@@ -158,7 +159,7 @@ impl Arena {
     }
 }
 
-/// Computes the offsets of buffers that lie one behind another.
+/// Computes the offsets of consecutive buffers.
 #[derive(Default)]
 struct Placer {
     buffers: Vec<(usize, Buffer)>,

@@ -59,7 +59,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// NULL for all rows.
+    /// Creates a body with NULL for all rows.
     pub fn nulls(data_type: &DataType) -> Body {
         Body::Constant { value: new_null_array(data_type, 1), number: None }
     }
@@ -98,7 +98,7 @@ impl Body {
         }
     }
 
-    /// Size of the body in bytes: its buffers and the small parts beside them.
+    /// Returns the size of the body in bytes: its buffers and the small parts beside them.
     pub fn bytes(&self, data_type: &DataType) -> usize {
         let mut bytes = match self {
             Body::Constant { .. } => 16,

@@ -89,13 +89,14 @@ impl TableBuilder {
         })
     }
 
-    /// Returns the builder of a table whose chunks are encrypted with `cipher`, if there is one. No rows may have been added.
+    /// Returns the builder of a table whose chunks are encrypted with `cipher`, if there is one. No rows may have been
+    /// added.
     #[must_use]
     pub fn encrypting(self, cipher: Option<&Arc<MemoryCipher>>) -> Self {
         TableBuilder { encoder: self.encoder.encrypting(cipher), ..self }
     }
 
-    /// The canonical schema.
+    /// Returns the canonical schema.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -208,20 +209,20 @@ impl TableBuilder {
         self.check_projection()
     }
 
-    /// Sets the number of distinct values of each column, where it is known of the row groups that were added and could not
-    /// be counted because values were not in memory.
+    /// Sets the number of distinct values of each column, where it is known of the row groups that were added and could
+    /// not be counted because values were not in memory.
     pub fn set_distinct(&mut self, counts: &[Option<u64>]) {
         for (distinct, count) in self.distinct.iter_mut().zip(counts) {
             distinct.set_count(*count, self.encoder.arena().cipher().is_some());
         }
     }
 
-    /// Size of the row groups that were added, in bytes.
+    /// Returns the size of the row groups that were added, in bytes.
     pub fn bytes_added(&self) -> u64 {
         self.added.2
     }
 
-    /// Projected size of all expected rows, in bytes, extrapolated from the row groups added so far.
+    /// Returns the projected size of all expected rows, in bytes, extrapolated from the row groups added so far.
     pub fn bytes_projected(&self) -> Option<u64> {
         let (groups, rows, bytes) = self.added;
         let rows_hint = self.rows_hint.filter(|_| groups >= PROJECTION_GROUPS_MIN)?;
@@ -300,8 +301,8 @@ pub fn to_canonical(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef>
     }
 }
 
-/// Returns the days on which times in milliseconds lie. A time before 1970 is on the day that it has begun, where a cast
-/// would round it to the next.
+/// Converts times in milliseconds to days. A time before 1970 belongs to the day that has begun, where a cast would
+/// round it to the next.
 fn days(column: &PrimitiveArray<Date64Type>) -> Result<ArrayRef> {
     let day = |milliseconds: i64| {
         i32::try_from(milliseconds.div_euclid(86_400_000))

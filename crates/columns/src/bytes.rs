@@ -1,12 +1,14 @@
-//! Chunks as images: bytes that a disk or a peer keeps and that are read back without encoding anything again.
+//! Images of chunks: bytes stored on disk or sent to a peer, and read back without encoding anything again.
 //!
-//! An image has two parts. The *head* is small and says what the chunk is, bounds included; the *data* are the chunk's
-//! buffers, one behind another, each at a multiple of 64 bytes, as they lie in the pool. Layout of the head, all numbers
-//! little-endian: `FPC2`; the type; rows `u32`; NULLs `u32`; size as a plain array `u64`; the bounds; whether there are validity bits
-//! `u8`; the encoding `u8` and its parts. Each buffer takes its length in the head, as `u64`.
+//! An image has two parts. The *head* is small and describes the chunk, including its bounds; the *data* are the
+//! chunk's buffers in sequence, each at a multiple of 64 bytes, as in the pool. Layout of the head, all numbers
+//! little-endian: `FPC2`; the type; rows `u32`; NULLs `u32`; size as a plain array `u64`; the bounds; whether there are
+//! validity bits `u8`; the encoding `u8` and its parts. Each buffer has its length in the head, as `u64`.
 //!
 //! For any bytes, reading returns a chunk on which every operation is sound, or `Corrupt`. Bounds are checked to be
-//! possible, not to be right: whoever keeps an image keeps a checksum of it.
+//! possible, not to be right: detecting changed bytes is left to the checksum stored with the image. Example: an image
+//! with the bounds 1 and 5 whose values are 7 is read without an error, and a zone map would wrongly rule it out; one
+//! with a dictionary code beyond the dictionary is `Corrupt`.
 
 use crate::arena::{ALIGNMENT, Arena};
 use crate::body::{Body, EncodingKind};
@@ -31,11 +33,11 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 4] = b"FPC2";
 
-/// What fills the data between two buffers.
+/// Padding between two buffers.
 static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
 impl EncodingKind {
-    /// The number that stands for the encoding in a head.
+    /// Returns the number that stands for the encoding in a head.
     pub(crate) fn code(self) -> u8 {
         match self {
             EncodingKind::Constant => 0,
@@ -47,7 +49,7 @@ impl EncodingKind {
         }
     }
 
-    /// The encoding that a number stands for.
+    /// Returns the encoding that a number stands for.
     ///
     /// # Errors
     /// `Corrupt` where it stands for none.
@@ -73,7 +75,7 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
-/// The bytes of a buffer, not copied.
+/// Returns the bytes of a buffer, not copied.
 pub(crate) fn shared(buffer: Buffer) -> Bytes {
     Bytes::from_owner(Owner(buffer))
 }
@@ -87,7 +89,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Begins the head of an image with what needs no data.
+    /// Begins the head of an image with the fields that need no data.
     pub(crate) fn opening(data_type: &DataType, rows: usize, zone: &ZoneMap, bytes_plain: usize) -> Image {
         let mut image = Image::default();
         image.bytes_of_head(MAGIC);
@@ -100,12 +102,12 @@ impl Image {
         image
     }
 
-    /// Size of the data, in bytes.
+    /// Returns the size of the data, in bytes.
     pub fn data_bytes(&self) -> usize {
         self.buffers.iter().map(|buffer| buffer.len().next_multiple_of(ALIGNMENT)).sum()
     }
 
-    /// The data, in pieces that share the chunk's memory.
+    /// Returns the data, in pieces that share the chunk's memory.
     pub fn pieces(&self) -> Vec<Bytes> {
         let padding = |buffer: &Buffer| buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
         let with_padding =
@@ -205,8 +207,8 @@ impl Image {
 }
 
 impl Chunk {
-    /// Returns the chunk as an image that [`Chunk::from_image`] reads. Shares the chunk's buffers, unless it is encrypted: an
-    /// image is in the clear.
+    /// Returns the chunk as an image that [`Chunk::from_image`] reads. Shares the chunk's buffers, unless it is
+    /// encrypted: an image is in the clear.
     ///
     /// # Errors
     /// As [`Chunk::check_intact`].
@@ -236,13 +238,13 @@ impl Chunk {
         read_image(Reader::with_data(head, &aligned(data)))
     }
 
-    /// As [`Chunk::from_image`], of an image that this process has made of a sound chunk, and that nobody could change since:
-    /// the values are not checked once more.
+    /// Reads an image as [`Chunk::from_image`] does, one that this process has made of a sound chunk and that cannot
+    /// have been changed since: the values are not checked again.
     pub(crate) fn from_own_image(head: &[u8], data: &Buffer) -> Result<Chunk> {
         read_image(Reader { is_own: true, ..Reader::with_data(head, &aligned(data)) })
     }
 
-    /// Returns a chunk in the place of one whose data are lost: its bounds are known, and whoever wants its values gets
+    /// Creates a chunk that replaces one whose data are lost: its bounds are known, and readers of its values get
     /// `damage`.
     ///
     /// # Errors
@@ -254,7 +256,7 @@ impl Chunk {
     }
 }
 
-/// The data of an image at a multiple of [`ALIGNMENT`].
+/// Returns the data of an image at a multiple of [`ALIGNMENT`].
 fn aligned(data: &Buffer) -> Buffer {
     match data.as_ptr().align_offset(ALIGNMENT) {
         0 => data.clone(),
@@ -270,10 +272,10 @@ fn read_image(mut reader: Reader<'_>) -> Result<Chunk> {
     }
 }
 
-/// Allocates memory of the pool for `tenant`, has `fill` write it, and returns it with what that returns.
+/// Allocates memory of the pool for `tenant`, which `fill` writes, and returns it with the result of `fill`.
 ///
 /// # Errors
-/// `OverLimit` when memory is short; those of `fill`.
+/// `OverLimit` when memory is short; errors of `fill`.
 pub fn read_into_pool<T>(
     pool: &Arc<Pool>,
     tenant: &TenantName,
@@ -284,7 +286,7 @@ pub fn read_into_pool<T>(
     Arena::new(Arc::clone(pool), tenant.clone()).read(bytes, tenure, fill)
 }
 
-/// Size of a fixed-width constant in bytes; a boolean takes one.
+/// Returns the size of a fixed-width constant in bytes; a boolean takes one.
 fn constant_width(data_type: &DataType) -> usize {
     data_type.primitive_width().unwrap_or(1)
 }

@@ -33,7 +33,7 @@ impl Number {
     }
 }
 
-/// What is known of the durable copy of a chunk by whoever keeps it.
+/// Location of the durable copy of a chunk, in a form that only its owner interprets.
 pub type Location = Arc<dyn Any + Send + Sync>;
 
 /// One column of one row group, encoded, in memory of the pool. Immutable.
@@ -51,9 +51,9 @@ pub struct Chunk {
     number: Number,
     /// Why the values are lost, if they are.
     damage: Option<Box<Error>>,
-    /// Of a handle, whose values are in another chunk.
+    /// Set for a handle, whose values are in another chunk.
     residence: Option<Box<Residence>>,
-    /// Of a chunk whose values are encrypted: these, and the bounds.
+    /// Set for an encrypted chunk: its encrypted values, and its encrypted bounds.
     hidden: Option<Box<Hidden>>,
     facts: Option<Arc<Facts>>,
     /// Whether the chunk is in memory that is wanted back: arrays that leave it are then copies.
@@ -131,7 +131,7 @@ impl Chunk {
         self.facts.as_ref()
     }
 
-    /// What is known of an encrypted chunk beside its values: nothing, where its bytes were changed.
+    /// Decrypts the properties of an encrypted chunk; all are unknown if its bytes were tampered with.
     pub(crate) fn open_facts(&self) -> Option<OpenFacts> {
         self.facts.as_ref().map(|facts| facts.open(&self.data_type).unwrap_or_default())
     }
@@ -145,12 +145,12 @@ impl Chunk {
         Chunk { zone, ..self }
     }
 
-    /// The canonical type of the values.
+    /// Returns the canonical type of the values.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -159,11 +159,11 @@ impl Chunk {
         Chunk { damage: Some(Box::new(damage)), ..self }
     }
 
-    /// Checks that the values are there. Whoever works on the encoded form must call this first; what returns values
-    /// does so itself.
+    /// Checks that the values are available. Code that works on the encoded form must call this first; functions that
+    /// return values do so themselves.
     ///
     /// # Errors
-    /// `Corrupt` where the chunk's durable copy was damaged; `Internal` for a handle, and while the values are encrypted.
+    /// `Corrupt` if the chunk's durable copy was damaged; `Internal` for a handle, and while the values are encrypted.
     pub fn check_intact(&self) -> Result<()> {
         if self.is_handle() || self.hidden.is_some() {
             return Err(not_in_memory());
@@ -171,32 +171,32 @@ impl Chunk {
         self.damage.as_ref().map_or(Ok(()), |damage| Err(Error::clone(damage)))
     }
 
-    /// The durable copy of the chunk; empty where there is none yet.
+    /// Returns the durable copy of the chunk; empty where there is none yet.
     pub fn location(&self) -> &OnceLock<Location> {
         &self.location
     }
 
-    /// A number that no other chunk of this process has.
+    /// Returns a number that no other chunk of this process has.
     pub fn number(&self) -> u64 {
         self.number.get()
     }
 
-    /// Number of NULLs.
+    /// Returns the number of NULLs.
     pub fn null_count(&self) -> usize {
         self.zone.null_count
     }
 
-    /// Size of the encoded form, in bytes.
+    /// Returns the size of the encoded form, in bytes.
     pub fn bytes_encoded(&self) -> usize {
         self.bytes_encoded
     }
 
-    /// Size of the values as a plain Arrow array (strings with 32-bit offsets), in bytes.
+    /// Returns the size of the values as a plain Arrow array (strings with 32-bit offsets), in bytes.
     pub fn bytes_plain(&self) -> usize {
         self.bytes_plain
     }
 
-    /// The bounds of the values.
+    /// Returns the bounds of the values.
     pub fn zone(&self) -> Cow<'_, ZoneMap> {
         match self.open_facts() {
             Some(open) => Cow::Owned(ZoneMap { null_count: self.zone.null_count, ..open.zone }),
@@ -204,12 +204,12 @@ impl Chunk {
         }
     }
 
-    /// The bounds that are in memory in the clear.
+    /// Returns the bounds that are in memory in the clear.
     pub(crate) fn clear_zone(&self) -> &ZoneMap {
         &self.zone
     }
 
-    /// The encoding of the values.
+    /// Returns the encoding of the values.
     pub fn encoding(&self) -> EncodingKind {
         let hidden = self.hidden().map(Hidden::kind);
         hidden.or_else(|| self.residence().map(Residence::kind)).unwrap_or_else(|| self.body.kind())
@@ -234,17 +234,17 @@ impl Chunk {
         Ok(())
     }
 
-    /// As [`Self::decode`], but decoded values are written to `room`, which saves allocating fresh memory.
+    /// Decodes values as [`Self::decode`] does, but into `room`, which saves allocating fresh memory.
     ///
     /// # Errors
-    /// As [`Chunk::decode`].
+    /// Errors of [`Chunk::decode`].
     pub fn decode_in(&self, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
         self.check_rows(&rows)?;
         self.own(crate::decode::decode_in(self, rows, room)?)
     }
 
-    /// Returns the values of the given rows, in their order; ascending rows are cheapest. The cost is
-    /// proportional to the number of rows, and at most that of decoding the blocks of 1024 that they lie in.
+    /// Returns the values of the given rows, in their order; ascending rows are cheapest. The cost is proportional to
+    /// the number of rows, and at most that of decoding the blocks of 1024 that contain them.
     ///
     /// # Errors
     /// `Invalid` when the chunk does not have one of the rows.
@@ -374,19 +374,19 @@ pub struct Dictionary<'a> {
 }
 
 impl<'a> Dictionary<'a> {
-    /// The distinct values, none of them NULL, in bytewise order: codes compare as the values do.
+    /// Returns the distinct values, none of them NULL, in bytewise order: codes compare as the values do.
     pub fn values(&self) -> &'a ArrayRef {
         self.values
     }
 
-    /// For each row the position of its value in [`Dictionary::values`]; the code of a NULL row is arbitrary.
+    /// Returns for each row the position of its value in [`Dictionary::values`]; the code of a NULL row is arbitrary.
     pub fn codes(&self) -> Integers<'a> {
         self.codes
     }
 }
 
-/// Whether a row group of so many rows and bytes of plain values is large: it is not merged with others any more, and its
-/// values may leave memory.
+/// Returns whether a row group with this many rows and bytes of plain values is large: large ones are not merged any
+/// more, and their values may be evicted.
 pub fn is_large(rows: usize, bytes_plain: usize) -> bool {
     rows >= LARGE_GROUP_ROWS || bytes_plain >= LARGE_GROUP_BYTES
 }
@@ -401,7 +401,7 @@ pub struct RowGroup {
 }
 
 impl RowGroup {
-    /// Size of the encoded chunks, in bytes.
+    /// Returns the size of the encoded chunks, in bytes.
     pub fn bytes_encoded(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes_encoded()).sum()
     }
@@ -417,7 +417,7 @@ impl RowGroup {
         self.chunks.iter().map(|chunk| of_chunk(chunk)).sum()
     }
 
-    /// Size of the chunks as plain Arrow arrays, in bytes.
+    /// Returns the size of the chunks as plain Arrow arrays, in bytes.
     pub fn bytes_plain(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes_plain()).sum()
     }

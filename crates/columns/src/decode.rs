@@ -35,7 +35,7 @@ pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
     })
 }
 
-/// As [`decode`], but writes to `room` as far as it has space.
+/// Decodes rows as [`decode`] does, but into `room` as far as it has space.
 pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
     let data_type = chunk.data_type();
     let nulls = chunk.nulls(rows.clone());
@@ -56,7 +56,7 @@ pub(crate) fn repeat(value: &ArrayRef, rows: usize) -> Result<ArrayRef> {
         .map_err(|error| Error::internal(format!("repeating a constant: {error}")))
 }
 
-/// Returns fixed-width values as they lie in the pages, without copying.
+/// Returns fixed-width values as a view of the pages, without copying.
 pub(crate) fn plain(
     values: &Buffer,
     rows: Range<usize>,
@@ -208,7 +208,7 @@ impl Coded<'_> {
     }
 }
 
-/// Returns the array of values that have these lengths and lie one after another in `text`.
+/// Returns the array of values that have these lengths and are consecutive in `text`.
 ///
 /// # Safety
 /// The lengths add up to that of `text`; for `Utf8View` each value is valid UTF-8.

@@ -24,7 +24,7 @@ pub(crate) enum Distinct {
     Empty,
     Numbers(Arc<Numbers>),
     Strings(StringSet),
-    /// Of a table that is encrypted: hashes of the values, under a key of this process.
+    /// For an encrypted table: hashes of the values, under a key of this process.
     Hashes(Arc<HashSet<u64>>),
     /// A number of values that were counted before, or of their hashes.
     Counted(u64),
@@ -42,8 +42,8 @@ pub(crate) struct Numbers {
 }
 
 impl Distinct {
-    /// Adds a chunk's values; they are not counted any more where these are not in memory. Of those that are encrypted there,
-    /// only hashes are kept.
+    /// Adds a chunk's values; they are not counted any more where these are not in memory. Of those that are encrypted
+    /// there, only hashes are kept.
     pub fn observe(&mut self, chunk: &Arc<Chunk>) {
         let values = chunk.values();
         let chunk = values.as_ref().unwrap_or(chunk);
@@ -96,14 +96,15 @@ impl Distinct {
         }
     }
 
-    /// Sets the number of values, where it is known and these are not; of a table that is encrypted, that of their hashes.
+    /// Sets the number of values, where it is known and these are not; of a table that is encrypted, that of their
+    /// hashes.
     pub fn set_count(&mut self, count: Option<u64>, is_encrypted: bool) {
         if let (Distinct::Unknown, Some(count)) = (&self, count) {
             *self = if is_encrypted { Distinct::Estimated(count) } else { Distinct::Counted(count) };
         }
     }
 
-    /// Size of the values that are kept, in bytes; shared values count in full.
+    /// Returns the size of the values that are kept, in bytes; shared values count in full.
     pub fn bytes(&self) -> usize {
         match self {
             Distinct::Empty | Distinct::Counted(_) | Distinct::Estimated(_) | Distinct::Unknown => 0,
@@ -125,7 +126,7 @@ impl Distinct {
     }
 }
 
-/// Adds the values of a chunk to hashes, if they are as easily told as those of a chunk in the clear.
+/// Adds the values of a chunk to hashes, if they are as cheap to enumerate as those of a plain chunk.
 fn with_hashes(mut hashes: Arc<HashSet<u64>>, chunk: &Chunk) -> Distinct {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let own = Arc::make_mut(&mut hashes);
@@ -165,7 +166,7 @@ fn with_numbers(mut numbers: Arc<Numbers>, chunk: &Chunk, integers: Integers<'_>
 }
 
 impl Numbers {
-    /// Whether all integers from `min` to `max` are in the set.
+    /// Returns whether all integers from `min` to `max` are in the set.
     fn has_all(&self, min: i64, max: i64) -> bool {
         let bit = |number: i64| usize::try_from(i128::from(number) - i128::from(self.base)).ok();
         let bits = bit(min).zip(bit(max)).filter(|(_, last)| last / 64 < self.words.len());
@@ -174,7 +175,7 @@ impl Numbers {
         })
     }
 
-    /// The integers in the set.
+    /// Returns the integers in the set.
     fn iter(&self) -> impl Iterator<Item = i64> {
         let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 == 1);
         let words = self.words.iter().enumerate();

@@ -25,7 +25,7 @@ pub(crate) fn encode(array: &ArrayRef) -> Result<Chunk> {
     encode_with(array, strings::encode)
 }
 
-/// As [`encode`], but strings stay as they are, without bounds.
+/// Encodes an array as [`encode`] does, except that strings are stored plainly and without bounds.
 pub(crate) fn encode_as_is(array: &ArrayRef) -> Result<Chunk> {
     encode_with(array, strings::as_they_are)
 }
@@ -57,10 +57,10 @@ fn encode_with(
     Ok(Chunk::new(data_type.clone(), array.len(), validity_of(array, nulls), zone, body, bytes_plain))
 }
 
-/// Checks that a row group may have so many rows.
+/// Checks that a row group may have this many rows.
 ///
 /// # Errors
-/// `OverLimit`.
+/// `OverLimit` if it may not.
 pub(crate) fn check_rows(rows: usize) -> Result<()> {
     if rows > ROW_GROUP_ROWS {
         return Err(Error::over_limit(format!("a row group may have {ROW_GROUP_ROWS} rows, not {rows}")));
@@ -73,12 +73,12 @@ pub(crate) fn validity_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Optio
     nulls.map(|nulls| BooleanBuffer::new(nulls.inner().sliced(), 0, array.len()))
 }
 
-/// Size of the values as a plain Arrow array, without the bytes of strings.
+/// Returns the size of the values as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes_plain(array: &ArrayRef) -> usize {
     fixed_bytes(array.data_type(), array.len(), array.null_count() > 0)
 }
 
-/// Size of `rows` values of a type as a plain Arrow array, without the bytes of strings.
+/// Returns the size of `rows` values of a type as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes(data_type: &DataType, rows: usize, has_nulls: bool) -> usize {
     let values = match data_type {
         DataType::Boolean => rows.div_ceil(8),
@@ -132,7 +132,7 @@ fn constant_of(array: &ArrayRef) -> Body {
     Body::Constant { value: first_row(array), number: None }
 }
 
-/// Copied with `take` rather than sliced: a slice would keep the whole array alive.
+/// Copies the first row with `take` rather than by slicing: a slice would keep the whole array alive.
 fn first_row(array: &ArrayRef) -> ArrayRef {
     let first = arrow_array::UInt32Array::from(vec![0]);
     arrow_select::take::take(array, &first, None).expect("there is a first row")

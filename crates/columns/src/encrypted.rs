@@ -1,11 +1,10 @@
 //! Chunks whose values are encrypted in memory.
 //!
-//! Of an encrypted chunk there are in the clear its type, its sizes and its number of NULLs, and nothing else. Its values,
-//! with the dictionary and the table of symbols that they may have, are one message under the key of the table
-//! ([`MemoryCipher`]); its bounds, of which plans are made and by which row groups are skipped, are another, which is short
-//! and is opened whenever somebody asks. Whoever works on the values has them decrypted into memory of its own
-//! ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into the cache of its processor, and gives that
-//! back when it is done with the row group.
+//! An encrypted chunk has in the clear only its type, its sizes and its number of NULLs. Its values, with their
+//! dictionary and symbol table if any, are one message under the key of the table ([`MemoryCipher`]). Its bounds, which
+//! planning and zone map checks need, are another message, which is short and decrypted on each use. A worker decrypts
+//! values into its own memory ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into its CPU
+//! cache, and frees that memory when it has finished the row group.
 
 use crate::arena::{ALIGNMENT, Arena};
 use crate::body::{Body, EncodingKind};
@@ -21,11 +20,11 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TenantName, Tier};
 use std::sync::Arc;
 
-/// Bytes of the strings of a dictionary up to which it lies with the bounds, too: plans are made from the dictionaries of
-/// all row groups.
+/// Bytes of strings up to which a dictionary is stored with the bounds, because plans read the dictionaries of all row
+/// groups.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 512;
 
-/// The bounds of an encrypted chunk and what else plans are made of, encrypted.
+/// Encrypted bounds and other properties of an encrypted chunk that planning needs.
 #[derive(Debug)]
 pub(crate) struct Facts {
     cipher: Arc<MemoryCipher>,
@@ -55,8 +54,8 @@ pub(crate) struct Hidden {
     pub bytes: Buffer,
 }
 
-/// Returns what the chunks of a table are encrypted with in memory. From then on the process overwrites what it frees:
-/// decrypted values lie there.
+/// Creates a cipher for the chunks of a table in memory. From then on the process overwrites freed memory, which may
+/// contain decrypted values.
 ///
 /// # Errors
 /// As [`MemoryCipher::new`].
@@ -66,7 +65,7 @@ pub fn table_cipher(tier: Tier) -> Result<Arc<MemoryCipher>> {
 }
 
 impl Facts {
-    /// Encrypts what is known of a chunk.
+    /// Encrypts the properties of a chunk.
     pub fn new(cipher: &Arc<MemoryCipher>, open: &OpenFacts) -> Result<Arc<Facts>> {
         let mut out = Image::default();
         out.bound(open.zone.min.as_ref());
@@ -112,12 +111,12 @@ impl Facts {
         })
     }
 
-    /// What the chunk is encrypted with.
+    /// Returns the cipher of the chunk.
     pub fn cipher(&self) -> &Arc<MemoryCipher> {
         &self.cipher
     }
 
-    /// Heap bytes.
+    /// Returns the bytes on the heap.
     pub fn bytes_held(&self) -> usize {
         size_of::<Facts>() + self.bytes.len()
     }
@@ -136,7 +135,7 @@ impl OpenFacts {
     }
 }
 
-/// The strings or binaries of a dictionary as an array.
+/// Returns the strings or binaries of a dictionary as an array.
 fn array_of(values: &[&[u8]], data_type: &DataType) -> Result<ArrayRef> {
     if *data_type != DataType::Utf8View {
         return Ok(Arc::new(BinaryViewArray::from_iter_values(values)));
@@ -177,8 +176,8 @@ impl Chunk {
         Ok(chunk.with_hidden(hidden).with_facts(facts))
     }
 
-    /// Returns an encrypted chunk with its values in the clear, in memory of its own; `None` for one that is not
-    /// encrypted. Where the bytes were changed, that is what whoever works on the values is told.
+    /// Decrypts an encrypted chunk into memory of its own; `None` if it is not encrypted. If the bytes were tampered
+    /// with, readers of the values get the error.
     pub(crate) fn opened(&self) -> Option<Chunk> {
         let (hidden, facts) = (self.hidden()?, self.facts()?);
         let opened = hidden.open(facts.cipher());
@@ -190,7 +189,7 @@ impl Chunk {
         }))
     }
 
-    /// The same chunk with other encrypted bytes.
+    /// Returns the same chunk with other encrypted bytes.
     #[cfg(test)]
     pub(crate) fn with_other_bytes(&self, bytes: Buffer) -> Chunk {
         let (hidden, facts) = (self.hidden().unwrap(), self.facts().unwrap());
@@ -202,12 +201,12 @@ impl Chunk {
             .with_facts(facts.clone())
     }
 
-    /// Whether the values are encrypted in memory; of a handle, whether those that it may have are.
+    /// Returns whether the values are encrypted in memory; of a handle, whether those that it may have are.
     pub fn is_encrypted(&self) -> bool {
         self.facts().is_some()
     }
 
-    /// What the values are encrypted with.
+    /// Returns the cipher of the values.
     pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.facts().map(|facts| facts.cipher())
     }

@@ -1,9 +1,10 @@
-//! The ends of the values in a sequence of byte strings that lie one after another.
+//! The ends of the values in a sequence of consecutive byte strings.
 //!
-//! The ends of a block of 1024 values lie close to a straight line, so only their distance from it is packed:
-//! a tenth to a quarter of plain 32-bit offsets, and any single one can still be read directly (packed
-//! lengths would be smaller but would have to be summed up from the start of the block). Invariant, once
-//! built or checked: the ends ascend, and the last is the length of the bytes.
+//! The ends of a block of 1024 values are close to a straight line, so only their distance from it is packed: this
+//! takes a tenth to a quarter of plain 32-bit offsets, and any single end can still be read directly (packed lengths
+//! would be smaller but would have to be summed up from the start of the block). Invariant, once built or checked: the
+//! ends ascend, and the last is the length of the bytes. Example: the ends 3, 2 would make the second string start at 3
+//! and end at 2.
 
 use crate::lanes::Lane;
 use crate::packed::{Packed, width_of, with_lane};
@@ -38,7 +39,7 @@ impl Line {
         self.base.wrapping_add(((u64::from(self.slope) * index as u64) >> SLOPE_BITS) as u32)
     }
 
-    /// Returns the highest line with the ends' average slope that no end lies below.
+    /// Returns the highest line with the ends' average slope that is above no end.
     fn below(start: u32, ends: &[u32]) -> Line {
         let last = ends.last().copied().unwrap_or(start);
         let slope = u64::from(last - start) * BLOCK_ROWS as u64 / ends.len().max(1) as u64;
@@ -65,7 +66,7 @@ impl Ends {
         Ends { lines: Buffer::from_vec(lines), above: Packed::pack_u32(&above, max) }
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn rows(&self) -> usize {
         self.above.rows
     }

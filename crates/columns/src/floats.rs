@@ -56,8 +56,8 @@ impl<'a> Floats<'a> {
     }
 }
 
-/// Returns the range of keys that `op` compares to `key`: its least key, the distance from that to its
-/// greatest, and whether the matching keys lie inside the range or outside.
+/// Returns the range of keys that `op` compares to `key`: its least key, the distance from it to the greatest, and
+/// whether the matching keys are inside the range or outside.
 fn range_of<K: Lane>(op: CompareOp, key: K, max: K) -> (K, K, bool) {
     let none = K::default();
     match op {

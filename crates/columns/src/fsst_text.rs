@@ -68,7 +68,7 @@ impl SymbolTable {
         (self.symbols[code].to_u64().to_le_bytes(), usize::from(self.lengths[code]))
     }
 
-    /// Size of the table in bytes.
+    /// Returns the size of the table in bytes.
     pub fn bytes(&self) -> usize {
         self.count * 9
     }
@@ -119,7 +119,7 @@ impl SymbolTable {
             if at > bytes {
                 return None;
             }
-            // Unless all codes are to be decoded, a block must not go beyond `bytes` bytes.
+            // Unless all codes are to be decoded, a block must not extend beyond `bytes` bytes.
             if (ALL || at + 8 * CODES <= bytes)
                 && let Some((block, behind)) = rest.split_first_chunk::<CODES>()
                 && !has_escape(block)

@@ -20,22 +20,22 @@ impl<'a> Integers<'a> {
         Integers { packed }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.packed.rows
     }
 
-    /// A lower bound of the values, and the reference of the distances.
+    /// Returns a lower bound of the values, and the reference of the distances.
     pub fn min(&self) -> i64 {
         self.packed.reference
     }
 
-    /// An upper bound of the values.
+    /// Returns an upper bound of the values.
     pub fn max(&self) -> i64 {
         self.packed.max
     }
 
-    /// Width of the lanes that distances unpack to: 8, 16, 32 or 64 bits.
+    /// Returns the width of the lanes that distances unpack to: 8, 16, 32 or 64 bits.
     pub fn lane_bits(&self) -> u32 {
         self.packed.lane_bits()
     }
@@ -135,11 +135,11 @@ impl<'a> Integers<'a> {
         })
     }
 
-    /// Clears the bits of rows whose value does not lie between `low` and `high`, both included; with
-    /// `inside` false, of rows whose value does. The result for NULL rows is unspecified. Bit 0 of `alive` is
-    /// row `start`, a multiple of 1024; there must not be more bits than rows.
+    /// Clears the bits of rows whose value is not between `low` and `high`, both included; with `inside` false, of rows
+    /// whose value is. The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024;
+    /// there must not be more bits than rows.
     ///
-    /// Where the bounds decide, nothing is read, nor are blocks of 1024 rows without a set bit. Otherwise
+    /// If the bounds decide, no values are read. Blocks of 1024 rows without a set bit are not read either. All other
     /// values are compared in their own narrow lanes.
     ///
     /// # Panics
@@ -157,7 +157,7 @@ impl<'a> Integers<'a> {
                 alive.fill(0)
             };
         }
-        // Both limits lie within the bounds now, and so do their distances.
+        // Both limits are within the bounds now, and so are their distances.
         let (low, high) = (low.max(min), high.min(max));
         let (low, span) = ((low - min) as u64, (high - low) as u64);
         with_lane!(self.packed.width, L => {
@@ -261,7 +261,7 @@ impl<'a> Integers<'a> {
     }
 }
 
-/// A set of integers that lie close to each other, as a bitmap.
+/// A set of integers in a narrow range, as a bitmap.
 #[derive(Clone, Debug)]
 pub struct IntegerSet {
     first: i64,
@@ -309,7 +309,7 @@ impl IntegerSet {
         IntegerSet { first, halves }
     }
 
-    /// Whether the set has `integer`.
+    /// Returns whether the set has `integer`.
     #[inline]
     pub fn contains(&self, integer: i64) -> bool {
         let bit = integer.wrapping_sub(self.first) as u64;
@@ -317,7 +317,7 @@ impl IntegerSet {
         integer >= self.first && half.is_some_and(|half| half >> (bit % 32) & 1 == 1)
     }
 
-    /// Returns 256 bits of the set from the one at `offset` on, which may lie outside the set.
+    /// Returns 256 bits of the set from the one at `offset` on, which may be outside the set.
     fn bytes_from(&self, offset: i128) -> [u8; 32] {
         std::array::from_fn(|byte| {
             let bit = |bit: usize| {

@@ -1,7 +1,7 @@
-//! Tables whose rows change under the reader: each row group is made of them when it is wanted.
+//! Tables whose rows change during reads: each row group is generated from the current rows on demand.
 //!
-//! What a program is compiled against are *stand-ins*: chunks without values and bounds, whose sizes are upper bounds of
-//! what will be there. Bounds and numbers of NULLs are those of the row group that was made.
+//! Programs are compiled against *stand-ins*: chunks without values and bounds, whose sizes are upper bounds. The
+//! actual bounds and numbers of NULLs are those of the generated row group.
 
 use crate::body::{Body, EncodingKind};
 use crate::chunk::{Chunk, RowGroup};
@@ -23,23 +23,25 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Rows that are made into row groups when these are wanted. They are those of one moment: a row group has the same rows
-/// whenever it is made.
+/// Rows that are made into row groups when these are wanted. They are those of one moment: a row group has the same
+/// rows whenever it is made.
 pub trait LiveRows: Any + fmt::Debug + Send + Sync {
     /// Makes the row group at index `place` with the values of `columns`; those of other columns are unspecified.
     ///
     /// # Errors
-    /// Errors of the rows: `Stale` when they are no longer kept, `OverLimit` when a value is too long for a table, `Busy` when
-    /// somebody else has them for long: see [`LiveRows::poll_ready`].
+    /// Errors of the rows: `Stale` if they are no longer kept, `OverLimit` if a value is too long for a table, `Busy`
+    /// if another thread has locked them for long: see [`LiveRows::poll_ready`].
     fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made>;
 
-    /// Resolves when row groups can be made; until then, the waker of `context` is kept, to be woken when that may have changed.
+    /// Resolves when row groups can be made; until then, the waker of `context` is kept, to be woken when that may have
+    /// changed.
     fn poll_ready(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 
-    /// The same rows without some of those for which `condition`, a boolean over the columns, is not true: its row groups are
-    /// at the same places, and have no rows that these do not have. `None` where nothing is gained by it.
+    /// Returns the same rows without some of those for which `condition`, a boolean over the columns, is not true: its
+    /// row groups are at the same places, and have no rows that these do not have. `None` where nothing is gained by
+    /// it.
     fn filtered(&self, _condition: &Expr) -> Option<Filtered> {
         None
     }
@@ -131,7 +133,8 @@ impl Chunk {
         Chunk::without_values(outline, zone, nothing.clone(), body.clone())
     }
 
-    /// Encodes `array`, which must have a canonical type, without looking for a small form: for values that are read once.
+    /// Encodes `array`, which must have a canonical type, without looking for a small form: for values that are read
+    /// once.
     ///
     /// # Errors
     /// `OverLimit` when there are more than [`farpool_model::limits::ROW_GROUP_ROWS`] rows, or strings are too long.
@@ -139,12 +142,12 @@ impl Chunk {
         encode_as_is(array)
     }
 
-    /// Makes a chunk of strings or binaries that lie one after another in `data`; `ends` says where each ends. A NULL is of
+    /// Makes a chunk of strings or binaries that are consecutive in `data`; `ends` has the end of each. A NULL may have
     /// any length.
     ///
     /// # Errors
-    /// `Invalid` when the ends do not ascend to the length of `data`, or a string is not UTF-8; `OverLimit` when a value, or
-    /// all of them together, are too long.
+    /// `Invalid` when the ends do not ascend to the length of `data`, or a string is not UTF-8; `OverLimit` when a
+    /// value, or all of them together, are too long.
     pub fn of_bytes(
         data_type: &DataType,
         data: Vec<u8>,
@@ -175,7 +178,7 @@ impl Chunk {
     }
 }
 
-/// The bounds of all values of an integer type that fits a signed 64-bit integer.
+/// Returns the bounds of all values of an integer type that fits a signed 64-bit integer.
 fn integers_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     match data_type {
         DataType::Int8 => Some((i64::from(i8::MIN), i64::from(i8::MAX))),

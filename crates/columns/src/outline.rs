@@ -1,4 +1,4 @@
-//! What is known of a chunk without its values, apart from its bounds.
+//! Outline of a chunk: its properties apart from its values and bounds.
 
 use crate::body::EncodingKind;
 use crate::bytes::{Image, Opening, Reader, read_opening};
@@ -51,7 +51,7 @@ impl Outline {
         image.head
     }
 
-    /// Reads what [`Outline::write`] has written.
+    /// Decodes the output of [`Outline::write`].
     ///
     /// # Errors
     /// `Corrupt` for any other bytes.

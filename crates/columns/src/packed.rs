@@ -1,9 +1,10 @@
 //! A sequence of integers, each stored as its distance from a common reference in as few bits as the largest
 //! distance needs (frame of reference).
 //!
-//! Invariants: every distance is at most `max - reference`, which does not overflow as an unsigned 64-bit
-//! number; `data` holds whole blocks of 1024, the last one padded. Whoever builds a [`Packed`] from bytes
-//! of a peer calls [`Packed::check`] before anything else.
+//! Invariants: every distance is at most `max - reference`, which does not overflow as an unsigned 64-bit number;
+//! `data` has whole blocks of 1024, the last one padded. Code that builds a [`Packed`] from bytes of a peer calls
+//! [`Packed::check`] before anything else. Example: with a reference of 10 and a `max` of 12, distances are packed in 2
+//! bits; a peer that packs a 3 would yield the value 13, outside the bounds by which sums were proven not to overflow.
 
 use crate::arch::Level;
 use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks, UnpackEach};
@@ -50,7 +51,7 @@ macro_rules! with_lane {
 pub(crate) use with_lane;
 
 impl Packed {
-    /// A sequence of `rows` equal values; takes no memory.
+    /// Returns a sequence of `rows` equal values; takes no memory.
     pub fn constant(value: i64, rows: usize) -> Packed {
         Packed { reference: value, max: value, width: 0, rows, data: Buffer::default() }
     }
@@ -89,7 +90,7 @@ impl Packed {
         }))
     }
 
-    /// Width of the lanes, in bits.
+    /// Returns the width of the lanes, in bits.
     pub fn lane_bits(&self) -> u32 {
         lanes::lane_bits(self.width)
     }
@@ -218,7 +219,7 @@ impl Packed {
         Packed { rows: count, data, ..*self }
     }
 
-    /// Size of a block in bytes.
+    /// Returns the size of a block in bytes.
     fn block_bytes(&self) -> usize {
         BLOCK_ROWS / 8 * self.width as usize
     }
@@ -271,7 +272,7 @@ impl Packed {
         }
     }
 
-    /// Whether every distance is at most `range`, which has no more bits than the width.
+    /// Returns whether every distance is at most `range`, which has no more bits than the width.
     fn is_within<L: Lane>(&self, range: u64) -> bool {
         let most = L::truncate(range);
         if self.width == L::BITS {
@@ -281,9 +282,9 @@ impl Packed {
             });
             return largest <= most;
         }
-        // All are below the highest bit of the lane, so that a difference has that bit if the distance is the larger one.
-        // Differences are taken of many at once on any processor, maxima of 64 bits are not: they took a fifth of the time
-        // of a scan from disk.
+        // All are below the highest bit of the lane, so that a difference has that bit if the distance is the larger
+        // one. Differences are taken of many at once on any processor, maxima of 64 bits are not: they took a fifth of
+        // the time of a scan from disk.
         let mut differences = L::default();
         self.for_each_piece::<L>(0..self.rows, |piece| {
             differences = piece.iter().fold(differences, |all, distance| all | most.minus(*distance));

@@ -126,13 +126,13 @@ fn for_each_row(selected: &[u64], mut visit: impl FnMut(usize)) {
     }
 }
 
-/// Size of a constant string in bytes; 0 for other constants.
+/// Returns the size of a constant string in bytes; 0 for other constants.
 fn value_bytes(value: &ArrayRef) -> usize {
     let is_text = schema::is_bytes(value.data_type());
     if is_text && value.is_valid(0) { views::value(value, 0).len() } else { 0 }
 }
 
-/// Size of the strings that codes refer to, in bytes.
+/// Returns the size of the strings that codes refer to, in bytes.
 fn coded_bytes(values: &ArrayRef, codes: &Packed) -> usize {
     let lengths: Vec<usize> = slices(values).iter().map(|value| value.len()).collect();
     let mut bytes = 0;

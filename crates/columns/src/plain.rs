@@ -53,12 +53,12 @@ impl PlainGroup {
         }
     }
 
-    /// Whether a value of a column is NULL.
+    /// Returns whether a value of a column is NULL.
     pub fn has_nulls(&self, column: usize) -> bool {
         self.pieces.get(column).is_some_and(|pieces| pieces.iter().any(|piece| piece.null_count() > 0))
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -69,7 +69,7 @@ impl PlainGroup {
         self.bytes_held
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn columns_count(&self) -> usize {
         self.pieces.len()
     }
@@ -152,7 +152,7 @@ pub(crate) fn bytes_held(columns: &[ArrayRef]) -> usize {
     columns.len() * ARRAY_BYTES + buffers.iter().map(|(_, bytes)| bytes).sum::<usize>()
 }
 
-/// Size of arrays of the same length as plain values, in bytes.
+/// Returns the size of arrays of the same length as plain values, in bytes.
 pub(crate) fn plain_bytes(columns: &[ArrayRef]) -> usize {
     let bytes = |column: &ArrayRef| {
         let strings = if schema::is_bytes(column.data_type()) { lengths(column).sum::<usize>() } else { 0 };
@@ -161,7 +161,7 @@ pub(crate) fn plain_bytes(columns: &[ArrayRef]) -> usize {
     columns.iter().map(bytes).sum()
 }
 
-/// Size of a value of a type without the bytes of its string.
+/// Returns the size of a value of a type without the bytes of its string.
 fn bytes_fixed(data_type: &DataType) -> usize {
     match data_type {
         _ if schema::is_bytes(data_type) => size_of::<u128>(),
@@ -169,7 +169,7 @@ fn bytes_fixed(data_type: &DataType) -> usize {
     }
 }
 
-/// The lengths of strings or binaries.
+/// Returns the lengths of strings or binaries.
 fn lengths(column: &ArrayRef) -> impl Iterator<Item = usize> {
     let views = match column.data_type() {
         DataType::Utf8View => column.as_string_view().views(),

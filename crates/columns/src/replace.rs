@@ -41,7 +41,7 @@ impl NewValues {
         Ok(())
     }
 
-    /// Size of the values in plain form, in bytes.
+    /// Returns the size of the values in plain form, in bytes.
     pub fn bytes_plain(&self) -> usize {
         self.bytes_plain
     }
@@ -176,7 +176,7 @@ fn picked(chunk: &Chunk, selected: &BooleanBuffer) -> Result<Option<Chunk>> {
     Ok(Some(picked.with_zone(zone)))
 }
 
-/// The error for new values that would make a row group too large.
+/// Returns the error for new values that would make a row group too large.
 fn too_large() -> Error {
     Error::over_limit(format!(
         "a change would make the rows of one row group larger than {} MiB",

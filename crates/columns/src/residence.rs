@@ -1,9 +1,13 @@
-//! Chunks whose values may leave memory: handles.
+//! Handles: chunks whose values may leave memory.
 //!
-//! A table may hold a *handle* in the place of a chunk. It has the type, the bounds and the sizes of the chunk, and the
-//! values as long as they are in memory; otherwise a [`Source`] reads them again. Whoever works on values takes the chunk
-//! that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, whatever becomes of the handle's.
-//! Versions of a table, and statements that read them, therefore hold handles, and not pages of the pool.
+//! A table may hold a *handle* instead of a chunk. A handle has the type, the bounds and the sizes of the chunk, and
+//! the values while they are in memory; otherwise a [`Source`] reads them again. Code that works on values takes the
+//! chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, even if the handle's
+//! values are evicted. Versions of a table, and statements that read them, therefore hold handles rather than pages of
+//! the pool.
+//!
+//! Example: a scan holds the chunk of row group 3 when the cache evicts it. The handle becomes absent at once, the scan
+//! goes on with its chunk, and the memory is free when the scan drops it.
 
 use crate::arena::OWN_BYTES_MIN;
 use crate::body::{Body, EncodingKind};
@@ -30,7 +34,7 @@ const USES_MAX: u8 = 3;
 
 /// Reads the values of handles.
 pub trait Source: fmt::Debug + Send + Sync {
-    /// The tenant whose memory the values take.
+    /// Returns the tenant whose memory the values take.
     fn tenant(&self) -> &TenantName;
 
     /// Bytes that are read from disk for the values of a handle of this source.
@@ -38,35 +42,36 @@ pub trait Source: fmt::Debug + Send + Sync {
         handle.bytes_encoded()
     }
 
-    /// Is told that a query begins to work on the values of a handle of this source.
+    /// Called when a query begins to process the values of a handle of this source.
     fn used(&self, _handle: &Chunk) {}
 
-    /// Has the values of `handles`, all of them of this source, read into memory elsewhere, and tells `reader`.
+    /// Starts reading the values of `handles`, all of this source, into memory on another thread, and notifies
+    /// `reader`.
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>);
 }
 
 /// Waits for the values of handles.
 pub trait Reader: Send {
-    /// Whether they are still wanted.
+    /// Returns whether they are still wanted.
     fn is_waiting(&self) -> bool;
 
-    /// Whether they were read for it before and left before they were used, so that they must stay now.
+    /// Returns whether they were read for it before and left before they were used, so that they must stay now.
     fn is_urgent(&self) -> bool {
         false
     }
 
-    /// Is told, before any of them is read, of which handles it is the first that waits for their values.
+    /// Called before any of them is read, with the handles for whose values no other reader waits.
     fn asked_first(&self, _handles: &[Arc<Chunk>]) {}
 
-    /// Is told, once and by any thread, that the values are in memory, or why they cannot be. They stay there until the
-    /// first is dropped, or memory becomes very short.
+    /// Called once, by any thread, when the values are in memory, or with the reason why they cannot be. They stay
+    /// there until the first is dropped, or memory becomes very short.
     fn arrived(self: Box<Self>, outcome: Result<Kept>);
 }
 
 /// Keeps values in memory that were read and have not been used yet.
 pub type Kept = Arc<dyn Any + Send + Sync>;
 
-/// What a handle has besides what every chunk has.
+/// Additional state of a chunk that is a handle.
 #[derive(Debug)]
 pub(crate) struct Residence {
     source: Arc<dyn Source>,
@@ -86,8 +91,8 @@ const PINNED: u8 = 1;
 const PASSING: u8 = 2;
 
 impl Chunk {
-    /// Returns a handle that has the values of `chunk` in memory; `chunk` itself where that is a handle, has a home, or is so
-    /// small that it always stays.
+    /// Returns a handle that has the values of `chunk` in memory; `chunk` itself where that is a handle, has a home, or
+    /// is so small that it always stays.
     pub fn handle(chunk: Arc<Chunk>, source: &Arc<dyn Source>) -> Arc<Chunk> {
         let is_small = chunk.bytes_encoded() < OWN_BYTES_MIN || chunk.encoding() == EncodingKind::Constant;
         let is_lost = !chunk.is_encrypted() && chunk.check_intact().is_err();
@@ -103,8 +108,8 @@ impl Chunk {
         Arc::new(handle)
     }
 
-    /// Returns a handle without values from the head of an image, if one that [`Chunk::handle`] would make. Of a table that
-    /// is encrypted in memory, its bounds are, too.
+    /// Returns a handle without values from the head of an image, if one that [`Chunk::handle`] would make. Of a table
+    /// that is encrypted in memory, its bounds are, too.
     ///
     /// # Errors
     /// `Corrupt` when the head is not that of a chunk.
@@ -128,11 +133,11 @@ impl Chunk {
         Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
     }
 
-    /// What [`Chunk::outlined`] makes a handle from: type, bounds and sizes. `None` where one that [`Chunk::handle`] would
-    /// make is none, since the chunk is small.
+    /// Encodes the type, bounds and sizes from which [`Chunk::outlined`] creates a handle. `None` if the chunk is too
+    /// small for [`Chunk::handle`] to make it a handle.
     ///
     /// # Errors
-    /// `Invalid` for a chunk that is encrypted, whose bounds are so, too.
+    /// `Invalid` for an encrypted chunk, whose bounds are encrypted, too.
     pub fn to_outline(&self) -> Result<Option<Vec<u8>>> {
         if self.is_encrypted() {
             return Err(Error::invalid("a chunk that is encrypted in memory has no outline in the clear"));
@@ -142,7 +147,7 @@ impl Chunk {
         Ok((!is_small).then(|| outline.write(self.clear_zone())))
     }
 
-    /// Returns a handle without values from what [`Chunk::to_outline`] has written.
+    /// Creates a handle without values from the output of [`Chunk::to_outline`].
     ///
     /// # Errors
     /// `Corrupt` for any other bytes.
@@ -171,12 +176,12 @@ impl Chunk {
         Chunk::new(data_type, rows, None, zone, body, bytes_plain).with_residence(residence)
     }
 
-    /// Whether the chunk is a handle.
+    /// Returns whether the chunk is a handle.
     pub fn is_handle(&self) -> bool {
         self.residence().is_some()
     }
 
-    /// The tenant whose memory the values of a handle take; `None` for other chunks.
+    /// Returns the tenant whose memory the values of a handle take; `None` for other chunks.
     pub fn tenant(&self) -> Option<&TenantName> {
         self.residence().map(|residence| residence.source.tenant())
     }
@@ -186,7 +191,7 @@ impl Chunk {
         self.residence().map_or(0, |residence| residence.source.bytes_on_disk(self))
     }
 
-    /// The chunk that has the values: this one, unless it is a handle; `None` where they are not in memory.
+    /// Returns the chunk that has the values: this one, unless it is a handle; `None` where they are not in memory.
     pub fn values(self: &Arc<Self>) -> Option<Arc<Chunk>> {
         match self.residence() {
             Some(residence) => residence.values.lock().clone(),
@@ -194,12 +199,12 @@ impl Chunk {
         }
     }
 
-    /// Whether the chunk is a handle whose values are not in memory.
+    /// Returns whether the chunk is a handle whose values are not in memory.
     pub fn is_absent(&self) -> bool {
         self.residence().is_some_and(|residence| residence.values.lock().is_none())
     }
 
-    /// Whether the chunk is a handle whose values are in memory, or were and have left it.
+    /// Returns whether the chunk is a handle whose values are in memory, or were and have left it.
     pub fn has_come(&self) -> bool {
         self.residence().is_some_and(|residence| residence.came.load(Ordering::Relaxed))
     }
@@ -223,12 +228,12 @@ impl Chunk {
         drop(before);
     }
 
-    /// Takes the values of a handle out of memory; they are freed when nobody uses them any more.
+    /// Evicts the values of a handle; they are freed once they are no longer in use.
     pub fn take_values(&self) -> Option<Arc<Chunk>> {
         self.residence()?.values.lock().take()
     }
 
-    /// Whether somebody uses the values of a handle now.
+    /// Returns whether the values of a handle are in use at present.
     pub fn is_in_use(&self) -> bool {
         let is_shared = |residence: &Residence| {
             residence.values.lock().as_ref().is_some_and(|chunk| Arc::strong_count(chunk) > 1)
@@ -236,7 +241,7 @@ impl Chunk {
         self.residence().is_some_and(is_shared)
     }
 
-    /// Sets what becomes of the values of a handle in memory.
+    /// Sets the residency of the values of a handle.
     pub fn set_residency(&self, residency: Residency) {
         let state = match residency {
             Residency::Cached => CACHED,
@@ -248,12 +253,12 @@ impl Chunk {
         }
     }
 
-    /// Whether the chunk is a handle whose values stay in memory once they are there.
+    /// Returns whether the chunk is a handle whose values stay in memory once they are there.
     pub fn is_pinned(&self) -> bool {
         self.residence().is_some_and(|residence| residence.residency.load(Ordering::Relaxed) == PINNED)
     }
 
-    /// Whether the chunk is a handle whose values are to leave memory, since no query has used them yet.
+    /// Returns whether the chunk is a handle whose values are to leave memory, since no query has used them yet.
     pub fn is_to_leave(&self) -> bool {
         self.residence().is_some_and(|residence| residence.residency.load(Ordering::Relaxed) == PASSING)
     }
@@ -261,22 +266,22 @@ impl Chunk {
     /// Counts a use of the values of a handle.
     pub fn count_use(&self) {
         if let Some(residence) = self.residence() {
-            // What somebody uses is cached like others.
+            // Values in use are cached from now on.
             let _ =
                 residence.residency.compare_exchange(PASSING, CACHED, Ordering::Relaxed, Ordering::Relaxed);
             let more = |uses: u8| (uses < USES_MAX).then_some(uses + 1);
-            // Nothing depends on a use that is counted by none of two threads.
+            // Fails only if the count has reached its maximum, where it stays.
             let _ = residence.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
             residence.source.used(self);
         }
     }
 
-    /// Number of uses of a handle's values since they came, less those that were taken off, a few at most.
+    /// Returns the number of uses of a handle's values since they came, less those that were taken off, a few at most.
     pub fn uses(&self) -> u8 {
         self.residence().map_or(0, |residence| residence.uses.load(Ordering::Relaxed))
     }
 
-    /// As [`Chunk::uses`]; takes one off.
+    /// Returns the count as [`Chunk::uses`] does, and decrements it.
     pub fn take_use(&self) -> u8 {
         let Some(residence) = self.residence() else { return 0 };
         residence
@@ -285,7 +290,7 @@ impl Chunk {
             .unwrap_or(0)
     }
 
-    /// The least and the greatest of the integers in their encoded form, as [`Chunk::integers`] has them.
+    /// Returns the least and the greatest of the integers in their encoded form, as [`Chunk::integers`] has them.
     pub fn integer_bounds(&self) -> Option<(i64, i64)> {
         match (self.open_facts(), self.residence()) {
             (Some(open), _) => open.integers,
@@ -294,7 +299,7 @@ impl Chunk {
         }
     }
 
-    /// Number of values of the dictionary; `None` for a chunk without one.
+    /// Returns the number of values of the dictionary; `None` for a chunk without one.
     pub fn dictionary_len(&self) -> Option<usize> {
         match (self.open_facts(), self.residence()) {
             (Some(open), _) => open.distinct,
@@ -303,8 +308,8 @@ impl Chunk {
         }
     }
 
-    /// The values of the dictionary; `None` for a chunk without one, where they are not in memory, and for large ones that
-    /// are encrypted.
+    /// Returns the values of the dictionary; `None` for a chunk without one, where they are not in memory, and for
+    /// large ones that are encrypted.
     pub fn dictionary_values(self: &Arc<Self>) -> Option<ArrayRef> {
         if self.is_encrypted() {
             // A handle may have been made without its values.
@@ -333,7 +338,7 @@ impl Residence {
         self.outline.bytes_encoded
     }
 
-    /// Heap bytes beside those that every chunk takes.
+    /// Returns the heap bytes in addition to those that every chunk takes.
     pub fn bytes_held(&self) -> usize {
         let has_small = self
             .outline
@@ -345,8 +350,8 @@ impl Residence {
 }
 
 impl RowGroup {
-    /// The row group with the values of `columns` in memory, those that are encrypted in memory of their own: `None` where it
-    /// is that itself.
+    /// Returns the row group with the values of `columns` in memory, those that are encrypted in memory of their own:
+    /// `None` where it is that itself.
     ///
     /// # Errors
     /// The handles whose values are not in memory.
@@ -359,7 +364,7 @@ impl RowGroup {
             return Ok(None);
         }
         let chunks_of = || columns.clone().map(|column| &self.chunks[column]);
-        // Decrypting some is in vain if others are missing.
+        // Decrypting some chunks would be wasted work if others are absent.
         let absent: Vec<Arc<Chunk>> = chunks_of().filter(|chunk| chunk.is_absent()).cloned().collect();
         if !absent.is_empty() {
             return Err(absent);
@@ -373,11 +378,11 @@ impl RowGroup {
         Ok(Some(RowGroup { rows: self.rows, chunks }))
     }
 
-    /// As [`RowGroup::with_values`] for all columns, with the values read where they are not in memory: for threads that may
-    /// wait for a disk.
+    /// Returns the row group as [`RowGroup::with_values`] does for all columns, reading absent values. Blocks on the
+    /// disk.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn read_values(&self) -> Result<Option<RowGroup>> {
         loop {
             let absent = match self.with_values(0..self.chunks.len()) {
@@ -419,7 +424,7 @@ impl RowGroup {
     }
 }
 
-/// The same values in memory of their own.
+/// Returns the same values in memory of their own.
 pub(crate) fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
     let array: ArrayRef = match array.data_type() {
         // Of the bytes that views point into, only those are copied.
@@ -457,7 +462,7 @@ impl Reader for Blocked {
     }
 }
 
-/// The error of whoever takes a handle for a chunk with values.
+/// Returns the error of code that treats a handle as a chunk with values.
 pub(crate) fn not_in_memory() -> Error {
     Error::internal("the values of a chunk are wanted that are not in memory")
 }

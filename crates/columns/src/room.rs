@@ -1,9 +1,9 @@
 //! Memory that result values are decoded into: pages that are reused for later results.
 //!
-//! Fresh memory from the system costs several times as much as writing to it: a page fault and clearing for
-//! each page. So results lie in pages of a recycling pool, which become free when their last array is
-//! dropped, and keep their memory until [`ResultMemory::trim`]. Buffers that do not fit, and those too small
-//! to be worth a page, come from the allocator.
+//! Fresh memory from the system costs several times as much as writing to it: a page fault and clearing for each page.
+//! Results are therefore written to pages of a recycling pool, which become free when their last array is dropped, and
+//! keep their memory until [`ResultMemory::trim`]. Buffers that do not fit, and those too small to be worth a page,
+//! come from the allocator.
 //!
 //! Invariant: every byte that an array exposes has been written for that array.
 
@@ -15,7 +15,7 @@ use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 
-/// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
+/// Alignment of every buffer: a cache line, as Arrow recommends.
 const ALIGNMENT: usize = 64;
 
 /// Buffers of fewer bytes come from the allocator.
@@ -89,7 +89,7 @@ impl Room {
         Room { bytes_before: 0, ..Room::new(Some(memory.clone())) }
     }
 
-    /// Whether results are assumed to be kept. They may then come in large batches: nothing will find them in
+    /// Returns whether results are assumed to be kept. They may then come in large batches: nothing will find them in
     /// the caches, and each batch has a fixed cost.
     pub fn is_kept(&self) -> bool {
         self.kept
@@ -112,7 +112,7 @@ impl Room {
         filled.ok().flatten()
     }
 
-    /// As [`Self::buffer`], but `fill` may fail; there is then no buffer.
+    /// Fills a buffer as [`Self::buffer`] does, but `fill` may fail; there is then no buffer.
     ///
     /// # Errors
     /// The error of `fill`.

@@ -31,12 +31,12 @@ enum Node {
 }
 
 impl RowGroups {
-    /// Number of row groups.
+    /// Returns the number of row groups.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the list is empty.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -105,7 +105,7 @@ impl RowGroups {
     }
 }
 
-/// Number of row groups below each child of a node at `height`.
+/// Returns the number of row groups below each child of a node at `height`.
 fn span(height: u32) -> usize {
     FAN_OUT.pow(height)
 }

@@ -1,8 +1,8 @@
 //! A growing set of strings whose copies share their common parts.
 //!
-//! The strings lie in layers, like the levels of a log-structured merge tree: each addition is a new layer,
-//! and layers are merged so that each has at least twice as many strings as the next. A copy shares the
-//! layers of the original; the amortized cost of adding to it is proportional to the strings that are new.
+//! The strings are in layers, like the levels of a log-structured merge tree: each addition is a new layer, and layers
+//! are merged so that each has at least twice as many strings as the next. A copy shares the layers of the original;
+//! the amortized cost of adding to it is proportional to the number of new strings.
 //!
 //! Invariant: no string is in two layers.
 
@@ -23,17 +23,17 @@ pub(crate) struct StringSet {
 }
 
 impl StringSet {
-    /// Number of strings.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Size of the strings in bytes; shared ones count in full.
+    /// Returns the size of the strings in bytes; shared ones count in full.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether `value` is in the set.
+    /// Returns whether `value` is in the set.
     pub fn contains(&self, value: &[u8]) -> bool {
         self.layers.iter().any(|layer| layer.contains(value))
     }

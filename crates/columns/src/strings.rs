@@ -98,10 +98,11 @@ pub(crate) fn as_they_are(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Resul
     Ok(((plain(&views::slices(array), bytes), None), bytes))
 }
 
-/// The body of values that lie one after another in `data` and end at `ends`.
+/// Returns the body of values that are consecutive in `data` and end at `ends`.
 ///
 /// # Errors
-/// `Invalid` when these are not ends of values of the type, `OverLimit` when a value, or all of them together, are too long.
+/// `Invalid` if these are not ends of values of the type, `OverLimit` if a value, or all of them together, are too
+/// long.
 pub(crate) fn of_bytes(data_type: &DataType, data: Buffer, ends: &[u32]) -> Result<Body> {
     if data.len() > CHUNK_BYTES_MAX {
         let (most, bytes) = (CHUNK_BYTES_MAX, data.len());

@@ -39,14 +39,14 @@ enum Bound {
 }
 
 impl Sums {
-    /// The sums of a table of `columns` columns without rows.
+    /// Returns the sums of a table of `columns` columns without rows.
     pub fn new(columns: usize) -> Sums {
         let columns = vec![ColumnSums::default(); columns];
         Sums { rows: 0, bytes_plain: 0, bytes_outside_pool: 0, columns }
     }
 
-    /// The sums of a table of other columns before its row groups are added again; keeps the bounds of the
-    /// old columns that `columns` names.
+    /// Returns the sums of a table of other columns before its row groups are added again; keeps the bounds of the old
+    /// columns that `columns` names.
     pub fn with_columns(&self, columns: &[Option<usize>]) -> Sums {
         let bounds = |old: &Option<usize>| match old {
             Some(old) => ColumnSums {

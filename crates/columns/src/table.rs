@@ -40,9 +40,9 @@ pub struct Table {
     /// For each column, the size of its largest chunk as a plain Arrow array, in bytes; chunks of row groups
     /// that were merged since count as well.
     pub bytes_plain_most: Vec<usize>,
-    /// What the chunks are encrypted with in memory, if they are.
+    /// Cipher of the chunks in memory, if they are encrypted.
     cipher: Option<Arc<MemoryCipher>>,
-    /// What makes the row groups, if their rows change under the reader.
+    /// Source that generates the row groups, if the rows change during reads.
     live: Option<Arc<dyn LiveRows>>,
     number: Number,
     /// Reserves the memory that the table takes outside the pool.
@@ -84,12 +84,12 @@ impl Table {
         }
     }
 
-    /// A number that no other table of this process has, nor another version of this one.
+    /// Returns a number that no other table of this process has, nor another version of this one.
     pub fn number(&self) -> u64 {
         self.number.get()
     }
 
-    /// Encoded bytes of the chunks whose values are in memory. Goes through all of them.
+    /// Returns the encoded bytes of the chunks whose values are in memory. Iterates over all of them.
     pub fn bytes_resident(&self) -> u64 {
         let chunks = self.row_groups.iter().flat_map(|group| &group.chunks);
         chunks.filter(|chunk| !chunk.is_absent()).map(|chunk| u64_from(chunk.bytes_encoded())).sum()
@@ -171,7 +171,7 @@ impl Table {
         Table { cipher, ..self }
     }
 
-    /// What the chunks are encrypted with in memory, if they are.
+    /// Returns the cipher of the chunks in memory, if they are encrypted.
     pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.cipher.as_ref()
     }
@@ -180,12 +180,12 @@ impl Table {
         Table { live: Some(rows), ..self }
     }
 
-    /// What makes the row groups when they are wanted; `None` for a table whose row groups are there.
+    /// Returns the source that generates the row groups on demand; `None` for a table that stores its row groups.
     pub fn live_rows(&self) -> Option<&Arc<dyn LiveRows>> {
         self.live.as_ref()
     }
 
-    /// How strong the chunks are encrypted in memory, if they are.
+    /// Returns the tier of the chunks' encryption in memory, if they are encrypted.
     pub fn tier(&self) -> Option<Tier> {
         self.cipher.as_ref().map(|cipher| cipher.tier())
     }
@@ -213,7 +213,7 @@ impl Encoder {
         Encoder { schema, arena: Arc::new(Arena::new(pool, tenant)) }
     }
 
-    /// Returns an encoder that encrypts what it places in the pool with `cipher`, if there is one: that of the table.
+    /// Returns an encoder that encrypts the chunks it places in the pool with `cipher`, the table's, if there is one.
     #[must_use]
     pub fn encrypting(self, cipher: Option<&Arc<MemoryCipher>>) -> Encoder {
         match cipher {
@@ -282,10 +282,10 @@ impl Encoder {
         Chunk::of_nulls(field.data_type(), rows)
     }
 
-    /// Encoded columns as they are to lie in the pool: encrypted, if the table is.
+    /// Returns encoded columns as they will be stored in the pool: encrypted, if the table is.
     ///
     /// # Errors
-    /// `Corrupt` where values are lost.
+    /// `Corrupt` if values are lost.
     pub fn encrypted(&self, chunks: Vec<Chunk>) -> Result<Vec<Chunk>> {
         self.arena.encrypted(chunks)
     }

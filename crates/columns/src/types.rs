@@ -4,10 +4,10 @@ use arrow_buffer::ArrowNativeType;
 
 /// The native form of an integer-like type.
 pub(crate) trait Int: ArrowNativeType + Ord {
-    /// The value, widened.
+    /// Returns the value, widened.
     fn wide(self) -> i128;
 
-    /// The low 64 bits of the value: all of it if it fits an `i64`.
+    /// Returns the low 64 bits of the value: all of it if it fits an `i64`.
     fn low(self) -> u64;
 
     /// Reconstructs a value that fits an `i64` from its low 64 bits.

@@ -1,4 +1,4 @@
-//! Arrow view arrays over bytes that lie in the pool.
+//! Arrow view arrays over bytes in the pool.
 //!
 //! The unsafe part of returning strings: Arrow would check each view and its UTF-8 again on every decode.
 //! Both are checked once, when a chunk is encoded from an Arrow array or read from bytes.

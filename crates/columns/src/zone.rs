@@ -4,8 +4,8 @@ use arrow_schema::DataType;
 use farpool_model::{Literal, Value};
 use std::cmp::Ordering;
 
-/// Bytes of the longest string that is kept as a bound. Longer ones would make the zone maps of a table,
-/// which lie outside the pool, larger than its data.
+/// Length of the longest string that is kept as a bound, in bytes. Longer ones would make the zone maps of a table,
+/// which are outside the pool, larger than its data.
 const BOUND_BYTES_MAX: usize = 256;
 
 /// The bounds of a chunk's values that are not NULL. A bound is exact, or `None` when there is no such
@@ -36,7 +36,7 @@ impl ZoneMap {
         ZoneMap { min, max, null_count }
     }
 
-    /// Size of string bounds on the heap, in bytes.
+    /// Returns the size of string bounds on the heap, in bytes.
     pub(crate) fn bytes_held(&self) -> usize {
         let bytes = |bound: &Literal| match bound.value() {
             Value::Text(text) => text.len(),
@@ -55,9 +55,8 @@ pub(crate) fn bytes_value(bytes: &[u8], data_type: &DataType) -> Value {
     }
 }
 
-/// Returns the rows of the least and the greatest of byte strings given by their views; `None` if there are
-/// none. `value` returns the bytes of a row. Most comparisons are decided by the first four bytes, which lie
-/// in the view.
+/// Returns the rows of the least and the greatest of byte strings given by their views; `None` if there are none.
+/// `value` returns the bytes of a row. Most comparisons are decided by the first four bytes, which are in the view.
 pub(crate) fn bounds_of_views<'a>(
     mut rows: impl Iterator<Item = (usize, u128)>,
     value: impl Fn(usize) -> &'a [u8],

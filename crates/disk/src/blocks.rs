@@ -1,11 +1,14 @@
-//! Parts in blocks: each is compressed, and encrypted where there is a key, while it is in the processor's cache.
+//! Compression of parts in blocks. A block is compressed and then encrypted, if there is a key, while it is in the CPU
+//! cache.
 //!
-//! The blocks of a part follow one another without gaps. A block that does not become smaller is stored as it is, which its
-//! length says. The *table* of a part, in the directory of its segment, has for each block the length that is stored, as
-//! `u32`, and its check: a checksum of what is stored, or the tag. Every block but the last is of [`BLOCK_BYTES`].
+//! The blocks of a part follow one another without gaps. A block that does not shrink is stored as is, which its stored
+//! length reveals. The *table* of a part, in the directory of its segment, has two fields for each block: the stored
+//! length as `u32`, and the check, which is a checksum of the stored bytes or the tag. Every block but the last has
+//! [`BLOCK_BYTES`] plain bytes.
 //!
-//! What is authenticated with a block says of which part it is, the how manieth, and of how many, so that blocks are neither
-//! exchanged nor left out.
+//! The associated data of a block name its part, its index and the number of blocks, so that blocks can be neither
+//! swapped nor left out. Example: with equal blocks 0 and 1, storing block 1 in place of block 0 still fails
+//! authentication.
 
 use crate::files::File;
 use crate::keys::{Nonce, associated_of, decrypt, encrypt};
@@ -17,59 +20,59 @@ use farpool_model::{Error, ErrorKind, Result, limits};
 use std::cell::RefCell;
 use std::io;
 
-/// Plain bytes of a block; a number of the format. Larger ones save a percent or two, and fall out of the second cache
-/// together with what they become.
+/// Plain bytes of a block; part of the format. Larger blocks save one or two percent, but no longer fit into the L2
+/// cache together with their output.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 
-/// The part of a block that must be saved, or it is stored as it is: less is not worth the time of decompressing.
+/// A block must shrink by one part in this many, or it is stored as is: less is not worth the time of decompression.
 const SAVED_PART: usize = 16;
 
-/// Stored bytes that are read at once.
+/// Stored bytes that are read with one call.
 const WINDOW_BYTES: usize = 512 << 10;
 
 const LENGTH_BYTES: usize = 4;
 const CHECKSUM_BYTES: usize = 4;
 
-/// The blocks of a part.
+/// Description of the compressed data of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     pub codec: Codec,
-    /// The place at which the part was added, in an encrypted segment.
+    /// Index of the part in order of addition, in an encrypted segment.
     pub place: u32,
-    /// See the comment of this file.
+    /// Stored length and check of each block; see the module documentation.
     pub table: Vec<u8>,
 }
 
-/// What guards the blocks of one part.
+/// Cipher and identity of one part, with which its blocks are authenticated.
 pub(crate) struct Guard<'a> {
     pub cipher: Option<&'a Cipher>,
-    /// The id of the table's key, where the cipher is of one.
+    /// Id of the table's key, if the cipher is made from it.
     pub table: Option<WrappedKeyId>,
-    /// The number of the segment, and that of the part.
+    /// Number of the segment, and number of the part.
     pub segment: u64,
     pub part: u64,
     pub place: u32,
     pub count: usize,
 }
 
-/// Why blocks cannot be read.
+/// Reason why blocks cannot be read.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The file system's reason, and where in the stored bytes.
+    /// Error of the file system, with the offset in the stored bytes.
     Unread(io::Error, u64),
-    /// Where in the stored bytes they are not what was written.
+    /// Offset of a block whose stored bytes are damaged or tampered with.
     Damaged(u64),
     Other(Error),
 }
 
-/// What a thread that compresses or decompresses uses again and again.
+/// Reusable contexts and buffers of a thread that compresses or decompresses.
 #[derive(Default)]
 pub(crate) struct Tools {
     pub compressor: Compressor,
     decompressor: Decompressor,
-    /// A block that was compressed.
+    /// Output of the compressor for one block.
     packed: Vec<u8>,
-    /// What was read.
+    /// Stored bytes that were read.
     window: Vec<u8>,
 }
 
@@ -77,23 +80,23 @@ thread_local! {
     static TOOLS: RefCell<Tools> = RefCell::default();
 }
 
-/// Calls `work` with the thread's tools.
+/// Calls `work` with the tools of this thread.
 pub(crate) fn with_tools<T>(work: impl FnOnce(&mut Tools) -> T) -> T {
     TOOLS.with_borrow_mut(work)
 }
 
-/// Number of the blocks of a part of so many plain bytes.
+/// Returns the number of blocks of a part with `bytes` plain bytes.
 pub(crate) fn count(bytes: usize) -> usize {
     bytes.div_ceil(BLOCK_BYTES)
 }
 
-/// Whether a part of so many plain bytes may be compressed.
+/// Returns true if a part with `bytes` plain bytes may be compressed.
 pub(crate) fn may_be_packed(bytes: usize) -> bool {
     (1..=limits::PACKED_PART_BYTES_MAX).contains(&bytes)
 }
 
 impl Guard<'_> {
-    /// Encrypts a block, if it is to be, and appends its length and its check to the table.
+    /// Encrypts a block, if there is a cipher, and appends its length and check to the table.
     fn seal(&self, index: usize, stored: &mut [u8], table: &mut Vec<u8>) -> Result<()> {
         table.extend_from_slice(&u32_checked(stored.len()).to_le_bytes());
         match self.cipher {
@@ -106,7 +109,7 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// Decrypts a block, if it is encrypted, and tells whether it is what was written.
+    /// Decrypts a block, if there is a cipher, and returns true if its check is right.
     fn open(&self, index: usize, stored: &mut [u8], check: &[u8]) -> Result<bool> {
         let Some(cipher) = self.cipher else {
             return Ok(crc32fast::hash(stored).to_le_bytes() == *check);
@@ -126,15 +129,15 @@ impl Guard<'_> {
 }
 
 impl Blocks {
-    /// Bytes of an entry of the table.
+    /// Returns the length of an entry of the table.
     pub fn entry_bytes(is_encrypted: bool) -> usize {
         LENGTH_BYTES + if is_encrypted { TAG_BYTES } else { CHECKSUM_BYTES }
     }
 
-    /// Compresses what is in `data` from `start` on, block by block and where it lies, and leaves what is to be stored.
+    /// Compresses the bytes of `data` from `start` on in place, block by block, and leaves the stored bytes there.
     ///
     /// # Errors
-    /// `Internal` where the library of ciphers refuses.
+    /// `Internal` if the cipher library fails.
     pub fn pack(
         codec: Codec,
         guard: &Guard<'_>,
@@ -143,7 +146,7 @@ impl Blocks {
         tools: &mut Tools,
     ) -> Result<Blocks> {
         let mut table = Vec::with_capacity(guard.count * Blocks::entry_bytes(guard.cipher.is_some()));
-        // What is stored never passes what is still to be compressed.
+        // In place is safe: the stored bytes of earlier blocks never extend past the start of the next plain block.
         let (mut read, mut write) = (start, start);
         for index in 0..guard.count {
             let bytes = BLOCK_BYTES.min(data.len() - read);
@@ -164,7 +167,8 @@ impl Blocks {
         Ok(Blocks { codec, place: guard.place, table })
     }
 
-    /// Whether the table can be that of a part with so many bytes, plain and stored.
+    /// Checks that the table is consistent with the plain and stored lengths of a part, before any memory is allocated
+    /// for it.
     pub fn fit(&self, bytes: u64, bytes_stored: u64, is_encrypted: bool) -> bool {
         let plain = usize_saturating(bytes);
         let entry_bytes = Blocks::entry_bytes(is_encrypted);
@@ -184,7 +188,7 @@ impl Blocks {
         sum == bytes_stored
     }
 
-    /// The stored bytes and the check of each block.
+    /// Returns the stored length and the check of each block.
     fn entries(&self, entry_bytes: usize) -> impl Iterator<Item = (usize, &[u8])> {
         self.table.chunks_exact(entry_bytes).map(|entry| {
             let (length, check) = entry.split_at(LENGTH_BYTES);
@@ -192,10 +196,10 @@ impl Blocks {
         })
     }
 
-    /// Reads the blocks, which begin at `offset` of `file`, and puts what they were before into `plain`.
+    /// Reads the blocks, which begin at `offset` of `file`, and decompresses them into `plain`.
     ///
     /// # Errors
-    /// Where bytes cannot be read, or are not those that were written.
+    /// Fails if bytes cannot be read, are damaged, or were tampered with.
     pub fn unpack(
         &self,
         guard: &Guard<'_>,

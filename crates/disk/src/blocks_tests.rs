@@ -1,4 +1,4 @@
-//! Parts that are compressed in blocks: damaged, exchanged, cut off, and lengths that are lies.
+//! Tests of parts compressed in blocks: damaged, swapped and truncated blocks, and false lengths.
 
 use super::tests::part as new_part;
 use super::*;
@@ -24,14 +24,14 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// Words of which some bits are always zero: `bits` of each eight bytes are random.
+    /// Generates words in which only `bits` of each eight bytes are random.
     fn words(&mut self, bytes: usize, bits: u32) -> Vec<u8> {
         let mask = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
         (0..bytes.div_ceil(8)).flat_map(|_| (self.next() & mask).to_le_bytes()).take(bytes).collect()
     }
 }
 
-/// A segment of these parts, numbered from 0, with the device that it is on.
+/// Writes a segment of these parts, numbered from 0, and returns it with its device.
 fn segment_of(
     parts: &[Vec<u8>],
     codec: Codec,
@@ -74,7 +74,7 @@ fn parts_of_all_kinds_come_back() {
                 for bits in [8, 30, 64] {
                     parts.push(random.words(bytes, bits));
                 }
-                // Blocks that shrink beside blocks that do not.
+                // Compressible blocks next to incompressible ones.
                 let mixed = |_| {
                     if random.below(2) == 0 {
                         random.words(BLOCK_BYTES, 64)
@@ -95,14 +95,14 @@ fn parts_of_all_kinds_come_back() {
                 let alignment = if is_large { ALIGNMENT } else { SMALL_ALIGNMENT };
                 assert!(part.offset.is_multiple_of(alignment as u64));
             }
-            // A megabyte of zeros takes next to nothing, and noise no more than it has.
+            // A megabyte of zeros takes almost no space, and noise no more than its length.
             let stored = |number: u64| opened.part(number).unwrap().bytes_stored;
             assert!(stored(36) < 20_000 && stored(39) == 2 << 20, "{} {}", stored(36), stored(39));
         }
     }
 }
 
-/// A part of four blocks, the second of them stored as it is.
+/// Generates a part of four blocks, the second of them incompressible.
 fn four_blocks(random: &mut Random) -> Vec<u8> {
     let mut data = vec![b'a'; BLOCK_BYTES];
     data.extend(random.words(BLOCK_BYTES, 64));
@@ -119,7 +119,7 @@ fn damage_of_any_block_is_found() {
             let (device, directory, segment) = segment_of(std::slice::from_ref(&data), codec, is_encrypted);
             let part = segment.part(0).unwrap();
             let (start, end) = (part.offset as usize, (part.offset + part.bytes_stored) as usize);
-            // Most of them are of the block that is stored as it is.
+            // Most offsets are within the incompressible block.
             for at in (start..end)
                 .filter(|at| end - start < 4000 || at % 61 == 0 || at - start < 300 || end - at < 300)
             {
@@ -140,7 +140,7 @@ fn damage_of_any_block_is_found() {
 #[test]
 fn encrypted_blocks_are_neither_exchanged_nor_left_out() {
     let mut random = Random(3);
-    // Equal blocks, which take equally many bytes.
+    // Equal blocks with equal stored lengths.
     let data = random.words(BLOCK_BYTES, 30).repeat(3);
     for codec in Codec::ALL {
         let (device, _directory, segment) = segment_of(&[data.clone(), data.clone()], codec, true);
@@ -157,7 +157,7 @@ fn encrypted_blocks_are_neither_exchanged_nor_left_out() {
             assert!(error.kind == ErrorKind::Corrupt && error.message.contains("damaged at byte"), "{error}");
             file.write_at(&before, part.offset).unwrap();
         };
-        // The second in the place of the first, and once more.
+        // Swaps the first two blocks, then repeats one.
         let mut exchanged = before.clone();
         exchanged.rotate_left(stored);
         let mut other = part.clone();
@@ -168,13 +168,13 @@ fn encrypted_blocks_are_neither_exchanged_nor_left_out() {
         let mut other = part.clone();
         table(&mut other).table.copy_within(..entry_bytes, entry_bytes);
         refused(&other, &repeated);
-        // Without the last.
+        // Drops the last block.
         let mut other = part.clone();
         table(&mut other).table.truncate(2 * entry_bytes);
         (other.bytes, other.bytes_stored) = (2 * BLOCK_BYTES as u64, 2 * stored as u64);
         assert!(table(&mut other).clone().fit(other.bytes, other.bytes_stored, true));
         refused(&other, &before[..2 * stored]);
-        // Those of another part, with its table.
+        // Uses the blocks of another part, with its table.
         let second = segment.part(1).unwrap().clone();
         let mut theirs = vec![0; before.len()];
         file.read_at(&mut theirs, second.offset).unwrap();
@@ -183,7 +183,7 @@ fn encrypted_blocks_are_neither_exchanged_nor_left_out() {
     }
 }
 
-/// What a directory says of lengths is refused before anything is read.
+/// False lengths in a directory are rejected before anything is read.
 #[test]
 fn lengths_that_are_lies_are_refused() {
     let mut random = Random(4);
@@ -207,7 +207,7 @@ fn lengths_that_are_lies_are_refused() {
             assert_eq!(decoded(&Part { bytes_stored, ..good.clone() }, u64::MAX), None, "{bytes_stored}");
         }
         assert_eq!(decoded(&Part { offset: u64::MAX, ..good.clone() }, u64::MAX), None);
-        // A block that takes none, and one that takes more than it has, with a sum that is right.
+        // Stored lengths of 0 and of more than the plain bytes, with a right sum.
         for first in [0, BLOCK_BYTES as u32 + 1] {
             let mut other = good.clone();
             let old = u32::from_le_bytes(table(&mut other).table[..4].try_into().unwrap());
@@ -215,11 +215,11 @@ fn lengths_that_are_lies_are_refused() {
             other.bytes_stored = other.bytes_stored - u64::from(old) + u64::from(first);
             assert_eq!(decoded(&other, u64::MAX), None);
         }
-        // Formats before have no blocks, and a part that is stored as it is has one length.
+        // An uncompressed part has equal plain and stored lengths.
         let plain = Part { form: Form::Plain(7), bytes: 9, bytes_stored: 8, ..good.clone() };
         assert_eq!(decoded(&plain, u64::MAX), None);
     }
-    // A part of many blocks that a few bytes each would make.
+    // A tiny part whose table claims very many blocks.
     let entries = limits::PACKED_PART_BYTES_MAX / BLOCK_BYTES + 1;
     let blocks = Blocks { codec: Codec::Zstd, place: 0, table: [15, 0, 0, 0, 1, 2, 3, 4].repeat(entries) };
     let bytes = (entries * BLOCK_BYTES) as u64;
@@ -228,7 +228,7 @@ fn lengths_that_are_lies_are_refused() {
     assert!(fewer.fit(bytes - BLOCK_BYTES as u64, 15 * (entries as u64 - 1), false));
 }
 
-/// Blocks that become more or fewer bytes than they should, behind right checksums.
+/// Blocks that decompress to a wrong length, with right checksums.
 #[test]
 fn blocks_of_other_lengths_are_errors() {
     for codec in Codec::ALL {

@@ -1,9 +1,9 @@
-//! Which parts of segments are compressed, and by which codec.
+//! Choice of the codec for each part of a segment.
 //!
-//! What a directory is opened with decides it ([`compressing`]): one codec for all, none, or by cost. By cost, a part is
-//! compressed where reading fewer bytes and decompressing them takes less time than reading it as it is. How much is saved is
-//! learned from a sample of the part, what a byte costs from the rate at which a thread reads the device, measured once, and
-//! from a table of the rates at which codecs decompress.
+//! The directory is opened with a policy ([`compressing`]): one codec for all parts, none, or by cost. By cost, a part
+//! is compressed if reading fewer bytes and decompressing them takes less time than reading it uncompressed. The ratio
+//! is estimated from a sample of the part; the cost of a byte from the rate at which one thread reads the device,
+//! measured once, and from a table of decompression rates.
 
 use crate::files::{Directory, File};
 use crate::keys::Keys;
@@ -11,20 +11,20 @@ use farpool_codec::{Codec, Compressor};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// How parts of segments are compressed.
+/// Compression policy for parts of segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packing {
-    /// Where it makes reading faster, by the codec that makes it fastest.
+    /// Compresses where that makes reading faster, by the codec that makes it fastest.
     #[default]
     Auto,
-    /// Not at all.
+    /// Never compresses.
     None,
-    /// By this codec, wherever it saves bytes.
+    /// Compresses with this codec wherever it saves bytes.
     By(Codec),
 }
 
 impl Packing {
-    /// The name that users write.
+    /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
             Packing::Auto => "auto",
@@ -33,7 +33,7 @@ impl Packing {
         }
     }
 
-    /// What a name says.
+    /// Returns the policy with this name.
     pub fn named(name: &str) -> Option<Packing> {
         match name {
             "auto" => Some(Packing::Auto),
@@ -43,29 +43,30 @@ impl Packing {
     }
 }
 
-/// Bytes a second that a codec decompresses to, on one thread: for blocks of tables whose encodings leave something to save
-/// (`docs/decisions/2026-11-25-compression-on-disk.md`). DEFLATE is not here: Zstandard saves more and is read faster.
+/// Decompression rates in output bytes a second on one thread, for blocks of tables that are still compressible after
+/// their encodings (`docs/decisions/2026-11-25-compression-on-disk.md`). DEFLATE is missing because Zstandard
+/// compresses better and decompresses faster.
 const DECOMPRESSED: [(Codec, f64); 2] = [(Codec::Zstd, 1.1e9), (Codec::Lz4, 2.4e9)];
 
-/// The share of the time of reading that compression must save, since rates are estimates.
+/// Share of the read time that compression must save at least, a margin because the rates are estimates.
 const SAVED_PART: f64 = 0.1;
 
-/// Parts up to which nothing is tried: a device takes no longer for them than for one block.
+/// Parts below this length are never compressed: a device takes no longer for them than for one block.
 const TRIED_BYTES_MIN: usize = 16 << 10;
 
-/// Bytes of each of two pieces of a part that are compressed to learn what is saved.
+/// Length of each of the two samples of a part from which the ratio is estimated.
 const SAMPLE_BYTES: usize = 16 << 10;
 
-/// How a directory compresses.
+/// Compression policy of a directory, with its measured read rate.
 #[derive(Debug)]
 pub struct Packer {
     packing: Packing,
-    /// Bytes a second that a thread reads from the device, once somebody needs to know.
+    /// Rate at which one thread reads the device, in bytes a second. Measured lazily; `None` inside if it cannot be.
     read_rate: OnceLock<Option<f64>>,
 }
 
 impl Packer {
-    /// The codec for a part of a segment of `directory` with these data.
+    /// Returns the codec for a part with these data, in a segment of `directory`; `None` to store it uncompressed.
     pub(crate) fn choose(
         &self,
         directory: &dyn Directory,
@@ -86,13 +87,13 @@ impl Packer {
     }
 }
 
-/// The codec with which reading takes least time, if that is clearly less than without. `share` tells which share of the
-/// bytes a codec leaves.
+/// Returns the codec with the shortest read time, if that is clearly shorter than without compression. `share` returns
+/// the compressed length divided by the plain length for a codec.
 fn cheapest(read_rate: f64, share: &mut dyn FnMut(Codec) -> f64) -> Option<Codec> {
     let plain = (1.0 - SAVED_PART) / read_rate;
     let mut best: Option<(f64, Codec)> = None;
     for (place, (codec, rate)) in DECOMPRESSED.into_iter().enumerate() {
-        // Where decompressing alone takes longer than reading, nothing need be tried.
+        // Decompression alone takes longer than reading, so that no sample is needed.
         if 1.0 / rate >= plain {
             continue;
         }
@@ -101,7 +102,8 @@ fn cheapest(read_rate: f64, share: &mut dyn FnMut(Codec) -> f64) -> Option<Codec
         if time < best.map_or(plain, |(time, _)| time) {
             best = Some((time, codec));
         }
-        // No codec that follows leaves a smaller share: most parts are packed already, and one try shows it.
+        // No later codec compresses better, so that the loop can stop. Most parts are incompressible, and one sample
+        // shows it.
         let fastest = DECOMPRESSED[place..].iter().map(|(_, rate)| 1.0 / rate).fold(f64::INFINITY, f64::min);
         if share / read_rate + fastest >= plain {
             break;
@@ -110,7 +112,7 @@ fn cheapest(read_rate: f64, share: &mut dyn FnMut(Codec) -> f64) -> Option<Codec
     best.map(|(_, codec)| codec)
 }
 
-/// The share that a codec leaves of pieces at a third and two thirds of `data`.
+/// Returns the ratio of a codec on two samples, at one third and at two thirds of `data`.
 fn saved(compressor: &mut Compressor, codec: Codec, data: &[u8]) -> f64 {
     let (mut before, mut after) = (0, 0);
     let mut out = Vec::new();
@@ -124,13 +126,14 @@ fn saved(compressor: &mut Compressor, codec: Codec, data: &[u8]) -> f64 {
     after as f64 / before.max(1) as f64
 }
 
-/// The directory with its segments compressed from now on. Those that are there are read whatever they have.
+/// Wraps a directory so that segments written from now on are compressed by this policy. Existing segments stay
+/// readable.
 pub fn compressing(directory: Arc<dyn Directory>, packing: Packing) -> Arc<dyn Directory> {
     let packer = Packer { packing, read_rate: OnceLock::new() };
     Arc::new(CompressingDirectory { inner: directory, packer })
 }
 
-/// A directory with the way it compresses.
+/// Directory with a compression policy.
 #[derive(Debug)]
 struct CompressingDirectory {
     inner: Arc<dyn Directory>,
@@ -187,7 +190,7 @@ impl Directory for CompressingDirectory {
 mod tests {
     use super::*;
 
-    /// What is chosen at a rate in MB/s, for the shares that Zstandard and LZ4 leave; and how many codecs were tried.
+    /// Returns the codec chosen at a rate in MB/s for the ratios of Zstandard and LZ4, and how many codecs were tried.
     fn chosen(rate: f64, zstd: f64, lz4: f64) -> (Option<Codec>, usize) {
         let mut tried = 0;
         let codec = cheapest(rate * 1e6, &mut |codec| {
@@ -199,13 +202,13 @@ mod tests {
 
     #[test]
     fn the_codec_is_the_one_that_is_read_fastest() {
-        // A slow disk wants few bytes, a faster one few cycles, the fastest neither.
+        // A slow disk favours the smallest output, a faster one the fastest codec, the fastest none at all.
         assert_eq!(chosen(100.0, 0.5, 0.6), (Some(Codec::Zstd), 2));
         assert_eq!(chosen(700.0, 0.3, 0.4), (Some(Codec::Lz4), 2));
         assert_eq!(chosen(1500.0, 0.1, 0.1), (Some(Codec::Lz4), 1));
         assert_eq!(chosen(5000.0, 0.1, 0.1), (None, 0));
         assert_eq!(chosen(f64::INFINITY, 0.1, 0.1), (None, 0));
-        // What is packed already is tried once.
+        // Incompressible data are sampled once.
         assert_eq!(chosen(100.0, 1.0, 1.0), (None, 1));
         assert_eq!(chosen(100.0, 0.95, 1.0), (None, 1));
         assert_eq!(chosen(700.0, 0.8, 0.9), (None, 1));

@@ -1,7 +1,8 @@
-//! Directories whose files are encrypted: the file with the wrapped keys, and what opens it.
+//! Encrypted directories: the file with the wrapped keys, and opening it with the master key.
 //!
-//! The file [`KEYS`] is made before all others, and says that the directory is encrypted. Every other file says so too, and
-//! one that is encrypted where others are not, or the other way round, is an error.
+//! The file [`KEYS`] is created before all others, and its presence marks the directory as encrypted. Every other file
+//! is marked, too: a plain file in an encrypted directory, and the reverse, is an error. Example: an attacker replaces
+//! the encrypted manifest with a plain one; the next start fails rather than reads it.
 
 use crate::compression::Packer;
 use crate::files::{Directory, File, failed, place};
@@ -15,16 +16,16 @@ use std::sync::Arc;
 /// Name of the file with the wrapped keys of an encrypted directory.
 pub const KEYS: &str = "keys";
 
-/// The format of its contents.
+/// Format of the file's contents.
 const FORMAT: u32 = 1;
 
-/// Opens what is in `directory` with the master key, if it is encrypted. One that is empty is made an encrypted one where
-/// there is a master key and a tier for `new`.
+/// Unlocks `directory` with the master key if it is encrypted. An empty directory becomes an encrypted one if there is
+/// a master key and a tier in `new`.
 ///
 /// # Errors
-/// `Denied` where the directory is encrypted and there is no key or a wrong one; `Invalid` where it is not encrypted and
-/// there is a key, or the tier does not authenticate; `Corrupt` where the wrapped keys are damaged or missing; those of
-/// the file system.
+/// `Denied` if the directory is encrypted and the master key is missing or wrong; `Invalid` if it is not encrypted and
+/// a master key is given, or if the tier does not authenticate; `Corrupt` if the wrapped keys are damaged or missing;
+/// those of the file system.
 pub fn unlock(
     directory: Arc<dyn Directory>,
     master: Option<&MasterKey>,
@@ -42,11 +43,11 @@ pub fn unlock(
     Ok(Arc::new(EncryptedDirectory { inner: directory, keys }))
 }
 
-/// Wraps the keys of a directory under another master key. Nothing else changes: after a crash either of the two opens it,
-/// and the error of the other tells which.
+/// Wraps the keys of a directory under another master key and changes nothing else. After a crash one of the two master
+/// keys opens the directory, and the error with the other one says so.
 ///
 /// # Errors
-/// As [`unlock`] with the old key.
+/// Errors of [`unlock`] with the old key.
 pub fn rotate_master_key(directory: &dyn Directory, old: &MasterKey, new: &MasterKey) -> Result<()> {
     let ring = ring(directory)?.ok_or_else(|| not_encrypted_at_all(directory))?;
     let rotated = ring.rotated(old, new).map_err(|error| within(directory, error))?;
@@ -63,7 +64,7 @@ fn ring(directory: &dyn Directory) -> Result<Option<KeyRing>> {
     KeyRing::from_bytes(&bytes).map(Some).map_err(|error| within(directory, error))
 }
 
-/// Makes the keys of a directory that has no files.
+/// Creates the keys of a directory that has no files.
 fn begin(directory: &dyn Directory, master: &MasterKey, new: Option<Tier>) -> Result<KeyRing> {
     let names = directory.names().map_err(|error| failed(directory, "list", "files", &error))?;
     let others: Vec<&String> = names.iter().filter(|name| !is_of_keys(name)).collect();
@@ -95,25 +96,25 @@ fn not_encrypted_at_all(directory: &dyn Directory) -> Error {
         .advise("open it without the key; to encrypt its tables, copy them to a new directory that has one")
 }
 
-/// The error of a file that cannot be read without a key.
+/// Returns the error of an encrypted file in a directory that was opened without a master key.
 pub(crate) fn needs_key(directory: &dyn Directory, name: &str) -> Error {
     let message = format!("{} is encrypted, and no master key was given", place(directory, name));
     Error::new(ErrorKind::Denied, message)
         .advise("name its key: --master-key-file, --master-key-env or --master-key-command")
 }
 
-/// The error of a file that somebody has put there.
+/// Returns the error of a plain file in an encrypted directory, which another program put there.
 pub(crate) fn not_encrypted(directory: &dyn Directory, name: &str) -> Error {
     let message = format!("{} is not encrypted, and the directory is", place(directory, name));
     Error::corrupt(message).advise("restore the directory from a backup")
 }
 
-/// The error of a file whose checksum is right and whose tag is not.
+/// Returns the error of a tampered file: its checksum is right and its tag is not.
 pub(crate) fn changed(directory: &dyn Directory, name: &str, error: Error) -> Error {
     changed_in(&place(directory, name), error)
 }
 
-/// As [`changed`], of what begins at an offset in the file.
+/// Returns the error of [`changed`] for data at an offset in the file.
 pub(crate) fn changed_at(directory: &dyn Directory, name: &str, offset: usize, error: Error) -> Error {
     changed_in(&format!("byte {offset} of {}", place(directory, name)), error)
 }
@@ -150,7 +151,7 @@ impl Directory for EncryptedDirectory {
         self.inner.remove(name)
     }
 
-    /// Without the wrapped keys, which are nobody's else.
+    /// Omits the file of the wrapped keys, which no other module uses.
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = self.inner.names()?;
         names.retain(|name| !is_of_keys(name));

@@ -1,4 +1,4 @@
-//! Directories with and without keys, right and wrong ones.
+//! Tests of directories with and without keys, and with right and wrong ones.
 
 use super::*;
 use crate::simulated::{Faults, SimulatedDirectory};
@@ -8,7 +8,7 @@ fn master(byte: u8) -> MasterKey {
     MasterKey::new(Secret::take(&mut [byte; 32]).unwrap()).unwrap()
 }
 
-/// The directory with the keys that tests have.
+/// Unlocks the directory with the keys of the tests.
 pub(crate) fn with_keys(directory: Arc<dyn Directory>) -> Arc<dyn Directory> {
     unlock(directory, Some(&master(1)), Some(Tier::Standard)).unwrap()
 }
@@ -32,7 +32,7 @@ fn what_is_sealed_is_read_with_the_key_only() {
         write_sealed(&*directory, NAME, 1, TEXT).unwrap();
         assert_eq!(directory.names().unwrap(), [NAME]);
         assert!(!contents(&device, NAME).windows(5).any(|window| window == b"names"));
-        // What the directory was made with counts later, too.
+        // The tier is the one that the directory was created with.
         let directory = unlock(device.clone(), Some(&master(1)), Some(Tier::Standard)).unwrap();
         assert_eq!(directory.keys().unwrap().tier(), tier);
         assert_eq!(read_sealed(&*directory, NAME, 1).unwrap(), TEXT);
@@ -45,7 +45,7 @@ fn what_is_sealed_is_read_with_the_key_only() {
             assert_eq!(none.kind, ErrorKind::Denied);
             assert!(none.advice.unwrap().contains("--master-key-file"));
         }
-        // A file under the name of another.
+        // A file under the name of another one fails.
         directory.rename(NAME, "manifest-000000000002").unwrap();
         let error = read_sealed(&*directory, "manifest-000000000002", 1).unwrap_err();
         assert!(error.kind == ErrorKind::Corrupt && error.message.contains("was changed"), "{error}");
@@ -77,7 +77,7 @@ fn directories_that_are_not_encrypted_stay_so() {
     assert!(error.kind == ErrorKind::Invalid && error.message.contains("is not encrypted"), "{error}");
     assert_eq!(read_sealed(&*device, NAME, 1).unwrap(), TEXT);
     assert!(rotate_master_key(&*device, &master(1), &master(2)).is_err());
-    // An encrypted one cannot be given a plain file, nor be one without its keys.
+    // An encrypted directory rejects a plain file, and cannot be opened without its keys.
     let other = SimulatedDirectory::new();
     let directory = with_keys(other.clone());
     write_sealed(&*other, NAME, 1, TEXT).unwrap();
@@ -94,7 +94,8 @@ fn directories_that_are_not_encrypted_stay_so() {
     assert!(empty.names().unwrap().is_empty());
 }
 
-/// Whatever fails, and whenever power is lost: one of the two master keys opens the directory, and its files are the same.
+/// Rotation is atomic under any failure or loss of power: one of the two master keys opens the directory, with equal
+/// files.
 #[test]
 fn rotation_is_done_or_is_not() {
     let (mut old, mut new) = (0, 0);
@@ -119,7 +120,7 @@ fn rotation_is_done_or_is_not() {
     assert!(old > 20 && new > 20, "{old} {new}");
 }
 
-/// A crash while a directory is made leaves one that can be made again, or that has its keys.
+/// A crash while the keys are created leaves a directory that has them or that can be created again.
 #[test]
 fn making_keys_is_done_or_is_not() {
     for seed in 0..100 {

@@ -1,8 +1,11 @@
-//! What the data directory needs of a file system: one flat directory, positioned reads and writes, and syncs.
+//! The file system as the data directory needs it: one flat directory, positioned reads and writes, and syncs.
 //!
-//! The traits promise no more than POSIX does after a loss of power: a write may be lost, or kept in part, until
-//! [`File::sync`] of its file returns; a name may be lost until [`Directory::sync`] returns, even where the file itself was
-//! synced.
+//! The traits promise no more than POSIX does after a loss of power. A write may be lost, or kept in part, until
+//! [`File::sync`] of its file returns. A name may be lost until [`Directory::sync`] returns, even if the file itself
+//! was synced.
+//!
+//! Example: a file is created, written and synced, and the power fails before the directory is synced. After the
+//! restart the file may be missing.
 
 use crate::compression::Packer;
 use crate::keys::Keys;
@@ -16,112 +19,112 @@ pub trait Directory: fmt::Debug + Send + Sync {
     /// Creates an empty file, open for reading and writing.
     ///
     /// # Errors
-    /// `AlreadyExists` where there is one of that name; otherwise what the file system reports.
+    /// `AlreadyExists` if there is a file of that name; otherwise errors of the file system.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
     /// Opens an existing file for reading and writing.
     ///
     /// # Errors
-    /// `NotFound`, or what the file system reports.
+    /// `NotFound`, or errors of the file system.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Gives a file another name, and replaces the file that has it.
+    /// Renames a file, atomically replacing an existing file of the new name.
     ///
     /// # Errors
-    /// `NotFound`, or what the file system reports.
+    /// `NotFound`, or errors of the file system.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file. Handles that are open stay usable.
+    /// Removes a file. Open handles stay usable.
     ///
     /// # Errors
-    /// `NotFound`, or what the file system reports.
+    /// `NotFound`, or errors of the file system.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// The names of all files, sorted.
+    /// Returns the names of all files, sorted.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// Errors of the file system.
     fn names(&self) -> io::Result<Vec<String>>;
 
     /// Makes all creations, renames and removals before the call durable.
     ///
     /// # Errors
-    /// What the file system reports. Which of the names are durable then is unknown.
+    /// Errors of the file system. Which of the names are durable is then unknown.
     fn sync(&self) -> io::Result<()>;
 
-    /// The directory's path or another name of it, for error messages.
+    /// Returns the directory's path or another description, for error messages.
     fn describe(&self) -> String;
 
-    /// The name that the file `name` has in the directory that [`Directory::describe`] names, for error messages: another one
-    /// where this is a part of that directory.
+    /// Returns the name of file `name` in the directory that [`Directory::describe`] names, for error messages. Differs
+    /// from `name` in a view of a part of that directory.
     fn full_name(&self, name: &str) -> String {
         name.to_string()
     }
 
-    /// What the files of the directory are encrypted with; `None` where they are not.
+    /// Returns the keys of an encrypted directory; `None` for a plain one.
     fn keys(&self) -> Option<&Keys> {
         None
     }
 
-    /// How parts of segments are compressed; `None` where they are not.
+    /// Returns the compression policy for parts of segments; `None` if they are not compressed.
     fn packer(&self) -> Option<&Packer> {
         None
     }
 
-    /// Bytes a second that one thread reads from the device, found out anew; `None` where that means nothing.
+    /// Measures the rate at which one thread reads the device, in bytes a second; `None` if that has no meaning.
     fn read_rate(&self) -> Option<f64> {
         None
     }
 }
 
-/// An open file. Reads and writes name their offset, so that threads share one handle.
+/// An open file. Reads and writes are positioned, so that threads can share one handle.
 pub trait File: fmt::Debug + Send + Sync {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// Errors of the file system.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Fills `buffer` from `offset` on.
+    /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// `UnexpectedEof` where the file ends before; otherwise what the file system reports.
+    /// `UnexpectedEof` if the file ends before `buffer` is full; otherwise errors of the file system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Has the system begin to read the file, which will be read soon. Best effort.
+    /// Asks the system to read the file ahead. Best effort.
     fn will_be_read(&self) {}
 
     /// Writes all of `bytes` at `offset`. A failed call may have written a part.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// Errors of the file system.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Reserves disk space for the first `bytes` of the file and makes it that long, with zeros behind its former end, so
-    /// that later writes to that range do not fail for lack of space.
+    /// Reserves disk space for the first `bytes` of the file and extends it to that length with zeros, so that later
+    /// writes to that range do not fail for lack of space.
     ///
     /// # Errors
-    /// `StorageFull`, or what the file system reports.
+    /// `StorageFull`, or errors of the file system.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
 
     /// Makes all writes before the call durable, and the length with them.
     ///
     /// # Errors
-    /// What the file system reports. The writes may be lost then although reads still show them, and a second call that
-    /// succeeds does not mean that they are durable (A. Rebello et al., *Can Applications Recover from fsync Failures?*,
-    /// USENIX ATC 2020).
+    /// Errors of the file system. The writes may then be lost although reads still return them, and a second call that
+    /// succeeds does not prove that they are durable (A. Rebello et al., *Can Applications Recover from fsync
+    /// Failures?*, USENIX ATC 2020).
     fn sync(&self) -> io::Result<()>;
 
-    /// Tells the system that what it has of the file in memory will not be read again soon.
+    /// Tells the system that its cached pages of the file will not be read again soon. Best effort.
     fn release(&self) {}
 }
 
-/// A file of the directory, as error messages name it.
+/// Describes a file of the directory, for error messages.
 pub(crate) fn place(directory: &dyn Directory, name: &str) -> String {
     format!("{} in {}", directory.full_name(name), directory.describe())
 }
 
-/// An error of the file system, with what was done to which file of the directory.
+/// Returns the error of a failed operation `doing` on a file of the directory.
 pub(crate) fn failed(directory: &dyn Directory, doing: &str, name: &str, error: &io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OverLimit,

@@ -1,12 +1,13 @@
-//! Heads of parts in memory. They have bounds and dictionaries of tables, and those of all segments are in memory: in an
-//! encrypted directory they are encrypted there, too. Those under the key of a table stay as they are in the file.
+//! Heads of parts in memory. They have bounds and dictionary values of tables, and the heads of all segments are
+//! resident: in an encrypted directory they are encrypted in memory, too. Heads under the key of a table stay encrypted
+//! as on disk.
 
 use farpool_cipher::{Mark, MemoryCipher, Tag};
 use farpool_model::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What a part is, apart from its data.
+/// Description of a part, apart from its data.
 #[derive(Clone, Debug)]
 pub(crate) enum Head {
     Clear(Vec<u8>),
@@ -15,7 +16,7 @@ pub(crate) enum Head {
         mark: Mark,
         bytes: Box<[u8]>,
     },
-    /// Encrypted under a key of the part's table.
+    /// Encrypted under the key of the part's table, as in the file.
     OfTable {
         tag: Tag,
         bytes: Box<[u8]>,
@@ -23,7 +24,7 @@ pub(crate) enum Head {
 }
 
 impl Head {
-    /// Returns the head encrypted with `cipher`, unless it is encrypted.
+    /// Encrypts the head with `cipher`, unless it is already encrypted.
     pub fn hidden(self, cipher: &Arc<MemoryCipher>) -> Result<Head> {
         let Head::Clear(bytes) = self else { return Ok(self) };
         let mut bytes = bytes.into_boxed_slice();

@@ -1,13 +1,14 @@
 //! The keys of an encrypted directory.
 //!
-//! One random key of the directory is wrapped by the master key. It wraps those of tenants and, through them, of tables
-//! (`table_keys.rs`). What a message is encrypted with is derived from one of these, the directory's or a table's, from what
-//! it is for, and from a random salt that lies beside what it encrypts. The salt is drawn anew for each file, and for
-//! each process that writes batches of a log, so that no nonce is used twice with one key: not after a crash that made a
-//! process write the same batch or segment again, nor by two nodes that were restored from one backup.
+//! The master key wraps one random key of the directory, which wraps the keys of tenants and, through them, of tables
+//! (`table_keys.rs`). The key that encrypts a message is derived from the directory's or a table's key, from its
+//! purpose, and from a random salt that is stored next to the ciphertext. A new salt is drawn for each file, and by
+//! each process that appends batches to a log, so that no nonce is used twice with one key. Example: a crash makes a
+//! process write batch 7 or segment 12 again, or two nodes are restored from one backup and both write batch 7; the
+//! salts differ, and so do the keys.
 //!
-//! What is authenticated beside the data says what they are: the kind of file, its number, the number of the part or
-//! batch, and the id of the table's key. None can be put in the place of another.
+//! The associated data of a message state its identity: the kind of file, its number, the number of the part or batch,
+//! and the id of the table's key. A message moved to another place fails authentication.
 
 use farpool_cipher::{
     Cipher, GCM_NONCE_BYTES, KeyKind, KeyRing, MasterKey, MemoryCipher, Mode, SALT_BYTES, Salt, Secret,
@@ -17,10 +18,10 @@ use farpool_model::cast::u64_from;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Bytes that a message takes beside its data: its salt and its tag.
+/// Bytes that a message needs in addition to its data: its salt and its tag.
 pub(crate) const SEAL_BYTES: usize = SALT_BYTES + TAG_BYTES;
 
-/// What a key is for.
+/// Purpose of a derived key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     SealedFile,
@@ -43,7 +44,7 @@ impl Purpose {
     }
 }
 
-/// The key of a directory, and how strong its ciphers are.
+/// Key of a directory, and the tier of its ciphers.
 #[derive(Debug)]
 pub struct Keys {
     tier: Tier,
@@ -52,7 +53,7 @@ pub struct Keys {
     heads: Arc<MemoryCipher>,
 }
 
-/// What is known of one encrypted message beside its bytes.
+/// Salt and tag of one encrypted message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal {
     pub salt: Salt,
@@ -67,7 +68,7 @@ impl Seal {
         bytes
     }
 
-    /// The seal in front of a message, and the message.
+    /// Splits a message into the seal at its front and the ciphertext.
     pub fn split(bytes: &[u8]) -> Option<(Seal, &[u8])> {
         let (salt, rest) = bytes.split_first_chunk()?;
         let (tag, rest) = rest.split_first_chunk()?;
@@ -76,46 +77,46 @@ impl Seal {
 }
 
 impl Keys {
-    /// The keys that a ring has for a directory.
+    /// Unwraps the key of a directory from its key ring.
     ///
     /// # Errors
-    /// As [`KeyRing::unwrap`]; `Corrupt` where the ring has none.
+    /// Errors of [`KeyRing::unwrap`]; `Corrupt` if the ring has no key for a directory.
     pub(crate) fn of(ring: &KeyRing, master: &MasterKey) -> Result<Keys> {
         let first = ring.first(KeyKind::Directory).filter(|(_, tier)| tier.authenticates());
         let (id, tier) = first.ok_or_else(|| Error::corrupt("there is no key for a directory"))?;
-        // What is decrypted from now on lies in memory that is freed at some time.
+        // From now on freed memory may contain decrypted data.
         wipe_freed_memory();
         Ok(Keys { tier, id, directory: ring.unwrap(master, id)?, heads: MemoryCipher::new(tier)? })
     }
 
-    /// What heads of parts are encrypted with in memory.
+    /// Returns the cipher that encrypts heads of parts in memory.
     pub(crate) fn heads(&self) -> &Arc<MemoryCipher> {
         &self.heads
     }
 
-    /// What the files are encrypted with.
+    /// Returns the tier of the ciphers of the files.
     pub fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// The directory's key and its id, as what wraps others.
+    /// Returns the directory's key and its id, for wrapping other keys.
     pub(crate) fn parent(&self) -> (WrappedKeyId, &Secret) {
         (self.id, &self.directory)
     }
 
-    /// The key for what has this salt.
+    /// Derives the key for this purpose and salt.
     pub(crate) fn derive(&self, purpose: Purpose, salt: &Salt) -> Result<Secret> {
         self.directory.derive(salt, purpose.text(), self.tier.key_bytes())
     }
 
-    /// Encrypts one message in place under a key of its own.
+    /// Encrypts one message in place under a key of its own, with a new salt.
     pub(crate) fn seal(&self, purpose: Purpose, associated: &[u8], data: &mut [u8]) -> Result<Seal> {
         let salt = random_salt()?;
         let cipher = cipher(&self.derive(purpose, &salt)?)?;
         Ok(Seal { salt, tag: encrypt(&cipher, Nonce::Only, associated, data)? })
     }
 
-    /// Decrypts what [`Keys::seal`] has encrypted.
+    /// Decrypts a message that [`Keys::seal`] encrypted.
     pub(crate) fn open(
         &self,
         purpose: Purpose,
@@ -128,25 +129,25 @@ impl Keys {
     }
 }
 
-/// The cipher of a key that [`Keys::derive`] has made: all tiers on disk have one mode.
+/// Creates the cipher of a derived key: all tiers on disk use GCM.
 pub(crate) fn cipher(key: &Secret) -> Result<Cipher> {
     Cipher::new(Mode::Gcm, key)
 }
 
-/// What tells messages under one key apart.
+/// Nonce of a message: distinguishes the messages under one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Nonce {
-    /// The key has one message.
+    /// The key encrypts one message only.
     Only,
-    /// A part of a segment: the place at which it was added, counted from 0.
+    /// Data of a part of a segment: the part's index in order of addition, from 0.
     Part(u32),
-    /// A block of a part that is compressed: the place of the part, and the block's.
+    /// Block of a compressed part: the index of the part, and the index of the block.
     Block(u32, u32),
-    /// The head of a part of a segment: the place of the part.
+    /// Head of a part of a segment: the index of the part.
     Head(u32),
     /// The directory of a segment.
     Directory,
-    /// The batch of a log of this number.
+    /// Batch of a log: its number.
     Batch(u64),
 }
 
@@ -182,7 +183,8 @@ pub(crate) fn decrypt(
     cipher.decrypt(&nonce.bytes(), associated, data, Some(tag))
 }
 
-/// Numbers and a name as what is authenticated beside data.
+/// Encodes numbers and a name as associated data. The length of the name is included, so that the encoding is
+/// unambiguous.
 pub(crate) fn associated(numbers: &[u64], name: &str) -> Vec<u8> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     bytes.extend_from_slice(&u64_from(name.len()).to_le_bytes());
@@ -190,7 +192,7 @@ pub(crate) fn associated(numbers: &[u64], name: &str) -> Vec<u8> {
     bytes
 }
 
-/// As [`associated`], of what is encrypted under a key of the table whose key has the id `table`, if there is one.
+/// Encodes associated data as [`associated`] does, for a message under the key of a table if `table` is given.
 pub(crate) fn associated_of(table: Option<WrappedKeyId>, numbers: &[u64], name: &str) -> Vec<u8> {
     let mut bytes = associated(numbers, name);
     bytes.extend(table.iter().flat_map(|id| id.bytes()));

@@ -1,9 +1,10 @@
-//! The data directory of a node: the log that makes changes durable, segments with the data of tables, and sealed files.
+//! The data directory of a node: the log that makes changes durable, segments with the data of tables, and sealed
+//! files.
 //!
-//! Everything above the traits [`Directory`] and [`File`] runs on a real file system ([`LocalDirectory`]) and on one in
-//! memory that loses power ([`SimulatedDirectory`]) alike. In a directory with keys ([`unlock`]) everything is encrypted
-//! and authenticated: what writes and reads files asks their directory for the keys ([`Directory::keys`]), and for the way in
-//! which the data of tables are compressed ([`Directory::packer`]).
+//! All other modules use the file system through the traits [`Directory`] and [`File`], so that the same code runs on a
+//! real file system ([`LocalDirectory`]) and on one in memory that simulates loss of power ([`SimulatedDirectory`]). In
+//! a directory with keys ([`unlock`]) every file is encrypted and authenticated: code that writes and reads files gets
+//! the keys from the directory ([`Directory::keys`]), as well as the compression of segments ([`Directory::packer`]).
 
 #![forbid(unsafe_code)]
 

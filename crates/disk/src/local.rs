@@ -1,4 +1,4 @@
-//! A directory of the operating system's file system.
+//! A directory in the operating system's file system.
 
 use crate::files::{Directory, File};
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -13,30 +13,30 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// What addresses and lengths of reads past the system's cache are multiples of, or more.
+/// Addresses and lengths of direct I/O are multiples of this.
 const PAGE_BYTES: usize = 4096;
 
-/// Name of the file whose lock keeps other processes out.
+/// Name of the file whose lock excludes other processes.
 const LOCK: &str = "lock";
 
-/// Name of a file that only its owner may read, whatever the process' mask says.
+/// Name of a file that only its owner may read, regardless of the process' umask.
 pub(crate) const PRIVATE: &str = "node-key";
 
-/// A directory that no other process has open through this type.
+/// A directory that this process has locked: no other process can open it through this type.
 #[derive(Debug)]
 pub struct LocalDirectory {
     path: PathBuf,
-    /// Open for syncs of names.
+    /// Open for syncs of the directory itself.
     handle: fs::File,
-    /// Locked for as long as this is open; the system unlocks it when the process dies.
+    /// Locked while it is open; the system releases the lock when the process dies.
     _lock: fs::File,
 }
 
 impl LocalDirectory {
-    /// Opens `path`, and creates it if its parent exists.
+    /// Opens the directory `path`, or creates it if its parent exists.
     ///
     /// # Errors
-    /// `Busy` where another process has it open; `Unavailable` with the system's reason where it cannot be opened.
+    /// `Busy` if another process has it open; `Unavailable` with the system's reason if it cannot be opened.
     pub fn open(path: &Path) -> Result<Arc<LocalDirectory>> {
         match fs::create_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -47,10 +47,10 @@ impl LocalDirectory {
         }
     }
 
-    /// As [`LocalDirectory::open`], for a directory that is there.
+    /// Opens a directory as [`LocalDirectory::open`] does, but fails if it does not exist.
     ///
     /// # Errors
-    /// As [`LocalDirectory::open`].
+    /// Errors of [`LocalDirectory::open`].
     pub fn open_existing(path: &Path) -> Result<Arc<LocalDirectory>> {
         let failed = |doing: &str, error: &io::Error| {
             Error::unavailable(format!("cannot {doing} data directory {}: {error}", path.display()))
@@ -73,18 +73,17 @@ impl LocalDirectory {
     }
 }
 
-/// Lets the process have as many files open as the system allows it: segments stay open, and the usual limit is a
-/// thousand.
+/// Raises the process' limit of open files to the system's maximum: segments stay open, and the usual limit is 1,024.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, the error of a file that cannot be opened tells.
+    // If the limit cannot be raised, opening a file reports it later.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 impl Directory for LocalDirectory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let mut options = fs::OpenOptions::new();
-        // Until it is complete, its name has a suffix.
+        // Matches by prefix, since an incomplete file has a suffix.
         if name.starts_with(PRIVATE) {
             options.mode(0o600);
         }
@@ -109,7 +108,7 @@ impl Directory for LocalDirectory {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let name = entry?.file_name();
-            // Farpool names no file that is not UTF-8.
+            // Farpool creates no file whose name is not UTF-8.
             names.extend(name.into_string().ok().filter(|name| name != LOCK));
         }
         names.sort_unstable();
@@ -129,22 +128,23 @@ impl Directory for LocalDirectory {
     }
 }
 
-/// Bytes of a file that is read to measure a device, in pieces: some ten milliseconds of most.
+/// Size of each piece, and number of pieces, of the file that is read to measure a device: about ten milliseconds on
+/// most.
 const MEASURED_PIECE_BYTES: usize = 1 << 20;
 const MEASURED_PIECES: u64 = 8;
 
-/// What devices are what cannot be measured, in bytes a second.
+/// Read rate in bytes a second that is assumed where it cannot be measured.
 const READ_RATE_ASSUMED: f64 = 1e9;
 
-/// Writes a file without a name past the system's cache, and reads it again: the median rate of its pieces.
+/// Writes an unnamed file with direct I/O, reads it back, and returns the median rate of its pieces in bytes a second.
 fn measured_rate(path: &Path) -> io::Result<f64> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-    // The memory must begin at a page, too.
+    // Direct I/O also requires memory that is aligned to a page.
     let mut memory = vec![0; MEASURED_PIECE_BYTES + PAGE_BYTES];
     let start = memory.as_ptr().align_offset(PAGE_BYTES);
     let piece = memory.get_mut(start..start + MEASURED_PIECE_BYTES).ok_or(io::ErrorKind::Unsupported)?;
-    // Bytes that a device cannot compress.
+    // Pseudorandom, so that no device can compress it.
     let mut state = 1_u64;
     for word in piece.chunks_exact_mut(8) {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -170,12 +170,12 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Reads of so many bytes and more go past the system's cache: what they bring lies in the pool, and would be in memory
-/// twice. Smaller ones gain from what the system reads ahead.
+/// Smallest read that uses direct I/O: its data go to the pool, and would otherwise be in memory twice. Smaller reads
+/// benefit from the system's read-ahead.
 const DIRECT_BYTES_MIN: usize = 64 << 10;
 
-/// Bytes of the memory that such reads go through where the place of the bytes in memory is another one in its page than
-/// that in the file.
+/// Size of the bounce buffer of a direct read, which is used if the offset of the destination within its page differs
+/// from that of the data within theirs.
 const BOUNCE_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -186,7 +186,7 @@ thread_local! {
 struct LocalFile {
     file: fs::File,
     path: PathBuf,
-    /// The same file for reads past the system's cache, once there was one; `None` inside where that is not possible.
+    /// Second handle for direct I/O, opened lazily; `None` inside if the file system does not support it.
     direct: OnceLock<Option<fs::File>>,
 }
 
@@ -203,7 +203,7 @@ impl LocalFile {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// Writes zeros behind the end until the file has so many bytes.
+    /// Appends zeros until the file has `bytes` bytes.
     fn fill(&self, bytes: u64) -> io::Result<()> {
         let zeros = vec![0; 1 << 20];
         let mut end = self.bytes()?;
@@ -226,7 +226,8 @@ impl File for LocalFile {
             && let Some(direct) = self.direct()
         {
             match BOUNCE.with_borrow_mut(|bounce| read_direct(direct, buffer, offset, bounce)) {
-                // A file system that takes the flag and not the read; or a signal, which is handled below.
+                // Falls back to a buffered read: the file system accepts the flag but not the read, or a signal
+                // interrupted it.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Interrupted) => {}
                 read => return read,
@@ -236,7 +237,7 @@ impl File for LocalFile {
     }
 
     fn will_be_read(&self) {
-        // Nothing depends on it.
+        // Best effort.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::WillNeed);
     }
 
@@ -246,7 +247,7 @@ impl File for LocalFile {
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-            // A file system without reservations, such as NFS.
+            // Some file systems, such as NFS, cannot reserve space.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.fill(bytes),
             reserved => reserved.map_err(io::Error::from),
         }
@@ -257,25 +258,25 @@ impl File for LocalFile {
     }
 
     fn release(&self) {
-        // The system frees the memory when it needs it, otherwise.
+        // Best effort: otherwise the system frees the memory when it needs it.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
     }
 }
 
-/// Reads from a file that was opened for reads past the system's cache: straight to `buffer` as far as that is possible,
-/// and through `bounce` otherwise. Both are whole pages of the file.
+/// Reads from a file opened for direct I/O: straight into `buffer` as far as alignment permits, and through `bounce`
+/// otherwise.
 fn read_direct(file: &fs::File, buffer: &mut [u8], offset: u64, bounce: &mut Vec<u8>) -> io::Result<()> {
     bounce.resize(BOUNCE_BYTES + PAGE_BYTES, 0);
     let start = bounce.as_ptr().align_offset(PAGE_BYTES);
     let pages = bounce.get_mut(start..start + BOUNCE_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
     let read = read_in_place(file, buffer, offset, pages)?;
-    // All that is left after a read that was cut short, too.
+    // Also reads the rest after a short read.
     read_through(file, &mut buffer[read..], offset + u64_from(read), pages)
 }
 
-/// Reads at once what fills `buffer`, if its bytes lie at the same place of a page as those of the file: whole pages where
-/// they belong, and the pages at both ends, of which a part is wanted, to the first two of `pages`. Returns how many
-/// bytes of `buffer` were read: perhaps not all, and none where they lie elsewhere.
+/// Reads into `buffer` with one call if its offset within a page equals that of the data within theirs: inner pages go
+/// straight to it, and the partial pages at both ends go to the first two of `pages`. Returns how many bytes of
+/// `buffer` were read: possibly fewer than asked for, and 0 if the alignment differs.
 fn read_in_place(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u8]) -> io::Result<usize> {
     let before = usize_saturating(offset % u64_from(PAGE_BYTES));
     if page_offset(buffer) != before {
@@ -288,7 +289,7 @@ fn read_in_place(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u
     let last = &mut last[..if back.is_empty() { 0 } else { PAGE_BYTES }];
     let read = {
         let mut all = [IoSliceMut::new(first), IoSliceMut::new(middle), IoSliceMut::new(last)];
-        // An empty one has an address of no page.
+        // Excluded, since the address of an empty slice is not aligned.
         let from = usize::from(all[0].is_empty());
         let to = if all[2].is_empty() { 2 } else { 3 };
         rustix::io::preadv(file, &mut all[from..to], offset - u64_from(before))?.saturating_sub(before)
@@ -300,13 +301,13 @@ fn read_in_place(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u
     Ok(read.min(front.len() + middle.len() + back.len()))
 }
 
-/// The place of the first byte in its page of memory.
+/// Returns the offset of the first byte within its page of memory.
 fn page_offset(memory: &[u8]) -> usize {
     (PAGE_BYTES - memory.as_ptr().align_offset(PAGE_BYTES)) % PAGE_BYTES
 }
 
-/// Returns `bytes` of `memory`, which is made longer if need be, that lie in their pages as those from `offset` on in a
-/// file, so that [`File::read_at`] need not copy them.
+/// Returns `bytes` bytes of `memory`, which grows if necessary, whose offset within a page equals that of file offset
+/// `offset`, so that [`File::read_at`] need not copy them.
 pub(crate) fn placed(memory: &mut Vec<u8>, bytes: usize, offset: u64) -> &mut [u8] {
     if memory.len() < bytes + PAGE_BYTES {
         memory.resize(bytes + PAGE_BYTES, 0);
@@ -316,7 +317,7 @@ pub(crate) fn placed(memory: &mut Vec<u8>, bytes: usize, offset: u64) -> &mut [u
     &mut memory[start..start + bytes]
 }
 
-/// Reads whole pages to `pages` and copies what is wanted of them.
+/// Reads whole pages into `pages` and copies the requested bytes to `buffer`.
 fn read_through(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u8]) -> io::Result<()> {
     let mut rest = buffer;
     let mut at = offset;
@@ -374,7 +375,7 @@ mod tests {
 
     #[test]
     fn reads_past_the_cache_bring_what_was_written() {
-        // The folder of tests may be in memory, where there are no such reads.
+        // The directory for temporary files may be on tmpfs, which lacks direct I/O.
         let program = std::env::current_exe().unwrap();
         let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let directory = LocalDirectory::open(folder.path()).unwrap();
@@ -425,7 +426,7 @@ mod tests {
                 let to = placed(&mut memory, length, from as u64);
                 to.fill(7);
                 if let Some(direct) = file.direct() {
-                    // Pages of zeros behind the end of the file are not wanted, and not counted.
+                    // Zeros behind the end of the file must not be counted.
                     assert_eq!(read_in_place(direct, to, from as u64, pages).unwrap(), length);
                     assert!(to == expected, "{length} bytes at {from}, in place");
                     to.fill(7);
@@ -475,7 +476,7 @@ mod tests {
         let (log, records) = open(10);
         assert_eq!(records.len(), 90);
         assert!((10..100_u8).zip(&records).all(|(i, record)| *record == [i; 300_000]));
-        // The others of these are dropped with the first file, as soon as there is a second one.
+        // Fills a second file, so that the first one, with the remaining records of this kind, can be removed.
         for _ in 0..150 {
             log.append(&[7; 300_000], Urgency::Normal).unwrap();
         }

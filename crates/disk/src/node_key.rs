@@ -1,5 +1,5 @@
-//! The key that proves to clients who a node is, in its data directory: encrypted where the directory is, and else in a
-//! file that only its owner may read.
+//! The private key by which a node proves its identity to clients. Its file in the data directory is encrypted if the
+//! directory is; otherwise only its owner may read it.
 
 use crate::files::{Directory, failed};
 use crate::local::PRIVATE;
@@ -9,22 +9,22 @@ use farpool_cipher::hpke::PrivateKey;
 use farpool_model::{Error, Result};
 use std::io;
 
-/// Name of the file.
+/// Name of the key file.
 const NODE_KEY: &str = PRIVATE;
 
-/// The format of its contents.
+/// Format of the key file.
 const FORMAT: u32 = 1;
 
-/// Returns the key of a data directory, and draws it where there is none yet. Only the files of a data directory that was
-/// opened before may be there.
+/// Returns the key of a data directory, drawing one if there is none yet. Call this after the directory has been
+/// unlocked: an encrypted directory can only be created while it has no files.
 ///
 /// # Errors
-/// Those of [`read_sealed`] and [`write_sealed`]; `Corrupt` where the file has no key in it.
+/// Errors of [`read_sealed`] and [`write_sealed`]; `Corrupt` if the file does not contain a key.
 pub fn node_key(directory: &dyn Directory) -> Result<PrivateKey> {
     match directory.open(NODE_KEY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = PrivateKey::random()?;
-            // The file that is written has the key in the clear where the directory is not encrypted, and so has memory.
+            // In a plain directory the key is in the clear on disk, so that copies of it in memory reveal no more.
             write_sealed(directory, NODE_KEY, FORMAT, key.bytes())?;
             return Ok(key);
         }

@@ -1,11 +1,14 @@
-//! The directory of a segment: an entry for each part.
+//! The directory of a segment: one entry for each part.
 //!
-//! Layout of an entry, all numbers little-endian: number, offset, plain bytes and, from the third format on, stored bytes, as
-//! `u64`; the checksum, or the place at which the part was added, `u32`; bytes of the head `u32`; from the third format on the
-//! codec `u8`; in the fifth whose key the part is under, `u8`: 0 for the segment's, 1 for its table's; the tag of a part that
-//! is encrypted as a whole, or the table of one that is compressed; under a table's key the tag of the head; the head.
+//! Layout of an entry, all numbers little-endian: number, offset, plain bytes and, from format 3 on, stored bytes, each
+//! `u64`; the checksum, or in an encrypted segment the part's index in order of addition, `u32`; bytes of the head
+//! `u32`; from format 3 on the codec `u8`; in format 5 the key that the part is under, `u8`: 0 for the segment's, 1 for
+//! its table's; the tag of a part that is encrypted as a whole, or the block table of one that is compressed; under a
+//! table's key the tag of the head; the head.
 //!
-//! Invariant: an entry that is decoded names bytes before the directory, and lengths that fit one another.
+//! Invariant: a decoded entry names bytes in front of the directory, and its lengths are consistent. Example: an entry
+//! with offset 4096 and 100 stored bytes is rejected if the directory begins at 4190, so that a reader never takes
+//! bytes of the directory for data.
 
 use crate::blocks::{self, Blocks};
 use crate::heads::Head;
@@ -16,26 +19,26 @@ use farpool_model::cast::{u32_checked, usize_saturating};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What is written.
+/// Formats that are written.
 pub(crate) const FORMAT: u32 = 3;
 pub(crate) const ENCRYPTED_FORMAT: u32 = 5;
-/// A format that is still read: all parts are under the segment's key.
+/// Older format that is still read: all parts are under the segment's key.
 const ENCRYPTED_SHARED_FORMAT: u32 = 4;
-/// Formats that are still read: their parts are stored as they are.
+/// Older formats that are still read: no part is compressed.
 const WHOLE_FORMAT: u32 = 1;
 const ENCRYPTED_WHOLE_FORMAT: u32 = 2;
 
-/// Bytes of an entry without tag and head in the first formats: none is shorter.
+/// Bytes of an entry without tag and head in the first formats. No entry is shorter.
 const ENTRY_BYTES: usize = 32;
 
-/// The codec of a part that is stored as it is.
+/// Codec of a part that is not compressed.
 const NO_CODEC: u8 = 0;
 
-/// Whose key a part is under.
+/// Key that a part is under.
 const OF_SEGMENT: u8 = 0;
 const OF_TABLE: u8 = 1;
 
-/// Whether segments of a format are encrypted; `None` where it is not known.
+/// Returns whether segments of a format are encrypted; `None` for an unknown format.
 pub(crate) fn is_encrypted(format: u32) -> Option<bool> {
     match format {
         FORMAT | WHOLE_FORMAT => Some(false),
@@ -44,38 +47,38 @@ pub(crate) fn is_encrypted(format: u32) -> Option<bool> {
     }
 }
 
-/// A part of a segment.
+/// Directory entry of one part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub(crate) head: Head,
-    /// Bytes of its data.
+    /// Bytes of the data after decompression.
     pub bytes: u64,
-    /// Bytes that these take on disk: fewer where they are compressed.
+    /// Bytes of the data on disk; fewer than `bytes` if they are compressed.
     pub bytes_stored: u64,
     pub(crate) number: u64,
-    /// The place of the first of these in the file.
+    /// Offset of the data in the file.
     pub offset: u64,
     pub(crate) form: Form,
 }
 
-/// How the data of a part are stored, and how damage to them is noticed.
+/// Storage form of the data of a part, with what detects damage to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As they are, with a checksum.
+    /// Stored as is, with a CRC-32.
     Plain(u32),
-    /// Encrypted as a whole: the place at which the part was added, and the tag.
+    /// Encrypted as a whole: the part's index in order of addition, which is its nonce, and the tag.
     Encrypted(u32, Tag),
-    /// Compressed.
+    /// Compressed block by block, and encrypted block by block in an encrypted segment.
     Blocks(Blocks),
 }
 
 impl Part {
-    /// Whether the part is under the key of its table.
+    /// Returns true if the part is under the key of its table.
     pub fn is_of_table(&self) -> bool {
         matches!(self.head, Head::OfTable { .. })
     }
 
-    /// The place at which the part was added, in an encrypted segment.
+    /// Returns the part's index in order of addition; 0 in a plain segment.
     pub(crate) fn place(&self) -> u32 {
         match &self.form {
             Form::Plain(_) => 0,
@@ -84,7 +87,7 @@ impl Part {
         }
     }
 
-    /// Appends the entry of the directory of a segment that is written.
+    /// Appends the entry to the directory of a new segment.
     pub(crate) fn encode(&self, is_encrypted: bool, out: &mut Vec<u8>) -> Result<()> {
         let (tag, head) = match &self.head {
             Head::OfTable { tag, bytes } => (Some(tag), Cow::Borrowed(&bytes[..])),
@@ -110,7 +113,7 @@ impl Part {
         Ok(())
     }
 
-    /// Takes an entry of the directory of a segment of this format, which begins at `end`.
+    /// Decodes an entry of a directory that begins at offset `end`, in a segment of this format.
     fn decode(fields: &mut Fields<'_>, end: u64, format: u32) -> Option<Part> {
         let is_encrypted = is_encrypted(format)?;
         let has_codecs = !matches!(format, WHOLE_FORMAT | ENCRYPTED_WHOLE_FORMAT);
@@ -145,7 +148,7 @@ impl Part {
     }
 }
 
-/// The entries of the directory at `end`, before which all data lie, of a segment of this format.
+/// Decodes the directory, which begins at offset `end` behind all data, of a segment of this format.
 pub(crate) fn parts(directory: &[u8], end: u64, format: u32) -> Option<BTreeMap<u64, Part>> {
     let (mut fields, mut parts) = (Fields(directory), BTreeMap::new());
     while fields.0.len() >= ENTRY_BYTES {
@@ -155,7 +158,7 @@ pub(crate) fn parts(directory: &[u8], end: u64, format: u32) -> Option<BTreeMap<
     fields.0.is_empty().then_some(parts)
 }
 
-/// Bytes that are taken apart from the front.
+/// Cursor over bytes that are decoded field by field from the front.
 pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {

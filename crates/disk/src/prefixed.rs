@@ -1,4 +1,4 @@
-//! A directory within a directory: the files whose names begin alike, without that beginning.
+//! A directory view of the files with a common name prefix, by their names without it.
 
 use crate::compression::Packer;
 use crate::files::{Directory, File};
@@ -6,7 +6,8 @@ use crate::keys::Keys;
 use std::io;
 use std::sync::Arc;
 
-/// The files of `directory` whose names begin with `prefix`, by what follows. So one flat directory has several logs.
+/// Returns a view of the files of `directory` whose names begin with `prefix`. One flat directory can thus hold several
+/// logs.
 pub fn prefixed(directory: Arc<dyn Directory>, prefix: &str) -> Arc<dyn Directory> {
     Arc::new(Prefixed { inner: directory, prefix: prefix.to_string() })
 }

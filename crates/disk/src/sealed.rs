@@ -1,8 +1,11 @@
-//! Small files that are there as a whole or not at all: a checksum over everything, and a rename that makes them visible.
+//! Small files that are replaced atomically: a checksum over the contents, and a rename that makes them visible.
 //!
-//! Layout, all numbers little-endian: `fpsealed`; the format `u32`; the checksum `u32` of what follows; the length `u64`;
-//! the contents. In an encrypted directory: `fpcipher` in the first place, and as contents a salt of 32 bytes, a tag of 16,
-//! and what is encrypted; format and name are authenticated with it.
+//! Layout, all numbers little-endian: `fpsealed`; the format `u32`; the checksum of the rest `u32`; the length `u64`;
+//! the contents. In an encrypted directory the magic is `fpcipher`, and the contents are a salt of 32 bytes, a tag of
+//! 16 bytes and the ciphertext; format and name are authenticated with it.
+//!
+//! Example: a crash while `manifest-2` is written leaves `manifest-2.new`, which readers ignore, or the complete file.
+//! No crash leaves a file of the final name with part of the contents.
 
 use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, failed, place};
@@ -15,14 +18,14 @@ const MAGIC: &[u8; 8] = b"fpsealed";
 const ENCRYPTED_MAGIC: &[u8; 8] = b"fpcipher";
 const HEADER_BYTES: usize = 24;
 
-/// Suffix of the name that a file has until it is complete.
+/// Suffix of the file name until the file is complete.
 pub(crate) const UNFINISHED: &str = ".new";
 
-/// Makes `contents` the file `name`, durably, in the place of one that has the name. `format` tells versions of the
-/// contents apart.
+/// Writes `contents` to the file `name` durably, replacing an existing file of that name. `format` is the version of
+/// the contents.
 ///
 /// # Errors
-/// Those of the file system; the file may or may not be there then.
+/// Errors of the file system; the old or the new file may then be there.
 pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents: &[u8]) -> Result<()> {
     let keys = directory.keys();
     let seal_bytes = if keys.is_some() { SEAL_BYTES } else { 0 };
@@ -55,11 +58,11 @@ pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents
     written().map_err(|error| failed(directory, "write", name, &error))
 }
 
-/// Returns the contents of a file that [`write_sealed`] made.
+/// Returns the contents of a file written by [`write_sealed`].
 ///
 /// # Errors
-/// `Corrupt`, with the file's name, where it is damaged or not encrypted as the others are; `Denied` where it is encrypted
-/// and the directory has no keys; `Invalid` where it has another format; those of the file system.
+/// `Corrupt`, with the file's name, if the file is damaged, or plain in an encrypted directory; `Denied` if it is
+/// encrypted and the directory has no keys; `Invalid` if it has another format; errors of the file system.
 pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result<Vec<u8>> {
     let read = || {
         let file = directory.open(name)?;
@@ -102,14 +105,14 @@ pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result
     }
 }
 
-/// Whether a file is one that [`write_sealed`] has encrypted; `false` where it cannot be read.
+/// Returns true if [`write_sealed`] has encrypted the file; false if it cannot be read.
 pub(crate) fn is_encrypted(directory: &dyn Directory, name: &str) -> bool {
     let mut magic = [0; 8];
     let read = directory.open(name).and_then(|file| file.read_at(&mut magic, 0));
     read.is_ok() && magic == *ENCRYPTED_MAGIC
 }
 
-/// The error of a file whose format another version of farpool has.
+/// Returns the error of a file with an unknown format.
 pub(crate) fn other_format(directory: &dyn Directory, name: &str, format: u32) -> Error {
     let message = format!(
         "{} has format {format}, which this version of farpool does not know",

@@ -1,21 +1,22 @@
-//! Segments: immutable files of parts, each of them the image of a column chunk.
+//! Segments: immutable files of parts. Each part is the image of a column chunk.
 //!
-//! Layout, all numbers little-endian: a header of [`ALIGNMENT`] bytes; the data of the parts, large ones at multiples of
-//! [`ALIGNMENT`], so that they can be read past the system's cache, small ones at multiples of [`SMALL_ALIGNMENT`]; the
-//! directory, which has for each part its number, place, lengths,
-//! checksum and head; a trailer of [`ALIGNMENT`] bytes with the directory's place and checksum. A file without a whole
-//! trailer was not finished.
+//! Layout, all numbers little-endian: a header of [`ALIGNMENT`] bytes; the data of the parts, large ones at multiples
+//! of [`ALIGNMENT`], so that direct I/O can read them, small ones at multiples of [`SMALL_ALIGNMENT`]; the directory,
+//! which has the number, offset, lengths, checksum and head of each part; a trailer of [`ALIGNMENT`] bytes with the
+//! directory's offset and checksum. A file without an intact trailer was not finished.
 //!
-//! In an encrypted directory the header has a random salt, from which the key of the file is derived; each part is
-//! encrypted where it lies and keeps its length, so that a reader decrypts it in the memory that it was read to; its tag
-//! stands in the directory, which is encrypted as a whole, and whose tag stands in the trailer. The parts of a table that has
-//! a key, their heads too, are encrypted under one that is derived from that key and the salt: who has the key of the file
-//! reads nothing of them.
+//! In an encrypted directory the header has a random salt, from which the key of the file is derived. Each part is
+//! encrypted in place and keeps its length, so that a reader decrypts it in the buffer that it was read to. The tag of
+//! a part is in the segment's directory, which is encrypted as a whole and whose tag is in the trailer. The parts of a
+//! table that has a key, and their heads, are encrypted under a key derived from the table's key and the salt: the key
+//! of the file is not enough to read them.
 //!
-//! A part may be compressed, block by block; it then has a table of its blocks in the place of one checksum or tag
+//! A part may be compressed block by block; its entry then has a table of blocks in place of one checksum or tag
 //! (`blocks.rs`). Segments of the first formats have no such parts.
 //!
-//! Invariant: [`SegmentWriter::finish`] returns after everything is durable, the file's name included.
+//! Invariant: when [`SegmentWriter::finish`] returns, the data and the file's name are durable. Only then may a record
+//! of the log refer to the segment. Example: if the name were not synced, a crash could keep the record and lose the
+//! file, and the next start would find acknowledged rows missing.
 
 use crate::blocks::{self, Blocks, Failure, Guard, with_tools};
 use crate::compression::Packer;
@@ -34,10 +35,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// Large parts begin at a multiple of this: what devices and file systems read at once.
+/// Alignment of large parts: the unit in which devices and file systems read.
 const ALIGNMENT: usize = 4096;
 
-/// Small parts begin at a multiple of this: what is left free before a large one is a fraction of it.
+/// Alignment of small parts, chosen so that padding in front of a large part is small compared with it.
 const SMALL_ALIGNMENT: usize = 64;
 const SMALL_BYTES: usize = 4 * ALIGNMENT;
 
@@ -47,15 +48,15 @@ const TRAILER_MAGIC: &[u8; 8] = b"fpsegend";
 const HEADER_BYTES: usize = 28;
 const TRAILER_BYTES: usize = 40;
 
-/// Bytes that are collected before they are written.
+/// Size of the write buffer in bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The name of the file of a segment.
+/// Returns the file name of a segment.
 pub fn segment_name(number: u64) -> String {
     format!("segment-{number:012}")
 }
 
-/// The number of the segment whose file has this name.
+/// Returns the number of the segment with this file name.
 pub fn segment_number(name: &str) -> Option<u64> {
     name.strip_prefix("segment-")?.parse().ok()
 }
@@ -68,33 +69,33 @@ pub struct SegmentWriter {
     file: Arc<dyn File>,
     parts: BTreeMap<u64, Part>,
     salt: Salt,
-    /// What the file is encrypted with.
+    /// Secret that the cipher of the file is made from; `None` in a plain directory.
     key: Option<Secret>,
     cipher: Option<Cipher>,
-    /// The id of the key of the table whose part was added last, and what its parts are encrypted with.
+    /// Cipher of the table whose part was added last, with the id of the table's key.
     table: Option<(WrappedKeyId, Cipher)>,
     parts_added: u32,
-    /// Written so far, and what comes next.
+    /// Bytes written so far, and the buffered bytes that follow them.
     written: u64,
     waiting: Vec<u8>,
 }
 
-/// A part that is to be added to a segment.
+/// A part to be added to a segment.
 #[derive(Debug)]
 pub struct NewPart<'a> {
-    /// A number that no part before has.
+    /// Number of the part, unique within the segment.
     pub number: u64,
-    /// What the part is, apart from its data.
+    /// Bytes that describe the part: bounds, encoding and so on.
     pub head: Vec<u8>,
-    /// Bytes of its data.
+    /// Expected bytes of the data.
     pub bytes: usize,
-    /// The key of its table, if that has one; only in an encrypted directory.
+    /// Key of the table, if it has one; only in an encrypted directory.
     pub key: Option<&'a Arc<TableKey>>,
-    /// Whether the data may be compressed: codecs keep copies of parts of what they work on.
+    /// True if the data may be compressed. False for secret data, because codecs keep copies of parts of their input.
     pub may_be_packed: bool,
 }
 
-/// A segment that can be read.
+/// A segment open for reading.
 #[derive(Debug)]
 pub struct Segment {
     name: String,
@@ -103,17 +104,18 @@ pub struct Segment {
     number: u64,
     parts: BTreeMap<u64, Part>,
     salt: Salt,
-    /// Short, and expanded when a part is read: thousands of segments are open at once, and locked memory is scarce.
+    /// Kept as a secret and expanded for each read: thousands of segments are open at once, and locked memory is
+    /// scarce.
     key: Option<Secret>,
     bytes: u64,
 }
 
 impl SegmentWriter {
-    /// Creates the file of a segment; one of the same number that is there is from a process that did not finish it, and
+    /// Creates the file of a segment. An existing file with that number was left unfinished by an earlier process, and
     /// is replaced.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn create(directory: Arc<dyn Directory>, number: u64) -> Result<SegmentWriter> {
         let name = segment_name(number);
         let created = match directory.create(&name) {
@@ -155,24 +157,24 @@ impl SegmentWriter {
         })
     }
 
-    /// The number of the segment.
+    /// Returns the number of the segment.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Bytes of the parts so far.
+    /// Returns the bytes of all parts added so far.
     pub fn bytes(&self) -> u64 {
         self.written + u64_from(self.waiting.len())
     }
 
-    /// Adds a part; `write` appends its data to what it is given.
+    /// Adds a part. `write` must append its data to the given buffer.
     ///
     /// # Errors
-    /// Those of the file system: the segment can only be dropped then.
+    /// Errors of the file system; the writer must be dropped afterwards.
     pub fn add(&mut self, part: NewPart<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let NewPart { number, head, bytes, key, may_be_packed } = part;
         self.turn_to(key)?;
-        // What was written ends at a multiple of the larger alignment.
+        // Holds because written bytes always end at a multiple of [`ALIGNMENT`].
         let small_start = self.waiting.len().next_multiple_of(SMALL_ALIGNMENT);
         let alignment = if bytes < SMALL_BYTES { SMALL_ALIGNMENT } else { ALIGNMENT };
         self.waiting.resize(self.waiting.len().next_multiple_of(alignment), 0);
@@ -198,7 +200,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Makes the cipher of a table with this key, which is to be used next.
+    /// Switches the writer to the cipher of the table with this key.
     fn turn_to(&mut self, key: Option<&Arc<TableKey>>) -> Result<()> {
         let id = key.map(|key| key.id());
         if self.table.as_ref().map(|(id, _)| *id) != id {
@@ -209,7 +211,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Encrypts the head of the part `number`, which was just stored, as it is to be in memory.
+    /// Encrypts the head of part `number`, which was just stored, as it is kept in memory.
     fn hide(&self, mut head: Vec<u8>, number: u64) -> Result<Head> {
         if let Some((id, cipher)) = &self.table {
             let associated = associated_of(Some(*id), &[self.number, number], "head");
@@ -222,7 +224,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Makes the data of a part, which wait from `start` on, what is stored of them.
+    /// Compresses and encrypts the data of a part, which are buffered from `start` on, as required.
     fn store(&mut self, number: u64, start: usize, may_be_packed: bool) -> Result<Form> {
         let (place, bytes) = (self.parts_added, self.waiting.len() - start);
         let (cipher, table) = match &self.table {
@@ -246,10 +248,10 @@ impl SegmentWriter {
         })
     }
 
-    /// Completes the segment and makes it durable.
+    /// Writes the directory and the trailer, and makes the segment durable.
     ///
     /// # Errors
-    /// Those of the file system; the segment does not count then.
+    /// Errors of the file system; the segment is then unfinished and must not be referred to.
     pub fn finish(mut self) -> Result<Segment> {
         self.waiting.resize(self.waiting.len().next_multiple_of(SMALL_ALIGNMENT), 0);
         let (offset, start) = (self.bytes(), self.waiting.len());
@@ -300,8 +302,8 @@ impl Segment {
     /// Opens a segment and reads its directory.
     ///
     /// # Errors
-    /// `Corrupt`, with the file's name, where it is damaged or was not finished; `Invalid` where it has another format;
-    /// those of the file system.
+    /// `Corrupt`, with the file's name, if it is damaged or unfinished; `Invalid` if it has another format; those of
+    /// the file system.
     pub fn open(directory: &dyn Directory, number: u64) -> Result<Segment> {
         let name = segment_name(number);
         let failed = |error: io::Error| failed(directory, "read", &name, &error);
@@ -366,25 +368,25 @@ impl Segment {
         Ok(Segment { name: name.clone(), place, file, number, parts, salt, key, bytes })
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The part of a number.
+    /// Returns the part with this number.
     pub fn part(&self, number: u64) -> Option<&Part> {
         self.parts.get(&number)
     }
 
-    /// The parts and their numbers.
+    /// Returns all parts with their numbers.
     pub fn parts(&self) -> impl Iterator<Item = (u64, &Part)> {
         self.parts.iter().map(|(number, part)| (*number, part))
     }
 
-    /// What a part is, apart from its data. `key` is that of its table, if this has one.
+    /// Returns the head of a part, decrypted. `key` is the key of its table, if the table has one.
     ///
     /// # Errors
-    /// `Corrupt`, with file and offset, where it was changed, or is of a table with another key.
+    /// `Corrupt`, with file and offset, if the head was tampered with or belongs to a table with another key.
     pub fn head<'a>(&self, part: &'a Part, key: Option<&Arc<TableKey>>) -> Result<Cow<'a, [u8]>> {
         let Head::OfTable { tag, bytes } = &part.head else { return part.head.open() };
         let (cipher, table) = self.lock(part, key).map_err(|failure| self.unread(failure))?;
@@ -399,12 +401,12 @@ impl Segment {
         Ok(Cow::Owned(head))
     }
 
-    /// Reads the data of a part into `data`, which has their length; decrypts and decompresses them. `key` is that of its
-    /// table, if this has one.
+    /// Reads the data of a part into `data`, whose length must equal the part's plain length, and decrypts and
+    /// decompresses them. `key` is the key of its table, if the table has one.
     ///
     /// # Errors
-    /// `Corrupt`, with file and offset, where they are damaged or were changed, or are of a table with another key; those of
-    /// the file system.
+    /// `Corrupt`, with file and offset, if the data are damaged, were tampered with, or belong to a table with another
+    /// key; errors of the file system.
     pub fn read(&self, part: &Part, key: Option<&Arc<TableKey>>, data: &mut [u8]) -> Result<()> {
         if u64_from(data.len()) != part.bytes {
             return Err(Error::internal(format!(
@@ -416,7 +418,7 @@ impl Segment {
         self.try_read(part, key, data).map_err(|failure| self.unread(failure))
     }
 
-    /// The error of a part that cannot be read.
+    /// Returns the error of a part that cannot be read.
     fn unread(&self, failure: Failure) -> Error {
         let Segment { name, place, .. } = self;
         match failure {
@@ -448,7 +450,7 @@ impl Segment {
         }
     }
 
-    /// What a part is encrypted with, and the id of its table's key if it is under that.
+    /// Returns the cipher of a part, and the id of its table's key if the part is under it.
     fn lock(
         &self,
         part: &Part,
@@ -457,7 +459,7 @@ impl Segment {
         if !part.is_of_table() {
             return Ok((self.key.as_ref().map(cipher).transpose().map_err(Failure::Other)?, None));
         }
-        // Without the right key, a part looks like one that was changed.
+        // A wrong key cannot be distinguished from tampered data, so that a missing one is reported likewise.
         let key = key.ok_or(Failure::Damaged(part.offset))?;
         let secret = key.of_segment(&self.salt).map_err(Failure::Other)?;
         Ok((Some(cipher(&secret).map_err(Failure::Other)?), Some(key.id())))
@@ -485,8 +487,8 @@ impl Segment {
     }
 }
 
-/// The format of a segment and its salt, if the checksum of the header is right. The formats of other versions may have
-/// either length.
+/// Returns the format of a segment and its salt if the header's checksum is right. The header of an unknown format may
+/// have either length.
 fn opening(header: &[u8; HEADER_BYTES + SALT_BYTES]) -> Option<(u32, Salt)> {
     let mut fields = Fields(header);
     if fields.take(8)? != HEADER_MAGIC {
@@ -500,7 +502,7 @@ fn opening(header: &[u8; HEADER_BYTES + SALT_BYTES]) -> Option<(u32, Salt)> {
     (is_plain_header || is_encrypted_header).then_some((format, *salt))
 }
 
-/// Whether the last four bytes are the checksum of those before.
+/// Returns true if the last four bytes are the checksum of those before.
 fn is_checked(bytes: &[u8]) -> bool {
     bytes
         .split_last_chunk()

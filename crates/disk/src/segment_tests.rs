@@ -1,4 +1,4 @@
-//! Segments, plain and encrypted, compressed and not.
+//! Tests of segments, plain and encrypted, compressed and not.
 
 use super::*;
 use crate::compression::{Packing, compressing};
@@ -7,7 +7,7 @@ use crate::simulated::SimulatedDirectory;
 use farpool_codec::Codec;
 use farpool_model::ErrorKind;
 
-/// Sizes of the data: none, small ones on both sides of a block, and a large one.
+/// Sizes of the data: none, small ones on both sides of a page, and a large one.
 const SIZES: [usize; 6] = [0, 1, 4095, 4097, SMALL_BYTES, 3 << 20];
 
 fn data(number: u64) -> Vec<u8> {
@@ -15,10 +15,10 @@ fn data(number: u64) -> Vec<u8> {
     (0..bytes).map(|i| (i as u64 * 31 + number) as u8).collect()
 }
 
-/// A directory as it is on the device and as it is read, and the key of a table in it.
+/// A device, the directory that reads it, and the key of a table in it.
 type Case = (Arc<SimulatedDirectory>, Arc<dyn Directory>, Option<Arc<TableKey>>);
 
-/// Plain directories and encrypted ones, without keys of tables and with them, that compress in every way.
+/// Returns plain and encrypted directories, with and without table keys, for every compression policy.
 fn all() -> Vec<Case> {
     let ways = Codec::ALL.map(Packing::By);
     let ways = [Packing::None, Packing::Auto].into_iter().chain(ways);
@@ -33,22 +33,22 @@ fn all() -> Vec<Case> {
     ways.flat_map(cases).collect()
 }
 
-/// A key for a table.
+/// Draws a key for a table.
 fn table_key(directory: &dyn Directory) -> Arc<TableKey> {
     directory.keys().unwrap().new_tenant().unwrap().new_table().unwrap()
 }
 
-/// A part with these bytes.
+/// Creates a part with this head and length.
 pub(super) fn part(number: u64, head: Vec<u8>, bytes: usize, key: Option<&Arc<TableKey>>) -> NewPart<'_> {
     NewPart { number, head, bytes, key, may_be_packed: true }
 }
 
-/// The key of a part: every third has none.
+/// Returns the key of a part: every third part has none.
 fn key_of(key: Option<&Arc<TableKey>>, number: u64) -> Option<&Arc<TableKey>> {
     key.filter(|_| number % 3 < 2)
 }
 
-/// Both a plain directory and an encrypted one.
+/// Returns a plain directory and an encrypted one.
 fn both() -> [(Arc<SimulatedDirectory>, Arc<dyn Directory>); 2] {
     let directories = [SimulatedDirectory::new(), SimulatedDirectory::new()];
     let keyed = with_keys(directories[1].clone());
@@ -66,7 +66,7 @@ fn write(directory: &Arc<dyn Directory>, key: Option<&Arc<TableKey>>, parts: usi
     writer.finish().unwrap();
 }
 
-/// Reads everything, and returns the first error.
+/// Reads all parts, and returns the first error.
 fn read(directory: &dyn Directory, key: Option<&Arc<TableKey>>, parts: usize) -> Result<()> {
     let segment = Segment::open(directory, 7)?;
     assert_eq!(segment.parts().count(), parts);
@@ -115,7 +115,7 @@ fn damage_anywhere_is_found() {
     }
 }
 
-/// What a disk shows to somebody without the key: neither data nor heads, and no two parts alike.
+/// Without the key a disk reveals neither data nor heads, and no two parts look alike.
 #[test]
 fn encrypted_parts_show_nothing() {
     let [_, (device, directory)] = both();
@@ -140,7 +140,7 @@ fn encrypted_parts_show_nothing() {
         .collect();
     let different: std::collections::BTreeSet<&&[u8]> = blocks.iter().collect();
     assert!(blocks.len() > 200 && different.len() == blocks.len());
-    // Another file of the same number, with the same parts, has another key.
+    // Another file with the same number and parts has another key.
     let segment = Segment::open(&*directory, 7).unwrap();
     let (mut old, mut new) = ([0; 900], [0; 900]);
     segment.file.read_at(&mut old, segment.part(0).unwrap().offset).unwrap();
@@ -168,7 +168,7 @@ fn a_plain_segment_is_none_of_an_encrypted_directory() {
     copy(&*plain, &*encrypted);
     let error = Segment::open(&*keyed, 7).unwrap_err();
     assert!(error.kind == ErrorKind::Corrupt && error.message.contains("is not encrypted"), "{error}");
-    // One of another directory, which has another key.
+    // A segment of another directory, which has another key.
     let [_, (other, other_keyed)] = both();
     write(&other_keyed, None, 2);
     encrypted.remove(&segment_name(7)).unwrap();
@@ -185,13 +185,13 @@ fn a_segment_that_was_not_finished_is_told() {
     drop(writer);
     assert!(Segment::open(&*directory, 7).unwrap_err().message.contains("was not finished"));
     assert_eq!(segment_number(&segment_name(7)), Some(7));
-    // Its number is used again by whoever comes next.
+    // The number of an unfinished segment is reused.
     SegmentWriter::create(directory.clone(), 7).unwrap().finish().unwrap();
     assert_eq!(Segment::open(&*directory, 7).unwrap().parts().count(), 0);
 }
 
-/// Parts of a table are read with its key only, and stand for no others: whoever has the directory's key and lacks that of
-/// the table reads neither their data nor their heads.
+/// Parts of a table are read with its key only, and cannot replace one another: the directory's key alone reads neither
+/// their data nor their heads.
 #[test]
 fn parts_of_a_table_are_read_with_its_key_only() {
     let text = b"a text of a table ".repeat(50_000);
@@ -224,11 +224,11 @@ fn parts_of_a_table_are_read_with_its_key_only() {
                     (!is_right).then_some(ErrorKind::Corrupt)
                 );
             }
-            // Data and head in the place of those of another part, of the same table or not.
+            // Moves data and head to the place of another part, of the same table or not.
             for taken in (0..4).filter(|taken| *taken != number).map(|taken| segment.part(taken).unwrap()) {
                 let moved = Part { number, ..taken.clone() };
                 for key in [None, Some(&one), Some(&other)] {
-                    // Heads without a table's key are guarded as part of the directory.
+                    // Heads without a table's key are authenticated as part of the directory.
                     let mut data = vec![0; text.len()];
                     assert!(segment.read(&moved, key, &mut data).is_err());
                     assert!(!moved.is_of_table() || segment.head(&moved, key).is_err());
@@ -238,7 +238,7 @@ fn parts_of_a_table_are_read_with_its_key_only() {
     }
 }
 
-/// Keys come back from what is stored of them, under what wraps them and nothing else.
+/// Keys are unwrapped by the key that wrapped them, and by no other.
 #[test]
 fn keys_of_tenants_and_tables_are_unwrapped_again() {
     let [_, (device, directory)] = both();
@@ -249,7 +249,7 @@ fn keys_of_tenants_and_tables_are_unwrapped_again() {
     let again = with_keys(device);
     let found = again.keys().unwrap().tenant(tenant.wrapped().clone()).unwrap();
     read(&*again, Some(&found.table(table.wrapped().clone()).unwrap()), 3).unwrap();
-    // Of another tenant, of another directory, or one in the place of the other.
+    // Wrong keys: another tenant, another directory, a tenant's key in place of a table's.
     let other = keys.new_tenant().unwrap();
     let [_, (_, elsewhere)] = both();
     let refused = [

@@ -1,8 +1,8 @@
-//! A directory in memory that loses power, runs full and fails: for tests and the simulation.
+//! A directory in memory that simulates loss of power, full disks and failing devices, for tests and the simulation.
 //!
-//! A crash keeps of each sector that was written since the last sync of its file the old bytes, the new ones, or a mix of
-//! both, and of each creation, rename and removal since the last sync of the directory either side, all drawn from a
-//! seed. A sync that fails loses the writes that it was to make durable, although reads still show them.
+//! After a crash each sector that was written since the last sync of its file has the old bytes, the new ones, or a mix
+//! of both, and each creation, rename and removal since the last sync of the directory is kept or undone, all drawn
+//! from a seed. A failed sync loses the writes that it was to make durable, although reads still return them.
 
 use crate::files::{Directory, File};
 use parking_lot::Mutex;
@@ -10,21 +10,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// Bytes that a device writes at once.
+/// Unit in which the simulated device writes.
 const SECTOR_BYTES: usize = 512;
 
-/// What goes wrong in a [`SimulatedDirectory`].
+/// Faults that a [`SimulatedDirectory`] injects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// The number of writes and syncs until one fails with an input/output error; `None` if none does.
+    /// Number of writes and syncs until one fails with an I/O error; `None` for no failure.
     pub fails_after: Option<u64>,
-    /// Bytes that all files may have together, reserved ones included.
+    /// Total space of all files in bytes, including reserved space.
     pub capacity: Option<u64>,
-    /// The number of reads until one fails with an input/output error; those behind it succeed again.
+    /// Number of reads until one fails with an I/O error; later reads succeed again.
     pub read_fails_after: Option<u64>,
 }
 
-/// See the file's comment. Clones of the `Arc` are the same directory.
+/// A simulated directory; see the module documentation. Clones of the `Arc` share it.
 #[derive(Debug)]
 pub struct SimulatedDirectory {
     state: Arc<Mutex<State>>,
@@ -32,41 +32,41 @@ pub struct SimulatedDirectory {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By number of the file.
+    /// Indexed by file number.
     files: BTreeMap<u64, Contents>,
-    /// Names as calls see them, and as the last sync left them.
+    /// Names as calls see them, and names as of the last sync.
     names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
     files_made: u64,
     faults: Faults,
-    /// Counts crashes: handles of before a crash fail.
+    /// Number of crashes: handles opened before the last one fail.
     life: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Contents {
-    /// As reads see it, and as it is on the device.
+    /// Contents as reads return them, and contents on the device.
     bytes: Vec<u8>,
     durable: Vec<u8>,
-    /// Sectors that the next sync writes, by index.
+    /// Indices of the sectors that the next sync writes.
     dirty: BTreeSet<usize>,
-    /// Those of syncs that failed, which no other one writes.
+    /// Sectors of failed syncs, which no later sync writes.
     lost: BTreeSet<usize>,
     bytes_read: usize,
 }
 
 impl SimulatedDirectory {
-    /// An empty directory.
+    /// Creates an empty directory.
     pub fn new() -> Arc<SimulatedDirectory> {
         Arc::new(SimulatedDirectory { state: Arc::default() })
     }
 
-    /// Sets what goes wrong from now on.
+    /// Sets the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.state.lock().faults = faults;
     }
 
-    /// Loses power and comes back. Files that were open before fail from now on.
+    /// Simulates a loss of power and a restart. Handles opened before fail from now on.
     pub fn crash(&self, seed: u64) {
         let mut random = Random(seed);
         let mut state = self.state.lock();
@@ -88,7 +88,7 @@ impl SimulatedDirectory {
         *durable_names = kept;
     }
 
-    /// Bytes that were ever read from the files whose names begin with `prefix`.
+    /// Returns the bytes read so far from files whose names begin with `prefix`.
     pub fn bytes_read(&self, prefix: &str) -> usize {
         let state = self.state.lock();
         let files = state.names.iter().filter(|(name, _)| name.starts_with(prefix));
@@ -98,7 +98,7 @@ impl SimulatedDirectory {
     /// Inverts the bits of `mask` in one byte of a file, on the device and in the cache.
     ///
     /// # Panics
-    /// Where there is no such byte.
+    /// If there is no such byte.
     pub fn flip(&self, name: &str, offset: usize, mask: u8) {
         let mut state = self.state.lock();
         let number = state.names[name];
@@ -122,7 +122,7 @@ impl Contents {
             self.write_back(*sector, bytes);
         }
         self.bytes.resize(self.durable.len(), 0);
-        // Elsewhere, reads show what the device has.
+        // For all other sectors, reads return the contents of the device.
         for sector in dirty.into_iter().chain(std::mem::take(&mut self.lost)) {
             let start = sector * SECTOR_BYTES;
             let end = (start + SECTOR_BYTES).min(self.bytes.len());
@@ -143,7 +143,7 @@ impl Contents {
         std::mem::take(&mut self.dirty).into_iter().for_each(|sector| self.write_back(sector, SECTOR_BYTES));
     }
 
-    /// Copies the first `bytes` of a sector to the device, as far as the file reaches there.
+    /// Copies the first `bytes` of a sector to the device, up to the end of the file.
     fn write_back(&mut self, sector: usize, bytes: usize) {
         let start = sector * SECTOR_BYTES;
         let end = (start + bytes).min(self.bytes.len()).min(self.durable.len());
@@ -154,7 +154,7 @@ impl Contents {
 }
 
 impl State {
-    /// Fails where a fault is due.
+    /// Counts a write or sync, and fails if a fault is due.
     fn write(&mut self) -> io::Result<()> {
         match &mut self.faults.fails_after {
             Some(0) => Err(io::Error::other("simulated failure of the device")),
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// Fails where a fault of a read is due.
+    /// Counts a read, and fails if a fault is due.
     fn read(&mut self) -> io::Result<()> {
         let after = self.faults.read_fails_after.take();
         self.faults.read_fails_after = after.and_then(|after| after.checked_sub(1));
@@ -186,7 +186,7 @@ impl State {
     }
 }
 
-/// Makes a file longer. Space that is reserved for a new one takes no memory before it is written to.
+/// Extends a file. Space reserved for a new file takes no physical memory until it is written.
 fn grow(file: &mut Vec<u8>, bytes: usize) {
     match file.is_empty() {
         true => *file = vec![0; bytes],
@@ -233,7 +233,7 @@ impl Directory for SimulatedDirectory {
         let mut state = self.state.lock();
         state.write()?;
         state.durable_names = state.names.clone();
-        // Space of files that have no name any more is free.
+        // Frees the space of files that have no name any more.
         let State { files, names, .. } = &mut *state;
         files.retain(|number, _| names.values().any(|named| named == number));
         Ok(())
@@ -319,7 +319,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number less than `bound`.
+    /// Returns a number less than `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

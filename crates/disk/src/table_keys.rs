@@ -1,9 +1,10 @@
 //! The keys of tenants and tables in an encrypted directory.
 //!
-//! The directory's key wraps that of each tenant, which wraps those of its tables. What wraps them is in the records of
-//! whoever has the tables; a key whose wrap is in no file any more is lost, and with it what was encrypted under it.
+//! The directory's key wraps the key of each tenant, which wraps the keys of its tables. The wrapped keys are stored by
+//! the catalog, in its records and manifests. When no file holds the wrap of a key any more, the key is lost, and
+//! everything encrypted under it is unreadable: dropping a table erases its data in this way.
 //!
-//! Invariant: a key lies in one slot of locked memory, which is wiped when the last owner drops it.
+//! Invariant: a key is in one slot of locked memory, which is wiped when its last owner drops it.
 
 use crate::keys::{Keys, Purpose};
 use farpool_cipher::{KeyKind, Salt, Secret, WrappedKey, WrappedKeyId};
@@ -17,7 +18,7 @@ pub struct TenantKey {
     key: Secret,
 }
 
-/// The key of a table, which all its versions have.
+/// The key of a table, shared by all its versions.
 #[derive(Debug)]
 pub struct TableKey {
     tenant: Arc<TenantKey>,
@@ -26,10 +27,10 @@ pub struct TableKey {
 }
 
 impl Keys {
-    /// Draws the key of a tenant.
+    /// Draws a new key for a tenant.
     ///
     /// # Errors
-    /// `OverLimit` where the process may not lock more memory.
+    /// `OverLimit` if the process may not lock more memory.
     pub fn new_tenant(&self) -> Result<Arc<TenantKey>> {
         let (wrapped, key) = WrappedKey::draw(KeyKind::Tenant, self.tier(), self.parent())?;
         Ok(Arc::new(TenantKey { wrapped, key }))
@@ -38,7 +39,7 @@ impl Keys {
     /// Unwraps the key of a tenant.
     ///
     /// # Errors
-    /// As [`WrappedKey::open`].
+    /// Errors of [`WrappedKey::open`].
     pub fn tenant(&self, wrapped: WrappedKey) -> Result<Arc<TenantKey>> {
         let key = wrapped.open(KeyKind::Tenant, self.parent())?;
         Ok(Arc::new(TenantKey { wrapped, key }))
@@ -46,10 +47,10 @@ impl Keys {
 }
 
 impl TenantKey {
-    /// Draws the key of a table.
+    /// Draws a new key for a table.
     ///
     /// # Errors
-    /// As [`Keys::new_tenant`].
+    /// Errors of [`Keys::new_tenant`].
     pub fn new_table(self: &Arc<Self>) -> Result<Arc<TableKey>> {
         let under = (self.wrapped.id(), &self.key);
         let (wrapped, key) = WrappedKey::draw(KeyKind::Table, self.wrapped.tier(), under)?;
@@ -59,25 +60,25 @@ impl TenantKey {
     /// Unwraps the key of a table.
     ///
     /// # Errors
-    /// As [`WrappedKey::open`].
+    /// Errors of [`WrappedKey::open`].
     pub fn table(self: &Arc<Self>, wrapped: WrappedKey) -> Result<Arc<TableKey>> {
         let key = wrapped.open(KeyKind::Table, (self.wrapped.id(), &self.key))?;
         Ok(Arc::new(TableKey { tenant: self.clone(), wrapped, key }))
     }
 
-    /// What is stored of the key.
+    /// Returns the wrapped key, which may be stored.
     pub fn wrapped(&self) -> &WrappedKey {
         &self.wrapped
     }
 }
 
 impl TableKey {
-    /// The key that wraps this one.
+    /// Returns the tenant's key, which wraps this one.
     pub fn tenant(&self) -> &Arc<TenantKey> {
         &self.tenant
     }
 
-    /// What is stored of the key.
+    /// Returns the wrapped key, which may be stored.
     pub fn wrapped(&self) -> &WrappedKey {
         &self.wrapped
     }
@@ -86,7 +87,7 @@ impl TableKey {
         self.wrapped.id()
     }
 
-    /// The key of the table's parts in the segment with this salt.
+    /// Derives the key of the table's parts in the segment with this salt.
     pub(crate) fn of_segment(&self, salt: &Salt) -> Result<Secret> {
         self.key.derive(salt, Purpose::TableSegment.text(), self.wrapped.tier().key_bytes())
     }

@@ -1,12 +1,14 @@
 //! Checks the rules of the tree: dependencies between crates, which crates may name DataFusion, the contents
 //! of `ARCHITECTURE.md`, and the header comment of every source file; in the files beside this one, where
-//! unsafe code and limits may be, that decoders are fuzzed, that dependencies are used, and that their features are the
-//! same for the program and the workspace.
+//! unsafe code and limits may be, that decoders are fuzzed, that dependencies are used, that their features are the
+//! same for the program and the workspace, and how doc comments begin.
 //! `cargo xtask check` runs the same functions before anything is built.
 //!
 //! Invariant: [`EDGES`] is the only list of the edges between crates. A crate may use the crates that it
 //! reaches along them, directly or indirectly.
 
+#[path = "edges/comments.rs"]
+mod comments;
 #[path = "edges/decoders.rs"]
 mod decoders;
 #[path = "edges/dependencies.rs"]
@@ -72,6 +74,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     wrong.extend(unsafe_code::violations(root, &metadata)?);
     wrong.extend(limits::violations(root)?);
     wrong.extend(decoders::violations(root)?);
+    wrong.extend(comments::violations(root)?);
     Ok(wrong)
 }
 

@@ -1,8 +1,7 @@
-//! Dates and times that lie outside of the calendar.
+//! Checks for dates and times outside the calendar.
 //!
-//! Invariant: of each date and time that a source returns a text can be made. A date has 32 bits and a time 64, which
-//! reach beyond the years that the calendar of the engine has; DuckDB and PostgreSQL write 'infinity' as the last of
-//! them.
+//! Invariant: every date and time that a source returns can be formatted as text. A date has 32 bits and a time 64,
+//! which exceed the years of the engine's calendar; DuckDB and PostgreSQL write 'infinity' as the last of them.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -21,10 +20,10 @@ const DAY_SECONDS: i64 = 86_400;
 const SECONDS: RangeInclusive<i64> =
     DateTime::<Utc>::MIN_UTC.timestamp() + DAY_SECONDS..=DateTime::<Utc>::MAX_UTC.timestamp() - DAY_SECONDS;
 
-/// Checks the column `name`, and what is within it.
+/// Checks the column `name` and its nested columns.
 ///
 /// # Errors
-/// `Invalid` when a date or time lies outside of the calendar; the error names the column.
+/// `Invalid` if a date or time is outside the calendar; the error names the column.
 pub(super) fn check(name: &str, column: &ArrayRef) -> Result<()> {
     let outside = match column.data_type() {
         DataType::Date32 => outside::<Date32Type>(column, 1, DAY_SECONDS),
@@ -56,7 +55,7 @@ pub(super) fn check(name: &str, column: &ArrayRef) -> Result<()> {
     }
 }
 
-/// Whether the values of a type consist of others, among which there may be dates and times.
+/// Returns whether the values of a type consist of others, among which there may be dates and times.
 fn has_times_within(of: &DataType) -> bool {
     match of {
         DataType::Dictionary(_, of) => {
@@ -66,14 +65,14 @@ fn has_times_within(of: &DataType) -> bool {
     }
 }
 
-/// Returns the first value that lies outside of the calendar. A unit of it is `seconds / parts` seconds.
+/// Returns the first value outside the calendar. A unit of it is `seconds / parts` seconds.
 fn outside<T: ArrowPrimitiveType>(column: &ArrayRef, parts: i64, seconds: i64) -> Option<i64>
 where
     i64: From<T::Native>,
 {
     let bounds = SECONDS.start() / seconds * parts..=SECONDS.end() / seconds * parts;
     let values = column.as_primitive::<T>();
-    // What lies below NULLs is looked at, too, in the first pass, which then is one without branches.
+    // The first pass includes the values under NULLs, so that it has no branches.
     let are_inside =
         values.values().iter().fold(true, |all, value| all & bounds.contains(&i64::from(*value)));
     if are_inside {

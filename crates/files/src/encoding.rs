@@ -1,7 +1,7 @@
 //! Converts text of other encodings to UTF-8 while it is read.
 //!
-//! Invariant: memory is bounded by what the reader below gives at once, three times over. Bytes that are no text of the
-//! encoding are an error, and nothing is replaced.
+//! Invariant: memory is bounded by three times the bytes that the underlying reader returns at once. Bytes that are
+//! invalid in the encoding are an error, and are never replaced.
 
 use super::compressed::Bytes;
 use farpool_model::CharacterEncoding;

@@ -1,6 +1,6 @@
-//! Resolves what a user typed to files of a known format.
+//! Resolves the file names that a user typed to files of a known format.
 //!
-//! Invariant: the format is what the name says *and* the first bytes confirm; where they disagree the error
+//! Invariant: the format is the one that the name states *and* the first bytes confirm. If they disagree, the error
 //! says what the bytes look like, because a wrong guess would lead to a more confusing error later.
 
 use super::compressed;
@@ -149,7 +149,7 @@ pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-/// The error for a file that the operating system failed to open or read.
+/// Returns the error for a file that the operating system failed to open or read.
 pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -219,7 +219,7 @@ pub(super) fn format(
     Ok((format, compression))
 }
 
-/// Whether text may have bytes that are 0, in the encoding that the options say.
+/// Returns whether text may have bytes that are 0, in the encoding that the options say.
 fn has_zeros(options: &ReadOptions) -> bool {
     matches!(
         options.encoding,
@@ -227,7 +227,7 @@ fn has_zeros(options: &ReadOptions) -> bool {
     )
 }
 
-/// Whether the name or the options say that the file is Parquet.
+/// Returns whether the name or the options say that the file is Parquet.
 pub(super) fn has_footer(path: &Path, options: &ReadOptions) -> bool {
     match options.format {
         Some(format) => format == FileFormat::Parquet,
@@ -267,7 +267,7 @@ fn format_of(path: &Path, looks: Looks, options: &ReadOptions) -> Result<Format>
     }
 }
 
-/// What a file's extension says about its format.
+/// Format that a file's extension states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extension {
     Parquet,
@@ -304,7 +304,7 @@ pub(super) fn by_extension(path: &Path) -> Option<Extension> {
     })
 }
 
-/// What the first bytes of a file look like.
+/// Format that the first bytes of a file suggest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
     Parquet,

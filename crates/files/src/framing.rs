@@ -4,7 +4,7 @@
 //! process, which no caller can catch. The check reads only metadata: the messages' headers and, for
 //! compressed buffers, the eight bytes that state their uncompressed size.
 //!
-//! Invariant: after `Ok` every message and every buffer lies within the file, and no stated size exceeds what
+//! Invariant: after `Ok` every message and every buffer is within the file, and no stated size exceeds what
 //! [`limits::IPC_BUFFER_BYTES_MAX`] and 32-bit row counts allow. (Arrow columnar format, "Serialization and
 //! interprocess communication".)
 

@@ -9,11 +9,10 @@ use farpool_model::{Error, ReadOptions, Result, brief};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How Hive writes a value that is NULL.
+/// Notation of NULL in Hive's partition folders.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Returns the schema with a column for each partition folder, if all files lie in such folders of the same
-/// names.
+/// Returns the schema with a column for each partition folder, if all files are in such folders of the same names.
 pub(super) fn with_partitions(
     files: &mut [InputFile],
     schema: SchemaRef,

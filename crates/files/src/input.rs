@@ -12,7 +12,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a file is: its name, and how to read it if it is not one of this machine.
+/// Location of a file: its name, and its reader if it is not on this machine.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub path: PathBuf,
@@ -32,7 +32,8 @@ impl Place {
         }
     }
 
-    /// As [`super::guarded`]; an error that comes from the network is that, whatever the reader takes it for.
+    /// Runs a reader as [`super::guarded`] does. An error of the network is reported as such, whatever the reader makes
+    /// of it.
     pub(super) fn guarded<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
         super::guarded(&self.path, read).map_err(|error| self.cause(error))
     }

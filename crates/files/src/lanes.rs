@@ -1,10 +1,11 @@
 //! Column chunks of a remote Parquet file: ranges that are fetched in pieces, in parallel, ahead of their reader.
 //!
 //! Column chunks of a row group that are small together are asked for at once, neighbours in one request. Others are
-//! *lanes*: of each the piece that is read and the next one are held, since a reader goes through all columns side by side.
+//! *lanes*: of each the piece that is read and the next one are held, since a reader goes through all columns side by
+//! side.
 //!
-//! Invariant: a row group holds at most about twice [`GROUP_BYTES`], and half a megabyte for each column where it has very
-//! many.
+//! Invariant: a row group holds at most about twice [`GROUP_BYTES`], and half a megabyte for each column where it has
+//! very many.
 
 use super::remote::{Piece, Remoted};
 use bytes::{Bytes, BytesMut};
@@ -35,14 +36,14 @@ struct Inner {
     of: Arc<Remoted>,
     /// In the order of their positions.
     pieces: Vec<Piece>,
-    /// For each piece whether the one behind it continues it.
+    /// True for each piece that the next one continues.
     goes_on: Vec<bool>,
     is_at_once: bool,
     held: u64,
 }
 
 impl Lanes {
-    /// Ranges of a row group that is read as a whole; asks for what fits.
+    /// Creates the ranges of a row group that is read as a whole, and requests as many as fit.
     pub(super) fn of_group(of: &Arc<Remoted>, ranges: Vec<Range<u64>>) -> Self {
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let lanes = match bytes <= GROUP_BYTES {
@@ -100,19 +101,19 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// The piece that has the byte at `at`.
+    /// Returns the piece that has the byte at `at`.
     fn piece_at(&self, at: u64) -> Option<usize> {
         let behind = self.pieces.partition_point(|piece| piece.range.start <= at);
         let i = behind.checked_sub(1)?;
         self.pieces[i].range.contains(&at).then_some(i)
     }
 
-    /// Whether a piece continues the one before it.
+    /// Returns whether a piece continues the one before it.
     fn continues(&self, i: usize) -> bool {
         i.checked_sub(1).is_some_and(|before| self.goes_on[before])
     }
 
-    /// The bytes from `at` on that one piece has, or up to `wanted` bytes that none has.
+    /// Returns the bytes from `at` on that one piece has, or up to `wanted` bytes that none has.
     fn bytes_at(&self, at: u64, wanted: u64) -> io::Result<Bytes> {
         let Some(i) = self.piece_at(at) else {
             let next = self.pieces.partition_point(|piece| piece.range.start <= at);
@@ -124,7 +125,7 @@ impl Inner {
             if self.goes_on[i] {
                 self.pieces[i + 1].ask(&self.of);
             }
-            // Pages follow one another: what is two pieces back is not read again.
+            // Pages are read in sequence: a piece two positions back is not read again.
             if i >= 2 && self.continues(i) && self.continues(i - 1) {
                 self.pieces[i - 2].release();
             }

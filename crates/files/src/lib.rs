@@ -55,16 +55,15 @@ pub use urls::is_url;
 /// default options.
 ///
 /// # Errors
-/// Those of [`open_all`].
+/// Errors of [`open_all`].
 pub fn open(pattern: &str) -> Result<Source> {
     open_all(&[pattern], &ReadOptions::default(), None)
 }
 
-/// Opens the files at several paths, patterns and folders as one source, in the order given; those that are URLs through
-/// `remotes`. The format is
-/// taken from `options`, else from the extension (`.parquet`, `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`,
-/// `.arrow`, `.arrows`, `.feather`, `.ipc`; for CSV and JSON optionally followed by `.gz` or `.zst`), else
-/// from the first bytes.
+/// Opens the files at several paths, patterns and folders as one source, in the order given; those that are URLs
+/// through `remotes`. The format is taken from `options`, else from the extension (`.parquet`, `.csv`, `.tsv`, `.json`,
+/// `.jsonl`, `.ndjson`, `.arrow`, `.arrows`, `.feather`, `.ipc`; for CSV and JSON optionally followed by `.gz` or
+/// `.zst`), else from the first bytes.
 ///
 /// # Errors
 /// `NotFound` when there is no such file; `Invalid` when it is empty, of an unknown format,
@@ -112,7 +111,7 @@ fn open_places(places: &[Place], options: &ReadOptions) -> Result<Vec<InputFile>
     Ok(files)
 }
 
-/// Remote files whose beginning or end is asked for before it is needed; of so many it is kept until they are read.
+/// Number of remote files whose beginning or end is requested before it is needed, and kept until it is read.
 const FILES_AHEAD: usize = 32;
 
 /// Opened files that have not been read yet.
@@ -147,7 +146,7 @@ enum Opened {
 }
 
 impl Opened {
-    /// Whether the types are guessed, as for text formats.
+    /// Returns whether the types are guessed, as for text formats.
     fn is_text(&self) -> bool {
         match self {
             Opened::Csv(..) | Opened::Json(..) => true,
@@ -160,22 +159,22 @@ impl Opened {
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl Source {
-    /// The columns of the files, with unique names. Strings of Parquet, CSV and JSON files are views.
+    /// Returns the columns of the files, with unique names. Strings of Parquet, CSV and JSON files are views.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The number of rows, where the metadata of the files says it.
+    /// Returns the number of rows, where the metadata of the files says it.
     pub fn rows_hint(&self) -> Option<u64> {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// Total size of the files in bytes.
+    /// Returns the total size of the files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Whether types of columns were guessed from a part of the rows.
+    /// Returns whether types of columns were guessed from a part of the rows.
     pub fn is_guessed(&self) -> bool {
         self.files.iter().any(|file| file.format.is_text())
     }
@@ -187,12 +186,12 @@ impl Source {
         self
     }
 
-    /// The files, in the order in which they are read.
+    /// Returns the files, in the order in which they are read.
     pub fn files(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// For each remote file a text that is another one once the file has changed; empty for files of this machine.
+    /// Returns for each remote file a text that differs once the file has changed; empty for files on this machine.
     pub fn stamps(&self) -> impl Iterator<Item = String> + '_ {
         self.files
             .iter()
@@ -349,8 +348,8 @@ impl Iterator for Guarded {
     }
 }
 
-/// Runs a reader and turns its panic into an error: the readers are third-party code, which mostly checks
-/// what it reads and panics where it does not.
+/// Runs a reader and turns a panic into an error: the readers are third-party code, which mostly validates its input
+/// but panics where it does not.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(damaged(path, "its parts do not fit together")))

@@ -131,8 +131,8 @@ fn ask_for(file: &File, footer: &Footer, group: usize, leaves: &[usize]) {
     }
 }
 
-/// Where the leaf columns `leaves` of a row group lie. Nothing for those of a damaged file that lie nowhere; reading them
-/// returns the error.
+/// Returns the byte ranges of the leaf columns `leaves` of a row group. Omits invalid ranges of a damaged file; reading
+/// the columns returns the error.
 fn ranges(footer: &Footer, group: usize, leaves: &[usize]) -> Vec<Range<u64>> {
     let columns = footer.metadata().row_group(group).columns();
     let range = |leaf: &usize| {
@@ -177,7 +177,7 @@ fn builder(file: Chunks, footer: &Footer, columns: &[usize]) -> ParquetRecordBat
     ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.read.clone()).with_projection(mask)
 }
 
-/// Number of rows of the file, at least one.
+/// Returns the number of rows of the file, at least one.
 fn rows_of(footer: &Footer) -> f64 {
     footer.metadata().file_metadata().num_rows().max(1) as f64
 }

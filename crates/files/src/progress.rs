@@ -19,7 +19,7 @@ impl Progress {
         Progress { bytes, reported: AtomicU64::new(0), total }
     }
 
-    /// Size of the file in bytes.
+    /// Returns the size of the file in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -91,7 +91,7 @@ fn integers_of_128_bits_are_decimals() {
     assert_eq!(got[2], ["1", "2", "3", "4"]);
     let source = open(&path("int128.parquet")).unwrap();
     assert_eq!(source.schema().field(0).data_type(), &DataType::Decimal128(38, 0));
-    // What else the Arrow schema in the footer says is kept.
+    // Everything else in the footer's Arrow schema is kept.
     assert!(matches!(source.schema().field(3).data_type(), DataType::Duration(_)));
     assert_eq!(texts("int128-large.parquet", &[1]).unwrap()[0], ["1"]);
     fails("int128-large.parquet", &[0], &["\"i\"", "100000000000000000000000000000000000000", "38 digits"]);

@@ -1,9 +1,9 @@
-//! Files that are read over a network, by position: what the host of this crate implements ([`Remote`], [`Remotes`]), and
-//! readers over it that ask ahead.
+//! Files read over a network, by position: the traits that the host of this crate implements ([`Remote`], [`Remotes`]),
+//! and readers over them that read ahead.
 //!
-//! Invariants: bytes are asked for only near what is read: the beginning or the end of a file to learn its columns, and
-//! blocks that grow as reading goes on. Memory per file that is read from beginning to end is bounded by
-//! [`BLOCKS_AHEAD`] + 1 blocks of [`BLOCK_BYTES_MAX`].
+//! Invariants: requests are for bytes near those that are read: the beginning or the end of a file to learn its
+//! columns, and blocks that grow as reading proceeds. Memory for each file that is read from beginning to end is
+//! bounded by [`BLOCKS_AHEAD`] + 1 blocks of [`BLOCK_BYTES_MAX`].
 
 use bytes::Bytes;
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A file whose bytes are asked for over a network.
 pub trait Remote: fmt::Debug + Send + Sync {
-    /// Size in bytes.
+    /// Returns the size in bytes.
     fn bytes(&self) -> u64;
 
-    /// Text that is another one once the file has changed, such as its entity tag.
+    /// Returns a text that differs once the file has changed, such as its entity tag.
     fn stamp(&self) -> String;
 
-    /// Begins to read `range`, which lies within the file, and does not block.
+    /// Starts reading `range`, which is within the file. Does not block.
     fn fetch(&self, range: Range<u64>) -> Fetch;
 }
 
@@ -37,16 +37,17 @@ pub struct RemoteFile {
     pub file: Arc<dyn Remote>,
 }
 
-/// Opens what URLs name. Blocks.
+/// Opens the files of URLs. Blocks.
 pub trait Remotes: Send + Sync {
-    /// The file of a URL.
+    /// Returns the file of a URL.
     ///
     /// # Errors
-    /// `NotFound` where there is none; others say what is wrong with the place, the rights or the connection.
+    /// `NotFound` if there is no such file; other errors describe the problem with the location, the rights or the
+    /// connection.
     fn file(&self, url: &str) -> Result<RemoteFile>;
 
-    /// The files whose URL begins with `prefix`, which ends with a slash: with `is_deep` all, otherwise those of whose URL the
-    /// rest has no slash.
+    /// Returns the files whose URL begins with `prefix`, which ends with a slash: with `is_deep` all, otherwise those
+    /// of whose URL the rest has no slash.
     ///
     /// # Errors
     /// As [`Remotes::file`]; `Invalid` where files cannot be listed.
@@ -57,7 +58,7 @@ pub trait Remotes: Send + Sync {
 pub struct Fetch(Box<dyn FnOnce() -> Result<Bytes> + Send>);
 
 impl Fetch {
-    /// `wait` blocks until the bytes are there.
+    /// Creates a fetch; `wait` blocks until the bytes are there.
     pub fn new(wait: impl FnOnce() -> Result<Bytes> + Send + 'static) -> Self {
         Fetch(Box::new(wait))
     }
@@ -65,7 +66,7 @@ impl Fetch {
     /// Blocks until the bytes are there.
     ///
     /// # Errors
-    /// Those of the network.
+    /// Errors of the network.
     pub fn wait(self) -> Result<Bytes> {
         (self.0)()
     }
@@ -77,19 +78,19 @@ impl fmt::Debug for Fetch {
     }
 }
 
-/// Bytes at the beginning that are read first of a file without a footer: what formats and types are guessed from.
+/// Bytes at the beginning of a file without a footer that are read first: formats and types are guessed from them.
 const HEAD_BYTES: u64 = 256 << 10;
 
 /// Bytes at the end that are read first of a Parquet file: most footers are smaller.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// Bytes of the first block that is read at a position, and of the largest; each is twice as long as the one before. Object
-/// stores take as long for the first byte as for the next few hundred thousand.
+/// Bytes of the first block that is read at a position, and of the largest; each is twice as long as the one before.
+/// Object stores take as long for the first byte as for the next few hundred thousand.
 const BLOCK_BYTES_FIRST: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 4 << 20;
 
-/// Blocks that are asked for ahead of the reader, once it has read more than [`LOOK_BYTES`]: whoever wants the first rows
-/// only does not read further.
+/// Number of blocks that are requested ahead once more than [`LOOK_BYTES`] were read: readers that need the first rows
+/// only stop before.
 const BLOCKS_AHEAD: usize = 4;
 const LOOK_BYTES: u64 = 1 << 20;
 
@@ -121,7 +122,7 @@ impl Remoted {
         self.file.stamp()
     }
 
-    /// The error of the network that an error of a reader comes from.
+    /// Returns the error of the network that an error of a reader comes from.
     pub(super) fn failure(&self) -> Option<Error> {
         self.failure.get().cloned()
     }
@@ -134,13 +135,13 @@ impl Remoted {
         }
     }
 
-    /// Forgets what was kept for opening the file.
+    /// Drops the bytes that were kept for opening the file.
     pub(super) fn release(&self) {
         self.head.release();
         self.tail.release();
     }
 
-    /// The last bytes of the file, and their position.
+    /// Returns the last bytes of the file, and their position.
     pub(super) fn tail(&self) -> io::Result<(u64, Bytes)> {
         Ok((self.tail.range.start, self.tail.get(self)?))
     }
@@ -195,7 +196,7 @@ impl Piece {
         }
     }
 
-    /// The bytes, as soon as they are there. Threads that want the same piece wait for one request.
+    /// Returns the bytes, as soon as they are there. Threads that want the same piece wait for one request.
     pub(super) fn get(&self, of: &Remoted) -> io::Result<Bytes> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let fetch = match std::mem::replace(&mut *state, State::Idle) {
@@ -225,7 +226,7 @@ pub(super) struct RemoteReader {
     /// The block that is read from, and its position.
     current: (u64, Bytes),
     coming: VecDeque<(Range<u64>, Fetch)>,
-    /// End of what was asked for, and the bytes of the next block.
+    /// End of the requested bytes, and size of the next block.
     asked: u64,
     block_bytes: u64,
     /// Bytes that were read one after the other.
@@ -245,7 +246,7 @@ impl RemoteReader {
         }
     }
 
-    /// The bytes from the position on that are in memory; reads some where there are none. Empty at the end.
+    /// Returns the bytes from the position on that are in memory; reads some where there are none. Empty at the end.
     fn available(&mut self) -> io::Result<&[u8]> {
         let end = self.of.bytes();
         if self.rest_of_current().is_none() && self.at < end {
@@ -256,7 +257,7 @@ impl RemoteReader {
         Ok(&self.current.1[start..])
     }
 
-    /// The position within the current block, if it lies in there.
+    /// Returns the position within the current block, if it is in there.
     fn rest_of_current(&self) -> Option<usize> {
         let at = usize_saturating(self.at.checked_sub(self.current.0)?);
         (at < self.current.1.len()).then_some(at)
@@ -273,7 +274,7 @@ impl RemoteReader {
                 return Ok((range.start, self.of.wait(fetch, range.end - range.start)?));
             }
         }
-        // The reader has gone elsewhere.
+        // The reader has seeked.
         if self.asked != self.at {
             (self.asked, self.block_bytes, self.read) = (self.at, BLOCK_BYTES_FIRST, 0);
         }
@@ -329,7 +330,7 @@ pub(super) mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
 
-    /// A file in memory that counts what is asked for.
+    /// A file in memory that counts the requested bytes.
     #[derive(Debug)]
     pub(crate) struct Counted {
         pub bytes: Bytes,

@@ -6,8 +6,8 @@ use farpool_model::{Error, ReadOptions, Result, brief, limits, schema, sql_name}
 use std::path::Path;
 use std::sync::Arc;
 
-/// Returns the columns that all files have in common: the same ones in the same order, or, where they go by their names,
-/// all that one of them has. Types that differ become one that holds the values of both ([`common_type`]).
+/// Returns the columns that all files have in common: the same ones in the same order, or, where they go by their
+/// names, all that one of them has. Types that differ become one that holds the values of both ([`common_type`]).
 pub(super) fn agreed(files: &mut [InputFile], options: &ReadOptions) -> Result<SchemaRef> {
     let by_name = options.union_by_name || files.iter().all(|file| matches!(file.format, Opened::Json(..)));
     let (first, rest) = files.split_first().expect("a source has a file");
@@ -146,8 +146,8 @@ fn merge(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<Sche
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Returns a type that holds the values of both, as they are; `None` if there is none. Of whole and fractional numbers that
-/// were guessed in text, that is a double, as if they stood in one file.
+/// Returns a type that holds the values of both, as they are; `None` if there is none. Of whole and fractional numbers
+/// that were guessed in text, that is a double, as if they stood in one file.
 fn common_type(left: &DataType, right: &DataType, guessed: bool) -> Option<DataType> {
     use DataType::{Date32, Date64, Float32, Float64, Int64, Null, Timestamp, Utf8View};
     let found = match (left, right) {
@@ -179,7 +179,7 @@ fn is_binary(of: &DataType) -> bool {
     matches!(of, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
-/// The bits of an integer, and whether it has a sign.
+/// Returns the bits of an integer, and whether it has a sign.
 fn integer(of: &DataType) -> Option<(usize, bool)> {
     let bytes = of.primitive_width().filter(|_| of.is_integer())?;
     Some((8 * bytes, of.is_signed_integer()))
@@ -204,7 +204,7 @@ fn common_integer(left: &DataType, right: &DataType) -> Option<DataType> {
     }
 }
 
-/// The type of integers beside floats, which hold those of 24 or 53 bits, and of decimals beside either.
+/// Returns the type of integers beside floats, which hold those of 24 or 53 bits, and of decimals beside either.
 fn common_number(left: &DataType, right: &DataType) -> Option<DataType> {
     match (left, right) {
         (DataType::Float32 | DataType::Float64, other) | (other, DataType::Float32 | DataType::Float64) => {
@@ -223,7 +223,7 @@ fn common_number(left: &DataType, right: &DataType) -> Option<DataType> {
     }
 }
 
-/// The precision and scale of a decimal, or of an integer as one.
+/// Returns the precision and scale of a decimal, or of an integer as one.
 fn digits(of: &DataType) -> Option<(i16, i16)> {
     match of {
         DataType::Decimal32(precision, scale)

@@ -48,7 +48,7 @@ impl Selection {
         Selection { read, places, schema: Arc::new(Schema::new(fields)) }
     }
 
-    /// Whether no column is selected, so that only the number of rows matters.
+    /// Returns whether no column is selected, so that only the number of rows matters.
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

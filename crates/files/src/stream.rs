@@ -31,7 +31,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The rows, on the calling thread. Ends after the first error.
+    /// Returns the rows, on the calling thread. Ends after the first error.
     pub fn batches(self) -> Batches {
         in_order(self.tasks)
     }

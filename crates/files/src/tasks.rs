@@ -19,7 +19,7 @@ pub type Task = Box<dyn FnOnce() -> Batches + Send>;
 /// Tasks in the order of their rows; to take one reads no more than its bytes.
 pub type Tasks = Box<dyn Iterator<Item = Task> + Send>;
 
-/// A task that returns nothing but an error.
+/// Returns a task that returns nothing but an error.
 pub(super) fn failing(error: Error) -> Task {
     Box::new(|| Box::new(std::iter::once(Err(error))))
 }

@@ -1,5 +1,5 @@
-//! Tests of several files as one table: columns by name, types that differ, the files' paths; and of the options of text
-//! files that change what is read.
+//! Tests of several files as one table (columns by name, differing types, the files' paths), and of the options of text
+//! files that change how they are read.
 
 use super::*;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, StringArray};
@@ -146,7 +146,7 @@ fn text_files_are_one_table_by_the_names_of_columns() {
     assert_eq!(got, [["1.0", ""], ["0.5", "x"]]);
 }
 
-/// What DuckDB 2.0.1 reads with the same options.
+/// The expected values are those that DuckDB 2.0.1 reads with the same options.
 #[test]
 fn csv_of_other_countries_is_read() {
     let folder = Folder::new();

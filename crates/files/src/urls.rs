@@ -7,7 +7,7 @@ use super::remote::{RemoteFile, Remotes};
 use farpool_model::{Error, ErrorKind, Result};
 use std::path::Path;
 
-/// Whether a text names something over a network.
+/// Returns whether a text names something over a network.
 pub fn is_url(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')

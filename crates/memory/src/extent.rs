@@ -33,7 +33,7 @@ pub(crate) struct Run {
     pages_kept: AtomicUsize,
     /// Number of live extents. Never grows again once it is zero.
     extents: AtomicUsize,
-    /// Whether all pages had memory of an earlier use.
+    /// True if all pages had memory from an earlier use.
     warm: bool,
 }
 
@@ -175,12 +175,12 @@ impl Extent {
         Extent { run, range, start }
     }
 
-    /// Number of bytes that can be written: whole pages, unless the extent was split or is a piece.
+    /// Returns the number of bytes that can be written: whole pages, unless the extent was split or is a piece.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether all pages of the run have memory from an earlier use; only other pages cost page faults.
+    /// Returns whether all pages of the run have memory from an earlier use; only other pages cost page faults.
     pub fn is_warm(&self) -> bool {
         self.run.warm
     }
@@ -191,9 +191,9 @@ impl Extent {
         self.run.pool.page_bytes_used(self.run.tenant, self.page())
     }
 
-    /// Allocates a piece that is as long as this one, in a page before the one that this one begins in, which
-    /// has pieces of the tenant already. Who moves what is in sparsely used pages there packs the pieces at the
-    /// lower addresses, and never moves anything back. `None` where no room was found, and for whole pages.
+    /// Allocates a piece of the same length in an earlier page that already has pieces of the tenant. Moving the
+    /// contents of sparsely used pages there packs pieces at lower addresses, and never moves anything back. `None` if
+    /// no room was found, and for whole pages.
     pub fn allocate_lower(&self) -> Option<Extent> {
         let (run, bytes) = (&self.run, self.range.len());
         run.pool.take_piece_before(self.page(), run.tenant, bytes, run.piece?).map(Extent::new)
@@ -203,12 +203,12 @@ impl Extent {
         (self.run.place.start + self.range.start) / PAGE_BYTES
     }
 
-    /// Whether no bytes are left, because all were split off.
+    /// Returns whether no bytes are left, because all were split off.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// The bytes of the extent, for its owner to read while it may still write to them.
+    /// Returns the bytes of the extent, for its owner to read while it may still write to them.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the range is mapped and initialized, the system maps zeros; by the invariant of this module it
@@ -216,7 +216,7 @@ impl Extent {
         unsafe { std::slice::from_raw_parts(self.start.0.as_ptr(), self.range.len()) }
     }
 
-    /// The bytes of the extent. Bytes not written yet are zero, but unspecified in a piece and in a pool that
+    /// Returns the bytes of the extent. Bytes not written yet are zero, but unspecified in a piece and in a pool that
     /// recycles its pages.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
@@ -291,7 +291,7 @@ impl Lease {
         LeaseSlice(Lease::of(Arc::clone(&self.run), start..start + range.len()))
     }
 
-    /// The pages that the bytes lie in.
+    /// Returns the pages that the bytes are in.
     pub fn pages(&self) -> &[PageId] {
         if self.range.is_empty() {
             return &[];
@@ -324,7 +324,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-// Not derived because of the lock inside the pool; a lease never exposes what the lock guards.
+// Implemented by hand because of the lock inside the pool; a lease never exposes what the lock guards.
 impl RefUnwindSafe for Lease {}
 
 /// A part of a lease, which keeps the lease alive.
@@ -332,7 +332,7 @@ impl RefUnwindSafe for Lease {}
 pub struct LeaseSlice(Lease);
 
 impl LeaseSlice {
-    /// The pages that the bytes lie in.
+    /// Returns the pages that the bytes are in.
     pub fn pages(&self) -> &[PageId] {
         self.0.pages()
     }

@@ -1,7 +1,7 @@
 //! Detects whether the system grants huge pages. They save address translations when a scan runs through many
 //! pages; the pool works the same without them.
 
-/// How the pages of a pool are backed.
+/// Kind of memory that backs the pages of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
     /// By huge pages that the administrator set aside (`vm.nr_hugepages`).
@@ -13,7 +13,7 @@ pub enum HugePages {
 }
 
 impl HugePages {
-    /// The name that the status of a pool shows.
+    /// Returns the name that the status of a pool shows.
     pub fn name(self) -> &'static str {
         match self {
             HugePages::Explicit => "explicit",
@@ -23,13 +23,13 @@ impl HugePages {
     }
 }
 
-/// Number of 2 MiB huge pages that are set aside and free; 0 on systems without explicit huge pages.
+/// Returns the number of 2 MiB huge pages that are set aside and free; 0 on systems without explicit huge pages.
 pub(crate) fn explicit_pages_free() -> usize {
     read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
         .saturating_sub(read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages"))
 }
 
-/// Whether the kernel gives transparent huge pages to mappings that ask for them.
+/// Returns whether the kernel gives transparent huge pages to mappings that ask for them.
 pub(crate) fn transparent_granted() -> bool {
     let modes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     modes.contains("[always]") || modes.contains("[madvise]")

@@ -58,17 +58,17 @@ impl Mapping {
         Ok(Mapping { base, pages, huge_pages, reserved })
     }
 
-    /// Number of pages of the range.
+    /// Returns the number of pages of the range.
     pub fn pages(&self) -> usize {
         self.pages
     }
 
-    /// How the pages are backed.
+    /// Returns the kind of memory that backs the pages.
     pub fn huge_pages(&self) -> HugePages {
         self.huge_pages
     }
 
-    /// The address of byte `offset`, which lies within the range.
+    /// Returns the address of byte `offset`, which lies within the range.
     #[inline]
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.pages * PAGE_BYTES, "an address outside the pool");
@@ -133,7 +133,7 @@ mod sys {
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-    /// Maps fresh pages over a range.
+    /// Maps fresh pages over a range. Returns whether that succeeded.
     ///
     /// # Safety
     /// The range is mapped by us, and nobody uses it during the call.

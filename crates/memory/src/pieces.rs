@@ -1,9 +1,9 @@
 //! Free parts of the pages that pieces of one tenant share: ranges of bytes, by address and by length.
 //!
-//! A piece takes the shortest range that is long enough (best fit), the first of these by address; a large one begins at a
-//! page of the system's, and where that makes most of the short ranges useless, takes a longer one. A freed
-//! range is joined with the free ranges that touch it, across pages too, and pages that are then entirely
-//! free leave the set. Both cost the logarithm of the number of ranges.
+//! A piece takes the shortest range that is long enough (best fit), the first of these by address; a large one begins
+//! at a page of the system's, and where that makes most of the short ranges useless, takes a longer one. A freed range
+//! is joined with the free ranges that touch it, across pages too, and pages that are then entirely free leave the set.
+//! Both cost the logarithm of the number of ranges.
 //!
 //! Invariants: no two ranges touch; none contains a whole page, so that each range wastes less than two pages
 //! of the memory that pieces share.
@@ -42,8 +42,8 @@ impl FreePieces {
         Some(start)
     }
 
-    /// As [`Self::take`], but of the first range by address that is long enough before `end`, if it is among the
-    /// first [`LOW_TRIED`].
+    /// Takes a range as [`Self::take`] does, but the first range by address that is long enough before `end`, if it is
+    /// among the first [`LOW_TRIED`].
     pub fn take_before(&mut self, end: usize, bytes: usize, alignment: usize) -> Option<usize> {
         let fits = |(start, free_end): (&usize, &usize)| {
             let middle = start.next_multiple_of(alignment);
@@ -84,7 +84,7 @@ impl FreePieces {
         pages
     }
 
-    /// Free bytes of a page, by its number.
+    /// Returns the free bytes of a page, given its number.
     pub fn bytes_in(&self, page: usize) -> usize {
         let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
         let before = self.by_start.range(..from).next_back();

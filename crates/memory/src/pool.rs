@@ -14,11 +14,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Alignment of the starts and lengths of pieces, in bytes: a cache line, and what Arrow recommends.
+/// Alignment of the starts and lengths of pieces, in bytes: a cache line, as Arrow recommends.
 pub(crate) const PIECE_ALIGNMENT: usize = 64;
 
-/// Alignment of the starts of pieces of so many bytes and more: reads past the system's cache go straight to whole pages of
-/// the system's.
+/// Alignment of the starts of pieces of `LARGE_BYTES` and more: direct I/O reads straight into whole pages of the
+/// system.
 const LARGE_ALIGNMENT: usize = 4096;
 const LARGE_BYTES: usize = 64 << 10;
 
@@ -31,14 +31,14 @@ pub struct PoolConfig {
 
 /// Selects allocations of a pool that fail although there is room: for simulations.
 pub trait Failures: Send + Sync + std::fmt::Debug {
-    /// Whether the next allocation fails.
+    /// Returns whether the next allocation fails.
     fn next_fails(&self) -> bool;
 }
 
 /// Frees memory of a pool that can be filled again: that of a cache.
 pub trait Reclaim: Send + Sync + std::fmt::Debug {
-    /// Frees something, for a piece of `bytes` that has no room: pages of any tenant where `tenant` is `None`, otherwise of
-    /// that one, whose quota is used up. Returns false where there is nothing to be freed.
+    /// Frees something, for a piece of `bytes` that has no room: pages of any tenant where `tenant` is `None`,
+    /// otherwise of that one, whose quota is used up. Returns false where there is nothing to be freed.
     fn reclaim(&self, tenant: Option<&TenantName>, bytes: usize) -> bool;
 }
 
@@ -49,7 +49,7 @@ pub struct PoolUsage {
     pub bytes_limit: u64,
     /// Bytes of pages in use.
     pub bytes_used: u64,
-    /// How the pages are backed.
+    /// Kind of memory that backs the pages.
     pub huge_pages: HugePages,
     /// Bytes of pages in use by each tenant that is known to the pool, ordered by tenant name.
     pub tenants: Vec<(TenantName, u64)>,
@@ -127,13 +127,13 @@ impl Pool {
         self.with_room(tenant, bytes, || self.take_pages(tenant, bytes)).map(Extent::new)
     }
 
-    /// Sets what frees memory where an allocation finds none; later calls have no effect.
+    /// Sets the object that frees memory when an allocation finds none; later calls have no effect.
     pub fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
         // The first one stays.
         let _ = self.reclaim.set(reclaim);
     }
 
-    /// Whether what is in the pool can leave it, so that more than its size may be kept.
+    /// Returns whether contents of the pool can be evicted, so that the pool may hold tables larger than itself.
     pub fn reclaims(&self) -> bool {
         self.reclaim.get().is_some()
     }
@@ -162,12 +162,11 @@ impl Pool {
         }
     }
 
-    /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64; the address of
-    /// 64 KiB and more to a multiple of 4096.
-    /// They may share pages with other pieces of the tenant and of the same tenure, or of the other one where there is no
-    /// further page; a page is freed when no piece reaches into
-    /// it any more, and until then its free parts are reused for further pieces. The contents of the extent
-    /// before it is written are unspecified: zeros, or those of an earlier piece of the same tenant.
+    /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64; the address
+    /// of 64 KiB and more to a multiple of 4096. They may share pages with other pieces of the tenant and of the same
+    /// tenure, or of the other one where there is no further page; a page is freed when no piece reaches into it any
+    /// more, and until then its free parts are reused for further pieces. The contents of the extent before it is
+    /// written are unspecified: zeros, or those of an earlier piece of the same tenant.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
@@ -311,7 +310,7 @@ impl Pool {
         index.map_or(0, |index| table.free_pieces(index, Tenure::Staying).bytes() as u64)
     }
 
-    /// Current usage of the pool.
+    /// Returns the current usage of the pool.
     pub fn usage(&self) -> PoolUsage {
         let table = self.table.lock();
         let bytes = |pages: usize| (pages * PAGE_BYTES) as u64;
@@ -365,7 +364,7 @@ impl Pool {
         table.set_quota(index, bytes.map(|bytes| bytes / PAGE_BYTES));
     }
 
-    /// The limit of the bytes that a tenant may hold, if it has one.
+    /// Returns the limit of the bytes that a tenant may hold, if it has one.
     pub fn quota(&self, tenant: &TenantName) -> Option<u64> {
         let table = self.table.lock();
         let pages = table.find_tenant(tenant).and_then(|index| table.tenant(index).pages_quota)?;
@@ -442,7 +441,7 @@ struct Shortage {
     error: Error,
 }
 
-/// What is lacking.
+/// Resource that an allocation lacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lacking {
     /// Free pages of the pool, or ones side by side.
@@ -453,7 +452,7 @@ enum Lacking {
     System,
 }
 
-/// The alignment of the start of a piece.
+/// Returns the alignment of the start of a piece.
 fn alignment_of(bytes: usize) -> usize {
     if bytes < LARGE_BYTES { PIECE_ALIGNMENT } else { LARGE_ALIGNMENT }
 }

@@ -2,7 +2,8 @@
 
 #![expect(unsafe_code, reason = "the instruction takes an address")]
 
-/// Asks the processor for the cache line of a byte, and does not wait for it. Does nothing where there is no such instruction.
+/// Asks the processor for the cache line of a byte, and does not wait for it. Does nothing where there is no such
+/// instruction.
 #[inline(always)]
 pub fn prefetch(byte: &u8) {
     #[cfg(target_arch = "x86_64")]

@@ -17,13 +17,13 @@ pub struct PageId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantIndex(usize);
 
-/// How long a piece stays. Pages have pieces of one tenure only, as long as there are pages: a few that stay would otherwise
-/// keep every page in use from which the others have gone.
+/// Lifetime class of a piece. A page holds pieces of one tenure only, as long as there are free pages: otherwise a few
+/// long-lived pieces would keep every page in use after the short-lived ones are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenure {
     /// As long as its table.
     Staying,
-    /// Until somebody needs the memory.
+    /// Until the memory is needed for something else.
     Passing,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct PageTable {
     tenants: Vec<Tenant>,
     by_name: HashMap<TenantName, TenantIndex>,
     pages_used: usize,
-    /// Which pages were freed and have kept their memory.
+    /// True for pages that were freed and have kept their memory.
     warm: Vec<bool>,
 }
 
@@ -79,7 +79,7 @@ impl PageTable {
         self.pages_used
     }
 
-    /// Whether all of these pages have kept the memory of an earlier use.
+    /// Returns whether all of these pages have kept the memory of an earlier use.
     pub fn is_warm(&self, first: usize, count: usize) -> bool {
         self.warm[first..first + count].iter().all(|warm| *warm)
     }
@@ -94,7 +94,7 @@ impl PageTable {
         self.free.iter().map(|(first, count)| (*first, *count))
     }
 
-    /// Number of free pages whose memory was not returned to the system.
+    /// Returns the number of free pages whose memory was not returned to the system.
     pub fn pages_kept(&self) -> usize {
         let kept = |(first, count): (usize, usize)| {
             self.warm[first..first + count].iter().filter(|warm| **warm).count()
@@ -133,7 +133,7 @@ impl PageTable {
         index
     }
 
-    /// The free pieces of a tenant's pages that have pieces of a tenure.
+    /// Returns the free pieces of a tenant's pages that have pieces of a tenure.
     pub fn free_pieces(&mut self, index: TenantIndex, tenure: Tenure) -> &mut FreePieces {
         &mut self.tenants[index.0].free_pieces[tenure as usize]
     }

@@ -127,7 +127,7 @@ impl World {
         self.extents.extend([front, live]);
     }
 
-    /// The extent ends at `start` bytes of its run: the bytes behind it are freed if it was the tail.
+    /// Records that the extent ends at `start` bytes of its run: the bytes behind it are freed if it was the tail.
     fn writer_gone(&mut self, run: usize, start: usize, is_tail: bool) {
         let model = self.runs.get_mut(&run).unwrap();
         model.writers -= 1;

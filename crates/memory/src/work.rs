@@ -90,7 +90,7 @@ pub struct WorkUsage {
     pub tenants: Vec<(TenantName, u64)>,
 }
 
-/// The queue of waiting reservations, for tests that none waits in vain.
+/// The queue of waiting reservations, for tests that none is stuck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkLine {
     /// Tickets of the waiting reservations; a ticket number is never reused.
@@ -123,7 +123,7 @@ impl WorkMemory {
         Account { memory: self.clone(), tenant }
     }
 
-    /// Limits what a tenant may have reserved; `None` lifts the limit. What it has reserved already stays.
+    /// Limits the reservations of a tenant; `None` lifts the limit. Existing reservations stay.
     pub fn set_tenant_limit(&self, tenant: &TenantName, bytes: Option<usize>) {
         let mut state = self.state.lock();
         match bytes {
@@ -142,7 +142,7 @@ impl WorkMemory {
         self.limit
     }
 
-    /// Whether any reservation waits for memory.
+    /// Returns whether any reservation waits for memory.
     pub fn is_short(&self) -> bool {
         self.state.lock().waiting.iter().any(|waiter| !waiter.granted)
     }
@@ -189,8 +189,8 @@ impl WorkMemory {
         of_all.min(tenant.limit())
     }
 
-    /// Whether `bytes` can be granted at once. Small reservations overtake waiters, and so do those of
-    /// another tenant while the waiters only wait for their own tenant's fraction.
+    /// Returns whether `bytes` can be granted at once. Small reservations overtake waiters, and so do those of another
+    /// tenant while the waiters only wait for their own tenant's fraction.
     fn fits(&self, state: &State, tenant: &Arc<Tenant>, bytes: usize) -> bool {
         let of_all = self.limit.saturating_sub(state.used);
         let lets_pass = |waiter: &Waiter| {
@@ -326,8 +326,8 @@ impl Account {
         self.memory.largest(&self.memory.state.lock(), &self.tenant)
     }
 
-    /// Whether a reservation waits for memory that this tenant holds or could release. Waiters of other
-    /// tenants that exceed their own tenant's limit do not count.
+    /// Returns whether a reservation waits for memory that this tenant holds or could release. Waiters of other tenants
+    /// that exceed their own tenant's limit do not count.
     pub fn is_short(&self) -> bool {
         let state = self.memory.state.lock();
         let waits = |waiter: &Waiter| {
@@ -338,7 +338,7 @@ impl Account {
         state.waiting.iter().any(waits)
     }
 
-    /// The memory for work that this account belongs to.
+    /// Returns the memory for work that this account belongs to.
     pub fn memory(&self) -> &Arc<WorkMemory> {
         &self.memory
     }
@@ -348,17 +348,17 @@ impl Account {
 pub struct Reservation {
     account: Account,
     bytes: usize,
-    /// How many of `bytes` were taken regardless of the limit.
+    /// Part of `bytes` that was taken regardless of the limit.
     taken: usize,
 }
 
 impl Reservation {
-    /// Number of reserved bytes.
+    /// Returns the number of reserved bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The account that the bytes are reserved from.
+    /// Returns the account that the bytes are reserved from.
     pub fn account(&self) -> &Account {
         &self.account
     }

@@ -34,8 +34,8 @@ pub struct Aggregate {
 pub enum AggregateFunction {
     /// The number of rows, or of non-NULL arguments; 64-bit, signed.
     Count,
-    /// The sum. Integers are summed exactly and must fit the result type at the end, or the program fails;
-    /// likewise decimals, whose scale is kept. Floats are summed in no defined order.
+    /// The sum. Integers are summed exactly and must fit the result type at the end, or the program fails; so are
+    /// decimals, whose scale is kept. Floats are summed in no defined order.
     Sum,
     /// The least value (in the order of [`crate::Literal::compare`], except that NaN is greatest whatever
     /// its sign).
@@ -79,7 +79,7 @@ pub struct Description {
     pub aliases: &'static [&'static str],
     /// The Substrait extension that defines the name.
     pub extension: Extension,
-    /// How rows become the function's result.
+    /// Accumulation of rows to the function's result.
     pub accumulation: Accumulation,
     types: Types,
 }
@@ -97,9 +97,10 @@ pub enum Extension {
     Farpool,
 }
 
-/// How the rows of a group become one result: what is kept for a group while rows arrive. The accumulations
-/// of two parts of a group merge into that of the whole; the result does not depend on how the rows were
-/// divided.
+/// Accumulation of the rows of a group to one result: the value that is kept for a group while rows arrive. The
+/// accumulations of two parts of a group merge into that of the whole; the result does not depend on how the rows were
+/// divided. Example: a mean is kept as a sum and a count, since the mean of the means of two parts is wrong if they
+/// differ in size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulation {
     /// The number of rows, or of non-NULL values.
@@ -123,7 +124,7 @@ pub enum Fold {
     Bits(BitOp),
 }
 
-/// Which of two values a fold keeps.
+/// Choice between two values in a fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// The lesser.
@@ -231,22 +232,22 @@ impl AggregateFunction {
         Self::NAMED.iter().find(is_it).copied()
     }
 
-    /// The function's name as written in SQL.
+    /// Returns the function's name as written in SQL.
     pub fn name(self) -> &'static str {
         self.description().name
     }
 
-    /// How rows become the function's result.
+    /// Returns the accumulation of rows to the function's result.
     pub fn accumulation(self) -> Accumulation {
         self.description().accumulation
     }
 
-    /// Whether the result is the encoded state of a statistic.
+    /// Returns whether the result is the encoded state of a statistic.
     pub fn is_state(self) -> bool {
         matches!(self.accumulation(), Accumulation::State(_))
     }
 
-    /// Whether duplicates do not change the result, so that the distinct values alone give the same.
+    /// Returns whether duplicates do not change the result, so that the distinct values alone give the same.
     pub fn ignores_duplicates(self) -> bool {
         match self.accumulation() {
             Accumulation::Fold(Fold::Pick(_) | Fold::Bits(BitOp::And | BitOp::Or)) => true,
@@ -255,7 +256,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Whether the function takes this number of arguments.
+    /// Returns whether the function takes this number of arguments.
     pub fn takes(self, arguments: usize) -> bool {
         match self.description().types {
             Types::Count => arguments <= 1,
@@ -264,7 +265,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Whether the function can return `result` for arguments of these types (none for `COUNT(*)`).
+    /// Returns whether the function can return `result` for arguments of these types (none for `COUNT(*)`).
     pub fn accepts(self, arguments: &[DataType], result: &DataType) -> bool {
         let types = self.description().types;
         self.takes(arguments.len())
@@ -297,7 +298,7 @@ impl AggregateFunction {
 }
 
 impl Aggregate {
-    /// The expressions that the aggregate reads: its arguments and its filter.
+    /// Returns the expressions that the aggregate reads: its arguments and its filter.
     pub fn inputs(&self) -> impl Iterator<Item = &Expr> {
         self.arguments.iter().chain(&self.filter)
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How completely the node carries out an operator.
+/// Degree to which the node carries out an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
@@ -58,7 +58,7 @@ impl Operator {
         Operator::Program,
     ];
 
-    /// The operator's name, in output for people and on the wire.
+    /// Returns the operator's name, in output for people and on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Operator::Scan => "scan",
@@ -73,17 +73,17 @@ impl Operator {
         }
     }
 
-    /// Whether the operator turns several rows into one.
+    /// Returns whether the operator turns several rows into one.
     pub fn folds_rows(self) -> bool {
         self.is_grouping() || self == Operator::Aggregate
     }
 
-    /// Whether the operator turns each group of rows into one row.
+    /// Returns whether the operator turns each group of rows into one row.
     pub fn is_grouping(self) -> bool {
         matches!(self, Operator::Group | Operator::Distinct)
     }
 
-    /// Whether the operator comes last and passes only some of the rows.
+    /// Returns whether the operator comes last and passes only some of the rows.
     pub fn cuts_rows(self) -> bool {
         matches!(self, Operator::Limit | Operator::TopK)
     }
@@ -112,7 +112,7 @@ pub struct OperatorAnswer {
     pub operator: Operator,
     /// The operator's argument, written as SQL.
     pub detail: String,
-    /// How completely the node carries it out.
+    /// Degree to which the node carries it out.
     pub answer: Answer,
     /// Why it is not `exact`.
     pub reason: Option<String>,
@@ -134,7 +134,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Whether the node carries out everything that was asked for.
+    /// Returns whether the node carries out everything that was asked for.
     pub fn is_exact(&self) -> bool {
         self.answers.iter().all(|a| a.answer == Answer::Exact)
     }
@@ -150,7 +150,7 @@ impl Prepared {
         Program { filter, version: Some(self.version), ..self.effective.clone() }
     }
 
-    /// Whether the result may contain several rows for a group, which the host must merge.
+    /// Returns whether the result may contain several rows for a group, which the host must merge.
     pub fn is_partial(&self) -> bool {
         self.answers.iter().any(|a| a.answer == Answer::Superset && a.operator.is_grouping())
     }

@@ -1,11 +1,12 @@
-//! What a pool tells about its backup.
+//! Description of a pool's backup.
 
 use serde::{Deserialize, Serialize};
 
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupFile {
-    /// Its name in the data directory. A segment has another content only in a directory of another number.
+    /// Name in the data directory. Segments of one name have the same content, unless their directories have different
+    /// numbers.
     pub name: String,
     /// Bytes of its content.
     pub bytes: u64,

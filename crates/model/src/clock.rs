@@ -2,23 +2,23 @@
 
 /// A source of time. The first two clocks are monotonic, each with an arbitrary start.
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    /// Wall time, in nanoseconds.
+    /// Returns the wall time, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// Time since some moment, which goes on while the machine sleeps and which nobody sets, in nanoseconds.
+    /// Returns the time since an arbitrary moment, in nanoseconds. Advances while the machine sleeps, and is never set.
     fn steady_ns(&self) -> u64 {
         self.now_ns()
     }
 
-    /// CPU time that the calling thread has used, in nanoseconds.
+    /// Returns the CPU time that the calling thread has used, in nanoseconds.
     fn thread_cpu_ns(&self) -> u64;
 
-    /// The time of day, in milliseconds since 1970 (UTC). The default takes wall time as counted from 1970.
+    /// Returns the time of day, in milliseconds since 1970 (UTC). The default takes wall time as counted from 1970.
     fn unix_ms(&self) -> u64 {
         self.now_ns() / 1_000_000
     }
 
-    /// The time of day, in seconds since 1970 (UTC).
+    /// Returns the time of day, in seconds since 1970 (UTC).
     fn unix_s(&self) -> u64 {
         self.unix_ms() / 1000
     }

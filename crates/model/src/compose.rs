@@ -28,14 +28,14 @@ pub trait Budget {
 pub struct Allowance(AtomicUsize);
 
 impl Allowance {
-    /// A budget of `bytes`.
+    /// Creates a budget of `bytes`.
     pub fn new(bytes: usize) -> Self {
         Allowance(AtomicUsize::new(bytes))
     }
 }
 
 impl Default for Allowance {
-    /// Enough for the expressions of a program, and for as many again that projections carry along and drop.
+    /// Returns enough for the expressions of a program, and for as many again that projections carry along and drop.
     fn default() -> Self {
         Allowance::new(limits::PLAN_EXPR_BYTES_MAX)
     }
@@ -69,12 +69,12 @@ impl Slot {
         Slot { name: name.into(), depth: depth_of(&expr), bytes: expr.bytes(), expr }
     }
 
-    /// The column's name.
+    /// Returns the column's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The column's expression over the table.
+    /// Returns the column's expression over the table.
     pub fn expr(&self) -> &Expr {
         &self.expr
     }
@@ -83,7 +83,7 @@ impl Slot {
     /// deep.
     ///
     /// # Errors
-    /// `OverLimit` when the result would be nested too deeply, and what `budget` returns.
+    /// `OverLimit` if the result would be nested too deeply, and errors of `budget`.
     pub fn copied(&self, depth: usize, budget: &impl Budget) -> Result<Expr> {
         check_depth(depth + self.depth)?;
         budget.charge(self.bytes)?;
@@ -210,7 +210,7 @@ impl Stack {
         Stack { filters: Vec::new(), top: Top::Rows(columns), order: Vec::new(), limit: None }
     }
 
-    /// Number of columns of the topmost relation.
+    /// Returns the number of columns of the topmost relation.
     pub fn width(&self) -> usize {
         match &self.top {
             Top::Rows(columns) => columns.len(),
@@ -218,7 +218,7 @@ impl Stack {
         }
     }
 
-    /// The columns of the topmost relation; `None` above an aggregation.
+    /// Returns the columns of the topmost relation; `None` above an aggregation.
     pub fn columns(&self) -> Option<&[Slot]> {
         match &self.top {
             Top::Rows(columns) => Some(columns),
@@ -226,7 +226,7 @@ impl Stack {
         }
     }
 
-    /// Whether a limit, or a sort with a limit, drops some rows. A program does this last.
+    /// Returns whether a limit, or a sort with a limit, drops some rows. A program does this last.
     pub fn is_cut(&self) -> bool {
         self.limit.is_some() || !self.order.is_empty()
     }
@@ -239,7 +239,7 @@ impl Stack {
     /// Adds a filter. `condition` returns its expression over the table, given the columns of its input.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `condition` returns.
+    /// A [`Refusal`], or errors of `condition`.
     pub fn filter<E: FromRefusal>(
         &mut self,
         condition: impl FnOnce(&[Slot]) -> Result<Expr, E>,
@@ -256,7 +256,7 @@ impl Stack {
     /// Adds a projection that returns the columns of its input, followed by those that `made` returns.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `made` returns.
+    /// A [`Refusal`], or errors of `made`.
     pub fn append<E: FromRefusal>(
         &mut self,
         made: impl FnOnce(&[Slot]) -> Result<Vec<Slot>, E>,
@@ -273,7 +273,7 @@ impl Stack {
     /// be below [`Stack::width`].
     ///
     /// # Errors
-    /// A [`Refusal`]; `OverLimit` for too many columns; what `budget` returns.
+    /// A [`Refusal`]; `OverLimit` for too many columns; errors of `budget`.
     pub fn select(&mut self, places: &[usize], budget: &impl Budget) -> Result<()> {
         check_width(places.len())?;
         let order = self.order.iter().map(|key| self.moved(key, places)).collect::<Result<_, Refusal>>();
@@ -316,7 +316,7 @@ impl Stack {
     /// its input.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `made` returns.
+    /// A [`Refusal`], or errors of `made`.
     pub fn aggregate<E: FromRefusal>(
         &mut self,
         made: impl FnOnce(&[Slot]) -> Result<(Vec<Slot>, Vec<Aggregate>), E>,
@@ -333,7 +333,7 @@ impl Stack {
     /// Adds a sort. `keys` returns its keys, which name columns of its input.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `keys` returns.
+    /// A [`Refusal`], or errors of `keys`.
     pub fn sort<E: FromRefusal>(
         &mut self,
         keys: impl FnOnce(&Self) -> Result<Vec<SortKey>, E>,

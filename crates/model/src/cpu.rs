@@ -48,13 +48,13 @@ impl Level {
         level
     }
 
-    /// The levels that this processor has, the lowest first.
+    /// Returns the levels that this processor has, the lowest first.
     pub fn all() -> impl Iterator<Item = Level> {
         let highest = detected();
         ALL.into_iter().filter(move |instructions| *instructions <= highest).map(Level)
     }
 
-    /// The set of instructions, whose copy of a kernel may be called.
+    /// Returns the set of instructions, whose copy of a kernel may be called.
     #[inline]
     pub fn instructions(self) -> Instructions {
         self.0

@@ -1,5 +1,5 @@
-//! The one error type that crosses crates and the wire: a kind that says what the caller should do
-//! next, a message that says what was wrong and where, and, where there is one, advice.
+//! The one error type that crosses crates and the wire: a kind that determines what the caller should do next, a
+//! message that describes the problem and its location, and advice, if there is any.
 
 use crate::limits;
 use arrow_schema::DataType;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The result of anything that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The kind of a failure, which tells what the caller can do about it.
+/// Kind of a failure, which determines what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -28,11 +28,11 @@ pub enum ErrorKind {
     Unavailable,
     /// The caller cancelled.
     Cancelled,
-    /// Bytes are damaged or not what they claim to be: get them again.
+    /// Bytes are damaged or not of the expected kind: get them again.
     Corrupt,
     /// A defect in farpool: report it.
     Internal,
-    /// The prepared program, or the table version that it was prepared for, is gone: prepare again.
+    /// The prepared program, or the table version that it was prepared for, no longer exists: prepare again.
     Stale,
     /// The operation exceeded the time limit that its caller set: allow more, or ask for less.
     TimedOut,
@@ -57,7 +57,7 @@ impl ErrorKind {
         ErrorKind::Busy,
     ];
 
-    /// The exit status of the `farpool` program for an error of this kind: 1 when the query or the data is at
+    /// Returns the exit status of the `farpool` program for an error of this kind: 1 when the query or the data is at
     /// fault, 3 when the pool is unreachable or failed.
     pub fn exit_status(self) -> u8 {
         match self {
@@ -67,15 +67,15 @@ impl ErrorKind {
     }
 }
 
-/// An error: what was wrong, where, and what to do.
+/// An error: the problem, its location, and advice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}{}", advice.as_ref().map(|a| format!("\n  {a}")).unwrap_or_default())]
 pub struct Error {
-    /// What the caller can do about it.
+    /// Kind, which determines what the caller can do.
     pub kind: ErrorKind,
-    /// What was wrong and where, for a person.
+    /// Description of the problem and its location, for people.
     pub message: String,
-    /// What to do next, for a person.
+    /// Advice on what to do next, for people.
     pub advice: Option<String>,
     /// For `Busy`: milliseconds after which the same request may succeed; `None` for other kinds.
     pub retry_after_ms: Option<u64>,
@@ -112,7 +112,7 @@ impl Error {
         Error::new(ErrorKind::Corrupt, message)
     }
 
-    /// Creates an [`ErrorKind::Stale`], for a prepared program or a table version that is gone.
+    /// Creates an [`ErrorKind::Stale`], for a prepared program or a table version that no longer exists.
     pub fn stale(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Stale, message).advise("prepare the query again")
     }
@@ -161,7 +161,7 @@ impl Error {
     }
 }
 
-/// Truncates the message to [`limits::ERROR_BYTES_MAX`], since it may quote what a peer sent.
+/// Truncates the message to [`limits::ERROR_BYTES_MAX`], since it may quote data of a peer.
 fn cut(mut message: String) -> String {
     if message.len() > limits::ERROR_BYTES_MAX {
         message.truncate(message.floor_char_boundary(limits::ERROR_BYTES_MAX));

@@ -16,7 +16,7 @@ use std::fmt;
 /// the look-up table.
 const LISTED_BYTES: usize = 128;
 
-/// How two values are compared.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompareOp {
     /// `=`
@@ -57,7 +57,7 @@ impl CompareOp {
         }
     }
 
-    /// The operator as written in SQL.
+    /// Returns the operator as written in SQL.
     pub fn symbol(self) -> &'static str {
         match self {
             CompareOp::Eq => "=",
@@ -86,7 +86,7 @@ pub enum ArithmeticOp {
 }
 
 impl ArithmeticOp {
-    /// The operator as written in SQL.
+    /// Returns the operator as written in SQL.
     pub fn symbol(self) -> &'static str {
         match self {
             ArithmeticOp::Add => "+",
@@ -248,7 +248,7 @@ impl Expr {
         }
     }
 
-    /// Whether evaluation may fail on some row over a table with `schema`; see [`Facts::may_fail`].
+    /// Returns whether evaluation may fail on some row over a table with `schema`; see [`Facts::may_fail`].
     ///
     /// # Errors
     /// As [`Facts::of`].

@@ -29,7 +29,7 @@ impl<'a> Columns<'a> {
         Columns { schema, statistics }
     }
 
-    /// The schema of the columns.
+    /// Returns the schema of the columns.
     pub fn schema(self) -> &'a Schema {
         self.schema
     }
@@ -101,7 +101,7 @@ impl Facts {
         Ok(Facts { data_type, range, may_fail })
     }
 
-    /// Whether the node itself may fail even if its [`Expr::children`] do not.
+    /// Returns whether the node itself may fail even if its [`Expr::children`] do not.
     ///
     /// # Errors
     /// As [`Facts::of`].

@@ -1,5 +1,5 @@
-//! How files are read: the options that `read_csv(…)`, `read_json(…)` and `read_parquet(…)` take in SQL and
-//! the commands take as flags, and the set of files that makes up one table of a query.
+//! Options for reading files, which `read_csv(…)`, `read_json(…)` and `read_parquet(…)` take in SQL and the commands
+//! take as flags, and the set of files that makes up one table of a query.
 //!
 //! Invariant: every way to state an option goes through [`ReadOptions::set`], so that it has the same meaning
 //! everywhere.
@@ -18,7 +18,7 @@ pub enum FileFormat {
     Parquet,
 }
 
-/// How a CSV or JSON file is compressed as a whole.
+/// Compression of a CSV or JSON file as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileCompression {
     /// Not compressed.
@@ -44,13 +44,13 @@ pub enum OptionValue {
     Map(Vec<(String, OptionValue)>),
 }
 
-/// How files are read. Options that are not set are detected from the file, or have the default that their
-/// comment names.
+/// Options for reading files. Options that are not set are detected from the file, or have the default in their
+/// documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadOptions {
     /// The format; overrides the name of the file.
     pub format: Option<FileFormat>,
-    /// The compression of a CSV or JSON file; overrides what its first bytes show.
+    /// Compression of a CSV or JSON file; overrides the detection from its first bytes.
     pub compression: Option<FileCompression>,
     /// The separator between two fields.
     pub delimiter: Option<u8>,
@@ -91,7 +91,7 @@ pub struct ReadOptions {
     pub decimal_separator: Option<u8>,
     /// The character between groups of digits of a number.
     pub thousands: Option<u8>,
-    /// The form of dates, as `strptime` has it, such as `%d.%m.%Y`.
+    /// Format of dates in the notation of `strptime`, such as `%d.%m.%Y`.
     pub date_format: Option<String>,
     /// The form of timestamps.
     pub timestamp_format: Option<String>,
@@ -119,7 +119,7 @@ pub enum CharacterEncoding {
 pub struct FileSpec {
     /// Paths, patterns and folders that name the files.
     pub paths: Vec<String>,
-    /// How they are read.
+    /// Options for reading them.
     pub options: ReadOptions,
 }
 
@@ -154,7 +154,7 @@ const CSV: &[FileFormat] = &[FileFormat::Csv];
 const TEXT: &[FileFormat] = &[FileFormat::Csv, FileFormat::Json];
 
 impl FileFormat {
-    /// The SQL function that reads the format.
+    /// Returns the SQL function that reads the format.
     pub fn function(self) -> &'static str {
         match self {
             FileFormat::Csv => "read_csv",
@@ -249,7 +249,7 @@ impl ReadOptions {
 }
 
 impl FileSpec {
-    /// The file at `path`, or the files if it is a pattern, with default options.
+    /// Returns the file at `path`, or the files if it is a pattern, with default options.
     pub fn plain(path: impl Into<String>) -> Self {
         FileSpec { paths: vec![path.into()], options: ReadOptions::default() }
     }
@@ -326,7 +326,7 @@ fn byte(value: &OptionValue) -> Result<u8> {
     }
 }
 
-/// Returns the form of dates or times. Whoever reads with it checks it.
+/// Returns the format of dates or times. The reader that uses it validates it.
 fn format(value: &OptionValue) -> Result<String> {
     match text(value)? {
         "" => Err(Error::invalid("it is empty").advise("write it as strptime has it: '%d.%m.%Y'")),
@@ -354,7 +354,7 @@ fn encoding(value: &OptionValue) -> Result<CharacterEncoding> {
     }
 }
 
-/// Returns the name of the column for the path, if there is to be one.
+/// Returns the name of the column for the path, if one is requested.
 fn file_column(value: &OptionValue) -> Result<Option<String>> {
     match value {
         OptionValue::Text(name) if flag(value).is_err() && !name.is_empty() => Ok(Some(name.clone())),

@@ -38,7 +38,7 @@ impl ResultForm {
         ResultForm::Compressed(Compression::Zstd),
     ];
 
-    /// The form's name, for people.
+    /// Returns the form's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             ResultForm::Auto => "auto",
@@ -89,7 +89,7 @@ impl Encoding {
     pub const ALL: [Encoding; 5] =
         [Encoding::None, Encoding::Plain, Encoding::Packed, Encoding::Mixed, Encoding::Compressed];
 
-    /// The encoding of two results together.
+    /// Returns the encoding of two results together.
     #[must_use]
     pub fn and(self, other: Encoding) -> Encoding {
         match (self, other) {

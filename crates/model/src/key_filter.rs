@@ -1,5 +1,5 @@
-//! A Bloom filter of the hashes of keys: the keys of a join's smaller side, sent to the scan of the other, if
-//! they lie too far apart for a [`crate::KeySet`], are strings, or span several columns.
+//! A Bloom filter of the hashes of keys: the keys of a join's smaller side, sent to the scan of the other, if their
+//! range is too wide for a [`crate::KeySet`], or they are strings or span several columns.
 //!
 //! It is register-blocked: a hash picks one word of 64 bits and four bits in it (Lang et al., *Performance-
 //! Optimal Filtering: Bloom Overtakes Cuckoo at High Throughput*, PVLDB 12(5), 2019, section 3; after Putze
@@ -10,7 +10,8 @@
 //! bits (Parquet's) 2.6 to 8 ns for 0.15 %; one in an exact hash set 14 to 18 ns, and a binary search 9 to 34
 //! ns, for keys that take three and a half times the bytes on the wire.
 //!
-//! Invariant: every hash that the filter was built from is found; there is at least one word.
+//! Invariant: every hash that the filter was built from is found; there is at least one word. Example: a false negative
+//! would drop a row of the scan that has a match, while a false positive only sends a row that the join then drops.
 
 use crate::{Error, Result, limits};
 use std::fmt;
@@ -67,19 +68,19 @@ impl KeyFilter {
         std::iter::once(&self.count).chain(&*self.words).flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Whether a key with this hash may be in the filter; `false` is certain.
+    /// Returns whether a key with this hash may be in the filter; `false` is certain.
     #[inline(always)]
     pub fn contains(&self, hash: u64) -> bool {
         let bits = bits(hash);
         self.words[place(hash, self.words.len())] & bits == bits
     }
 
-    /// The number of keys as its sender stated it, which is not verified: good for estimates only.
+    /// Returns the number of keys as its sender stated it, which is not verified: good for estimates only.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Size of the filter in bytes, encoded and in memory.
+    /// Returns the size of the filter in bytes, encoded and in memory.
     pub fn bytes(&self) -> usize {
         8 + self.words.len() * 8
     }
@@ -114,7 +115,7 @@ impl fmt::Display for KeyFilter {
 mod tests {
     use super::*;
 
-    /// SplitMix64.
+    /// Generates hashes by SplitMix64.
     fn hashes(seed: u64, count: usize) -> Vec<u64> {
         let hash = |i: u64| {
             let z = (seed + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);

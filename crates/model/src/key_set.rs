@@ -1,8 +1,8 @@
 //! A set of integer keys as a bitmap, small enough to be sent with a program: the keys of a join's smaller
 //! side, for the scan of the other.
 //!
-//! Invariant: there is at least one key; the lowest bit of the first word and some bit of the last word need
-//! not be set, but no key lies outside [`KeySet::min`] and [`KeySet::max`].
+//! Invariant: there is at least one key; the lowest bit of the first word and some bit of the last word need not be
+//! set, but no key is outside [`KeySet::min`] and [`KeySet::max`].
 
 use crate::{Error, Result, limits};
 use std::fmt;
@@ -26,7 +26,7 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// Creates the set of `keys`; `None` when there are no keys, or they lie too far apart for a bitmap of
+    /// Creates the set of `keys`; `None` if there are no keys, or their range is too wide for a bitmap of
     /// [`limits::KEY_SET_BYTES_MAX`].
     pub fn new(keys: &[i64]) -> Option<KeySet> {
         let (first, last) = (*keys.iter().min()?, *keys.iter().max()?);
@@ -109,7 +109,7 @@ impl KeySet {
         (self.first, &self.words)
     }
 
-    /// Whether `key` is in the set.
+    /// Returns whether `key` is in the set.
     #[inline]
     pub fn contains(&self, key: i64) -> bool {
         // Below the first key the distance wraps around to one beyond the last word.
@@ -118,27 +118,27 @@ impl KeySet {
         key >= self.first && word.is_some_and(|word| word >> (bit % 64) & 1 == 1)
     }
 
-    /// The least key.
+    /// Returns the least key.
     pub fn min(&self) -> i64 {
         self.min
     }
 
-    /// The greatest key.
+    /// Returns the greatest key.
     pub fn max(&self) -> i64 {
         self.max
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Size of the encoded set, in bytes.
+    /// Returns the size of the encoded set, in bytes.
     pub fn bytes(&self) -> usize {
         9 + self.gap_bytes.min(self.bitmap_bytes())
     }
 
-    /// Size of the set in memory, in bytes.
+    /// Returns the size of the set in memory, in bytes.
     pub fn bitmap_bytes(&self) -> usize {
         self.words.len() * 8
     }

@@ -39,7 +39,7 @@ impl LikePieces {
         Some(LikePieces { start, middle: middle.collect(), end })
     }
 
-    /// Whether the pattern matches the whole of `text`.
+    /// Returns whether the pattern matches the whole of `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         let Some(mut rest) = text.strip_prefix(&self.start[..]) else { return false };
         let Some(end) = &self.end else { return rest.is_empty() };
@@ -52,7 +52,7 @@ impl LikePieces {
         rest.ends_with(end)
     }
 
-    /// What is searched for, if the pattern is a single piece that may stand anywhere: `%piece%`.
+    /// Returns the searched text, if the pattern is a single piece at any position: `%piece%`.
     pub fn anywhere(&self) -> Option<&Finder<'static>> {
         match (&self.start[..], &self.middle[..], &self.end) {
             ([], [finder], Some(end)) if end.is_empty() => Some(finder),

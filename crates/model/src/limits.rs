@@ -1,10 +1,9 @@
-//! All limits on external input, each with its reason: what a peer, a file or a user may send or request, and
-//! how much memory and time that may take. The sizes that several crates share, such as those of pages and
-//! row groups, stand here too.
+//! All limits on external input, each with its reason: what a peer, a file or a user may send or request, and how much
+//! memory and time that may take. The sizes that several crates share, such as those of pages and row groups, are here,
+//! too.
 //!
-//! Not here: tuning constants, which decide how work is done and never whether it is accepted. They stand
-//! beside their algorithm and cite the measurement or paper that they come from. Nor numbers that a format or
-//! protocol fixes.
+//! Not here: tuning constants, which decide how work is done and never whether it is accepted. They are next to their
+//! algorithm and cite the measurement or paper that they come from. Nor numbers that a format or protocol fixes.
 //!
 //! Invariant: a value that crosses a limit is refused with an error that names the limit; only text for
 //! people is truncated silently. The relations between limits are asserted at compile time at the end of this
@@ -266,15 +265,15 @@ pub const SQL_NODES_MAX: usize = 100_000;
 /// Columns of rows that are compared, `(a, b) < (c, d)`: the comparison nests with each.
 pub const SQL_ROW_PARTS_MAX: usize = 32;
 
-/// Steps of the parser for each byte of a statement. It tries one form after the other, and takes less than two where the
-/// first is right; where a text is wrong in its innermost bracket, the steps double with each bracket around.
+/// Steps of the parser for each byte of a statement. It tries one form after the other, and takes less than two where
+/// the first is right; where a text is wrong in its innermost bracket, the steps double with each bracket around.
 pub const SQL_PARSE_STEPS_PER_BYTE_MAX: usize = 64;
 
 /// Tables and WITH queries that a statement names, with each WITH query as often as it is named.
 pub const SQL_RELATIONS_MAX: usize = 4 << 10;
 
-/// Operators of a statement's plan, with each subquery and view as often as it is named: five times those of a view. They
-/// take some 10 KiB each while they are planned.
+/// Operators of a statement's plan, with each subquery and view as often as it is named: five times those of a view.
+/// They take some 10 KiB each while they are planned.
 pub const PLAN_OPERATORS_MAX: usize = 20 << 10;
 
 /// Parts of the expressions of one operator, with columns of subqueries written out.
@@ -286,8 +285,8 @@ pub const GROUPING_SETS_MAX: usize = 4096;
 /// Bytes of a function's result that becomes a constant of a plan, which is copied many times while it is planned.
 pub const FOLDED_BYTES_MAX: usize = 1 << 20;
 
-/// Steps of a function whose work is the product of its arguments' lengths, for one row: a second or two, in which a statement
-/// cannot be stopped.
+/// Steps of a function whose work is the product of its arguments' lengths, for one row: a second or two, in which a
+/// statement cannot be stopped.
 pub const FUNCTION_STEPS_MAX: usize = 1 << 31;
 
 /// Aliases of expressions of one statement that are used again in it. The statement is planned once for each.
@@ -328,8 +327,8 @@ pub const DISTINCT_TRACKED_MAX: usize = 64 << 10;
 /// there is only an estimate.
 pub const DISTINCT_TRACKED_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of those values in all columns of one table. They lie outside the pool; beyond this the columns that
-/// take most have only estimates.
+/// Bytes of those values in all columns of one table. They are outside the pool; beyond this the columns that take most
+/// have only estimates.
 pub const TABLE_DISTINCT_BYTES_MAX: usize = 64 << 20;
 
 /// Hash bits that one item has for all its sketches: those of Murmur3 x64 128. Rows of counters that shared
@@ -398,8 +397,8 @@ pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
 pub const SPREAD_BYTES_MAX: usize = 2
     * (SPREAD_FREQUENT_MAX * (SPREAD_VALUE_BYTES_MAX + 16) + SPREAD_BINS_MAX * 10 + SPREAD_QUANTILES_MAX * 8);
 
-/// Bytes of the file that says who may connect: room for some twenty thousand tokens. Only those who run the
-/// node choose it, but a path that names a device by mistake must not fill the memory.
+/// Bytes of the access file, with tokens and rights: room for about twenty thousand tokens. The operator of the node
+/// chooses it, but a path that names a device by mistake must not fill the memory.
 pub const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of a file with a token: more than a hello has room for.
@@ -420,7 +419,7 @@ pub const PROGRAM_WAIT_MS_MAX: u64 = 30_000;
 /// as long as a person waits without feedback.
 pub const RETRY_AFTER_MS: std::ops::RangeInclusive<u64> = 100..=10_000;
 
-/// Retries of a client that is told to come back later, before its caller gets the error.
+/// Retries of a client that was refused temporarily, before its caller gets the error.
 pub const RETRIES_MAX: u32 = 5;
 
 /// Milliseconds a peer may take to say hello, and to accept a connection.
@@ -429,15 +428,15 @@ pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Characters of a client's description of itself in lists of connections; longer ones are truncated.
 pub const CLIENT_CHARS_MAX: usize = 64;
 
-/// Requests for encryption that a PostgreSQL client may make before it is told that it has come to the wrong port: one
-/// for TLS and one for GSSAPI.
+/// Requests for encryption that a PostgreSQL client may make before it is told that this is the wrong port: one for TLS
+/// and one for GSSAPI.
 pub const POSTGRES_REQUESTS_MAX: usize = 2;
 
-/// Arguments of one request over the Redis protocol, the name of the command included: Redis' own limit for long. What
-/// has arrived of them is charged to the client.
+/// Arguments of one request over the Redis protocol, the name of the command included: long Redis' own limit. Arguments
+/// that have arrived are charged to the client.
 pub const RESP_ARGUMENTS_MAX: usize = 1 << 20;
 
-/// Bytes of one argument over the Redis protocol, and so of a value: what Redis allows by default.
+/// Bytes of one argument over the Redis protocol, and so of a value: Redis' default.
 pub const RESP_ARGUMENT_BYTES_MAX: usize = KV_VALUE_BYTES_MAX;
 
 /// Bytes of a command in one line over the Redis protocol, and of the line with a length: Redis' own limit.
@@ -477,17 +476,17 @@ pub const NEAR_RESULTS_MAX: usize = 1024;
 /// Bytes that are counted for a result beside its rows.
 pub const NEAR_RESULT_OVERHEAD_BYTES: usize = 4 << 10;
 
-/// One part in this many is what results take: of the memory that a client gives to columns, in addition to that, and of its
-/// memory for work at most.
+/// Reciprocal of the share of memory for results: of the memory that a client gives to columns, in addition to that,
+/// and of its working memory at most.
 pub const NEAR_RESULTS_PART: usize = 16;
 
-/// Tables of which a client counts what programs have returned, before it begins anew.
+/// Tables for which a client counts the bytes that programs returned, before it resets the counts.
 pub const NEAR_RENTS_MAX: usize = 4096;
 
 /// Row groups whose chunks a client asks for at once.
 pub const FETCHED_GROUPS_MAX: usize = 64 << 10;
 
-/// Bytes of what a node says of chunks at once, about: a worker is on it for some milliseconds.
+/// Approximate bytes of the outlines of chunks in one message: a worker spends some milliseconds on it.
 pub const OUTLINES_BYTES: usize = 1 << 20;
 
 /// Plans of queries that a session keeps, by their texts.
@@ -505,14 +504,15 @@ pub const BATCH_STATEMENTS_PLANNED_MAX: usize = 32;
 /// Statements of a batch that run before their turn to return rows has come: more would compete for processors.
 pub const BATCH_STATEMENTS_AHEAD_MAX: usize = 4;
 
-/// Bytes of rows that are kept of such a statement. Of larger results nothing is kept: they are read when their turn has come.
+/// Bytes of rows that are kept of such a statement. Of larger results nothing is kept: they are read when their turn
+/// has come.
 pub const BATCH_RESULT_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of a result that several programs share, as estimated.
 pub const SHARED_RESULT_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that such a result may have, however few were expected. Beyond that, twice as many as were expected are given up:
-/// each program runs by itself.
+/// Bytes that such a result may have, however few were expected. Beyond that, twice as many as were expected are given
+/// up: each program runs by itself.
 pub const SHARED_RESULT_BYTES_MIN: usize = 4 << 20;
 
 /// One part in this many is the most that all shared results of a batch take of the engine's memory.
@@ -561,8 +561,8 @@ pub const UNREAD_BYTES_MAX: usize = 1 << 30;
 /// small multiple of the longest pause of a healthy peer on a busy machine.
 pub const PING_AFTER_MS: u64 = 15_000;
 
-/// Milliseconds for which a client waits for the next message of an answer while the node answers each `Ping`. Longer than any
-/// program computes in memory before it returns rows or its receipt, or waits for its turn.
+/// Milliseconds for which a client waits for the next message of an answer while the node answers each `Ping`. Longer
+/// than any program computes in memory before it returns rows or its receipt, or waits for its turn.
 pub const ANSWER_MS_MAX: u64 = 3_600_000;
 
 /// Milliseconds without a byte from a client after which a node sends it a `Ping`. A client may well be idle,
@@ -573,8 +573,8 @@ pub const CLIENT_PING_AFTER_MS: u64 = 60_000;
 /// retransmissions of a lost packet, and less than a person waits.
 pub const PONG_MS_MAX: u64 = 30_000;
 
-/// Milliseconds that rows of a result may wait for credit, or for room on the connection, before their
-/// program is ended: as long as a person who reads page by page may take for one.
+/// Milliseconds that rows of a result may wait for credit, or for room on the connection, before their program is
+/// ended: as long as a person who reads page by page may take for one.
 pub const UNREAD_MS_MAX: u64 = 600_000;
 
 /// Values that a subquery in the condition of a change may return. They are sent to the pool as a list,
@@ -587,8 +587,8 @@ pub const CHANGE_REPETITIONS_MAX: usize = 16;
 /// Bytes of the longest first line with which a file is taken for CSV.
 pub const CSV_HEADER_BYTES_MAX: u64 = 1 << 20;
 
-/// Fields of one record of a CSV file: several times the columns of a table, so that a line that has too many by a mistake is
-/// still counted in its error.
+/// Fields of one record of a CSV file: several times the columns of a table, so that a line that has too many by a
+/// mistake is still counted in its error.
 pub const CSV_FIELDS_MAX: usize = 16 * COLUMNS_MAX;
 
 /// Bytes of one record of a CSV or JSON file: those of the longest value. A compressed file may have any
@@ -616,8 +616,8 @@ pub const IPC_PADDING_BYTES_MAX: usize = 64;
 /// have.
 pub const IPC_BUFFER_BYTES_MAX: i64 = 4 << 30;
 
-/// Size of one file of the log: large enough that files seldom begin, which costs some syncs, and small enough that what is
-/// not needed any more goes soon, a file at a time.
+/// Size of one file of the log: large enough that new files, which cost some syncs, are rare, and small enough that
+/// records that are not needed any more are removed soon, a file at a time.
 pub const LOG_FILE_BYTES: usize = 64 << 20;
 
 /// Bytes of a file of a backup that a node sends at once: as many requests of a client are under way as a link needs.
@@ -626,21 +626,20 @@ pub const BACKUP_READ_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the list of a backup's files: some hundred bytes for each of them.
 pub const BACKUP_LIST_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of the log after which what it says is written to a manifest and segments, where nobody says otherwise: a start
-/// reads them in a fraction of a second.
+/// Bytes of the log after which a checkpoint is made by default: a start replays them in a fraction of a second.
 pub const LOG_BYTES_DEFAULT: usize = 128 << 20;
 
 /// Size of one record of the log. Larger changes, such as row groups, are files of their own that a record names.
 pub const LOG_RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// Plain bytes of a part of a segment that is compressed: what a few bytes on disk may say that they become. A chunk of the
-/// largest row group has less; larger parts are stored as they are.
+/// Plain bytes of a compressed part of a segment: bounds the memory that a few damaged bytes on disk can claim. A chunk
+/// of the largest row group has less; larger parts are stored uncompressed.
 pub const PACKED_PART_BYTES_MAX: usize = 512 << 20;
 
 /// Encoded bytes that a program has read ahead of its scan from disk: a few milliseconds of a fast disk.
 pub const READ_AHEAD_BYTES: usize = 8 << 20;
 
-/// Bytes of a filter from which it is not kept which rows pass it: whoever comes compares its filter with others.
+/// Bytes of a filter from which its judgements are not kept: each new filter is compared with the known ones.
 pub const JUDGED_FILTER_BYTES_MAX: usize = 4 << 10;
 
 /// Filters of a tenant's programs of which that is kept: those of a few dashboards.
@@ -652,15 +651,15 @@ pub const JUDGED_BYTES_MAX: usize = 32 << 20;
 /// The part of the memory for work that they may take, where that is less.
 pub const JUDGED_PART: usize = 64;
 
-/// The part of a pool, and of a tenant's quota of it, that pinned tables may take: the other half is for what comes and
-/// goes, and for new rows.
+/// Reciprocal of the share of a pool, and of a tenant's quota of it, that pinned tables may take: the rest is for
+/// cached values and new rows.
 pub const PINNED_PART: u64 = 2;
 
 /// Threads that read values from disk: as many reads of some hundred KiB at once keep a fast disk busy.
 pub const READERS: usize = 4;
 
-/// How long a command for a master key may take: a service for keys across a network answers within seconds, and a person
-/// who starts a node waits no longer in silence.
+/// Time limit of a command for a master key: a key service on the network answers within seconds, and a person who
+/// starts a node should not wait longer in silence.
 pub const KEY_COMMAND_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Column chunks of a data directory that are remembered to be read first after a start, 8 bytes each.
@@ -672,20 +671,20 @@ pub const WRAPPED_KEYS_MAX: usize = 64 << 10;
 /// Connections of clients of the Redis protocol at once, beside [`CONNECTIONS_MAX`]: services keep many of them.
 pub const RESP_CONNECTIONS_MAX: usize = 10_000;
 
-/// Bytes of requests that are read from a client of the Redis protocol while its long command waits for its turn: without
-/// reading, a client that has gone is not noticed. They count for the tenant; what comes behind them waits at the client.
+/// Bytes of requests that are read from a client of the Redis protocol while its long command waits for its turn:
+/// without reading, a disconnected client is not noticed. They count for the tenant; further ones wait at the client.
 pub const RESP_WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of the name of a connection of the Redis protocol, which Redis does not limit: all clients of a tenant are listed in
-/// one reply.
+/// Bytes of the name of a connection of the Redis protocol, which Redis does not limit: all clients of a tenant are
+/// listed in one reply.
 pub const RESP_CLIENT_NAME_BYTES_MAX: usize = 4096;
 
 /// Bytes of replies to a client of the Redis protocol that are in memory at once: the longest value, and others.
 pub const RESP_OUTPUT_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * RESP_REPLIES_BYTES_MAX;
 
 /// Bytes of requests that are read from a client of the Redis protocol while it does not read its replies, beyond the
-/// longest value: many clients write a whole pipeline before they read. They count for the tenant. One that sends more is
-/// told so and disconnected.
+/// longest value: many clients write a whole pipeline before they read. They count for the tenant. A client that sends
+/// more gets an error and is disconnected.
 pub const RESP_AHEAD_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + (64 << 20);
 
 /// Bytes of replies after which they are sent before the next command of a client is carried out.
@@ -698,25 +697,25 @@ pub const KV_KEY_BYTES_MAX: usize = 65_535;
 /// writes, where an argument counts as 256. It takes about 100 us. A command that is more is carried out elsewhere.
 pub const KV_STEP_WORK_MAX: usize = 256 << 10;
 
-/// Work of all commands of one EXEC, as for [`KV_STEP_WORK_MAX`], beside that of the largest: other clients of the tenant
-/// wait for it as a whole, about a second.
+/// Work of all commands of one EXEC, as for [`KV_STEP_WORK_MAX`], beside that of the largest: other clients of the
+/// tenant wait for it as a whole, about a second.
 pub const KV_EXEC_WORK_MAX: usize = 4 << 30;
 
-/// Threads for long commands of all tenants together: one of a tenant runs at a time, and the system shares the processors
-/// among the threads. More tenants take turns.
+/// Threads for long commands of all tenants together: one of a tenant runs at a time, and the system shares the
+/// processors among the threads. More tenants take turns.
 pub const KV_LONG_THREADS_MAX: usize = 32;
 
 /// Bytes of a pattern of keys: as many as a key has.
 pub const KV_PATTERN_BYTES_MAX: usize = KV_KEY_BYTES_MAX;
 
-/// Elements (characters and classes) of a pattern in long segments between stars. A byte of a key that is matched costs a
-/// word of work for each 64 of them.
+/// Elements (characters and classes) of a pattern in long segments between stars. A byte of a key that is matched costs
+/// a word of work for each 64 of them.
 pub const KV_PATTERN_ELEMENTS_MAX: usize = 1024;
 
-/// Bytes of the longest value of a key-value space, as Redis has it.
+/// Bytes of the longest value of a key-value space, as in Redis.
 pub const KV_VALUE_BYTES_MAX: usize = 512 << 20;
 
-/// Bytes of one entry of a key-value space: its key, its value, and as much as a key may have for what else it holds.
+/// Bytes of one entry of a key-value space: its key, its value, and twice the bytes of a key for everything else.
 pub const ENTRY_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * (KV_KEY_BYTES_MAX + 1);
 
 /// Bytes of the commands that a client of key-value spaces may have queued behind `MULTI`.
@@ -731,13 +730,14 @@ pub const KV_PREDICATE_DEPTH_MAX: usize = 32;
 /// Conditions and listed constants of such a condition: as many as its bytes have room for, nearly.
 pub const KV_PREDICATE_NODES_MAX: usize = 8192;
 
-/// Patterns of such a condition: the largest one that is accepted takes 30 ms to compile, which is done where a command runs.
+/// Patterns of such a condition: the largest one that is accepted takes 30 ms to compile, which is done where a command
+/// runs.
 pub const KV_PREDICATE_PATTERNS_MAX: usize = 4;
 
 /// Bytes of compiled patterns of a condition that a connection keeps for the next command; with more, a condition is
 /// compiled each time.
 pub const KV_PREDICATE_KEPT_BYTES_MAX: usize = 1 << 20;
-/// Bytes of the effects of a command in one record of the log of keys; what has more goes in several.
+/// Bytes of the effects of a command in one record of the log of keys; larger ones are split into several records.
 pub const KV_RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// Commands in a tenant's log of slow ones at most, arguments of each, and bytes of an argument: as in Redis.
@@ -747,8 +747,8 @@ pub const SLOW_LOG_ARGUMENTS_MAX: usize = 32;
 /// See [`SLOW_LOG_ENTRIES_MAX`].
 pub const SLOW_LOG_ARGUMENT_BYTES_MAX: usize = 128;
 
-/// How long `CLIENT PAUSE` may have the clients of a tenant wait, in milliseconds: nobody of the tenant can end a pause of
-/// all commands before its time.
+/// Milliseconds that `CLIENT PAUSE` may pause the clients of a tenant: no client of the tenant can end a pause of all
+/// commands early.
 pub const CLIENT_PAUSE_MS_MAX: u64 = 600_000;
 
 /// Keys that a client of key-value spaces may watch at once.
@@ -757,13 +757,13 @@ pub const KV_WATCHED_MAX: usize = 4096;
 /// Spaces with names of a tenant.
 pub const KV_SPACES_MAX: usize = 1000;
 
-/// Keys of one shard that are looked at, while nobody else may have them, when a space is created or dropped.
+/// Keys of one shard that are processed, with the shard locked, when a space is created or dropped.
 pub const KV_MOVED_MAX: usize = 1 << 20;
 
 /// Bytes of the values that get another space then.
 pub const KV_MOVED_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes of the longest value that is compressed: what a command or a step of a scan reads of one is bounded by it.
+/// Bytes of the longest value that is compressed: bounds the work of a command or a step of a scan on one value.
 pub const KV_PACKED_BYTES_MAX: usize = 32 << 10;
 
 /// Bytes of the dictionary of a space whose values are compressed.
@@ -778,7 +778,7 @@ pub const KV_CUTS_MAX: usize = 64;
 /// Keys that a program over a space of keys looks up; one that names more reads the whole space.
 pub const KV_LOOKUPS_MAX: usize = 1000;
 
-/// Bytes of the configuration file of the program: a thousand times what its settings take.
+/// Bytes of the configuration file of the program: a thousand times the size of its settings.
 pub const CONFIG_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Entries of the shell's history; the oldest go first.
@@ -787,11 +787,12 @@ pub const HISTORY_ENTRIES_MAX: usize = 2000;
 /// Bytes of an entry of the shell's history: larger ones were pasted or generated, and are not kept.
 pub const HISTORY_ENTRY_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of a file with the shell's history that is read: twice as many as all entries have, for those that are escaped.
+/// Bytes of a file with the shell's history that is read: twice as many as all entries have, for those that are
+/// escaped.
 pub const HISTORY_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of a result that the shell takes from a node for its pager, before the first row is shown. Whoever reads slowly
-/// keeps it in the shell's memory, and not at the node; larger results are cut.
+/// Bytes of a result that the shell takes from a node for its pager, before the first row is shown. The result of a
+/// user who reads slowly is then in the shell's memory rather than at the node; larger results are cut.
 pub const PAGED_BYTES_MAX: usize = 256 << 20;
 
 /// Scripts that read scripts, at most so deep.

@@ -90,17 +90,17 @@ impl Literal {
         Literal::new(Value::Null, data_type)
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The canonical type.
+    /// Returns the canonical type.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// Whether the constant is NULL.
+    /// Returns whether the constant is NULL.
     pub fn is_null(&self) -> bool {
         *self.value == Value::Null
     }
@@ -139,7 +139,7 @@ impl Literal {
     }
 }
 
-/// The smallest and largest integer that an integer-like type can hold; `None` for other types.
+/// Returns the smallest and largest integer that an integer-like type can hold; `None` for other types.
 pub fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {
     Some(match data_type {
         DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),

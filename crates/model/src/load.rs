@@ -2,7 +2,7 @@
 
 use crate::{Error, Tier, Version};
 
-/// What a load does if the table exists already.
+/// Behaviour of a load if the table exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoadMode {
     /// Fail.
@@ -16,15 +16,15 @@ pub enum LoadMode {
     ReplaceVersion(Version),
 }
 
-/// How rows are loaded.
+/// Options of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LoadOptions {
-    /// What is done if the table exists already.
+    /// Behaviour if the table exists already.
     pub mode: LoadMode,
-    /// What the table's values are encrypted with in memory. `None` leaves that to the table: one that is replaced or
-    /// appended to keeps what it has, and a new one is not encrypted.
+    /// Tier of the encryption of the table's values in memory. `None` leaves that to the table: one that is replaced or
+    /// appended to keeps its tier, and a new one is not encrypted.
     pub encryption: Option<Tier>,
-    /// What becomes of the rows in memory.
+    /// Residency of the rows in memory.
     pub residency: Residency,
 }
 
@@ -35,7 +35,7 @@ impl From<LoadMode> for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Whether more is asked for than a mode.
+    /// Returns whether more is asked for than a mode.
     pub fn has_more(&self) -> bool {
         *self != LoadOptions::from(self.mode)
     }
@@ -46,15 +46,15 @@ impl LoadOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoadId(pub u128);
 
-/// What becomes of the values of a load in memory, where there is a data directory from which they can be read again.
+/// Residency of the values of a load in memory, if there is a data directory from which they can be read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Residency {
-    /// They stay as long as there is room.
+    /// Values stay until they are evicted to make room.
     #[default]
     Cached,
-    /// They stay as long as the table exists.
+    /// Values stay as long as the table exists.
     Pinned,
-    /// They leave as soon as they are on disk.
+    /// Values are evicted as soon as they are on disk.
     Passing,
 }
 

@@ -37,7 +37,7 @@ macro_rules! name_type {
                 Ok($name(name))
             }
 
-            /// The text of the name.
+            /// Returns the text of the name.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -74,7 +74,7 @@ impl SchemaName {
     /// The schema that every tenant has, and that names without a schema refer to.
     pub const PUBLIC: &str = "public";
 
-    /// Whether it is the schema that names without a schema refer to.
+    /// Returns whether it is the schema that names without a schema refer to.
     pub fn is_public(&self) -> bool {
         self.0 == SchemaName::PUBLIC
     }
@@ -142,7 +142,7 @@ impl TableName {
         }
     }
 
-    /// The name as [`TableName::parse`] reads it: parts that need it stand in double quotes.
+    /// Returns the name as [`TableName::parse`] reads it: parts that need it stand in double quotes.
     pub fn written(&self) -> String {
         let part = |part: &str| match part.contains(['.', '"']) {
             true => quoted(part),
@@ -154,7 +154,7 @@ impl TableName {
         }
     }
 
-    /// The name in SQL, each part in double quotes.
+    /// Returns the name in SQL, each part in double quotes.
     pub fn to_sql(&self) -> String {
         match self.is_public() {
             true => quoted(self.table()),
@@ -162,13 +162,13 @@ impl TableName {
         }
     }
 
-    /// The name as messages show it: without its schema if that is `public`, else behind it and a dot.
+    /// Returns the name as messages show it: without its schema if that is `public`, else behind it and a dot.
     /// Different names may have the same text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The schema.
+    /// Returns the schema.
     pub fn schema(&self) -> SchemaName {
         match self.schema_bytes {
             0 => SchemaName(SchemaName::PUBLIC.to_string()),
@@ -176,12 +176,12 @@ impl TableName {
         }
     }
 
-    /// Whether the name is in the schema `public`.
+    /// Returns whether the name is in the schema `public`.
     pub fn is_public(&self) -> bool {
         self.schema_bytes == 0
     }
 
-    /// The name within its schema.
+    /// Returns the name within its schema.
     pub fn table(&self) -> &str {
         match self.schema_bytes {
             0 => &self.text,
@@ -189,7 +189,7 @@ impl TableName {
         }
     }
 
-    /// The name as one unambiguous text, for messages and files: without its schema if that is `public`, else
+    /// Returns the name as one unambiguous text, for messages and files: without its schema if that is `public`, else
     /// behind it and the character U+001F.
     pub fn encoded(&self) -> String {
         match self.schema_bytes {
@@ -198,7 +198,7 @@ impl TableName {
         }
     }
 
-    /// Reads what [`TableName::encoded`] wrote.
+    /// Decodes the output of [`TableName::encoded`].
     ///
     /// # Errors
     /// `Invalid` when a part is empty, too long, or has control characters.
@@ -285,7 +285,7 @@ name_type!(
 );
 
 impl Default for TenantName {
-    /// The tenant of every client that presents no token.
+    /// Returns the tenant of every client that presents no token.
     fn default() -> Self {
         TenantName("default".to_string())
     }
@@ -298,10 +298,10 @@ impl Default for TenantName {
 pub struct Version(pub u64);
 
 impl Version {
-    /// The first number of a moment.
+    /// First version number that stands for a moment.
     pub const FIRST_MOMENT: Version = Version(1 << 40);
 
-    /// Whether it stands for a moment at which the keys of a space are read.
+    /// Returns whether the version stands for a moment at which the keys of a space are read.
     pub fn is_moment(self) -> bool {
         self >= Version::FIRST_MOMENT
     }

@@ -32,7 +32,7 @@ impl SortKey {
         }
     }
 
-    /// The key as written in SQL, for a column of this name.
+    /// Returns the key as written in SQL, for a column of this name.
     pub fn display(&self, name: &str) -> String {
         let direction = if self.descending { " DESC" } else { "" };
         let nulls = match (self.nulls_first, self.descending) {

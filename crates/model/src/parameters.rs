@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 impl SketchParameters {
-    /// No sketch; only what every state has: count, NULLs, least, greatest, sum.
+    /// No sketch; only the parts of every state: count, NULLs, least, greatest, sum.
     pub const NONE: SketchParameters =
         SketchParameters { distinct: None, frequency: None, second_moment: None, top: 0, quantiles: None };
 
@@ -57,7 +57,7 @@ impl SketchParameters {
         Ok(())
     }
 
-    /// Approximate size of an encoded state after many values, in bytes.
+    /// Returns the approximate size of an encoded state after many values, in bytes.
     pub fn state_bytes(&self) -> usize {
         let registers = self.distinct.map_or(0, |precision| (1_usize << precision) * 3 / 4);
         let table = |counters: Option<Counters>, sign: u8| {
@@ -161,7 +161,7 @@ fn wrong(part: &str) -> Error {
 }
 
 impl NullHandling {
-    /// The name in text form.
+    /// Returns the name in text form.
     pub fn name(self) -> &'static str {
         match self {
             NullHandling::Listwise => "listwise",

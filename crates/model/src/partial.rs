@@ -16,7 +16,7 @@ pub struct PartialForm {
     pub merges: Vec<Merge>,
 }
 
-/// How the host merges the parts of a group. The numbers are positions in [`PartialForm::aggregates`].
+/// Operation by which the host merges the parts of a group. The numbers are positions in [`PartialForm::aggregates`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// Adds counts.

@@ -85,7 +85,8 @@ impl Pattern {
         self.text.len() + self.regex.memory_usage()
     }
 
-    /// Upper bound of the bytes of a prepared LIKE pattern: as searchers for its literal pieces, or compiled.
+    /// Returns an upper bound of the bytes of a prepared LIKE pattern: as searchers for its literal pieces, or
+    /// compiled.
     pub fn like_bytes(pattern: &str, case_insensitive: bool) -> usize {
         if case_insensitive || pattern.contains('_') {
             return pattern.len() * LIKE_CHAR_BYTES + LIKE_CACHE_BYTES;
@@ -93,17 +94,17 @@ impl Pattern {
         pattern.len() + LIKE_PIECE_BYTES * pattern.bytes().filter(|byte| *byte == b'%').count()
     }
 
-    /// The text of the regular expression.
+    /// Returns the text of the regular expression.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether letters match in either case.
+    /// Returns whether letters match in either case.
     pub fn is_case_insensitive(&self) -> bool {
         self.case_insensitive
     }
 
-    /// Whether the pattern matches anywhere in `text`.
+    /// Returns whether the pattern matches anywhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }

@@ -19,7 +19,7 @@ pub struct Program {
     pub version: Option<Version>,
     /// The filter: only rows for which this boolean is true pass; `None` lets all rows pass.
     pub filter: Option<Expr>,
-    /// What is computed from the rows that pass.
+    /// Output that is computed from the rows that pass.
     pub output: Output,
     /// The sort keys that decide which rows the limit keeps; allowed only with a limit. The rows that leave
     /// are not themselves sorted.
@@ -28,7 +28,7 @@ pub struct Program {
     pub limit: Option<u64>,
 }
 
-/// What is computed from the rows that pass the filter.
+/// Output that is computed from the rows that pass the filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// One result row for each input row. The list of columns may be empty: then only the number of rows
@@ -70,7 +70,7 @@ impl NamedExpr {
 }
 
 impl Program {
-    /// A program that returns all rows of the columns at `columns`, with nothing pushed down.
+    /// Creates a program that returns all rows of the columns at `columns`, with nothing pushed down.
     pub fn scan(table: TableName, schema: &Schema, columns: &[usize]) -> Self {
         let rows = columns.iter().map(|&index| NamedExpr::column(schema, index)).collect();
         Program {
@@ -83,7 +83,7 @@ impl Program {
         }
     }
 
-    /// Every expression of the program.
+    /// Returns every expression of the program.
     pub fn expressions(&self) -> Vec<&Expr> {
         let output: Vec<&Expr> = match &self.output {
             Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
@@ -132,7 +132,7 @@ impl Program {
     /// Checks the depth and size of the expressions and returns their bytes ([`check_size`]).
     ///
     /// # Errors
-    /// `OverLimit`, naming what is too large.
+    /// `OverLimit`, naming the part that is too large.
     pub fn check_size(&self) -> Result<usize> {
         check_size(self.expressions())
     }
@@ -140,7 +140,7 @@ impl Program {
     /// Checks the filter alone.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit`, naming what is wrong.
+    /// `Invalid` or `OverLimit`, naming the problem.
     pub fn check_filter(&self, table_schema: &Schema) -> Result<()> {
         self.filter.as_ref().map_or(Ok(()), |filter| require_boolean("filter", filter, table_schema))
     }
@@ -158,7 +158,7 @@ impl Program {
         order::check(&self.order, self.limit, width)
     }
 
-    /// Whether the program has an order and a limit above [`limits::TOP_ROWS_MAX`], the most rows that a node
+    /// Returns whether the program has an order and a limit above [`limits::TOP_ROWS_MAX`], the most rows that a node
     /// keeps.
     pub fn top_is_too_large(&self) -> bool {
         !self.order.is_empty() && self.limit.is_some_and(|limit| limit > cast::u64_from(limits::TOP_ROWS_MAX))
@@ -190,7 +190,7 @@ pub fn check_size<'a>(expressions: impl IntoIterator<Item = &'a Expr>) -> Result
 /// Checks that `expr` is a boolean expression over a table with `table_schema`; `what` names it in errors.
 ///
 /// # Errors
-/// `Invalid` or `OverLimit` when it is not.
+/// `Invalid` or `OverLimit` if it is not.
 pub fn require_boolean(what: &str, expr: &Expr, table_schema: &Schema) -> Result<()> {
     match expr.data_type(table_schema)? {
         DataType::Boolean => Ok(()),

@@ -53,7 +53,7 @@ impl QueryState {
         QueryState::WaitingForReader,
     ];
 
-    /// The state's name, for people.
+    /// Returns the state's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             QueryState::WaitingForTurn => "waiting for its turn",

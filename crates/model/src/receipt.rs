@@ -8,10 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct Receipt {
     /// Rows of the row groups that were read.
     pub rows_scanned: u64,
-    /// Rows of the row groups that were skipped because of zone maps, a limit, or what was known of
-    /// their filter.
+    /// Rows of the row groups that were skipped because of zone maps, a limit, or a judgement of their filter.
     pub rows_skipped: u64,
-    /// Rows of `rows_scanned` of which another program with the same filter had found out whether they pass.
+    /// Rows of `rows_scanned` for which another program with the same filter had determined whether they pass.
     #[serde(default)]
     pub rows_known: u64,
     /// Rows of the result.
@@ -25,23 +24,23 @@ pub struct Receipt {
     /// Encoded bytes of the table's column chunks that were not read: those of other columns and of skipped
     /// row groups.
     pub bytes_skipped: u64,
-    /// Bytes that were read from disk of column chunks that were not in memory: as they lie there, compressed or not.
+    /// Bytes read from disk for column chunks that were not in memory, as stored, compressed or not.
     #[serde(default)]
     pub bytes_from_disk: u64,
-    /// Bytes of `bytes_from_disk`, or of `bytes_on_wire` for a client that keeps columns, of column chunks that had been in
-    /// memory before and had left it.
+    /// Bytes of `bytes_from_disk`, or of `bytes_on_wire` for a client that keeps columns, for column chunks that had
+    /// been in memory before and were evicted.
     #[serde(default)]
     pub bytes_again: u64,
     /// Encoded bytes of the column chunks that were in memory when they were wanted, of those that may leave it.
     /// Without a data directory there are none.
     #[serde(default)]
     pub bytes_from_cache: u64,
-    /// Bytes of `bytes_from_cache` that another program had just read, of a scan that several shared.
+    /// Bytes of `bytes_from_cache` that another program had just read, in a scan shared by several.
     #[serde(default)]
     pub bytes_shared: u64,
     /// Bytes that crossed the network, both ways, frames included; 0 in-process.
     pub bytes_on_wire: u64,
-    /// Bytes that would have crossed the network, of results that this client had kept.
+    /// Bytes that were not sent over the network, because this client had kept the results.
     #[serde(default)]
     pub bytes_saved: u64,
     /// Size as plain Arrow arrays of the rows that crossed the network, in bytes; 0 in-process.

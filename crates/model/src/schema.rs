@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 /// Returns the type under which the pool stores values of `data_type`, or `None` when it does not store them.
 ///
-/// Stored: bool; 8- to 64-bit integers with and without sign; 32- and 64-bit floats (16-bit ones widen);
-/// decimals of up to 38 digits; dates, those of milliseconds as days; timestamps of any unit, with or without time zone; strings and
+/// Stored: bool; 8- to 64-bit integers with and without sign; 32- and 64-bit floats (16-bit ones widen); decimals of up
+/// to 38 digits; dates, those of milliseconds as days; timestamps of any unit, with or without time zone; strings and
 /// binaries. Dictionary and run-end encoded inputs are stored as their values.
 pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
     use DataType::*;
@@ -198,18 +198,18 @@ pub fn difference(before: &Schema, now: &Schema) -> Option<String> {
     Some(format!("column {:?} stands where {:?} did", moved.0, moved.1))
 }
 
-/// Whether values of this canonical type are stored as integers: integers, decimals, dates, timestamps.
+/// Returns whether values of this canonical type are stored as integers: integers, decimals, dates, timestamps.
 pub fn is_integer_like(data_type: &DataType) -> bool {
     data_type.is_integer()
         || matches!(data_type, DataType::Decimal128(..) | DataType::Date32 | DataType::Timestamp(..))
 }
 
-/// Whether values of this canonical type are numbers: integers, floats, decimals.
+/// Returns whether values of this canonical type are numbers: integers, floats, decimals.
 pub fn is_numeric(data_type: &DataType) -> bool {
     data_type.is_integer() || data_type.is_floating() || matches!(data_type, DataType::Decimal128(..))
 }
 
-/// Whether values of this canonical type are variable-length bytes: strings and binaries.
+/// Returns whether values of this canonical type are variable-length bytes: strings and binaries.
 pub fn is_bytes(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }

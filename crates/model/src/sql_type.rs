@@ -2,7 +2,7 @@
 
 use arrow_schema::{DataType, Field, IntervalUnit};
 
-/// The name of a type as DuckDB writes it.
+/// Returns the name of a type as DuckDB writes it.
 pub fn sql_name(data_type: &DataType) -> String {
     let list = |field: &Field| format!("{}[]", sql_name(field.data_type()));
     match data_type {

@@ -1,6 +1,6 @@
-//! Which statistics of columns to collect in one pass, as plain data (thesis, sections 3.2 and 4.2).
+//! Selection of the statistics of columns to collect in one pass, as plain data (thesis, sections 3.2 and 4.2).
 
-/// Which sketches of a column to compute, each with its parameters. All use one 128-bit hash per item.
+/// Sketches of a column to compute, each with its parameters. All use one 128-bit hash per item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SketchParameters {
     /// HyperLogLog with 2^P registers, for the number of distinct values.
@@ -24,7 +24,7 @@ pub struct Counters {
     pub precision: u8,
 }
 
-/// Which rows are counted for a pair of columns.
+/// Rows that are counted for a pair of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NullHandling {
     /// Rows in which no column is NULL.

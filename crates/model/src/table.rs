@@ -26,10 +26,10 @@ pub struct TableInfo {
     /// table is not profiled. The last rows of a table that grows by small appends are profiled once they are
     /// merged, or on request.
     pub rows_profiled: Option<u64>,
-    /// What the table's values are encrypted with in memory, if they are.
+    /// Tier of the encryption of the table's values in memory, if they are encrypted.
     pub encryption: Option<Tier>,
-    /// Encoded bytes that are in memory at present; the others are read from disk when they are wanted. Told by
-    /// lists of tables only, since it is counted chunk by chunk, and not by older nodes.
+    /// Encoded bytes that are in memory at present; the others are read from disk on demand. Set only in lists of
+    /// tables, since it is counted chunk by chunk, and not by older nodes.
     pub bytes_resident: Option<u64>,
     /// Whether the table's values stay in memory.
     pub is_pinned: bool,
@@ -54,7 +54,7 @@ pub struct ColumnStatistics {
     pub spread: Option<Arc<Spread>>,
 }
 
-/// The distribution of a column's values: what estimates need of the profile.
+/// The distribution of a column's values: the part of the profile that estimates need.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
     /// Values that are certainly frequent, the most frequent first, each with the estimated number of its

@@ -1,4 +1,4 @@
-//! Programs and expressions: what is accepted, what is refused, and the messages.
+//! Tests of programs and expressions: accepted ones, refused ones, and error messages.
 
 use crate::*;
 use arrow_schema::{DataType, Field, Schema};

@@ -1,12 +1,12 @@
-//! How strong something is encrypted, by name.
+//! Encryption tiers, by name.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What data are encrypted with.
+/// Tier of encryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tier {
-    /// AES-128-CTR: secret from who can only read, not safe from who can write. Does not authenticate.
+    /// AES-128-CTR: confidential against readers, without protection against modification. Does not authenticate.
     Fast,
     /// AES-128-GCM.
     Standard,
@@ -26,7 +26,7 @@ impl Tier {
         }
     }
 
-    /// Whether changes of the bytes are noticed.
+    /// Returns whether changes of the bytes are noticed.
     pub const fn authenticates(self) -> bool {
         match self {
             Tier::Fast => false,
@@ -34,7 +34,7 @@ impl Tier {
         }
     }
 
-    /// The name that users write.
+    /// Returns the name that users write.
     pub const fn name(self) -> &'static str {
         match self {
             Tier::Fast => "fast",
@@ -43,7 +43,7 @@ impl Tier {
         }
     }
 
-    /// What the tier promises, in a sentence.
+    /// Describes the guarantees of the tier, in a sentence.
     pub const fn describe(self) -> &'static str {
         match self {
             Tier::Fast => {

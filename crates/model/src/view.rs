@@ -29,12 +29,12 @@ impl View {
         Ok(View { name, text })
     }
 
-    /// The view's name, which no table of the tenant has.
+    /// Returns the view's name, which no table of the tenant has.
     pub fn name(&self) -> &TableName {
         &self.name
     }
 
-    /// The text of the query as it was written. In a view that a peer sent it is untrusted.
+    /// Returns the text of the query as it was written. In a view that a peer sent it is untrusted.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -3,12 +3,12 @@
 use arrow_array::BooleanArray;
 use arrow_buffer::{BooleanBuffer, Buffer};
 
-/// Number of words that hold `rows` bits.
+/// Returns the number of words that hold `rows` bits.
 pub(crate) fn words(rows: usize) -> usize {
     rows.div_ceil(64)
 }
 
-/// A bitmap of `rows` set bits.
+/// Returns a bitmap of `rows` set bits.
 pub(crate) fn ones(rows: usize) -> Vec<u64> {
     let mut bits = vec![u64::MAX; words(rows)];
     clear_tail(&mut bits, rows);
@@ -24,32 +24,32 @@ pub(crate) fn clear_tail(bits: &mut [u64], rows: usize) {
     }
 }
 
-/// The number of set bits.
+/// Returns the number of set bits.
 pub(crate) fn count(bits: &[u64]) -> usize {
     bits.iter().map(|w| w.count_ones() as usize).sum()
 }
 
-/// Whether the bit of `row` is set.
+/// Returns whether the bit of `row` is set.
 pub(crate) fn get(bits: &[u64], row: usize) -> bool {
     bits[row / 64] >> (row % 64) & 1 == 1
 }
 
-/// `left &= right`
+/// Computes `left &= right`.
 pub(crate) fn and(left: &mut [u64], right: &[u64]) {
     left.iter_mut().zip(right).for_each(|(l, r)| *l &= r);
 }
 
-/// `left |= right`
+/// Computes `left |= right`.
 pub(crate) fn or(left: &mut [u64], right: &[u64]) {
     left.iter_mut().zip(right).for_each(|(l, r)| *l |= r);
 }
 
-/// `left &= !right`
+/// Computes `left &= !right`.
 pub(crate) fn and_not(left: &mut [u64], right: &[u64]) {
     left.iter_mut().zip(right).for_each(|(l, r)| *l &= !r);
 }
 
-/// The negation of a bitmap of `rows` rows.
+/// Returns the negation of a bitmap of `rows` rows.
 pub(crate) fn not(bits: &[u64], rows: usize) -> Vec<u64> {
     let mut negated: Vec<u64> = bits.iter().map(|w| !w).collect();
     clear_tail(&mut negated, rows);
@@ -108,7 +108,7 @@ fn pack(bytes: &[u8; 64]) -> u64 {
     gathered.enumerate().fold(0, |bits, (byte, value)| bits | value << (8 * byte))
 }
 
-/// The bits of an Arrow buffer.
+/// Returns the bits of an Arrow buffer.
 pub(crate) fn of_buffer(buffer: &BooleanBuffer) -> Vec<u64> {
     let chunks = buffer.bit_chunks();
     let mut bits: Vec<u64> = chunks.iter_padded().collect();
@@ -117,12 +117,12 @@ pub(crate) fn of_buffer(buffer: &BooleanBuffer) -> Vec<u64> {
     bits
 }
 
-/// The first `rows` bits as an Arrow buffer.
+/// Returns the first `rows` bits as an Arrow buffer.
 pub(crate) fn to_buffer(bits: &[u64], rows: usize) -> BooleanBuffer {
     BooleanBuffer::new(Buffer::from_slice_ref(bits), 0, rows)
 }
 
-/// The first `rows` bits as an Arrow array without NULLs.
+/// Returns the first `rows` bits as an Arrow array without NULLs.
 pub(crate) fn to_array(bits: &[u64], rows: usize) -> BooleanArray {
     BooleanArray::new(to_buffer(bits, rows), None)
 }

@@ -7,8 +7,8 @@ use farpool_columns::RowGroup;
 use farpool_model::{Result, limits};
 use std::sync::Arc;
 
-/// Row groups of which at least one row in so many is selected leave encoded, in a message of their own.
-/// Fewer rows are decoded and share a message with those of other row groups.
+/// Row groups of which at least one row in this many is selected are returned encoded, in a message of their own. Fewer
+/// rows are decoded and share a message with those of other row groups.
 const ENCODED_PART_MIN: usize = 8;
 
 impl Picked {
@@ -25,7 +25,7 @@ impl Picked {
         }
     }
 
-    /// Whether enough rows of `group` are selected for them to leave encoded.
+    /// Returns whether enough rows of `group` are selected for them to leave encoded.
     pub(crate) fn are_many(&self, group: &RowGroup) -> bool {
         let rows = bits::count(&self.selected);
         rows > 0 && rows >= group.rows / ENCODED_PART_MIN
@@ -39,8 +39,8 @@ impl Picked {
         })
     }
 
-    /// Picks the selected rows of `columns` as encoded chunks; `None` if the step ends before all columns are
-    /// done. The next call goes on from there.
+    /// Picks the selected rows of `columns` as encoded chunks; `None` if the step ends before all columns are done. The
+    /// next call continues from there.
     ///
     /// # Errors
     /// Errors of picking values out of a chunk.

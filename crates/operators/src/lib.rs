@@ -5,8 +5,8 @@
 //! ([`Plan::process_part`]), each of which takes as many rows as its [`Pace`] allows and may be any worker's;
 //! at the end [`Plan::merge`] brings the partial states together.
 //!
-//! Invariant: which way a value was computed (on packed lanes, on dictionary codes, by Arrow's kernels)
-//! never shows in the result. Every fast path has a plain twin, and tests run both.
+//! Invariant: the result does not depend on how a value was computed (on packed lanes, on dictionary codes, by Arrow's
+//! kernels). Every fast path has a plain twin, and tests run both.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Progress through a row group in steps: which batches a step takes, and what it leaves for the next one.
+//! Progress through a row group in steps: the batches of a step, and the state that it leaves for the next one.
 //!
-//! Invariant: the result does not depend on where steps end. What is costly to compute and the same for all
-//! rows of a row group is kept in its [`Progress`], so that it is computed once however many steps there are.
+//! Invariant: the result does not depend on where steps end. Costly results that are equal for all rows of a row group
+//! are kept in its [`Progress`], so that they are computed once regardless of the number of steps.
 
 use crate::aggregate::Memo;
 use crate::bits;
@@ -20,7 +20,7 @@ pub trait Pace {
     /// [`limits::BATCH_ROWS`].
     fn rows(&mut self, left: usize) -> usize;
 
-    /// Whether the step ends here, between two pieces of work that are not batches of rows.
+    /// Returns whether the step ends here, between two pieces of work that are not batches of rows.
     fn ends(&mut self) -> bool;
 }
 
@@ -38,8 +38,7 @@ impl Pace for Unpaced {
     }
 }
 
-/// Progress through one row group. Any worker may go on from it, with any [`State`](crate::State) of the same
-/// plan.
+/// Progress through one row group. Any worker may continue from it, with any [`State`](crate::State) of the same plan.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// The next row; those before it are done.
@@ -73,45 +72,45 @@ impl Progress {
         Progress { is_marked: true, ..Progress::default() }
     }
 
-    /// Returns the progress of a row group that is not begun, of which it is known which rows pass the filter: those whose bit
-    /// is set in `passing`, which has one for each row.
+    /// Returns the progress of a row group that is not begun, of which it is known which rows pass the filter: those
+    /// whose bit is set in `passing`, which has one for each row.
     pub fn knowing(passing: Arc<[u64]>) -> Progress {
         Progress { known: Some(passing), ..Progress::default() }
     }
 
-    /// Whether it was known before that no row passes.
+    /// Returns whether it was known before that no row passes.
     pub fn is_ruled_out(&self) -> bool {
         self.known.as_ref().is_some_and(|passing| passing.iter().all(|word| *word == 0))
     }
 
-    /// Whether it was known before which rows pass.
+    /// Returns whether it was known before which rows pass.
     pub fn is_known(&self) -> bool {
         self.known.is_some()
     }
 
-    /// Which rows of `group` pass the filter, a bit for each; `None` where that was not found out for all of them.
+    /// Returns the rows of `group` that pass the filter, as a bitmap; `None` if that is not known for all of them.
     pub fn passing(&self, group: &RowGroup) -> Option<Arc<[u64]>> {
         let is_whole = self.is_done && self.is_marked && !self.picked.has_skipped;
         let selected = &self.picked.selected;
         (is_whole && selected.len() == bits::words(group.rows)).then(|| Arc::from(&selected[..]))
     }
 
-    /// A bit for each row that is done, set for those that passed; bit 0 is row 0.
+    /// Returns a bit for each row that is done, set for those that passed; bit 0 is row 0.
     pub fn marked(&self) -> &[u64] {
         &self.picked.selected
     }
 
-    /// Whether the row group is done.
+    /// Returns whether the row group is done.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Number of rows processed.
+    /// Returns the number of rows processed.
     pub fn rows(&self) -> usize {
         self.row
     }
 
-    /// Encoded bytes read so far, those of each column counted once.
+    /// Returns the encoded bytes read so far, those of each column counted once.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
@@ -131,13 +130,13 @@ impl Progress {
     }
 }
 
-/// Which rows of a row group pass.
+/// Rows of a row group that pass.
 #[derive(Clone, Copy)]
 pub(crate) enum Passing<'a> {
     All,
-    /// Those that the filter finds.
+    /// Rows that the filter selects.
     Filter(&'a BoundFilter<'a>),
-    /// Those whose bit is set; bit 0 is row 0.
+    /// Rows whose bit is set; bit 0 is row 0.
     Known(&'a [u64]),
 }
 
@@ -147,15 +146,15 @@ pub(crate) struct Batches<'a> {
     pub(crate) pace: &'a mut dyn Pace,
     passing: Passing<'a>,
     row: &'a mut usize,
-    /// Where it is recorded which rows pass.
+    /// Destination for the rows that pass, if they are recorded.
     marks: Option<&'a mut Picked>,
     /// Least number of rows of a batch.
     rows_min: usize,
 }
 
 impl<'a> Batches<'a> {
-    /// Batches from `row` on, with the rows that pass. A batch has at least `rows_min` rows, unless fewer are left of its
-    /// block.
+    /// Batches from `row` on, with the rows that pass. A batch has at least `rows_min` rows, unless fewer are left of
+    /// its block.
     pub(crate) fn new(
         group: &'a RowGroup,
         passing: Passing<'a>,
@@ -171,7 +170,7 @@ impl<'a> Batches<'a> {
         Batches { marks, ..self }
     }
 
-    /// Whether all rows pass.
+    /// Returns whether all rows pass.
     pub(crate) fn pass_all(&self) -> bool {
         matches!(self.passing, Passing::All)
     }
@@ -223,7 +222,7 @@ impl<'a> Batches<'a> {
         *self.row = self.group.rows;
     }
 
-    /// Whether all rows of the row group were taken.
+    /// Returns whether all rows of the row group were taken.
     pub(crate) fn is_at_end(&self) -> bool {
         *self.row == self.group.rows
     }

@@ -88,7 +88,7 @@ impl Paths {
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true, groups_direct_max: 32 << 10 };
 }
 
-/// What is known at compile time of the row groups that a plan will read.
+/// Information at compile time on the row groups that a plan will read.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
     /// Row groups of any table with the schema.
@@ -119,7 +119,7 @@ impl Plan {
     /// maps decide how it aggregates. Groups keep within `memory` if possible ([`Plan::fits`]).
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when the program is not well typed or no operator supports what it asks for.
+    /// `Invalid` or `OverLimit` if the program is not well typed or needs an unsupported operation.
     pub fn compile(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
         let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
         let columns = Columns::new(&table.schema, &table.statistics);
@@ -151,8 +151,8 @@ impl Plan {
         Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
     }
 
-    /// Returns this plan restricted to the rows for which `conditions` hold as well. Only the conditions are
-    /// compiled; what was chosen by zone maps is also valid for fewer rows, and is shared with this plan.
+    /// Returns this plan restricted to the rows for which `conditions` hold as well. Only the conditions are compiled;
+    /// the choices made by zone maps remain valid for fewer rows, and are shared with this plan.
     ///
     /// # Errors
     /// `Invalid` when the conditions are not well typed over `table_schema`, which is the schema of the
@@ -171,15 +171,15 @@ impl Plan {
         Plan { filter: None, compiled: self.compiled.clone() }
     }
 
-    /// Tells which way aggregation takes and why, for the first of `groups` that may have rows that pass the
-    /// filter and is in memory; `None` where nothing is aggregated, or nothing is in memory. Other row groups may take other ways.
+    /// Tells which way aggregation takes and why, for the first of `groups` that may have rows that pass the filter and
+    /// is in memory; `None` where nothing is aggregated, or nothing is in memory. Other row groups may take other ways.
     ///
     /// # Errors
     /// `Internal` when `groups` are of another table.
     pub fn way<'a>(&self, groups: impl IntoIterator<Item = &'a RowGroup>) -> Result<Option<ChosenWay>> {
         let Some(aggregation) = self.compiled.output.aggregation() else { return Ok(None) };
         let open = groups.into_iter().map(|group| (group, self.verdict(group)));
-        // What is not in memory is not read for this.
+        // Values that are not in memory are not read for this.
         let mut open = open.filter_map(|(group, verdict)| match verdict {
             Verdict::None => None,
             _ => Some((group.with_values(0..group.chunks.len()).ok()?, group, verdict)),
@@ -190,35 +190,35 @@ impl Plan {
         open.next().map(explain).transpose()
     }
 
-    /// Whether both plans share everything that was compiled apart from their filters.
+    /// Returns whether both plans share everything that was compiled apart from their filters.
     #[cfg(test)]
     pub(crate) fn shares_output_with(&self, other: &Plan) -> bool {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
-    /// Whether the groups of every worker are guaranteed to keep within `memory`. If not, give each state a
+    /// Returns whether the groups of every worker are guaranteed to keep within `memory`. If not, give each state a
     /// limit by [`State::set_room`]; groups beyond it leave early, as parts.
     pub fn fits(&self, memory: Memory) -> bool {
         self.group_bytes().is_some_and(|bytes| bytes <= memory.share())
     }
 
-    /// Upper bound of the bytes that the groups of one worker take; `None` when it is not known.
+    /// Returns an upper bound of the bytes that the groups of one worker take; `None` when it is not known.
     pub fn group_bytes(&self) -> Option<usize> {
         self.compiled.output.aggregation().map_or(Some(0), FittedAggregation::bytes_bound)
     }
 
-    /// Whether the sum of a decimal argument over any subset of the rows fits 38 digits.
+    /// Returns whether the sum of a decimal argument over any subset of the rows fits 38 digits.
     pub fn partial_sums_fit(&self) -> bool {
         self.compiled.output.aggregation().is_none_or(FittedAggregation::sums_fit)
     }
 
-    /// Whether `memory` has room for the states of sketches and moments of one batch's new groups; groups
+    /// Returns whether `memory` has room for the states of sketches and moments of one batch's new groups; groups
     /// beyond the limit can leave only after such a batch.
     pub fn partial_states_fit(&self, memory: Memory) -> bool {
         self.compiled.output.aggregation().is_none_or(|a| a.states_fit(memory.share()))
     }
 
-    /// The schema of the result.
+    /// Returns the schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.compiled.schema
     }
@@ -233,28 +233,28 @@ impl Plan {
         State { buffers: LaneBuffers::default(), held: self.compiled.output.new_held(&shared.threshold) }
     }
 
-    /// Returns what the zone maps of `group` tell of the filter; no values are read.
+    /// Returns the verdict of the zone maps of `group` on the filter; no values are read.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
         self.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }
 
-    /// The columns that the filter reads.
+    /// Returns the columns that the filter reads.
     pub fn filter_columns(&self) -> &[usize] {
         self.filter.as_deref().map_or(&[], Filter::columns)
     }
 
-    /// The columns that are read of rows that pass the filter.
+    /// Returns the columns that are read of rows that pass the filter.
     pub fn output_columns(&self) -> &[usize] {
         self.compiled.output.columns()
     }
 
-    /// Whether the zone maps of `group`, all of whose rows pass, tell all that is asked of it.
+    /// Returns whether the zone maps of `group`, all of whose rows pass, tell all that is asked of it.
     pub fn is_told_by_zones(&self, group: &RowGroup) -> bool {
         self.compiled.output.aggregation().is_some_and(|aggregation| aggregation.is_told_by_zones(group))
     }
 
-    /// Whether the threshold that the workers have found so far excludes every row of `group`, according to
-    /// its zone maps.
+    /// Returns whether the threshold that the workers have found so far excludes every row of `group`, according to its
+    /// zone maps.
     pub fn is_beaten(&self, group: &RowGroup, shared: &Shared) -> bool {
         self.compiled.output.top().is_some_and(|top| top.is_beaten(group, &shared.threshold))
     }
@@ -265,7 +265,7 @@ impl Plan {
         self.compiled.output.top().and_then(|top| top.favourable(groups))
     }
 
-    /// The table column that each column of the result is, if all are columns without computation: then a row
+    /// Returns the table column that each column of the result is, if all are columns without computation: then a row
     /// group whose rows all pass can leave without being decoded.
     pub fn plain_columns(&self) -> Option<Vec<usize>> {
         self.compiled.output.projection().and_then(Projection::plain_columns)
@@ -295,7 +295,7 @@ impl State {
 }
 
 impl Merge {
-    /// The number of independent tasks.
+    /// Returns the number of independent tasks.
     pub fn tasks(&self) -> usize {
         self.work.tasks()
     }

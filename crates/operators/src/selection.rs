@@ -27,19 +27,19 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// All rows of `range`.
+    /// Returns all rows of `range`.
     pub(crate) fn all(range: Range<usize>) -> Self {
         Selection { bits: None, count: range.len(), range }
     }
 
-    /// The rows of `range` whose bit is set.
+    /// Returns the rows of `range` whose bit is set.
     pub(crate) fn new(range: Range<usize>, selected: Vec<u64>) -> Self {
         let count = bits::count(&selected);
         let bits = (count < range.len()).then_some(selected);
         Selection { range, bits, count }
     }
 
-    /// The rows whose bit is set in `passing`, too, which has one for each row of the row group.
+    /// Returns the rows whose bit is set in `passing`, too, which has one for each row of the row group.
     pub(crate) fn within(self, passing: &[u64]) -> Self {
         // Batches start on whole words.
         let first = self.range.start / 64;
@@ -48,7 +48,7 @@ impl Selection {
         Selection::new(self.range, alive)
     }
 
-    /// Whether gathering the selected values is cheaper than decoding the whole range.
+    /// Returns whether gathering the selected values is cheaper than decoding the whole range.
     pub(crate) fn is_sparse(&self) -> bool {
         self.count * GATHER_BELOW.1 < self.range.len() * GATHER_BELOW.0
     }

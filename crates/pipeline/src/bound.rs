@@ -1,4 +1,4 @@
-//! A prepared program, bound to the table version that it was prepared for; handles refer to it.
+//! A prepared program, bound to the table version that it was prepared for. Handles refer to it.
 //!
 //! Invariant: the program is compiled once, when it first runs or, if the answers depend on the plan, when it
 //! is prepared. When conditions are added for one run, only these are compiled.
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Copies of the program's bytes that are held: decoded, and compiled.
+/// Number of forms in which the program is in memory: decoded, and compiled.
 const FORMS: usize = 2;
 
 /// A prepared program with its table version, budget, and plan.
@@ -22,16 +22,16 @@ pub struct BoundProgram {
     plan: OnceLock<Plan>,
     bytes: usize,
     columns: BTreeSet<usize>,
-    /// Conditions that were added to the program.
+    /// Conditions added to the program.
     conditions: Option<Expr>,
 }
 
-/// A program whose rows are made without some of those that do not pass.
+/// A program over live rows, part of whose filter is applied when the rows are generated.
 pub(crate) struct Filtered {
     pub rows: Arc<dyn LiveRows>,
-    /// For what is left of the rows.
+    /// Plan for the remaining rows.
     pub plan: Plan,
-    /// The columns that it reads.
+    /// Columns that the plan reads.
     pub columns: Vec<usize>,
 }
 
@@ -39,7 +39,7 @@ impl BoundProgram {
     /// Prepares `program` for `table` at `version` within `budget`.
     ///
     /// # Errors
-    /// As [`crate::prepare`].
+    /// Errors of [`crate::prepare`].
     pub fn prepare(program: &Program, table: Arc<Table>, version: Version, budget: Budget) -> Result<Self> {
         let (prepared, plan) = prepare_within(program, &table, version, budget)?;
         let (bytes, columns) = (FORMS * prepared.effective.check_size()?, prepared.effective.columns());
@@ -55,40 +55,41 @@ impl BoundProgram {
         })
     }
 
-    /// The prepared program: its answers, and the effective program.
+    /// Returns the prepared program: its answers, and the effective program.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }
 
-    /// The table version that the program reads.
+    /// Returns the table version that the program reads.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// The budget within which the program runs.
+    /// Returns the budget within which the program runs.
     pub fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// Upper bound of the bytes that the program takes.
+    /// Returns an upper bound of the bytes that the program takes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether conditions were added to the program.
+    /// Returns true if conditions were added to the program.
     pub(crate) fn is_narrowed(&self) -> bool {
         self.conditions.is_some()
     }
 
-    /// The columns that the program reads.
+    /// Returns the columns that the program reads.
     pub(crate) fn columns(&self) -> &BTreeSet<usize> {
         &self.columns
     }
 
-    /// What is left of the program where its rows are made when they are read, and some of those that do not pass are not.
+    /// Returns the program without the part of its filter that the source of live rows applies; `None` if there is no
+    /// such part.
     ///
     /// # Errors
-    /// As [`BoundProgram::plan`].
+    /// Errors of [`BoundProgram::plan`].
     pub(crate) fn filtered(&self) -> Result<Option<Filtered>> {
         let Some(rows) = self.table.live_rows() else { return Ok(None) };
         let program = &self.prepared.effective;
@@ -104,7 +105,7 @@ impl BoundProgram {
         Ok(Some(Filtered { rows: filtered.rows, plan: plan.without_filter(), columns }))
     }
 
-    /// Upper bound of the number of expression nodes of the program.
+    /// Returns an upper bound of the number of expression nodes of the program.
     pub(crate) fn parts(&self) -> usize {
         self.bytes / FORMS / limits::EXPR_NODE_BYTES
     }

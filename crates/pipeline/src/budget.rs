@@ -1,8 +1,11 @@
-//! The budget of a program, and what becomes of groupings that may exceed it (Ibex, sections 4 to 6).
+//! The budget of a program, and the handling of groupings that may exceed it (Ibex, sections 4 to 6).
 //!
-//! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups keep within the
-//! budget, whatever the number of workers. Any other is answered `superset` and never fails for lack of
-//! memory: groups that do not fit leave in parts. Groupings whose states may not fit are refused.
+//! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups fit the budget, whatever the
+//! number of workers. Any other is answered `superset` and never fails for lack of memory: groups that do not fit are
+//! returned in parts. Groupings whose states may not fit are refused.
+//!
+//! Example: a key has 5,000 distinct values by its zone maps, and the budget has room for 1,000 groups. The answer is
+//! `superset`: the same key may be returned in several parts, which the host must merge.
 
 use crate::prepare::{prepare, raw_columns};
 use farpool_columns::Table;
@@ -44,7 +47,7 @@ impl Budget {
 /// compiled for that.
 ///
 /// # Errors
-/// As [`prepare`].
+/// Errors of [`prepare`].
 pub(crate) fn prepare_within(
     program: &Program,
     table: &Table,
@@ -63,7 +66,7 @@ pub(crate) fn prepare_within(
     in_parts(program, prepared, &plan, table, budget).map(|prepared| (prepared, None))
 }
 
-/// Appends to the detail of the aggregation's answer which way it takes, and why.
+/// Appends to the detail of the aggregation's answer which implementation it uses, and why.
 ///
 /// # Errors
 /// Fails only on a bug in the operators.
@@ -112,7 +115,7 @@ fn refused(program: &Program, prepared: &Prepared, reason: &str, table: &Table) 
     weakened(prepared, effective, Answer::Refused, reason, table)
 }
 
-/// The answers where the grouping is not `exact`, and so the limit or top-k after it is refused.
+/// Returns the answers if the grouping is not `exact`, so that the limit or top-k after it is refused.
 fn weakened(
     prepared: &Prepared,
     effective: Program,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// A flag that is not set.
+    /// Creates a flag that is not set.
     pub fn new() -> Self {
         Cancel::default()
     }
@@ -19,11 +19,13 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the flag is set.
+    /// Returns true if the flag is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Fails if the flag is set.
+    ///
     /// # Errors
     /// `Cancelled` once the flag is set.
     pub fn check(&self) -> Result<()> {

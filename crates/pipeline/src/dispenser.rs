@@ -21,9 +21,9 @@ impl Dispenser {
         Dispenser { total, next: AtomicUsize::new(0), completed: AtomicUsize::new(0) }
     }
 
-    /// The next task, in ascending order; `None` when all are handed out.
+    /// Returns the next task, in ascending order; `None` once all are handed out.
     pub(crate) fn claim(&self) -> Option<usize> {
-        // The load keeps idle threads that ask again and again from counting `next` up for ever.
+        // The load keeps idle threads that poll from incrementing `next` without end.
         if self.next.load(Ordering::Relaxed) >= self.total {
             return None;
         }
@@ -31,8 +31,8 @@ impl Dispenser {
         (task < self.total).then_some(task)
     }
 
-    /// Records that `count` claimed or closed tasks are complete. Returns true for the one call that
-    /// completes the last task; what the other threads wrote before their calls is visible to that caller.
+    /// Records that `count` claimed or closed tasks are complete. Returns true for the one call that completes the last
+    /// task; writes of other threads before their calls are visible to that caller.
     pub(crate) fn complete(&self, count: usize) -> bool {
         count > 0 && self.completed.fetch_add(count, Ordering::AcqRel) + count == self.total
     }

@@ -1,16 +1,19 @@
-//! Which rows pass a filter, known from another program with the same one.
+//! Judgements: which rows pass a filter, reused by other programs with the same filter.
 //!
-//! The statements of a dashboard often differ in what they compute and not in their filter. Once a second program comes with
-//! a filter that was seen lately, the programs that have it note for each row group which rows pass, a bit for each row, and
-//! whoever comes to the row group later does not evaluate the filter again. Row groups never change, so what is known of one
-//! stays true for all versions of its table that have it (Schmidt et al., *Predicate Caching*, SIGMOD 2024, keep ranges of
-//! rows in this way).
+//! The statements of a dashboard often share a filter and differ in what they compute. Once a second program has a
+//! filter that was seen recently, the programs with that filter record for each row group which rows pass, one bit for
+//! each row, and programs that process the row group later do not evaluate the filter again. Row groups are immutable,
+//! so that a judgement holds for all versions of the table that have the row group (Schmidt et al., *Predicate
+//! Caching*, SIGMOD 2024, cache ranges of rows in this way).
 //!
-//! Programs that run at the same time begin with different row groups, and each tells the others what it has found out, so
-//! that nobody judges what another is judging at that moment.
+//! Example: row group A is judged by program 1. A change replaces A by B, and program 2 reads the new version. It finds
+//! no judgement of B, since judgements are keyed by row group and hold a weak reference, and evaluates the filter.
 //!
-//! Nothing is noted of tables that are encrypted in memory, since the bits would tell of their values, and of live ones,
-//! whose row groups are made anew.
+//! Programs that run at the same time begin with different row groups, and each notifies the others of its judgements,
+//! so that no two of them judge the same row group.
+//!
+//! Tables that are encrypted in memory have no judgements, since the bits would reveal their values. Neither have live
+//! tables, whose row groups are generated for each run.
 
 use crate::bound::BoundProgram;
 use crate::pass::Pass;
@@ -23,54 +26,54 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Bytes that a row group takes beside its bits.
+/// Bytes of a judgement in addition to its bits.
 const ENTRY_BYTES: usize = 128;
 
-/// The filters of a tenant's programs that were seen lately, the latest last.
+/// Filters of a tenant's programs that were seen recently, latest last.
 #[derive(Debug, Default)]
 pub(crate) struct Judgements(Mutex<Vec<Arc<Judgement>>>);
 
-/// What is known of one filter.
+/// Judgements of one filter.
 pub(crate) struct Judgement {
     table: TableName,
     filter: Expr,
-    /// Whether several programs have it.
+    /// True if several programs have the filter.
     is_shared: AtomicBool,
     known: Mutex<Known>,
-    /// The programs that have it now.
+    /// Runs with this filter at present.
     pub company: Pass,
 }
 
 #[derive(Default)]
 struct Known {
-    /// By the address of the row group.
+    /// Keyed by the address of the row group.
     groups: HashMap<usize, Passing>,
     bytes: usize,
 }
 
-/// The rows of a row group that pass.
+/// Rows of a row group that pass.
 struct Passing {
-    /// Keeps the address from being that of another row group.
+    /// Keeps the address from being reused for another row group.
     group: Weak<RowGroup>,
     bits: Arc<[u64]>,
     _reservation: Reservation,
 }
 
 impl Judgements {
-    /// The judgement of a program's filter; `None` for a program whose filter is not worth it or may not be known.
+    /// Returns the judgement of a program's filter; `None` if the filter is not worth it or must not be recorded.
     pub fn of(&self, program: &BoundProgram) -> Option<Arc<Judgement>> {
         let (prepared, table) = (program.prepared(), program.table());
         let filter = prepared.effective.filter.as_ref()?;
         if program.is_narrowed() || table.cipher().is_some() || table.live_rows().is_some() {
             return None;
         }
-        // Comparing long ones with others takes its time.
+        // Comparing a long filter with others is expensive.
         program::check_size([filter]).ok().filter(|bytes| *bytes <= limits::JUDGED_FILTER_BYTES_MAX)?;
         let name = &prepared.effective.table;
         let mut judgements = self.0.lock();
         let same = judgements.iter().position(|known| known.table == *name && known.filter == *filter);
         if let Some(place) = same {
-            // The latest is last.
+            // The list is ordered by last use.
             let judgement = judgements.remove(place);
             judgement.is_shared.store(true, Ordering::Relaxed);
             judgements.push(judgement.clone());
@@ -90,21 +93,22 @@ impl Judgements {
         Some(judgement)
     }
 
-    /// Bytes that are reserved for what is known.
+    /// Returns the bytes reserved for judgements.
     pub fn bytes_held(&self) -> usize {
         self.0.lock().iter().map(|judgement| judgement.known.lock().bytes).sum()
     }
 
-    /// Forgets row groups that no table has any more.
+    /// Removes judgements of row groups that no table has any more.
     pub fn forget_gone(&self) {
         self.0.lock().iter().for_each(|judgement| _ = judgement.forget_gone());
     }
 
-    /// Notes which rows of `group` pass, as far as the memory for that has room or others that were not used lately make it.
+    /// Records which rows of `group` pass, if there is memory for that, if necessary after removing the judgements used
+    /// longest ago.
     pub fn note(&self, judgement: &Judgement, group: &Arc<RowGroup>, bits: Arc<[u64]>, account: &Account) {
         let bytes = size_of_val(&*bits) + ENTRY_BYTES;
         let most = limits::JUDGED_BYTES_MAX.min(account.memory().limit() / limits::JUDGED_PART);
-        // One at a time, so that all keep to it together.
+        // The lock is held throughout, so that concurrent calls observe the limit together.
         let judgements = self.0.lock();
         if !make_room(&judgements, judgement, most.saturating_sub(bytes)) {
             return;
@@ -118,11 +122,11 @@ impl Judgements {
     }
 }
 
-/// Forgets what is known of filters other than `of`, those first that were seen longest ago, until all take at most `bytes`.
+/// Removes the judgements of filters other than `of`, least recently used first, until all take at most `bytes`.
 /// Returns whether they do.
 fn make_room(judgements: &[Arc<Judgement>], of: &Judgement, bytes: usize) -> bool {
     let mut all: usize = judgements.iter().map(|judgement| judgement.known.lock().bytes).sum();
-    // One that has left the list while its program runs.
+    // The filter may have left the list while its program runs.
     if !judgements.iter().any(|judgement| std::ptr::eq(&**judgement, of)) {
         return false;
     }
@@ -138,12 +142,12 @@ fn make_room(judgements: &[Arc<Judgement>], of: &Judgement, bytes: usize) -> boo
 }
 
 impl Judgement {
-    /// Whether it is to be noted which rows of row groups pass.
+    /// Returns true if judgements must be recorded.
     pub fn is_wanted(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Which rows of `group` pass, if that is known.
+    /// Returns the rows of `group` that pass, if known.
     pub fn passing(&self, group: &Arc<RowGroup>) -> Option<Arc<[u64]>> {
         if !self.is_wanted() {
             return None;
@@ -151,7 +155,7 @@ impl Judgement {
         self.known.lock().groups.get(&(Arc::as_ptr(group) as usize)).map(|passing| passing.bits.clone())
     }
 
-    /// Forgets row groups that no table has any more. Returns their bytes.
+    /// Removes judgements of row groups that no table has any more. Returns the freed bytes.
     fn forget_gone(&self) -> usize {
         let mut known = self.known.lock();
         let before = known.bytes;

@@ -1,13 +1,12 @@
-//! Runs programs: decides which of a program's operators can run here, and drives its morsels.
+//! Execution of programs: decides which of a program's operators can run here, and processes its morsels.
 //!
 //! [`prepare`] answers for each operator of a [`farpool_model::Program`] and makes the program that runs
 //! instead. A [`BoundProgram`] is that program bound to one version of a table and compiled. A [`Run`]
 //! executes it, cut into morsels (a row group, or as much of one as about a millisecond allows) which any
 //! number of threads may step through. A [`Scheduler`] shares worker threads among all work of a node.
 //!
-//! Invariant: nothing here owns a thread, a clock or a socket. Whoever calls [`Run::step`] or
-//! [`Scheduler::work`] lends its thread for one morsel (Leis et al., "Morsel-driven parallelism",
-//! SIGMOD 2014; Farview, section 4.2 for regions).
+//! Invariant: this crate owns no thread, clock or socket. The caller of [`Run::step`] or [`Scheduler::work`] lends its
+//! thread for one morsel (Leis et al., "Morsel-driven parallelism", SIGMOD 2014; Farview, section 4.2 for regions).
 
 #![forbid(unsafe_code)]
 

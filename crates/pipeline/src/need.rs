@@ -1,8 +1,8 @@
-//! Upper bound of the memory that a run takes beside the pool: its program, the working memory of each
-//! thread, its groups, and results that wait to leave.
+//! Upper bound of the memory that a run takes besides the pool: its program, the working memory of each thread, its
+//! groups, and results that wait to be returned.
 //!
-//! It is known before the run begins, so that its owner can reserve it. Runs whose groups may leave in parts
-//! can do with less.
+//! The bound is known before the run begins, so that its owner can reserve it. Runs whose groups may be returned in
+//! parts can run with less.
 
 use crate::bound::BoundProgram;
 use farpool_columns::Table;
@@ -12,27 +12,27 @@ use farpool_operators::Plan;
 /// Copies that a thread holds of the rows that it takes from a row group: as values, and as a message.
 const COPIES: usize = 2;
 
-/// Copies that it holds of a row group that is encrypted, or made of live rows.
+/// Copies that a thread holds of a row group that is encrypted or generated.
 const OPEN_COPIES: usize = 1;
 
-/// Copies that a thread holds of a column that it encodes again.
+/// Copies that a thread holds of a column that it re-encodes.
 const FORMS: usize = 3;
 
 /// Bytes that a thread holds for each expression node and each column while it works on a batch.
 const LANE_BYTES: usize = 8 * limits::BATCH_ROWS;
 
-/// The least bytes for groups that may leave in parts.
+/// Minimum bytes for groups that may be returned in parts.
 const GROUPS_LEAST: usize = 1 << 20;
 
-/// Groups that may leave in parts get one part in this many of the memory for groups.
+/// Groups that may be returned in parts get one part in this many of the memory for groups.
 const PARTIAL_PART: usize = 2;
 
-/// Memory that a run needs beside the pool.
+/// Memory that a run needs besides the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     /// Bytes of the program, which are in use before the run begins.
     pub program: usize,
-    /// Bytes of results that wait to leave.
+    /// Bytes of results that wait to be returned.
     pub results: usize,
     /// Bytes of each thread.
     pub thread: usize,
@@ -40,7 +40,7 @@ pub struct Need {
     pub threads: usize,
     /// Bytes of the groups of all threads, and of the merged groups.
     pub groups: usize,
-    /// The least bytes for groups with which the run works, if they may leave in parts.
+    /// Minimum bytes for groups, if they may be returned in parts.
     pub groups_least: usize,
 }
 
@@ -53,7 +53,7 @@ impl Need {
         let is_copied = table.cipher().is_some() || table.live_rows().is_some();
         let copies = if is_copied { COPIES + OPEN_COPIES } else { COPIES };
         let parts = program.parts() + columns.len() + 1;
-        // The result of groups that leave whole is no larger than the groups.
+        // The result of an exact grouping is no larger than its groups.
         let results = match &prepared.effective.output {
             Output::Aggregate { .. } => plan.group_bytes().unwrap_or(usize::MAX),
             Output::Rows(_) => usize::MAX,
@@ -79,26 +79,26 @@ impl Need {
         }
     }
 
-    /// Adds the memory for encoding `columns` again: old values, new values, and encoded ones.
+    /// Adds the memory for re-encoding `columns`: old values, new values, and encoded ones.
     #[must_use]
     pub(crate) fn encoding(self, table: &Table, columns: &[usize]) -> Need {
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
         Need { thread: self.thread + FORMS * plain, ..self }
     }
 
-    /// Reduces the threads so that they take at most `bytes`; one always stays.
+    /// Reduces the number of threads so that they take at most `bytes`; at least one remains.
     #[must_use]
     pub fn with_threads_within(self, bytes: usize) -> Need {
         Need { threads: self.threads.min((bytes / self.thread.max(1)).max(1)), ..self }
     }
 
-    /// Halves the memory for groups; `None` if they may not leave in parts, or have the least already.
+    /// Halves the memory for groups; `None` if they may not be returned in parts, or are at their minimum.
     pub fn smaller(self) -> Option<Need> {
         let groups = (self.groups / 2).max(self.groups_least);
         (groups < self.groups).then_some(Need { groups, ..self })
     }
 
-    /// The sum of all bytes, for all threads.
+    /// Returns the sum of all bytes, for all threads.
     pub fn bytes(&self) -> usize {
         let fixed = self.program + self.results;
         fixed.saturating_add(self.thread.saturating_mul(self.threads)).saturating_add(self.groups)

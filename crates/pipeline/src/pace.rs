@@ -1,11 +1,10 @@
 //! The pace of a step: it takes about as many rows as [`limits::STEP_NS`] allows, by the cost of earlier rows
 //! of the run.
 //!
-//! The cost of the first rows of a run is not known, so the first batch is as small as operators allow. From
-//! then on batches are sized to fit the time that is left, so that a step exceeds its time by at most one
-//! such batch, or by the work at the end of a row group. Cost is measured in wall time, since that is what
-//! others wait for, and reading it costs a tenth of reading CPU time; after a thread was preempted, a few
-//! small batches correct the estimate.
+//! The cost of the first rows of a run is unknown, so that the first batch is as small as operators allow. From then on
+//! batches are sized to fit the remaining time, so that a step exceeds its time by at most one such batch, or by the
+//! work at the end of a row group. Cost is measured in wall time, since that is what other tasks wait for, and reading
+//! it costs a tenth of reading CPU time; after a thread was preempted, a few small batches correct the estimate.
 
 use farpool_model::{Clock, cast, limits};
 use farpool_operators::Pace;
@@ -14,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// A step may exceed its time by one part in this many if that completes the row group.
 const TAIL_PART: u64 = 4;
 
-/// No row has been measured yet.
+/// Cost before any row was measured.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The cost of a run's rows, measured by all of its threads.
+/// Cost of a run's rows, measured by all of its threads.
 #[derive(Debug)]
 pub(crate) struct RowCost {
     /// Nanoseconds for [`limits::BLOCK_ROWS`] rows, at least 1.
@@ -40,22 +39,22 @@ impl RowCost {
         self.block_ns.store(block_ns.max(1), Relaxed);
     }
 
-    /// Rows that take about `ns`.
+    /// Returns the number of rows that take about `ns`.
     fn rows_in(&self, ns: u64) -> usize {
         let rows = ns.saturating_mul(cast::u64_from(limits::BLOCK_ROWS)) / self.block_ns.load(Relaxed);
         cast::usize_saturating(rows)
     }
 }
 
-/// The pace of one step of a run.
+/// Pace of one step of a run.
 pub(crate) struct StepPace<'r> {
     clock: &'r dyn Clock,
     cost: &'r RowCost,
     is_stopped: &'r dyn Fn() -> bool,
     begun_ns: u64,
-    /// When the first batch of the row group was begun in this step.
+    /// Time at which the first batch of the row group was begun in this step.
     rows_begun_ns: Option<u64>,
-    /// When the last batch was begun, and how many rows were left then.
+    /// Time at which the last batch was begun, and the number of rows left then.
     last: Option<(u64, usize)>,
 }
 
@@ -83,7 +82,7 @@ impl Pace for StepPace<'_> {
         self.learn(now, left);
         let rows_begun = *self.rows_begun_ns.get_or_insert(now);
         let spent = now.saturating_sub(self.begun_ns);
-        // Go on until the rows have taken as long as the fixed work for this part of the row group.
+        // Continue until the rows have taken as long as the fixed work for this part of the row group.
         let is_worth_it = now.saturating_sub(rows_begun) >= rows_begun.saturating_sub(self.begun_ns);
         let tail = limits::STEP_NS / TAIL_PART;
         let is_over = spent >= limits::STEP_NS && is_worth_it && left > self.cost.rows_in(tail);

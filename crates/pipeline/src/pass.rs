@@ -1,17 +1,18 @@
-//! Passes: runs over the same table at the same time share what is read of it.
+//! Passes: concurrent runs over the same table share reads.
 //!
-//! Cooperative scans (Zukowski et al., *Cooperative Scans: Dynamic Bandwidth Sharing in a DBMS*, VLDB 2007) without a leader
-//! and without a plan. Runs that have to read go on where any of them asked last, each with a row group that it has not
-//! seen, and wrap around at the end of the table. What is read for one of them is offered to all others, which take it
-//! before anything else, so that each reads about its part of what all need. Together they read no more ahead than one would by itself: whoever finds
-//! that much on its way waits for that, too. Who comes later joins where they are. What a
-//! run has seen is a set and not a position: it may miss any number of offers, because it is slower, or its client does not
-//! read; it then reads these row groups itself, later, and nobody waits for it.
+//! Cooperative scans (Zukowski et al., *Cooperative Scans: Dynamic Bandwidth Sharing in a DBMS*, VLDB 2007) without a
+//! leader or a schedule. Runs that must read continue at the position where any of them read last, each with a row
+//! group that it has not processed, and wrap around at the end of the table. Values read for one run are offered to all
+//! others, which take offers first, so that each run reads about its share of what all need. Together they read no
+//! further ahead than a single run would: a run that finds that much in flight waits for it, too. A run that starts
+//! later joins at the current position. The row groups that a run has processed are a set, not a position: a run may
+//! miss any number of offers, because it is slower or its client does not read. It reads these row groups itself,
+//! later, and no other run waits for it.
 //!
-//! Values are kept for a rider up to [`limits::READ_AHEAD_BYTES`](farpool_model::limits::READ_AHEAD_BYTES), as those that it
-//! has read itself. What nobody keeps leaves memory as the cache decides.
+//! Values are held for a rider up to [`limits::READ_AHEAD_BYTES`](farpool_model::limits::READ_AHEAD_BYTES), like those
+//! that it has read itself. The cache decides when values that no run holds are evicted.
 //!
-//! Runs that need their own order are not riders, but what they read is offered, too.
+//! Runs that need their own order are not riders, but the values that they read are offered, too.
 
 use crate::bound::BoundProgram;
 use crate::judgement::{Judgement, Judgements};
@@ -25,34 +26,35 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What the programs of a tenant share.
+/// State shared by the programs of a tenant.
 #[derive(Debug, Default)]
 pub struct Passes {
     by_table: Mutex<HashMap<TableName, Weak<Pass>>>,
     judgements: Judgements,
 }
 
-/// What a run shares with others.
+/// State that a run shares with others.
 #[derive(Debug)]
 pub struct Company {
     passes: Arc<Passes>,
-    /// Those over the same table, where it may have to be read.
+    /// Runs over the same table; `None` if its values are always in memory.
     pub(crate) pass: Option<Arc<Pass>>,
-    /// Those with the same filter.
+    /// Runs with the same filter.
     pub(crate) judgement: Option<Arc<Judgement>>,
     account: Account,
 }
 
-/// Runs that tell each other of row groups: those over one table, whichever versions of it they read.
+/// Runs that notify each other of row groups: those over one table, in whichever version.
 #[derive(Default)]
 pub(crate) struct Pass {
-    /// The position behind the row group that was taken last.
+    /// Position behind the row group that was taken last.
     hand: AtomicUsize,
     riders: Mutex<Vec<Weak<Run>>>,
 }
 
 impl Passes {
-    /// What a run of `program` shares with others of the same tenant, whose memory is reserved from `account`.
+    /// Returns the state that a run of `program` shares with other runs of the tenant. Memory is reserved from
+    /// `account`.
     pub fn company(self: &Arc<Self>, program: &BoundProgram, account: &Account) -> Company {
         let columns = program.columns();
         let has_handles = |group: &RowGroup| columns.iter().any(|column| group.chunks[*column].is_handle());
@@ -62,17 +64,17 @@ impl Passes {
         Company { passes: self.clone(), pass, judgement, account: account.clone() }
     }
 
-    /// Bytes of the memory for work that is taken by which rows pass filters.
+    /// Returns the bytes of working memory that judgements take.
     pub fn bytes_held(&self) -> usize {
         self.judgements.bytes_held()
     }
 
-    /// Forgets which rows pass of row groups that no table has any more.
+    /// Removes judgements of row groups that no table has any more.
     pub fn forget_gone(&self) {
         self.judgements.forget_gone();
     }
 
-    /// The pass over a table, which exists as long as somebody has it.
+    /// Returns the pass over a table, which exists while a run holds it.
     fn over(&self, table: &TableName) -> Arc<Pass> {
         let mut passes = self.by_table.lock();
         if let Some(pass) = passes.get(table).and_then(Weak::upgrade) {
@@ -86,18 +88,19 @@ impl Passes {
 }
 
 impl Company {
-    /// Has `run` hear of the row groups that others have read or judged.
+    /// Makes `run` receive offers of row groups that others have read or judged.
     pub(crate) fn add(&self, run: &Weak<Run>) {
         let of_filter = self.judgement.as_ref().map(|judgement| &judgement.company);
         self.pass.as_deref().into_iter().chain(of_filter).for_each(|pass| pass.add(run.clone()));
     }
 
-    /// What is judged together now, if anything is.
+    /// Returns the judgement that is being recorded, if any.
     pub(crate) fn judging(&self) -> Option<&Judgement> {
         self.judgement.as_deref().filter(|judgement| judgement.is_wanted())
     }
 
-    /// Notes which rows of `group`, at `place`, pass the filter of `run`, and tells all others that have it.
+    /// Records which rows of `group`, at `place`, pass the filter of `run`, and notifies all other runs with that
+    /// filter.
     pub(crate) fn note(&self, run: &Run, place: usize, group: &Arc<RowGroup>, bits: Arc<[u64]>) {
         let Some(judgement) = &self.judgement else { return };
         self.passes.judgements.note(judgement, group, bits, &self.account);
@@ -106,7 +109,7 @@ impl Company {
 }
 
 impl Pass {
-    /// The position from which the next row group is taken.
+    /// Returns the position at which to look for the next row group.
     pub(crate) fn hand(&self) -> usize {
         self.hand.load(Ordering::Relaxed)
     }
@@ -115,14 +118,14 @@ impl Pass {
         self.hand.store(place, Ordering::Relaxed);
     }
 
-    /// The row groups that others than `run` wait for, by their positions, with their bytes.
+    /// Returns the row groups that runs other than `run` wait for, by position, with their bytes.
     pub(crate) fn awaited(&self, run: &Run) -> BTreeMap<usize, usize> {
         let awaited = Mutex::new(BTreeMap::new());
         self.tell(run, |rider| rider.add_awaited(&mut awaited.lock()));
         awaited.into_inner()
     }
 
-    /// Has `run` get what others read.
+    /// Makes `run` receive offers of what others read.
     pub(crate) fn add(&self, run: Weak<Run>) {
         let mut riders = self.riders.lock();
         riders.retain(|rider| rider.strong_count() > 0);
@@ -134,9 +137,9 @@ impl Pass {
         self.tell(run, |rider| rider.offered(place, group, kept));
     }
 
-    /// Calls `tell` with all but `run`.
+    /// Calls `tell` with all riders except `run`.
     fn tell(&self, run: &Run, tell: impl Fn(&Run)) {
-        // Outside of the lock, since riders are called.
+        // Called outside the lock, since riders may take the lock themselves.
         let riders: Vec<Arc<Run>> = self.riders.lock().iter().filter_map(Weak::upgrade).collect();
         riders.iter().filter(|rider| !std::ptr::eq(&***rider, run)).for_each(|rider| tell(rider));
     }

@@ -1,10 +1,13 @@
 //! Checks a program against a table and decides for each operator whether it can run here (Ibex, section 5:
 //! the host runs what the node cannot, and the answer is the same either way).
 //!
-//! Invariant: the host that applies every operator that is not `exact` to the effective program's result
-//! gets what the program asked for. Hence, once a filter is not exact: nothing that folds or cuts rows may
-//! follow it, the columns that it reads must stay in the result, and nothing that may fail on some row
-//! may run, for the row may be one that the host's filter removes.
+//! Invariant: a host that applies every operator that is not `exact` to the result of the effective program gets the
+//! result of the original program. Hence, once a filter is not exact: no operator that folds or drops rows may follow
+//! it, the columns that it reads must stay in the result, and no expression that can fail on a row may run, since the
+//! host's filter may remove that row.
+//!
+//! Example: a filter on `x` is weakened to a superset, and the program sums `y`. Summing at the node would include rows
+//! that the host has to remove, so that the sum is refused, and `x` and `y` are returned.
 //!
 //! An [`Expr::Opaque`] part reports the columns that it reads as far as its decoder could tell; a host that
 //! uses columns which the decoder did not see has to request them elsewhere in the program.
@@ -20,8 +23,8 @@ use std::fmt;
 /// Prepares `program` for a table with these columns at `version`.
 ///
 /// # Errors
-/// Only for programs that are wrong in themselves, never for what merely cannot run here: `Invalid` when
-/// it is ill-typed, `OverLimit` when it is too large, `Stale` when it asks for another version.
+/// Only for invalid programs, never for parts that merely cannot run here: `Invalid` if the program is ill-typed,
+/// `OverLimit` if it is too large, `Stale` if it asks for another version.
 pub fn prepare<'a>(program: &Program, columns: impl Into<Columns<'a>>, version: Version) -> Result<Prepared> {
     let known = columns.into();
     let table_schema = known.schema();
@@ -59,7 +62,7 @@ fn check_version(program: &Program, version: Version) -> Result<()> {
     }
 }
 
-/// Checks column references, also in parts that will be refused: the host may need their columns.
+/// Checks column references, including those in parts that will be refused: the host may need their columns.
 fn check_columns(program: &Program, table_schema: &Schema) -> Result<()> {
     let count = table_schema.fields().len();
     match program.columns().last() {
@@ -70,11 +73,11 @@ fn check_columns(program: &Program, table_schema: &Schema) -> Result<()> {
     }
 }
 
-/// The answer for the filter, and its consequences for the operators after it.
+/// Answer for the filter, and its consequences for the operators after it.
 struct FilterPart {
     effective: Option<Expr>,
     answer: Option<OperatorAnswer>,
-    /// The columns that the host needs to apply the filter again; `None` if the filter is exact.
+    /// Columns that the host needs to apply the filter again; `None` if the filter is exact.
     host_columns: Option<BTreeSet<usize>>,
 }
 
@@ -106,8 +109,7 @@ impl FilterPart {
     }
 }
 
-/// Drops the conjuncts that may fail on a row: the part that was weakened away may have kept them from
-/// failing.
+/// Drops the conjuncts that can fail on a row: the removed conjuncts may have guarded them.
 ///
 /// # Errors
 /// `Invalid` when a conjunct is not a condition.
@@ -132,8 +134,7 @@ fn without_failures(weaker: Expr, known: Columns<'_>) -> Result<Option<Expr>> {
     Ok(Expr::all(kept))
 }
 
-/// Checks the types of all outputs, also of those that will not run because of the filter or an opaque
-/// neighbour.
+/// Checks the types of all outputs, including those that will not run because of the filter or an opaque neighbour.
 fn check_output(program: &Program, table_schema: &Schema) -> Result<()> {
     let columns = match &program.output {
         Output::Rows(columns) => columns,
@@ -157,13 +158,13 @@ fn aggregate_runs(aggregate: &Aggregate) -> bool {
     aggregate.inputs().all(runs)
 }
 
-/// The projection or aggregation: its answer, and what runs in its place.
+/// Answer for the projection or aggregation, and the output that replaces it.
 struct OutputPart {
     effective: Output,
     answer: Option<OperatorAnswer>,
-    /// Whether the effective output has a row for each row that the program asks for.
+    /// True if the effective output has a row for each row that the program returns.
     keeps_rows: bool,
-    /// Whether the effective output is the one that the program asks for.
+    /// True if the effective output is that of the program.
     is_whole: bool,
 }
 
@@ -240,7 +241,7 @@ fn output_answer(
     }
 }
 
-/// The limit and the order: their answer, and what runs in their place.
+/// Answers for the limit and the order, and what replaces them.
 struct LimitPart {
     effective: Option<u64>,
     order: Vec<SortKey>,

@@ -1,12 +1,13 @@
 //! Executes one program over one table version, driven step by step by any number of threads.
 //!
-//! A step takes a row group, or as much of one as about a millisecond allows; the rest is left for the next
-//! step of any thread. After the last row group the partial aggregations are merged, in tasks that are handed
-//! out in the same way. Scratch memory and partial aggregations live in operator states, of which there are
-//! as many as threads were ever inside at the same time.
+//! A step processes one row group, or as much of it as about a millisecond allows; the rest is left for the next step
+//! of any thread. After the last row group the partial aggregations are merged, in tasks that threads claim in the same
+//! way. Scratch memory and partial aggregations are in operator states; there are as many as threads were ever in a
+//! step at the same time.
 //!
-//! Invariant: a run goes from scanning, possibly through merging, to done, or from any of the first two to
-//! stopped (cancelled or failed); once done or stopped it no longer holds the table.
+//! Invariant: a run goes from scanning, possibly through merging, to done, or from scanning or merging to stopped
+//! (cancelled or failed). Once done or stopped it no longer holds the table. Example: a thread that finishes the last
+//! row group after [`Run::cancel`] must not begin merging, since the run has no table any more.
 
 mod agenda;
 mod change;
@@ -46,7 +47,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Context;
 
-/// Row groups of at most this many rows take less time than the fixed work of a step.
+/// Row groups of at most this many rows take less time than the fixed cost of a step.
 const FEW_ROWS: usize = limits::BLOCK_ROWS / 4;
 
 /// Outcome of one step of a run.
@@ -63,7 +64,7 @@ pub enum Step {
     Worked,
     /// Other threads hold the last morsels: there is nothing to do now, but there may be later.
     Busy,
-    /// The run is done, though other threads may still be returning their last batches.
+    /// The run is done, although other threads may still be returning their last batches.
     Done,
 }
 
@@ -74,26 +75,26 @@ pub struct Run {
     need: Need,
     shared: Shared,
     budget: Budget,
-    /// The columns that the program reads.
+    /// Table columns that the program reads.
     columns: Vec<usize>,
-    /// Where rows are made when they are read, and are not those of the table.
+    /// Replacement for the table's rows, filtered at the source, if these are generated when they are read.
     filtered: Option<Arc<dyn LiveRows>>,
     form: Form,
     agenda: Agenda,
-    /// What it shares with others.
+    /// Reads and filter results that this run shares with other runs.
     company: OnceLock<Company>,
     tally: Tally,
     cost: RowCost,
-    /// Rows that may still leave under the limit; without one, more than there can be.
+    /// Rows that may still be returned under the limit; without a limit, more than there can be.
     rows_left: AtomicU64,
     /// Number of operator states, which share the budget equally.
     states: AtomicUsize,
-    /// Bytes for groups, where they may leave in parts.
+    /// Bytes for groups, if these may be returned in parts.
     group_bytes: AtomicUsize,
-    /// The most threads that may be inside at once, and the number of those that are.
+    /// Maximum number of threads in a step at once, and the current number.
     threads_max: AtomicUsize,
     threads: AtomicUsize,
-    /// Whether the phase is `Stopped`; checked by threads in the middle of a step.
+    /// True if the phase is `Stopped`; checked by threads in the middle of a step.
     stopped: AtomicBool,
     held: Mutex<Held>,
     reading: Reading,
@@ -101,55 +102,55 @@ pub struct Run {
     this: Weak<Run>,
 }
 
-/// Is called when there may be more to do, or the run was stopped.
+/// Callback for when there may be more to do, or the run was stopped.
 pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 struct Held {
     phase: Phase,
     table: Option<Arc<Table>>,
     states: Vec<State>,
-    /// Row groups that are partly done and not claimed by a thread, or whose values have come into memory.
+    /// Row groups that are partly done and not claimed by a thread, or whose values have been read into memory.
     rests: Vec<Morsel>,
-    /// Row groups whose values are being read, by the number of their request.
+    /// Row groups whose values are being read, by request number.
     awaited: BTreeMap<u64, Morsel>,
     /// Memory reserved for the run.
     reservation: Option<Reservation>,
 }
 
-/// What is done with the rows that pass.
+/// Use of the rows that pass.
 enum Form {
-    /// Rows leave as batches.
+    /// Rows are returned as batches.
     Batches,
-    /// Rows leave as batches; where the result consists of these plain columns, row groups may also leave
+    /// Rows are returned as batches; if the result consists of these plain columns, row groups may also be returned
     /// encoded.
     Shipped(Vec<usize>),
-    /// Chunks of these columns leave as they are, of those row groups that are in the run's sequence.
+    /// Chunks of these columns are returned as they are, for the row groups on the agenda.
     Fetched(Vec<usize>),
-    /// Rows get other values, or are deleted.
+    /// Rows are updated or deleted.
     Change(Changing),
-    /// Rows are kept until [`Run::take_collected`].
+    /// Rows are collected until [`Run::take_collected`].
     Collected(Mutex<Collected>),
 }
 
-/// A row group, and the progress made on it.
+/// A row group and the progress made on it.
 struct Morsel {
-    /// Its position in the table.
+    /// Position of the row group in the table.
     place: usize,
-    /// Whether another run has just read it, or asked for it.
+    /// True if another run has just read or requested it.
     is_shared: bool,
     progress: Progress,
-    /// Of a run that changes rows.
+    /// State of a run that changes rows.
     begun: Option<Box<Begun>>,
-    /// What was read for it.
+    /// Reads made for this row group.
     read: Option<Read>,
-    /// The values of one that is encrypted, from when it is begun until it is done.
+    /// Decrypted values of an encrypted row group, from its first step until it is done.
     opened: Option<Arc<RowGroup>>,
-    /// The row group of a live table, from when it is begun until it is done.
+    /// Row group generated from a live table, from its first step until it is done.
     made: Option<Arc<RowGroup>>,
 }
 
 impl Morsel {
-    /// The row group, as far as it is known.
+    /// Returns the row group; for a live table, the generated one once there is one.
     fn group<'a>(&'a self, table: &'a Table) -> &'a RowGroup {
         self.made.as_deref().unwrap_or(&table.row_groups[self.place])
     }
@@ -188,7 +189,7 @@ impl Run {
     fn begin_with(program: &BoundProgram, form: Form, places: Option<Vec<usize>>) -> Result<Arc<Self>> {
         let (table, prepared) = (program.table(), program.prepared().clone());
         let filtered = match &form {
-            // The rows that stay are needed, too.
+            // A change needs the rows that do not pass, too.
             Form::Change(_) => None,
             Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => program.filtered()?,
         };
@@ -197,7 +198,7 @@ impl Run {
             None => (None, program.plan()?, program.columns().iter().copied().collect()),
         };
         if let Form::Change(changing) = &form {
-            // Those of which rows stay are read as well.
+            // A change also reads the replaced columns, for rows that keep their values.
             let more = changing.columns().iter().filter(|column| !columns.contains(column)).copied();
             columns.extend(more.collect::<Vec<_>>());
         }
@@ -241,7 +242,7 @@ impl Run {
             prepared,
         };
         let run = Arc::new_cyclic(run);
-        // Without row groups, no completion of one would end the scan.
+        // Without row groups, no completion would end the scan.
         if run.agenda.is_empty() {
             run.scan_complete();
         } else if run.limit_reached() {
@@ -250,17 +251,17 @@ impl Run {
         Ok(run)
     }
 
-    /// The memory that the run needs beside the pool.
+    /// Returns the memory that the run needs besides the pool.
     ///
     /// # Errors
     /// The error that stopped the run, if it was stopped.
     pub fn need(&self) -> Result<Need> {
-        // A run that is done needs little, and ends with its first step.
+        // A run that is done needs little memory and ends with its first step.
         self.table().map(|_| self.need)
     }
 
-    /// Limits the run to `need`, as told by [`Run::need`] and perhaps reduced, and holds the memory reserved
-    /// for it until the run ends. Must be called before the first step.
+    /// Limits the run to `need`, as returned by [`Run::need`] or reduced, and holds its reservation until the run ends.
+    /// Must be called before the first step.
     pub fn keep_to(&self, need: Need, reservation: Reservation) {
         self.threads_max.store(need.threads, Ordering::Relaxed);
         if self.prepared.is_partial() {
@@ -272,18 +273,18 @@ impl Run {
         }
     }
 
-    /// The schema of the result.
+    /// Returns the schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         self.plan.schema()
     }
 
-    /// The effective program and the answers.
+    /// Returns the effective program and the answers.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }
 
-    /// Claims one morsel and does it on the calling thread, or about [`limits::STEP_NS`] of it. Several threads
-    /// may call at once.
+    /// Claims a row group and processes it on the calling thread, for about [`limits::STEP_NS`]. May be called by
+    /// several threads at once.
     ///
     /// # Errors
     /// The error that stopped the run: from then on every step returns the same one. `Cancelled` after
@@ -293,7 +294,7 @@ impl Run {
         let step =
             catch_unwind(AssertUnwindSafe(|| match others < self.threads_max.load(Ordering::Relaxed) {
                 true => self.advance(clock),
-                // Memory is reserved only for the threads that are inside.
+                // Memory is reserved only for that many threads in a step.
                 false => Ok(Step::Busy),
             }));
         self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -304,18 +305,17 @@ impl Run {
         }
     }
 
-    /// Stops the run unless it is done. Threads that are inside return at their next batch; the last of them
-    /// drops the table.
+    /// Stops the run unless it is done. Threads in a step return at their next batch; the last of them drops the table.
     pub fn cancel(&self) {
         self.stop(Error::cancelled());
     }
 
-    /// Whether the run was stopped, by [`Run::cancel`] or by an error.
+    /// Returns true if the run was stopped, by [`Run::cancel`] or by an error.
     pub fn is_cancelled(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// The error that stopped the run, if it was stopped.
+    /// Returns the error that stopped the run, if any.
     pub fn error(&self) -> Option<Error> {
         if !self.is_cancelled() {
             return None;
@@ -341,26 +341,27 @@ impl Run {
         self.tally.add_wait(ns);
     }
 
-    /// Encoded bytes read so far.
+    /// Returns the encoded bytes read so far.
     pub fn bytes_scanned(&self) -> u64 {
         self.tally.bytes_scanned()
     }
 
-    /// Shares what is read and found out with others. To be called before the first step.
+    /// Shares reads and filter results with other runs. Must be called before the first step.
     pub fn join(&self, company: Company) {
         if self.agenda.is_free() {
             company.add(&self.this);
         }
-        // Nobody joins twice.
+        // Set once: a run never joins twice.
         let _ = self.company.set(company);
     }
 
-    /// Sets a callback for when the run is stopped from outside, or has more to do because values have come into memory.
+    /// Sets a callback for when the run is stopped from outside, or has more to do because values were read into
+    /// memory.
     pub fn on_change(&self, waker: Waker) {
         *self.on_change.lock() = Some(waker);
     }
 
-    /// Whether the rows of a live table cannot be had now; `waker` is woken when that may have changed.
+    /// Returns true if the rows of a live table are unavailable now; `waker` is then woken when that may have changed.
     pub(crate) fn waits_for_rows(&self, waker: &std::task::Waker) -> bool {
         let held = self.held.lock();
         let rows = self.filtered.as_ref().or_else(|| held.table.as_ref()?.live_rows());
@@ -379,7 +380,7 @@ impl Run {
                 && morsel.made.is_none()
             {
                 let made = match rows.row_group(morsel.place, &self.columns) {
-                    // It is made again when they can be had: no worker waits for that.
+                    // Retried when the rows are available: no worker blocks on that.
                     Err(error) if error.kind == ErrorKind::Busy => {
                         self.held.lock().rests.push(morsel);
                         return Ok(Step::Busy);
@@ -422,7 +423,8 @@ impl Run {
                 }
                 Verdict::Some | Verdict::All => {
                     let step = self.scan(morsel, group, &table, &mut pace)?;
-                    // A step for each of many small row groups would cost more than they do.
+                    // Small row groups are processed several to a step, since a step for each would cost more than they
+                    // do.
                     if group.rows > FEW_ROWS || !matches!(step, Step::Worked) {
                         return Ok(step);
                     }
@@ -446,7 +448,7 @@ impl Run {
         self.merge_step(&merging)
     }
 
-    /// Claims a row group: one that is partly done, or else the next one.
+    /// Claims a row group: one that is partly done, or else the next one of the agenda.
     fn claim(&self, table: &Table) -> Option<Morsel> {
         let mut rest = self.held.lock().rests.pop();
         if let Some(read) = rest.as_mut().and_then(|rest| rest.read.as_mut()) {
@@ -469,7 +471,7 @@ impl Run {
         })
     }
 
-    /// The table; `None` when the run is done.
+    /// Returns the table; `None` if the run is done.
     fn table(&self) -> Result<Option<Arc<Table>>> {
         let held = self.held.lock();
         match &held.phase {
@@ -478,7 +480,7 @@ impl Run {
         }
     }
 
-    /// The change that the run makes; `None` for a run that returns rows.
+    /// Returns the change that the run makes; `None` for a run that returns rows.
     fn changing(&self) -> Option<&Changing> {
         match &self.form {
             Form::Change(changing) => Some(changing),
@@ -490,7 +492,7 @@ impl Run {
         if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
     }
 
-    /// Whether `group`, all of whose rows pass, leaves as it is. If so, its rows are subtracted from the
+    /// Decides whether `group`, all of whose rows pass, is returned as it is. If so, its rows are subtracted from the
     /// limit.
     fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
         let rows = cast::u64_from(group.rows);
@@ -500,8 +502,8 @@ impl Run {
             && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
-    /// Results do not keep values of handles in memory, however long they wait for a client: of a row group that is filled
-    /// with such, they are copies.
+    /// Returns a row group as encoded chunks. Values of handles are copied, so that a result that waits for a slow
+    /// client does not keep them from being evicted.
     fn ship(&self, place: usize, group: &RowGroup, is_filled: bool, table: &Table) -> Result<Step> {
         let columns = match &self.form {
             Form::Shipped(columns) | Form::Fetched(columns) => &columns[..],
@@ -568,7 +570,7 @@ impl Run {
     /// Returns the operator state, and the rest of the row group if it is not done, for other threads.
     fn put_back(&self, state: State, mut morsel: Morsel, table: &Table) -> Result<()> {
         let is_done = morsel.progress.is_done();
-        // Others may need the memory before the rest has its turn.
+        // Released first: others may need the memory before the rest of this row group is continued.
         drop(morsel.read.as_mut().and_then(Read::let_go));
         if is_done {
             self.leave_group(morsel.group(table), &morsel.progress);
@@ -612,7 +614,7 @@ impl Run {
         self.rows_left.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the batches of a step; many small ones are combined into one, because each costs a message.
+    /// Returns the batches of a step, combining many small ones into one, because each costs a message.
     fn give(&self, mut batches: Vec<RecordBatch>) -> Result<Step> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         if let Form::Collected(collected) = &self.form {
@@ -647,21 +649,21 @@ impl Run {
         self.complete_groups(count);
     }
 
-    /// Notes which rows of a row group that is done pass, for others with the same filter.
+    /// Records which rows of a finished row group pass, for other runs with the same filter.
     fn note(&self, morsel: &Morsel, table: &Table) {
         let group = &table.row_groups[morsel.place];
         if let Some(company) = self.company.get()
-            // Few rows are judged in less time than it takes to note them.
+            // Filtering few rows is cheaper than recording the result.
             && group.rows > FEW_ROWS
             && let Some(passing) = morsel.progress.passing(group)
-            // Elsewhere the zone maps tell it.
+            // Otherwise the zone maps decide it.
             && self.plan.verdict(group) == Verdict::Some
         {
             company.note(self, morsel.place, group, passing);
         }
     }
 
-    /// Counts what was not read of a row group as skipped.
+    /// Counts the bytes of a row group that were not read as skipped.
     fn leave_group(&self, group: &RowGroup, progress: &Progress) {
         self.tally.left(group, cast::u64_from(progress.rows()), progress.bytes_read());
     }
@@ -688,7 +690,7 @@ impl Run {
         self.error().unwrap_or(error)
     }
 
-    /// Enters the phase that `end` makes, unless the run has ended, and drops everything that the run holds.
+    /// Enters the phase that `end` returns, unless the run has ended, and drops everything that the run holds.
     fn leave(&self, end: impl FnOnce() -> Phase) -> bool {
         let mut held = self.held.lock();
         if matches!(held.phase, Phase::Done | Phase::Stopped(_)) {
@@ -700,7 +702,7 @@ impl Run {
         let rest = (phase, table.take(), std::mem::take(states), morsels, reservation.take());
         let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
-        // Freeing many pages takes a while, so it happens outside the lock.
+        // Freeing many pages takes time, so it happens after the lock is released.
         drop(rest);
         if is_stopped && let Some(changing) = self.changing() {
             drop(changing.take());

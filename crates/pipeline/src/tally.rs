@@ -1,4 +1,4 @@
-//! Counters of what a run has cost so far, updated by many threads: the numbers of its receipt.
+//! Counters of the cost of a run, updated by many threads: the numbers of its receipt.
 //!
 //! Invariant: when a run is done, rows scanned and skipped add up to the rows of the table, and bytes
 //! scanned and skipped to its encoded bytes.
@@ -33,13 +33,13 @@ impl Tally {
         self.bytes_scanned.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that `bytes` bytes were not in memory, `again` of which had been there and had left it.
+    /// Records that `bytes` bytes were not in memory, `again` of which had been evicted before.
     pub(crate) fn read_from_disk(&self, bytes: u64, again: u64) {
         self.bytes_from_disk.fetch_add(bytes, Relaxed);
         self.bytes_again.fetch_add(again, Relaxed);
     }
 
-    /// Records that `bytes` encoded bytes that may leave memory were in it.
+    /// Records that `bytes` encoded bytes that may be evicted were in memory.
     pub(crate) fn found_in_cache(&self, bytes: u64) {
         self.bytes_from_cache.fetch_add(bytes, Relaxed);
     }
@@ -49,24 +49,24 @@ impl Tally {
         self.bytes_shared.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that another run with the same filter had found out of `rows` rows whether they pass.
+    /// Records that another run with the same filter had already evaluated it on `rows` rows.
     pub(crate) fn known(&self, rows: u64) {
         self.rows_known.fetch_add(rows, Relaxed);
     }
 
-    /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read.
-    /// The other rows, which a zone map or a limit ruled out, and bytes count as skipped.
+    /// Records that a row group is done after processing `rows` rows and reading `bytes` encoded bytes. The remaining
+    /// rows, which a zone map or a limit ruled out, and bytes count as skipped.
     pub(crate) fn left(&self, group: &RowGroup, rows: u64, bytes: u64) {
         self.rows_skipped.fetch_add(cast::u64_from(group.rows).saturating_sub(rows), Relaxed);
         self.bytes_skipped.fetch_add(bytes_encoded(group).saturating_sub(bytes), Relaxed);
     }
 
-    /// Records that rows left as results.
+    /// Records that rows were returned.
     pub(crate) fn returned(&self, rows: usize) {
         self.rows_returned.fetch_add(cast::u64_from(rows), Relaxed);
     }
 
-    /// Rows left without having been grouped.
+    /// Records that rows were returned without having been grouped.
     pub(crate) fn bypassed(&self, rows: u64) {
         self.rows_bypassed.fetch_add(rows, Relaxed);
     }
@@ -81,7 +81,7 @@ impl Tally {
         self.waited_ns.fetch_add(ns, Relaxed);
     }
 
-    /// Encoded bytes read so far.
+    /// Returns the encoded bytes read so far.
     pub(crate) fn bytes_scanned(&self) -> u64 {
         self.bytes_scanned.load(Relaxed)
     }

@@ -77,7 +77,7 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// Whether every rate is positive and finite.
+    /// Returns whether every rate is positive and finite.
     pub fn is_sound(&self) -> bool {
         let rates = [
             self.pool_filter_rows,
@@ -105,7 +105,7 @@ pub struct Link {
 }
 
 impl Default for Link {
-    /// The assumption until something is measured: Ethernet of 10 Gbit/s in one building.
+    /// Returns the assumption until something is measured: Ethernet of 10 Gbit/s in one building.
     fn default() -> Self {
         Link { bytes_per_s: 1.25e9, latency_ns: 100_000.0 }
     }
@@ -270,8 +270,8 @@ fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rat
     }
 }
 
-/// Returns the groups of `passed` rows, and the seconds in which the pool groups one of them; nothing for a program that
-/// returns rows.
+/// Returns the groups of `passed` rows, and the seconds in which the pool groups one of them; nothing for a program
+/// that returns rows.
 pub(crate) fn grouping(program: &Program, info: &TableInfo, passed: f64, rates: &Rates) -> (f64, f64) {
     let Output::Aggregate { keys, .. } = &program.output else { return (0.0, 0.0) };
     let groups = estimate::groups(keys.iter().map(|k| &k.expr), program.filter.as_ref(), passed, info);
@@ -285,7 +285,7 @@ fn fraction_kept(program: &Program, info: &TableInfo, passed: f64) -> f64 {
 }
 
 impl Choice {
-    /// The choice's name, for people.
+    /// Returns the choice's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Choice::Push => "push",

@@ -101,7 +101,7 @@ pub fn groups<'a>(
     if domain <= 1.0 { 1.0 } else { distinct_met(domain, rows) }
 }
 
-/// Whether a pool can group by `keys` as by one integer: a single key that is not a string, or several keys
+/// Returns whether a pool can group by `keys` as by one integer: a single key that is not a string, or several keys
 /// that take no more than 64 bits together, where a string key must have few distinct values.
 pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info: &TableInfo) -> bool {
     let (mut count, mut bits) = (0, 0.0);
@@ -165,7 +165,7 @@ fn distinct_left(key: &Expr, filter: Option<&Expr>, info: &TableInfo) -> f64 {
     in_ranges.min(most).max(1.0)
 }
 
-/// Whether one of two compared expressions is `key` and the other a constant.
+/// Returns whether one of two compared expressions is `key` and the other a constant.
 fn constant_beside(key: &Expr, left: &Expr, right: &Expr) -> bool {
     match (left, right) {
         (Expr::Literal(_), other) | (other, Expr::Literal(_)) => other == key,
@@ -309,8 +309,8 @@ fn all(parts: &[Truth]) -> Truth {
     Truth::new(holds, none_fails - holds)
 }
 
-/// Combines the parts of an AND. The bounds on each column are intersected first, so that `a >= 1 AND a < 3`
-/// is one range. Keys that a join looks for lie within the bounds that it derives from them.
+/// Combines the parts of an AND. The bounds on each column are intersected first, so that `a >= 1 AND a < 3` is one
+/// range. Keys that a join looks for are within the bounds that it derives from them.
 fn conjunction(parts: &[Expr], info: &TableInfo) -> Truth {
     let mut ranges: Vec<(usize, f64, f64)> = Vec::new();
     let (mut truths, mut sets) = (Vec::new(), Vec::new());
@@ -351,8 +351,7 @@ fn column_of_keys(part: &Expr) -> Option<usize> {
     }
 }
 
-/// For a part of the form `column < constant`, returns the column and the interval of its distribution that
-/// passes.
+/// Returns, for a part of the form `column < constant`, the column and the interval of its distribution that passes.
 fn bound(part: &Expr, info: &TableInfo) -> Option<(usize, f64, f64)> {
     let Expr::Compare(op, left, right) = part else { return None };
     let (op, column, literal) = column_and_literal(*op, left, right)?;

@@ -38,13 +38,14 @@ pub fn estimate_line(estimate: &Estimate) -> String {
     format!("  {:<10} {estimate}\n", "cost")
 }
 
-/// Formats the line of a program that runs as one with others, and what is expected of them together and apart.
+/// Formats the line of a program that runs as a union with others: the estimates for the union and for separate
+/// programs.
 pub fn shared_line(members: usize, together: &Expected, apart: &Expected) -> String {
     let (together, apart) = (expected(together), expected(apart));
     format!("  {:<10} one program for {members} statements: {together} together, {apart} apart\n", "shared")
 }
 
-/// Formats what was expected of programs that ran as one, and what was seen.
+/// Formats the estimates and observations of programs that ran as one.
 pub fn shared_outcome(members: usize, together: &Expected, receipt: &Receipt) -> String {
     let seen = Expected { ns: receipt.elapsed_ns as f64, bytes: receipt.bytes_on_wire as f64, ..*together };
     format!(
@@ -58,8 +59,8 @@ fn expected(expected: &Expected) -> String {
     format!("{:.1} ms, {}", expected.ns / 1e6, bytes_shown(expected.bytes))
 }
 
-/// Formats on one line what was expected of a program and what was observed, and on another the conditions
-/// that operators above it `added` to its filter when it began. `None` if the program has not run.
+/// Formats the estimates and observations of a program on one line and, on another, the conditions that operators above
+/// it `added` to its filter when it began. `None` if the program has not run.
 ///
 /// ```text
 /// lineitem at embedded: push 12.3 ms, 4 rows, 1.2 KiB expected; 14.0 ms, 4 rows, 0 B on the wire seen

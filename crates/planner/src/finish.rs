@@ -88,7 +88,7 @@ impl Finish {
         is_as_expected.then_some(Finish { keys: keys.len(), form, limit })
     }
 
-    /// Number of keys, which are the first columns of the parts and of the result.
+    /// Returns the number of keys, which are the first columns of the parts and of the result.
     pub fn keys(&self) -> usize {
         self.keys
     }
@@ -125,7 +125,7 @@ impl Finish {
         self.form.merges.iter().enumerate().flat_map(calls).collect()
     }
 
-    /// The most rows of the result. `None` if the program has an order: the sort above it applies the limit.
+    /// Returns the most rows of the result. `None` if the program has an order: the sort above it applies the limit.
     pub fn limit(&self) -> Option<u64> {
         self.limit
     }
@@ -144,7 +144,7 @@ impl Step {
         }
     }
 
-    /// Number of columns that the step takes.
+    /// Returns the number of columns that the step takes.
     pub fn arguments(self) -> usize {
         if self == Step::Mean { 2 } else { 1 }
     }

@@ -1,5 +1,5 @@
-//! Which programs of a batch run as one ([`crate::union`]): groups of programs over one table whose needs overlap, under a
-//! limit of memory (pipeline groups, chapter 4).
+//! Choice of the programs of a batch that run as one ([`crate::union`]): groups of programs over one table whose needs
+//! overlap, under a limit of memory (pipeline groups, chapter 4).
 //!
 //! The objective is the predicted time of all programs, each group of which costs
 //!
@@ -8,11 +8,11 @@
 //!     + finish · rows of the group)/workers + bytes of the result/link + keeping the result
 //! ```
 //!
-//! with the rates of [`crate::cost`]. A column that several return is counted once, and so is a condition that all have; a row
-//! that only some want is sent with the columns of all. The time until a first answer comes is left out: programs that are
-//! not grouped are under way at the same time. Of few programs the best partition is found by dynamic programming over their
-//! subsets. Of more, for which set partitioning is NP-hard, each joins the group that it makes cheapest, the most expensive
-//! first; then programs change places, and groups merge, while that pays.
+//! with the rates of [`crate::cost`]. A column that several programs return is counted once, and so is a condition that
+//! all have; a row that only some programs need is sent with the columns of all. The latency of the first answer is
+//! ignored, because separate programs run at the same time. For few programs the best partition is found by dynamic
+//! programming over their subsets. For more, where set partitioning is NP-hard, each joins the group that it makes
+//! cheapest, the most expensive first; then programs change groups, and groups merge, as long as that pays.
 //!
 //! Invariant: no choice is predicted to cost more than all programs apart.
 
@@ -28,14 +28,14 @@ use numbers::{Bits, Numbers};
 /// Most different filters of a group: each is a column of the result, or a condition of aggregates, of all of its rows.
 const FILTERS_MAX: usize = 16;
 
-/// Most different filters of which it is estimated pair by pair how many rows meet both. Where there are more, they count as
-/// independent.
+/// Most different filters of which it is estimated pair by pair how many rows meet both. Where there are more, they
+/// count as independent.
 const PAIRS_OF_MAX: usize = 32;
 
-/// How often a result that is kept whole is written and read, in times of decoding it.
+/// Cost of writing and reading a result that is kept whole, as a multiple of decoding it.
 const KEEPING: f64 = 2.0;
 
-/// What is expected of programs: alone, or in a group.
+/// Estimate for programs: alone, or in a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// Time of processors and of the link, in nanoseconds.
@@ -53,14 +53,14 @@ pub struct Group {
     pub members: Vec<usize>,
     /// The program in their place.
     pub union: Union,
-    /// What is expected of that.
+    /// Estimate for the group.
     pub together: Expected,
-    /// What is expected of each of them by itself, added up.
+    /// Sum of the estimates for its programs alone.
     pub apart: Expected,
 }
 
-/// Returns the groups of two programs or more among `programs`, all of which the pool carries out exactly, over one version
-/// of the table `info`. The result of a group has no more than `bytes_max` in the engine's memory.
+/// Returns the groups of two programs or more among `programs`, all of which the pool carries out exactly, over one
+/// version of the table `info`. The result of a group has no more than `bytes_max` in the engine's memory.
 pub fn groups(
     programs: &[&Program],
     info: &TableInfo,
@@ -77,7 +77,7 @@ pub fn groups(
         .collect()
 }
 
-/// Puts the positions of programs together that are alike.
+/// Groups the positions of programs that are compatible.
 fn kinds(programs: &[&Program]) -> Vec<Vec<usize>> {
     let mut kinds: Vec<Vec<usize>> = Vec::new();
     for (at, program) in programs.iter().enumerate() {
@@ -90,7 +90,7 @@ fn kinds(programs: &[&Program]) -> Vec<Vec<usize>> {
     kinds
 }
 
-/// Programs that are alike, as numbers.
+/// Compatible programs, in terms of numbers.
 struct Kind {
     members: Vec<Member>,
     filters: Vec<Filter>,
@@ -108,7 +108,7 @@ struct Kind {
 }
 
 struct Member {
-    /// Its position among those that were given.
+    /// Position in the given list of programs.
     position: usize,
     filter: usize,
     columns: Bits,
@@ -222,8 +222,8 @@ impl Kind {
         Filter { conditions: Bits::of(numbers), part, seconds, is_total, groups, finish_s }
     }
 
-    /// The columns of a program's result, without keys. An aggregate of the rows of one filter is another than that of
-    /// another's.
+    /// Returns the columns of a program's result, without keys. An aggregate of the rows of one filter is another than
+    /// that of another's.
     fn columns_of<'a>(
         &mut self,
         program: &'a Program,
@@ -280,7 +280,7 @@ impl Kind {
         joint
     }
 
-    /// Both as one; `None` where they may not be, or share nothing.
+    /// Joins two groups; `None` if they must not be joined or share nothing.
     fn joined(&self, a: &Joint, b: &Joint) -> Option<Joint> {
         let is_sharing = a.filters == b.filters || a.columns.meets(&b.columns) || a.common.meets(&b.common);
         if !is_sharing || !self.may_join(a, b) {
@@ -290,7 +290,8 @@ impl Kind {
         (joint.expected.bytes_plain <= self.bytes_max).then_some(joint)
     }
 
-    /// Whether one program can do what both do: with different filters, nothing may fail on rows of the other.
+    /// Returns whether one program can do the work of both: with different filters, nothing may fail on rows of the
+    /// other.
     fn may_join(&self, a: &Joint, b: &Joint) -> bool {
         if a.filters == b.filters {
             return true;
@@ -315,7 +316,7 @@ impl Kind {
         joint
     }
 
-    /// The objective, of one group.
+    /// Returns the objective, of one group.
     fn expected(&self, joint: &Joint) -> Expected {
         let filters = || joint.filters.iter().map(|filter| &self.filters[*filter]);
         let conditions = || joint.common.numbers().map(|condition| &self.conditions[condition]);
@@ -327,7 +328,8 @@ impl Kind {
             _ => f64::max(product, largest),
         };
         let passed = self.rows * self.part_of_any(&joint.filters, part_common);
-        // What each filter demands besides, first to find the rows and then to tell whose they are.
+        // Each filter's remaining conditions are evaluated twice: to find the rows, and to determine to which program
+        // they belong.
         let own_s: f64 = filters().map(|filter| (filter.seconds - common_s).max(0.0)).sum();
         let is_open = filters().any(|filter| filter.conditions == joint.common);
         let (first, again) = match joint.filters.len() {
@@ -355,7 +357,8 @@ impl Kind {
         Expected { ns, bytes, bytes_plain }
     }
 
-    /// The part of the rows that meet any of some filters, which have conditions in common that `common` of the rows meet.
+    /// Returns the part of the rows that meet any of some filters, which have conditions in common that `common` of the
+    /// rows meet.
     fn part_of_any(&self, filters: &[usize], common: f64) -> f64 {
         let mut any: f64 = 0.0;
         for (at, &filter) in filters.iter().enumerate() {
@@ -390,7 +393,7 @@ impl Kind {
     }
 }
 
-/// What a column of a result is made of.
+/// Definition of a result column.
 #[derive(Clone, Copy, Debug)]
 enum ColumnOf<'a> {
     Rows(&'a Expr),
@@ -411,7 +414,7 @@ impl PartialEq for ColumnOf<'_> {
     }
 }
 
-/// The part of the rows that meets each two of some filters.
+/// Returns the part of the rows that meets each two of some filters.
 fn both(filters: &[Option<&Expr>], info: &TableInfo) -> Vec<f64> {
     let count = filters.len();
     let mut both = vec![0.0; count * count];

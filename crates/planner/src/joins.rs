@@ -178,7 +178,7 @@ fn selectivity(relations: &[Relation], known: &[Matches], a: usize, b: usize) ->
     Some(known.map(|m| m.share.refine(guess)).reduce(f64::max).unwrap_or(guess))
 }
 
-/// Whether one relation of a set has keys of all these classes.
+/// Returns whether one relation of a set has keys of all these classes.
 fn has_all(relations: &[Relation], set: usize, shared: &[(usize, (f64, f64))]) -> bool {
     let has = |r: &Relation| shared.iter().all(|(class, _)| r.keys.iter().any(|(c, _)| c == class));
     relations.iter().enumerate().any(|(i, r)| set >> i & 1 == 1 && has(r))

@@ -9,7 +9,7 @@ use farpool_model::{Error, Literal, Result, Value};
 use farpool_statistics::{Estimate, Form, Moments, Quantile, Sketch, State};
 use std::sync::Arc;
 
-/// What to read from a state.
+/// Value to be read from a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reading {
     /// The encoded state itself.
@@ -20,8 +20,8 @@ pub enum Reading {
     Frequency(Literal),
     /// The most frequent values, at most this many, of this type.
     Top(usize, DataType),
-    /// The value at or below which this share of the values lies; the share is a float from 0 to 1, and the
-    /// value has this type.
+    /// Value at or below which this share of the values is; the share is a float from 0 to 1, and the value has this
+    /// type.
     Quantile(Literal, DataType),
     /// Second frequency moment: the sum of the squares of the values' frequencies.
     SecondMoment,
@@ -86,7 +86,7 @@ pub enum ReadValue {
 }
 
 impl Reading {
-    /// The type of the answer.
+    /// Returns the type of the answer.
     pub fn data_type(&self) -> DataType {
         match self {
             Reading::State => DataType::BinaryView,
@@ -223,8 +223,7 @@ pub fn second_moment(sketch: &Sketch) -> Result<Estimate> {
     sketch.second_moment().ok_or_else(|| without("Fast-AGMS", "second_moment=6x13"))
 }
 
-/// Returns the value at or below which `share` of the values lies, a float from 0 to 1; `None` if there are
-/// no values.
+/// Returns the value at or below which `share` of the values is, a float from 0 to 1; `None` if there are no values.
 ///
 /// # Errors
 /// `Invalid` when the sketch has no KLL, or the share is not in this range.

@@ -9,7 +9,7 @@ use crate::estimate;
 use arrow_schema::{DataType, Schema};
 use farpool_model::{Answer, Expr, Output, Program, TableInfo, Weakened, limits, weaken};
 
-/// Where a condition is evaluated.
+/// Placement of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// `Exact`: by the pool alone. `Superset`: the pool prefilters, and the engine evaluates it again.

@@ -199,7 +199,7 @@ pub(crate) fn numeric(literal: &Literal) -> Option<f64> {
     }
 }
 
-/// Whether a text matches a LIKE pattern, as [`farpool_model::Expr::Like`] defines it; `folded` ignores the
+/// Returns whether a text matches a LIKE pattern, as [`farpool_model::Expr::Like`] defines it; `folded` ignores the
 /// case of letters, nearly as the operators do.
 pub(crate) fn is_like(text: &str, pattern: &str, folded: bool) -> bool {
     let fold = |s: &str| if folded { s.to_lowercase() } else { s.to_string() };

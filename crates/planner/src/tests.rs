@@ -12,7 +12,8 @@ use farpool_model::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// `id` 1..=1000 without NULLs; `day` 100 dates; `price` a float with a fifth of NULLs; `word` a string.
+/// Returns a table: `id` 1..=1000 without NULLs; `day` 100 dates; `price` a float with a fifth of NULLs; `word` a
+/// string.
 fn info() -> TableInfo {
     let schema = Schema::new(vec![
         Field::new("id", DataType::Int64, false),
@@ -85,7 +86,7 @@ fn the_bounds_of_a_range_are_taken_together() {
     assert_eq!(selectivity(&empty, &info()), 0.0);
 }
 
-/// A join gives its keys, and the least and the greatest of them.
+/// A join passes its keys as a condition, and their least and greatest value.
 #[test]
 fn keys_of_a_join_lie_within_their_bounds() {
     let keys: Vec<i64> = (401..=500).step_by(2).collect();
@@ -309,7 +310,7 @@ fn literal() -> impl Strategy<Value = Literal> {
     ]
 }
 
-/// Any expression, well typed or not: an estimate must handle both.
+/// Generates expressions, well typed or not: an estimate must handle both.
 fn expr() -> impl Strategy<Value = Expr> {
     let op = prop_oneof![
         Just(CompareOp::Eq),

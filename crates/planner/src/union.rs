@@ -1,32 +1,35 @@
-//! One program in place of several that read rows of one table: what the pool then does once is reading them, the conditions
-//! that all have in common, and grouping (pipeline groups, chapter 4: pipelines share what they have in common). What a
-//! filter demands beyond that stands on top, for each program by itself: as a column that says which rows are its own, or as
-//! the `FILTER` of its aggregates.
+//! Union of programs that read rows of one table: one program that reads them once, evaluates the common conditions
+//! once, and groups once (pipeline groups, chapter 4: pipelines share common work). The remaining conditions of each
+//! filter are evaluated on top for each program: as a column that marks its rows, or as the `FILTER` of its aggregates.
+//!
+//! Example: programs with the filters `a AND b` and `a AND c` become one with the filter `a AND (b OR c)`, whose result
+//! has columns for `b` and `c`. Without these, each program would return the rows of the other.
 
 use crate::split::{conjunction, conjuncts};
 use arrow_schema::DataType;
 use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Output, Program};
 
-/// A program in place of several, and what is each one's of its result.
+/// A union of programs, and the part of its result that belongs to each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Union {
-    /// The program that computes what all of them do.
+    /// The program that does the work of all of them.
     pub program: Program,
-    /// What is each one's, in their order.
+    /// The part of each program, in their order.
     pub parts: Vec<Part>,
 }
 
-/// What is one program's of the result of a union.
+/// Part of a union's result that belongs to one program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// The positions of its columns.
     pub columns: Vec<usize>,
-    /// The column that says which rows are its own: those for which a boolean is true, or a count is not 0. All, if `None`.
+    /// The column that says which rows are its own: those for which a boolean is true, or a count is not 0. All, if
+    /// `None`.
     pub rows: Option<usize>,
 }
 
-/// Whether both programs compute the same kind of result from the same table, so that one can do what both do: rows, or
-/// groups by the same keys. Those that return some of their rows only are for themselves.
+/// Returns whether both programs compute the same kind of result from the same table, so that one can do the work of
+/// both: rows, or groups by the same keys. Programs that return only some of their rows are not compatible.
 pub fn are_alike(a: &Program, b: &Program) -> bool {
     let is_whole = |program: &Program| program.limit.is_none() && program.order.is_empty();
     let groups = match (&a.output, &b.output) {
@@ -39,12 +42,12 @@ pub fn are_alike(a: &Program, b: &Program) -> bool {
     groups && is_whole(a) && is_whole(b) && (&a.table, a.version) == (&b.table, b.version)
 }
 
-/// The conditions that a row must meet, all of them.
+/// Returns the conditions that a row must meet, all of them.
 pub(crate) fn conditions(program: &Program) -> Vec<Expr> {
     program.filter.clone().map(conjuncts).unwrap_or_default()
 }
 
-/// Returns one program in place of several that are alike; `None` for less than two.
+/// Returns the union of compatible programs; `None` for fewer than two.
 pub fn union(programs: &[&Program]) -> Option<Union> {
     let (first, others) = programs.split_first()?;
     if others.is_empty() || !others.iter().all(|other| are_alike(first, other)) {
@@ -79,7 +82,8 @@ pub fn union(programs: &[&Program]) -> Option<Union> {
                     ..aggregate.clone()
                 };
                 let columns = (0..keys.len()).chain(aggregates.iter().map(|a| column(&of_own(a)))).collect();
-                // A group may be there for the rows of another program only. Without keys there is one whatever the rows.
+                // A group may be there for the rows of another program only. Without keys there is one whatever the
+                // rows.
                 let counted = own.as_ref().filter(|_| !keys.is_empty()).map(|own| column(&count(own)));
                 parts.push(Part { columns, rows: counted });
             }
@@ -93,9 +97,9 @@ pub fn union(programs: &[&Program]) -> Option<Union> {
 
 /// The filters of several programs, taken apart.
 struct Filters {
-    /// What the rows of any of them meet.
+    /// Condition that holds for the rows of any of them.
     whole: Option<Expr>,
-    /// What those of each meet besides; `None` where that is nothing.
+    /// Additional condition of each program; `None` if there is none.
     own: Vec<Option<Expr>>,
 }
 
@@ -135,7 +139,7 @@ fn count(condition: &Expr) -> Aggregate {
     }
 }
 
-/// The position of what is the same; it is added if there is none.
+/// Returns the position of the equal element, adding it if there is none.
 fn place<T>(all: &mut Vec<T>, is_same: impl Fn(&T) -> bool, make: impl FnOnce(String) -> T) -> usize {
     all.iter().position(is_same).unwrap_or_else(|| {
         all.push(make(format!("c{}", all.len())));
@@ -246,7 +250,7 @@ mod tests {
         assert_eq!(shown, [&Expr::Column(1), &y, &Expr::Column(2), &z]);
         let part = |columns: &[usize], rows| Part { columns: columns.to_vec(), rows };
         assert_eq!(of_two.parts, [part(&[0], Some(1)), part(&[2], Some(3))]);
-        // One of them has nothing beyond what is common: its rows are all of them.
+        // One of them has no condition beyond the common ones: all rows belong to it.
         let c = with(&rows(&[2]), &[&x]);
         let of_three = union(&[&a, &b, &c]).unwrap();
         assert_eq!(of_three.program.filter, Some(x));

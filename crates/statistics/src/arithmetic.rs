@@ -12,10 +12,10 @@ use arrow_cast::display::array_value_to_string;
 use arrow_schema::{ArrowError, DataType};
 use farpool_model::{ArithmeticOp, Error, Result, arithmetic_type};
 
-/// `left op right`, row by row, of two numbers of one type or two decimals; NULL where either is.
+/// Computes `left op right`, row by row, of two numbers of one type or two decimals; NULL if either is.
 ///
 /// # Errors
-/// `Invalid` when a result does not fit its type, for a division by zero, and for types that have no such operation.
+/// `Invalid` if a result does not fit its type, for a division by zero, and for types without such an operation.
 pub fn arithmetic(op: ArithmeticOp, left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef> {
     computed(op, left, right).map_err(|error| explained(error, op, left, right))
 }
@@ -96,7 +96,7 @@ fn explained(error: ArrowError, op: ArithmeticOp, left: &dyn Datum, right: &dyn 
     out_of_range(&result.unwrap_or_else(|_| left.data_type().clone()), shown)
 }
 
-/// The error for a result that values of `data_type` cannot hold; `shown` is the computation that failed.
+/// Returns the error for a result that values of `data_type` cannot hold; `shown` is the computation that failed.
 fn out_of_range(data_type: &DataType, shown: Option<String>) -> Error {
     let advice = match data_type {
         DataType::Int64 | DataType::UInt64 => "cast one side to a wider type, e.g. DECIMAL(38,0)",
@@ -107,7 +107,7 @@ fn out_of_range(data_type: &DataType, shown: Option<String>) -> Error {
     Error::invalid(format!("{} out of range{shown}", name(data_type))).advise(advice)
 }
 
-/// The name of a type in SQL.
+/// Returns the name of a type in SQL.
 fn name(data_type: &DataType) -> String {
     match data_type {
         DataType::Int8 => "tinyint".to_string(),

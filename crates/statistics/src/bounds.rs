@@ -21,7 +21,7 @@ pub(crate) fn median_deviations(rows: u8, failure: f64) -> f64 {
     (1.0 / low - 1.0).max(0.0).sqrt()
 }
 
-/// The probability that at least half of `rows` independent events of probability `p` happen.
+/// Returns the probability that at least half of `rows` independent events of probability `p` happen.
 fn at_least_half(rows: u8, p: f64) -> f64 {
     let choose = |k: u8| (0..k).fold(1.0, |c, i| c * f64::from(rows - i) / f64::from(i + 1));
     let exactly = |k: u8| choose(k) * p.powi(k.into()) * (1.0 - p).powi((rows - k).into());
@@ -35,7 +35,7 @@ pub(crate) fn minimum_excess(rows: u8, failure: f64) -> f64 {
     failure.powf(-1.0 / f64::from(rows))
 }
 
-/// The relative error of HyperLogLog with 2^`precision` registers, at [`CONFIDENCE`].
+/// Returns the relative error of HyperLogLog with 2^`precision` registers, at [`CONFIDENCE`].
 pub(crate) fn distinct_error(precision: u8) -> f64 {
     1.96 * 1.04 / f64::from(1_u32 << precision).sqrt()
 }

@@ -28,7 +28,7 @@ pub(crate) fn opened(bytes: &[u8]) -> Result<&[u8]> {
     Ok(state)
 }
 
-/// The error for a state that cannot be decoded.
+/// Returns the error for a state that cannot be decoded.
 pub(crate) fn damaged(why: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("the state of a statistic is damaged: {why}")).advise("make or fetch it again")
 }

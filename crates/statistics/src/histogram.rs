@@ -59,11 +59,11 @@ pub struct Bin {
     pub count: u64,
 }
 
-/// A kind of number that bins are made of.
+/// Number type of the bins.
 trait Number: Copy + PartialOrd {
-    /// The least `k` supported for values from `low` to `high`, irrespective of the number of bins.
+    /// Returns the least `k` supported for values from `low` to `high`, irrespective of the number of bins.
     fn k_least(low: Self, high: Self) -> i32;
-    /// The number of the bin of width 2^k that the value is in.
+    /// Returns the number of the bin of width 2^k that the value is in.
     fn bin(self, k: i32) -> i128;
 }
 
@@ -109,12 +109,12 @@ impl Histogram {
         Ok(())
     }
 
-    /// The number of values in bins.
+    /// Returns the number of values in bins.
     pub fn count(&self) -> u64 {
         self.counts().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// NaNs and infinities, which are in no bin.
+    /// Returns the number of NaNs and infinities, which are in no bin.
     pub fn outside(&self) -> u64 {
         self.outside
     }
@@ -149,7 +149,7 @@ impl Histogram {
         bytes::read(bytes)
     }
 
-    /// Whether the histogram can count values of `data_type`.
+    /// Returns whether the histogram can count values of `data_type`.
     pub fn is_for(&self, data_type: &DataType) -> bool {
         let other = Histogram::new(data_type).map(|empty| matches!(empty.filled, Filled::Real(_)));
         other == Some(matches!(self.filled, Filled::Real(_)))
@@ -225,7 +225,7 @@ impl Number for i128 {
 const K_LEAST: i32 = -1000;
 
 impl Number for f64 {
-    /// The least `k` for which the number of each bin fits the 53 bits of a float's mantissa.
+    /// Returns the least `k` for which the number of each bin fits the 53 bits of a float's mantissa.
     fn k_least(low: f64, high: f64) -> i32 {
         let exponent = (low.abs().max(high.abs()).to_bits() >> 52) as i32 - 1023;
         (exponent - 51).max(K_LEAST)
@@ -238,7 +238,7 @@ impl Number for f64 {
     }
 }
 
-/// 2^k, for `k` from -1022 to 1023.
+/// Returns 2^k, for `k` from -1022 to 1023.
 fn exp2(k: i32) -> f64 {
     f64::from_bits(((k.clamp(-1022, 1023) + 1023) as u64) << 52)
 }

@@ -119,7 +119,7 @@ mod tests {
         assert_ne!(hashes[0], and(of_bytes(b"a"), of_word(1)));
     }
 
-    /// Other implementations must give the same hashes.
+    /// Other implementations must produce the same hashes.
     #[test]
     fn hashes_as_published() {
         assert_eq!(of_word(0), 0);

@@ -12,7 +12,7 @@ use arrow_array::types::*;
 use arrow_schema::DataType;
 use farpool_model::{Error, Result, with_integer};
 
-/// Spearman's rank correlation of two columns.
+/// Computes Spearman's rank correlation of two columns.
 ///
 /// # Errors
 /// `Invalid` when the columns are not numbers or differ in length.
@@ -30,7 +30,7 @@ pub fn spearman(x: &dyn Array, y: &dyn Array) -> Result<f64> {
     Ok((xy as f64 / (xx as f64 * yy as f64).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// Kendall's rank correlation of two columns, tau-b: 1 where all pairs of rows that are not tied agree.
+/// Computes Kendall's rank correlation of two columns, tau-b: 1 if all pairs of rows that are not tied agree.
 ///
 /// # Errors
 /// `Invalid` when the columns are not numbers or differ in length.
@@ -121,7 +121,7 @@ fn twice_ranks(values: &[i128]) -> Vec<u64> {
     ranks
 }
 
-/// The number of pairs of `count` rows.
+/// Returns the number of pairs of `count` rows.
 fn pairs(count: u64) -> u64 {
     u64::try_from(u128::from(count) * u128::from(count.saturating_sub(1)) / 2).unwrap_or(u64::MAX)
 }
@@ -131,7 +131,7 @@ fn tied_pairs<T: PartialEq>(sorted: &[T]) -> u64 {
     sorted.chunk_by(|a, b| a == b).map(|run| pairs(run.len() as u64)).sum()
 }
 
-/// Merge-sorts the values; returns the number of pairs that were in the wrong order.
+/// Merge-sorts the values, and returns the number of pairs that were in the wrong order.
 fn sort_counting_swaps(values: &mut [u64]) -> u64 {
     let mut scratch = values.to_vec();
     let mut swaps = 0;
@@ -208,7 +208,7 @@ mod tests {
         f64::from(agreement) / (untied[0] * untied[1]).sqrt()
     }
 
-    /// Pearson's coefficient of average ranks, each found by counting.
+    /// Computes Pearson's coefficient of average ranks, each found by counting.
     fn spearman_twin(x: &[i32], y: &[i32]) -> f64 {
         let ranks = |values: &[i32]| -> Vec<f64> {
             let count = |test: &dyn Fn(&i32) -> bool| values.iter().filter(|v| test(v)).count() as f64;

@@ -1,7 +1,7 @@
-//! States of sketches or moments, single or one per group: what an aggregate of states keeps.
+//! States of sketches or moments, single or one per group: the accumulators of an aggregate of states.
 //!
-//! Invariant: the state of a group is that of its rows, whatever batches and together with whichever other
-//! groups they came; a group without rows has the state of no rows.
+//! Invariant: the state of a group depends only on its rows, not on their batches or on the other groups; a group
+//! without rows has the state of no rows.
 
 use crate::{Moments, Sketch};
 use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
@@ -27,7 +27,7 @@ pub enum StateForm {
 }
 
 impl StateForm {
-    /// The form of the states of `function`.
+    /// Returns the form of the states of `function`.
     pub fn of(function: StateFunction) -> StateForm {
         match function {
             StateFunction::Sketch(_) => StateForm::Sketch,
@@ -60,7 +60,7 @@ impl State {
     /// Creates the state of `function` over no rows of columns of these types.
     ///
     /// # Errors
-    /// Those of [`Sketch::new`] and [`Moments::new`]; `Internal` for a sketch of a number of columns other
+    /// Errors of [`Sketch::new`] and [`Moments::new`]; `Internal` for a sketch of a number of columns other
     /// than one.
     pub fn new(function: StateFunction, types: &[DataType]) -> Result<State> {
         match (function, types) {
@@ -79,7 +79,7 @@ impl State {
     /// Adds rows, given column by column.
     ///
     /// # Errors
-    /// Those of [`Sketch::update`] and [`Moments::update`].
+    /// Errors of [`Sketch::update`] and [`Moments::update`].
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         match (self, columns) {
             // An empty batch must not change a state.
@@ -159,12 +159,12 @@ impl States {
         self.groups.resize_with(groups, || None);
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether there are no groups.
+    /// Returns whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }

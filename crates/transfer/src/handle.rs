@@ -23,7 +23,7 @@ impl Handle {
         Handle(Arc::new(Kept { prepared: prepared.into(), by_pool: Box::new(by_pool) }))
     }
 
-    /// The pool's answers and the program that it will run.
+    /// Returns the pool's answers and the program that it will run.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.0.prepared
     }

@@ -23,7 +23,7 @@ pub struct LinkMeter {
     seen: Mutex<LinkSpeed>,
 }
 
-/// What a meter has measured so far; `None` where it has measured nothing.
+/// Measurements of a meter; `None` where there are none yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkSpeed {
     /// Time from a small request to its answer.

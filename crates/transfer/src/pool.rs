@@ -20,7 +20,7 @@ pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 /// A pool of tables that runs programs.
 #[async_trait]
 pub trait Pool: Send + Sync + fmt::Debug {
-    /// The address of the pool: `embedded`, or `farpool://host:port`.
+    /// Returns the address of the pool: `embedded`, or `farpool://host:port`.
     fn url(&self) -> String;
 
     /// Says where a prepared program would run, for display.
@@ -28,12 +28,12 @@ pub trait Pool: Send + Sync + fmt::Debug {
         self.url()
     }
 
-    /// Whether a prepared program would run in this process.
+    /// Returns whether a prepared program would run in this process.
     fn is_here(&self, _handle: &Handle) -> bool {
         !self.is_remote()
     }
 
-    /// Whether results cross a network.
+    /// Returns whether results cross a network.
     fn is_remote(&self) -> bool;
 
     /// Lists the tables and views that the caller's tenant can see; or those of the given tenant, for callers

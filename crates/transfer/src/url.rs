@@ -17,17 +17,17 @@ pub struct PoolUrl {
 }
 
 impl PoolUrl {
-    /// Whether the connection uses TLS.
+    /// Returns whether the connection uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.is_encrypted
     }
 
-    /// The host name or address, without brackets.
+    /// Returns the host name or address, without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -9,7 +9,7 @@ use farpool_model::{Error, Result, limits};
 /// Bytes of `Chunk` before the head.
 const FIXED_BYTES: usize = 12;
 
-/// What a node says of chunks before it sends any: those of some columns in row groups that follow one another.
+/// Description of chunks that a node sends before the chunks: those of some columns in consecutive row groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlines {
     /// The number of the table version's list of row groups, which no other list has in the same process of a node.
@@ -22,12 +22,14 @@ pub struct Outlines {
     pub chunks: Vec<ChunkOutline>,
 }
 
-/// What a node says of a chunk.
+/// Description of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkOutline {
-    /// The number of the chunk, which no other chunk has in the same process of a node. Versions of a table share chunks.
+    /// The number of the chunk, which no other chunk has in the same process of a node. Versions of a table share
+    /// chunks.
     pub number: u64,
-    /// What `farpool_columns` reads a chunk without values from; or, if `data` is there, the head of its image.
+    /// Outline from which `farpool_columns` creates a chunk without values; or, if `data` is there, the head of its
+    /// image.
     pub head: Bytes,
     /// The data of a small chunk.
     pub data: Option<Bytes>,
@@ -36,9 +38,9 @@ pub struct ChunkOutline {
 /// The values of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkImage {
-    /// Its row group, by position in the table version.
+    /// Row group, by position in the table version.
     pub row_group: u32,
-    /// Its column, by position among those that were asked for.
+    /// Column, by position among those requested.
     pub column: u32,
     /// Head and data of its image.
     pub head: Bytes,
@@ -47,7 +49,7 @@ pub struct ChunkImage {
 }
 
 impl ChunkImage {
-    /// What comes before the data in a message.
+    /// Returns the bytes in front of the data in a message.
     pub fn front(row_group: usize, column: usize, head: &[u8]) -> Bytes {
         let mut front = BytesMut::with_capacity(FIXED_BYTES + head.len());
         [row_group, column, head.len()].into_iter().for_each(|number| front.put_u32_le(u32_checked(number)));

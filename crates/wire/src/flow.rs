@@ -1,10 +1,13 @@
-//! Flow control by credit, for each stream and direction: a sender of batches stops when the receiver has not
-//! taken what is in flight, so that a slow client stops its own query and nothing else.
+//! Credit-based flow control for each stream and direction: a sender of batches pauses while the receiver has not
+//! consumed those in flight. Backpressure by a slow client affects its own query only.
 //!
-//! Rules: a stream starts with [`limits::STREAM_WINDOW_BYTES`] of credit. Only batches need it. A sender may
-//! begin a batch while its credit is above zero, and then subtracts the whole batch: credit may go below zero
-//! once, so that a batch larger than the window needs no special case. The receiver gives credit back, in
-//! `Credit` messages, for what it has taken.
+//! Rules: a stream starts with [`limits::STREAM_WINDOW_BYTES`] of credit. Only batches need it. A sender may begin a
+//! batch while its credit is above zero, and then subtracts the whole batch: credit may go below zero once, so that a
+//! batch larger than the window needs no special case. The receiver returns credit, in `Credit` messages, for the bytes
+//! it has consumed.
+//!
+//! Example: with a window of 100 bytes, a batch of 250 may be sent, and leaves a credit of -150. The next batch waits
+//! until the receiver has returned more than 150.
 
 use farpool_model::{Error, Result, cast, limits};
 
@@ -27,12 +30,12 @@ impl Default for Window {
 }
 
 impl Window {
-    /// The window of a new stream.
+    /// Returns the window of a new stream.
     pub fn new() -> Self {
         Window::default()
     }
 
-    /// Whether another batch may be sent now.
+    /// Returns whether another batch may be sent now.
     pub fn is_open(&self) -> bool {
         self.credit > 0
     }

@@ -43,8 +43,8 @@ impl FrameHeader {
     /// Decodes and checks a header.
     ///
     /// # Errors
-    /// `Corrupt` when the kind, the length or a flag is not one that version 1 of the protocol knows. The
-    /// connection cannot go on after that, since the beginning of the next frame is unknown.
+    /// `Corrupt` if the kind, the length or a flag is not one that version 1 of the protocol knows. The connection
+    /// cannot continue after that, since the beginning of the next frame is unknown.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self> {
         let [l0, l1, l2, l3, kind, flags, r0, r1, s0, s1, s2, s3] = *bytes;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -88,12 +88,12 @@ macro_rules! frame_kinds {
             /// Every kind, by number.
             pub const ALL: &[FrameKind] = &[$(FrameKind::$name,)*];
 
-            /// The kind with this number.
+            /// Returns the kind with this number.
             pub fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some(FrameKind::$name),)* _ => None }
             }
 
-            /// The name used in `docs/wire.md`.
+            /// Returns the name used in `docs/wire.md`.
             pub fn name(self) -> &'static str {
                 match self { $(FrameKind::$name => stringify!($name),)* }
             }
@@ -148,9 +148,9 @@ frame_kinds! {
     Backup = 23,
     /// Reads a part of a file of the connection's backup.
     BackupRead = 24,
-    /// Another request, whose answers are to be sealed.
+    /// Another request, whose answers must be sealed.
     Sealed = 25,
-    /// Asks what chunks the table version of a prepared program has.
+    /// Requests the outlines of the chunks of a prepared program's table version.
     Outlines = 26,
     /// Asks for the values of such chunks.
     Fetch = 27,
@@ -207,38 +207,38 @@ frame_kinds! {
 }
 
 impl FrameKind {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// Whether messages of this kind count against the credit of their stream.
+    /// Returns whether messages of this kind count against the credit of their stream.
     pub fn is_flow_controlled(self) -> bool {
         matches!(self, FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel | FrameKind::Chunk)
     }
 
-    /// Whether messages of this kind consist of one frame, which may come between the frames of another
-    /// message of its stream.
+    /// Returns whether messages of this kind consist of one frame, which may come between the frames of another message
+    /// of its stream.
     pub fn is_control(self) -> bool {
         matches!(self, FrameKind::Cancel | FrameKind::Credit | FrameKind::Error) || self.is_keepalive()
     }
 
-    /// Whether messages of this kind check that a peer is there, and belong to no stream.
+    /// Returns whether messages of this kind check that a peer is there, and belong to no stream.
     pub fn is_keepalive(self) -> bool {
         matches!(self, FrameKind::Ping | FrameKind::Pong)
     }
 
-    /// Whether a client sends this kind.
+    /// Returns whether a client sends this kind.
     pub fn is_from_client(self) -> bool {
         self.number() < 128 || self == FrameKind::Pong
     }
 
-    /// Whether a node sends this kind.
+    /// Returns whether a node sends this kind.
     pub fn is_from_node(self) -> bool {
         self.number() >= 128 || matches!(self, FrameKind::Credit | FrameKind::Ping)
     }
 
-    /// Whether a request of this kind may come within `Sealed`. Rows of a load go to the node, not from it.
+    /// Returns whether a request of this kind may come within `Sealed`. Rows of a load go to the node, not from it.
     pub fn may_be_sealed(self) -> bool {
         use FrameKind::*;
         match self {
@@ -252,7 +252,7 @@ impl FrameKind {
         }
     }
 
-    /// Maximum bytes of an assembled message of this kind, sealed or not.
+    /// Returns the maximum bytes of an assembled message of this kind, sealed or not.
     pub fn body_bytes_max(self) -> usize {
         let plain = self.message_bytes_max();
         if self.is_from_node() && !self.is_keepalive() && !self.is_control() {
@@ -262,7 +262,7 @@ impl FrameKind {
         }
     }
 
-    /// Maximum bytes of a message of this kind that is not sealed.
+    /// Returns the maximum bytes of a message of this kind that is not sealed.
     pub fn message_bytes_max(self) -> usize {
         match self {
             FrameKind::Hello | FrameKind::Welcome | FrameKind::LoadEnded => 64 << 10,

@@ -14,7 +14,7 @@ use farpool_model::{Result, limits};
 /// message.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// Bytes per read where it is not known what comes.
+/// Bytes per read if the size of the next message is unknown.
 const READ_BYTES: usize = 64 << 10;
 
 /// Bytes per read where the next frame of a large message is expected: its header, and little of its payload.
@@ -69,7 +69,7 @@ impl Intake {
     /// Returns the next complete message; frames that `wanted` rejects are skipped.
     ///
     /// # Errors
-    /// As [`FrameHeader::decode`] and [`Assembler::push`]; those of `wanted`, for a frame that is not
+    /// As [`FrameHeader::decode`] and [`Assembler::push`]; errors of `wanted`, for a frame that is not
     /// allowed.
     pub fn next(&mut self, wanted: impl Fn(&FrameHeader) -> Result<bool>) -> Result<Option<Message>> {
         loop {
@@ -110,8 +110,8 @@ impl Intake {
         self.assembler.forget(stream);
     }
 
-    /// Starts to read a payload directly if it is large and not complete; what has come of it is moved along.
-    /// Returns whether it did.
+    /// Starts to read a payload directly if it is large and incomplete; moves the bytes received so far. Returns
+    /// whether it did.
     fn begin_direct(&mut self) -> Result<bool> {
         let Some(bytes) = self.buffer.first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(false) };
         let header = FrameHeader::decode(bytes)?;
@@ -178,7 +178,7 @@ mod tests {
             let body = |i: usize, size| Bytes::from((0..size).map(|b| (b * 7 + i) as u8).collect::<Vec<_>>());
             let bodies: Vec<Bytes> = sizes.iter().enumerate().map(|(i, size)| body(i, *size)).collect();
             let message = |body: &Bytes| Outgoing::new(FrameKind::Parcel, vec![body.clone()]).unwrap();
-            // Frames of an unwanted stream lie between the others.
+            // Frames of an unwanted stream are interleaved with the others.
             let frames = bodies.iter().flat_map(|body| [message(body).frames(1), message(body).frames(2)]);
             let sent = frames.flatten().collect::<Vec<_>>().concat();
             let mut intake = Intake::new(BytesMut::from(&sent[..sent.len().min(5)]));

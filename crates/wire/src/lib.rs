@@ -1,5 +1,5 @@
-//! Encodes the model to bytes and decodes it: frames, messages, Substrait plans, Arrow batches. Sockets come
-//! from outside; there is no clock.
+//! Encoding and decoding of the model: frames, messages, Substrait plans, Arrow batches. Sockets are arguments; there
+//! is no clock.
 //!
 //! Invariant: any byte of a peer may be hostile. Every decoder here returns an error that says what was
 //! wrong, enforces [`farpool_model::limits`] before it allocates or recurses, and never panics. The protocol

@@ -21,7 +21,7 @@ pub struct Message {
     pub stream: u32,
     /// The payload of all frames.
     pub body: Bytes,
-    /// Size of the message on the wire, frame headers included: what is subtracted from the stream's window.
+    /// Size of the message on the wire, with frame headers; this is subtracted from the stream's window.
     pub bytes_on_wire: u64,
 }
 
@@ -51,22 +51,22 @@ impl Outgoing {
         Outgoing { kind, bytes: body.len(), pieces: vec![body] }
     }
 
-    /// The pieces of the body.
+    /// Returns the pieces of the body.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|piece| &piece[..])
     }
 
-    /// The kind, the pieces of the body, and their bytes together.
+    /// Returns the kind, the pieces of the body, and their bytes together.
     pub(crate) fn into_parts(self) -> (FrameKind, Vec<Bytes>, usize) {
         (self.kind, self.pieces, self.bytes)
     }
 
-    /// The kind of the message.
+    /// Returns the kind of the message.
     pub fn kind(&self) -> FrameKind {
         self.kind
     }
 
-    /// Size of the message on the wire, frame headers included: what is subtracted from the stream's window.
+    /// Returns the size of the message on the wire, with frame headers; this is subtracted from the stream's window.
     pub fn bytes_on_wire(&self) -> u64 {
         let frames = self.bytes.div_ceil(limits::FRAME_BYTES_MAX).max(1);
         cast::u64_from(self.bytes + frames * FRAME_HEADER_BYTES)
@@ -129,9 +129,9 @@ impl Assembler {
     /// Adds the next frame; returns the message if it is complete.
     ///
     /// # Errors
-    /// `Corrupt` when the payload is not as long as the header says or a message is interrupted by another;
-    /// `OverLimit` when a message is larger than its kind may be, or too many are incomplete. The
-    /// connection cannot go on after an error.
+    /// `Corrupt` if the payload is not as long as the header says or a message is interrupted by another; `OverLimit`
+    /// if a message is larger than its kind may be, or too many are incomplete. The connection cannot continue after an
+    /// error.
     pub fn push(&mut self, header: FrameHeader, payload: Bytes) -> Result<Option<Message>> {
         let FrameHeader { length, kind, more, stream } = header;
         if payload.len() != length as usize {

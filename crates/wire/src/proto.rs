@@ -70,14 +70,14 @@ pub struct Sealed {
     pub request: Bytes,
 }
 
-/// What of a [`PlanRequest`] names a prepared program.
+/// The fields of a [`PlanRequest`] that name a prepared program.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct PlanHandle {
     #[prost(uint32, optional, tag = "3")]
     pub handle: Option<u32>,
 }
 
-/// What of an [`OutlinesRequest`] and of a [`Fetch`] names a prepared program.
+/// The fields of an [`OutlinesRequest`] and of a [`Fetch`] that name a prepared program.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct ChunksHandle {
     #[prost(uint32, tag = "1")]
@@ -258,7 +258,7 @@ pub struct StatisticsRequest {
     pub columns: Vec<u32>,
 }
 
-/// What a load does when the table exists.
+/// Behaviour of a load if the table exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum LoadMode {
@@ -268,7 +268,7 @@ pub enum LoadMode {
     Replace = 3,
 }
 
-/// What a table's values are encrypted with in memory.
+/// Tier of the encryption of a table's values in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Tier {
@@ -289,7 +289,7 @@ pub struct LoadOptions {
     pub residency: i32,
 }
 
-/// What becomes of loaded rows in memory.
+/// Residency of loaded rows in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Residency {
@@ -352,7 +352,7 @@ pub struct LoadEnded {
     pub forgotten: u64,
 }
 
-/// How far an operator is carried out: the answer of the node.
+/// Answer of the node for an operator: how far it is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Answer {
@@ -457,7 +457,7 @@ pub enum ValueKind {
     Binary(Vec<u8>),
 }
 
-/// What is known about a column.
+/// Statistics of a column.
 #[derive(Clone, PartialEq, Message)]
 pub struct ColumnStatistics {
     #[prost(uint64, tag = "1")]
@@ -477,7 +477,7 @@ pub struct ColumnStatistics {
     pub spread: Option<Bytes>,
 }
 
-/// The spread of a column: what estimates need of its values.
+/// Spread of a column: the statistics of its values that estimates need.
 #[derive(Clone, PartialEq, Message)]
 pub struct Spread {
     #[prost(message, repeated, tag = "1")]

@@ -66,7 +66,7 @@ pub enum Request {
     Tables {
         /// The tenant to list, for clients that may see other tenants; `None` for the client's own.
         tenant: Option<TenantName>,
-        /// Whether the client knows schemas; otherwise only what is in `public` is listed.
+        /// True if the client supports schemas; otherwise only tables in `public` are listed.
         with_schemas: bool,
     },
     /// Describes a table.
@@ -82,7 +82,7 @@ pub enum Request {
     LoadBegin {
         /// Name of the table.
         table: TableName,
-        /// What to do when the table exists, and how to keep the rows.
+        /// Behaviour if the table exists, and storage of the rows.
         options: LoadOptions,
         /// The schema of the batches; canonical.
         schema: SchemaRef,
@@ -154,8 +154,8 @@ pub enum Request {
     Statistics {
         /// Name of the table.
         table: TableName,
-        /// Columns, by index in ascending order, of which to send what is known so far, without the moments;
-        /// `None` to compute and send everything.
+        /// Columns, by index in ascending order, whose current statistics are sent without moments; `None` to compute
+        /// and send all statistics.
         columns: Option<Vec<u32>>,
     },
     /// Reports the state of the pool.
@@ -167,7 +167,7 @@ pub enum Request {
         /// Number of the program, as reported for `Queries`.
         id: u64,
     },
-    /// Makes a checkpoint and keeps its files, in the place of those that it kept before, until the connection ends.
+    /// Makes a checkpoint and keeps its files, instead of those kept before, until the connection ends.
     Backup,
     /// Reads a part of a file of the connection's backup.
     BackupRead {
@@ -178,8 +178,8 @@ pub enum Request {
         /// Number of bytes; fewer come at the end of the file.
         bytes: u32,
     },
-    /// Asks what chunks the table version of a prepared program has: answered by `OutlineList`, with those of as many row
-    /// groups as fit one message.
+    /// Requests the outlines of the chunks of a prepared program's table version. The answer is an `OutlineList` with
+    /// the outlines of as many row groups as fit one message.
     Outlines {
         /// The stream of the program's `Prepare`.
         handle: u32,
@@ -206,7 +206,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The kind of the message.
+    /// Returns the kind of the message.
     pub fn kind(&self) -> FrameKind {
         match self {
             Request::Hello { .. } => FrameKind::Hello,

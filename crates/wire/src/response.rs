@@ -18,7 +18,7 @@ use farpool_model::{
 };
 use std::sync::Arc;
 
-/// What a node seals answers with.
+/// Keys by which a node seals answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealing {
     /// The public half of the node's key, if it has one.
@@ -40,11 +40,10 @@ pub enum Response {
         instance: u64,
         /// The newest version of any table.
         newest: Version,
-        /// What the node needs to seal answers; `None` if it cannot.
+        /// Keys by which the node seals answers; `None` if it cannot.
         sealing: Option<Sealing>,
     },
-    /// How the node will carry out the plan; the only answer to `Prepare`, the first one to `Execute` of a
-    /// plan.
+    /// Execution of the plan; the only answer to `Prepare`, and the first one to `Execute` of a plan.
     Prepared {
         /// The answers for the operators, and the program that runs.
         prepared: Prepared,
@@ -97,7 +96,7 @@ pub enum Response {
     BackupFiles(BackupFiles),
     /// A part of a file of a backup.
     BackupBytes(Bytes),
-    /// What chunks there are.
+    /// Outlines of chunks.
     Outlines(Outlines),
     /// The values of a chunk.
     Chunk(ChunkImage),
@@ -110,7 +109,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// The kind of the message.
+    /// Returns the kind of the message.
     pub fn kind(&self) -> FrameKind {
         match self {
             Response::Hello { .. } => FrameKind::Welcome,
@@ -255,7 +254,7 @@ impl Response {
     }
 }
 
-/// The number of an error kind on the wire: its index in [`ErrorKind::ALL`], from 1.
+/// Returns the number of an error kind on the wire: its index in [`ErrorKind::ALL`], from 1.
 pub fn error_number(kind: ErrorKind) -> u32 {
     let place = ErrorKind::ALL.iter().position(|k| *k == kind);
     place.map_or(0, |place| place as u32 + 1)
@@ -445,9 +444,9 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         operators: read_answers(&receipt.operators)?,
         bytes_plain: receipt.bytes_plain,
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
-        // Whoever has opened it knows.
+        // Only the client that opened it knows.
         encrypted: false,
-        // Of what did not come.
+        // Zero, as the field was not received.
         bytes_saved: 0,
     })
 }

@@ -83,7 +83,7 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
     })
 }
 
-/// The number of a tier.
+/// Returns the number of a tier.
 pub(crate) fn write_tier(tier: Option<Tier>) -> proto::Tier {
     match tier {
         None => proto::Tier::None,
@@ -93,7 +93,7 @@ pub(crate) fn write_tier(tier: Option<Tier>) -> proto::Tier {
     }
 }
 
-/// The tier of a number.
+/// Returns the tier of a number.
 ///
 /// # Errors
 /// `Invalid` where there is none.
@@ -159,7 +159,7 @@ pub(crate) fn write_statistics(statistics: &TableStatistics) -> Result<proto::Ta
     })
 }
 
-/// Decodes the statistics of a table. The states stay encoded: whoever uses them decodes them.
+/// Decodes the statistics of a table. The states stay encoded until they are used.
 pub(crate) fn read_statistics(statistics: &proto::TableStatistics) -> Result<TableStatistics> {
     let table = read_table(read(&statistics.table)?)?;
     let columns_of_table = table.columns.len();

@@ -1,4 +1,4 @@
-//! Tests that messages survive encoding, and that each side refuses what it must not be sent.
+//! Tests that messages survive encoding, and that each side refuses messages that it must not receive.
 
 mod frames;
 mod page;
@@ -53,7 +53,7 @@ fn send(outgoing: Vec<Outgoing>, stream: u32) -> Vec<u8> {
     bytes
 }
 
-/// The stream for a kind of message: 0 for kinds that belong to the connection itself.
+/// Returns the stream for a kind of message: 0 for kinds that belong to the connection itself.
 fn stream_for(kind: FrameKind) -> u32 {
     if kind.is_keepalive() { 0 } else { 7 }
 }

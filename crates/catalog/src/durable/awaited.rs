@@ -1,9 +1,12 @@
-//! Who waits for values of handles.
+//! Requests of readers that wait for values of handles.
 //!
-//! Values that two want at once are read once. Those that were read for somebody are kept for it until it has used them, up
-//! to a part of the pool's memory for all; beyond, they may leave again before they are used, and are then read again. One of
-//! those to which that happened keeps them beyond that part, so that there is progress in the smallest pool, and nobody
-//! waits for another to use what it has asked for.
+//! Values requested by several readers at once are read once. Values that arrived are held for the requesting readers
+//! until these have used them, up to a part of the pool's memory for all requests. Beyond that part they may be evicted
+//! before they are used, and are then read again. One request at a time may exceed the part, so that there is progress
+//! even in the smallest pool, and no reader waits until another one uses its values.
+//!
+//! Example: two readers need two chunks each, and the pool has room for three. Were both to hold one chunk and wait for
+//! the second, neither could proceed. The reader with the turn gets both chunks; the other one holds none.
 
 use farpool_columns::{Chunk, Kept, Reader};
 use farpool_model::{Error, Result};
@@ -13,21 +16,21 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The part of the pool's memory that values take which were read and have not been used yet.
+/// Reciprocal of the share of the pool's memory that held values may take.
 const KEPT_PART: usize = 4;
 
-/// Requests for values of handles that have not come yet.
+/// Requests for values of handles that have not arrived yet.
 #[derive(Debug, Default)]
 pub struct Awaited {
-    /// By the handle's address.
+    /// Keyed by the handle's address.
     requests: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
     kept: Arc<Mutex<AllKept>>,
     has_turn: Arc<AtomicBool>,
 }
 
 impl Awaited {
-    /// Notes that `reader` waits for the values of `handles`, which come into a pool of `pool_bytes`. Returns those handles
-    /// that nobody waited for, to be read now.
+    /// Registers that `reader` waits for the values of `handles`, in a pool of `pool_bytes`. Returns the handles that
+    /// no other request waits for, which the caller must read now.
     pub fn want(
         &self,
         handles: Vec<Arc<Chunk>>,
@@ -48,17 +51,17 @@ impl Awaited {
             of_handle.push(request.clone());
             of_handle.len() == 1
         });
-        // If others' reads have brought all, it has been told already.
+        // The reader is gone if reads for other requests have completed this one meanwhile.
         if let Some(reader) = &request.state.lock().reader {
             reader.asked_first(&new);
         }
         new
     }
 
-    /// Whether somebody still wants the values of a handle. If not, its requests are forgotten, and the next one has them
-    /// read anew.
+    /// Returns true if a request for a handle is still live. Otherwise removes its requests, so that the next request
+    /// starts another read.
     pub fn is_wanted(&self, handle: &Arc<Chunk>) -> bool {
-        // Under one lock, or a request that comes in between would be forgotten, too.
+        // Checked and removed under one lock: a request registered in between would be removed without being read.
         let mut requests = self.requests.lock();
         let of_handle = requests.get(&address(handle));
         let is_wanted = of_handle.is_some_and(|requests| requests.iter().any(|request| request.is_wanted()));
@@ -68,19 +71,19 @@ impl Awaited {
         is_wanted
     }
 
-    /// Whether somebody waits for the values of a handle.
+    /// Returns true if there is a request for the values of a handle.
     pub fn has(&self, handle: &Chunk) -> bool {
         self.requests.lock().contains_key(&address(handle))
     }
 
-    /// Tells all who want the values of a handle what came of reading them.
+    /// Passes the outcome of reading a handle to all its requests.
     pub fn tell(&self, handle: &Arc<Chunk>, outcome: &Result<Arc<Chunk>>) {
         let requests = self.requests.lock().remove(&address(handle)).unwrap_or_default();
         requests.into_iter().for_each(|request| request.told(outcome));
     }
 
-    /// Parts of the memory for values that are kept, one for each handle, if so much is left. Those who want the same values
-    /// have one in common.
+    /// Reserves memory for held values, one part for each handle, if that much is left. Requests for the same values
+    /// share a part.
     fn parts(&self, handles: &[Arc<Chunk>], most: usize) -> Option<Vec<Arc<KeptPart>>> {
         let part = |handle: &Arc<Chunk>| {
             let mut kept = self.kept.lock();
@@ -96,7 +99,7 @@ impl Awaited {
         handles.iter().map(part).collect()
     }
 
-    /// The turn to keep values beyond that part, unless another request has it.
+    /// Takes the turn to exceed the share of held memory, unless another request has it.
     fn turn(&self) -> Option<Turn> {
         let is_taken = self.has_turn.swap(true, Ordering::Acquire);
         (!is_taken).then(|| Turn(self.has_turn.clone()))
@@ -107,7 +110,7 @@ fn address(handle: &Chunk) -> usize {
     std::ptr::from_ref(handle) as usize
 }
 
-/// Somebody who wants the values of some handles.
+/// Request of one reader for the values of some handles.
 struct Request {
     left: AtomicUsize,
     state: Mutex<State>,
@@ -119,22 +122,22 @@ struct State {
     reader: Option<Box<dyn Reader>>,
     parts: Vec<Arc<KeptPart>>,
     turn: Option<Turn>,
-    /// Whether values are kept until all are there and used.
+    /// True if values are held until all have arrived and are used.
     keeps: bool,
 }
 
-/// What is kept of all handles.
+/// Memory taken by held values of all requests.
 #[derive(Debug, Default)]
 struct AllKept {
     bytes: usize,
-    /// By the handle's address.
+    /// Keyed by the handle's address.
     parts: HashMap<usize, Weak<KeptPart>>,
 }
 
-/// A part of the memory for values that are kept: those of one handle.
+/// Reservation of memory for the held values of one handle.
 #[derive(Debug)]
 struct KeptPart {
-    /// Keeps its address from being that of another.
+    /// Keeps the handle alive, so that its address is not reused.
     handle: Arc<Chunk>,
     bytes: usize,
     of: Arc<Mutex<AllKept>>,
@@ -144,7 +147,7 @@ impl Drop for KeptPart {
     fn drop(&mut self) {
         let mut kept = self.of.lock();
         kept.bytes -= self.bytes;
-        // Another may have been made since nobody had this one any more.
+        // The entry may belong to a newer part, made after the last reference to this one was dropped.
         if let Entry::Occupied(entry) = kept.parts.entry(address(&self.handle))
             && entry.get().strong_count() == 0
         {
@@ -153,8 +156,8 @@ impl Drop for KeptPart {
     }
 }
 
-/// The permission to keep values beyond that part, which one request has at a time: two of them would each wait for memory
-/// that the other keeps.
+/// Permission to exceed the share of held memory. One request has it at a time: two of them could each wait for memory
+/// that the other one holds.
 struct Turn(Arc<AtomicBool>);
 
 impl Drop for Turn {
@@ -174,11 +177,11 @@ impl Request {
         self.state.lock().reader.as_ref().is_some_and(|reader| reader.is_waiting())
     }
 
-    /// Is told the outcome of reading one of the handles.
+    /// Receives the outcome of reading one of the handles.
     fn told(&self, outcome: &Result<Arc<Chunk>>) {
         let mut state = self.state.lock();
         match outcome {
-            // Without a part of the memory for that they are not kept.
+            // Without a reservation, values are not held.
             Ok(values) if state.keeps => state.values.push(values.clone()),
             Ok(_) => {}
             Err(error) => {

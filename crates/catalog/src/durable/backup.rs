@@ -1,11 +1,12 @@
-//! Backups: the files of a checkpoint, which stay as long as they are read, and a data directory that is made of them.
+//! Backups: the files of a checkpoint, pinned while a client reads them, and restoring a data directory from them.
 //!
-//! Files are bytes here, whatever is in them; only the manifest is read, for the segments that it names. A backup has no
-//! log: a checkpoint leaves nothing in it. The directory that is made of a backup gets a number of its own, so that no
-//! two nodes are taken for one. That of an encrypted directory is encrypted, and has its wrapped keys.
+//! Files are opaque bytes; only the manifest is decoded, for the names of its segments. A backup has no log, because a
+//! checkpoint includes all records. A restored directory gets a new number, so that two nodes are never taken for one.
+//! The backup of an encrypted directory is encrypted, and has its wrapped keys.
 //!
-//! Invariant: the manifest of a backup is that of the newest checkpoint, and each segment that it names is there until the
-//! backup is dropped, whatever becomes of the tables.
+//! Invariant: the manifest of a backup is that of the newest checkpoint when it began, and every segment named in it
+//! exists until the backup is dropped. Example: a table is dropped and a checkpoint made while a client still reads the
+//! table's segment; the backup holds a reference to the segment, which keeps its file.
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
 use super::compact::Sparse;
@@ -20,22 +21,22 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The files of a checkpoint. While it is there, none of them is removed.
+/// Files of a checkpoint. None of them is removed while this value exists.
 #[derive(Debug)]
 pub struct Backup {
     directory: Arc<dyn Directory>,
     node: u64,
     files: Vec<BackupFile>,
-    /// What is in the manifest's file, whose name is taken away by the next checkpoint, and in that of the wrapped keys.
+    /// Contents of the manifest, whose file the next checkpoint removes, and of the file of wrapped keys.
     contents: BTreeMap<String, Vec<u8>>,
     pinned: Vec<Arc<SegmentFile>>,
 }
 
 impl Catalog {
-    /// Makes a checkpoint and pins its files. Waits for the disk.
+    /// Makes a checkpoint and pins its files. Blocks on the disk.
     ///
     /// # Errors
-    /// `Invalid` where there is no data directory; those of the disk.
+    /// `Invalid` if there is no data directory; errors of the disk.
     pub fn backup(self: &Arc<Self>) -> Result<Backup> {
         let Some(durable) = self.durable.get() else {
             return Err(Error::invalid(
@@ -72,7 +73,7 @@ impl Backup {
         let (mut files, mut pins) = (Vec::new(), Vec::new());
         for (number, is_needed) in segments(&replay) {
             let Some(file) = pinned.get(&number) else {
-                // A profile is computed again.
+                // Not an error: a profile can be recomputed.
                 if !is_needed {
                     continue;
                 }
@@ -83,7 +84,7 @@ impl Backup {
             files.push(BackupFile { name, bytes });
             pins.push(file.clone());
         }
-        // The manifest is the last of these.
+        // The manifest is last, so that a copy without it is recognized as incomplete.
         let small = contents
             .iter()
             .map(|(name, content)| BackupFile { name: name.clone(), bytes: u64_from(content.len()) });
@@ -91,12 +92,12 @@ impl Backup {
         Ok(Backup { directory, node: durable.node, files, contents, pinned: pins })
     }
 
-    /// The number of the data directory.
+    /// Returns the number of the data directory.
     pub fn node(&self) -> u64 {
         self.node
     }
 
-    /// The files, the manifest last.
+    /// Returns the files, the manifest last.
     pub fn files(&self) -> &[BackupFile] {
         &self.files
     }
@@ -104,7 +105,7 @@ impl Backup {
     /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end.
     ///
     /// # Errors
-    /// `NotFound` for a file that is none of [`Backup::files`]; those of the disk.
+    /// `NotFound` if the file is not one of [`Backup::files`]; errors of the disk.
     pub fn read(&self, name: &str, offset: u64, bytes: usize) -> Result<Vec<u8>> {
         let file = self.files.iter().find(|file| file.name == name);
         let file = file.ok_or_else(|| Error::not_found("the backup has no such file"))?;
@@ -136,7 +137,8 @@ impl Drop for Backup {
     }
 }
 
-/// The segments that tables and their profiles are in, and whether there are no tables without them.
+/// Returns the segments that tables and profiles refer to. The value is true if a table needs the segment, and false if
+/// only profiles do.
 fn segments(replay: &Replay) -> BTreeMap<u64, bool> {
     let tables = || replay.tables.values().flat_map(BTreeMap::values);
     let groups = tables().flat_map(|table| &table.groups);
@@ -146,11 +148,11 @@ fn segments(replay: &Replay) -> BTreeMap<u64, bool> {
     profiles.chain(places.map(|number| (number, true))).collect()
 }
 
-/// Makes a directory that has the files of a backup, the manifest called `manifest` among them, a data directory with the
+/// Turns a directory with the files of a backup, whose manifest is named `manifest`, into a data directory with the
 /// number `node`.
 ///
 /// # Errors
-/// `Corrupt` where the manifest is damaged, or is none; those of the disk.
+/// `Corrupt` if the manifest is damaged or has another name; errors of the disk.
 pub fn adopt_backup(directory: &Arc<dyn Directory>, manifest: &str, node: u64) -> Result<()> {
     let number = manifest_number(manifest)
         .ok_or_else(|| Error::corrupt(format!("{manifest:?} is not the name of a manifest")))?;
@@ -158,7 +160,7 @@ pub fn adopt_backup(directory: &Arc<dyn Directory>, manifest: &str, node: u64) -
     Replay::begin(&contents)?;
     let mut adopted = proto::Manifest::decode(&contents[..])
         .map_err(|error| Error::corrupt(format!("{manifest} cannot be decoded: {error}")))?;
-    // A log of its own begins, whose records count from 0.
+    // A new log begins, with records numbered from 0.
     (adopted.node, adopted.next_record) = (node, 0);
     adopted.others.clear();
     Log::open(directory.clone(), Some(node), 0, &mut |_, _| Ok(()))?;

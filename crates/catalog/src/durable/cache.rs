@@ -1,15 +1,16 @@
-//! Which values leave memory when it is short: the pool as a cache of the data directory.
+//! Eviction of values when memory is short: the pool as a cache of the data directory.
 //!
-//! *S3-FIFO* (Yang et al., *FIFO queues are all you need for cache eviction*, SOSP 2023). What comes in waits in a small
-//! queue, a tenth of all; what was used there more than once goes on to the main queue, and the rest leaves. What is in the
-//! main queue and was used since it came, or was last looked at, stays for another round. What is read again soon after it
-//! has left goes to the main queue at once. A scan of a large table therefore passes through the small queue, and what many
-//! queries use stays.
+//! The policy is *S3-FIFO* (Yang et al., *FIFO queues are all you need for cache eviction*, SOSP 2023). New values
+//! enter a small queue, a tenth of all bytes. Those used there more than once move to the main queue; the others are
+//! evicted. In the main queue, values used since they were last examined stay for another round. Values that are read
+//! again soon after their eviction enter the main queue at once. A scan of a large table therefore passes through the
+//! small queue, and values that many queries use stay.
 //!
-//! Each tenant has queues of its own, and the one that has most in memory gives way, so that a scan of one does not push out
-//! what others use.
+//! Each tenant has its own queues, and values of the tenant with the most bytes are evicted first, so that a scan by
+//! one tenant does not evict what others use.
 //!
-//! Invariant: only values whose location is in a segment are here, and leave. Pinned ones are not looked at again.
+//! Invariant: only values with a location in a segment are in the queues, and are evicted; any others could not be read
+//! again. Values of pinned tables leave the queues for good.
 
 use farpool_columns::Chunk;
 use farpool_memory::Reclaim;
@@ -19,22 +20,22 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
-/// The part of all bytes that the small queue has.
+/// Reciprocal of the share of bytes in the small queue.
 const SMALL_PART: usize = 10;
 
-/// Uses in the small queue from which values go on to the main one: more than that for which they were read.
+/// Number of uses in the small queue that promote values to the main one: more than the use for which they were read.
 const USES_TO_STAY: u8 = 2;
 
-/// Values that left are remembered up to this multiple of those that are there.
+/// Number of evicted entries that are remembered, as a multiple of those in memory.
 const REMEMBERED: usize = 1;
 
-/// Bytes that are freed at once: a page of the pool, so that not every allocation has to look.
+/// Bytes evicted at once: a page of the pool, so that not every allocation has to evict.
 const FREED_BYTES: usize = limits::PAGE_BYTES;
 
-/// Entries from which it is looked, whenever they have doubled, for those whose handles are gone.
+/// Number of entries above which entries of dropped handles are removed, each time the number has doubled.
 const ENTRIES_UNSEEN: usize = 1 << 10;
 
-/// Handles with values in memory, in the order in which these may leave, by their tenant.
+/// Handles with values in memory, in order of eviction, by tenant.
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<BTreeMap<TenantName, Queues>>);
 
@@ -42,10 +43,10 @@ pub struct Cache(Mutex<BTreeMap<TenantName, Queues>>);
 struct Queues {
     small: Queue,
     main: Queue,
-    /// Numbers of the locations of values that have left the small queue.
+    /// Location numbers of values evicted from the small queue.
     gone: VecDeque<u64>,
     are_gone: HashSet<u64>,
-    /// Number of entries that were left when those without handles were last taken out.
+    /// Number of entries that remained when entries of dropped handles were last removed.
     entries_left: usize,
 }
 
@@ -58,7 +59,7 @@ struct Queue {
 #[derive(Debug)]
 struct Entry {
     handle: Weak<Chunk>,
-    /// The number of its location.
+    /// Number of its location.
     number: u64,
     bytes: usize,
 }
@@ -77,7 +78,7 @@ impl Queue {
 }
 
 impl Cache {
-    /// Adds a handle whose values have come into memory.
+    /// Adds a handle whose values were read into memory.
     pub fn add(&self, handle: &Arc<Chunk>, number: u64) {
         let Some(tenant) = handle.tenant().filter(|_| !handle.is_pinned()) else { return };
         let entry = Entry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
@@ -92,7 +93,7 @@ impl Cache {
 }
 
 impl Cache {
-    /// Takes values of a tenant, or of the one that has most of those that are not all in use.
+    /// Evicts values of a tenant, or of the tenant with the most bytes among those whose values are not all in use.
     fn evict(&self, of: Option<&TenantName>) -> Option<Arc<Chunk>> {
         let mut tenants = self.0.lock();
         if let Some(tenant) = of {
@@ -105,7 +106,7 @@ impl Cache {
 }
 
 impl Cache {
-    /// The numbers of the locations of values that queries have used, most used first.
+    /// Returns the location numbers of values that queries used, most used first.
     pub fn used(&self) -> Vec<u64> {
         let tenants = self.0.lock();
         let mut used: Vec<(Reverse<(bool, u8)>, u64)> = Vec::new();
@@ -119,12 +120,13 @@ impl Cache {
             }));
         }
         drop(tenants);
-        // Those that are alike stay in the order in which they came.
+        // The sort is stable: ties keep their order of arrival.
         used.sort_by_key(|(rank, _)| *rank);
         used.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Puts the values of this location into the main queue when they are read: queries used them before the last stop.
+    /// Makes the values of this location enter the main queue when they are read: queries used them before the last
+    /// stop.
     pub fn expect(&self, tenant: &TenantName, number: u64) {
         let mut tenants = self.0.lock();
         let queues = tenants.entry(tenant.clone()).or_default();
@@ -136,7 +138,7 @@ impl Cache {
 
 #[cfg(test)]
 impl Cache {
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(super) fn entries(&self) -> usize {
         self.0.lock().values().map(Queues::len).sum()
     }
@@ -151,8 +153,8 @@ impl Queues {
         self.small.entries.len() + self.main.entries.len()
     }
 
-    /// Takes out entries whose handles are gone, once there may be as many of them as others: where memory is never short,
-    /// nothing else does.
+    /// Removes entries of dropped handles, once they may be as many as the others. Needed because eviction, which also
+    /// removes them, never runs while memory suffices.
     fn tidy(&mut self) {
         if self.len() < ENTRIES_UNSEEN.max(2 * self.entries_left) {
             return;
@@ -164,11 +166,11 @@ impl Queues {
         self.entries_left = self.len();
     }
 
-    /// Takes the values that leave next; `None` when all that are left are in use.
+    /// Removes and returns the values that are evicted next; `None` if all remaining ones are in use.
     fn evict(&mut self) -> Option<Arc<Chunk>> {
-        // Each entry is looked at as often as its uses count, once more, and once in the small queue.
+        // Upper bound: each entry is examined once for each counted use, once more, and once in the small queue.
         let mut looks = 5 * self.len();
-        // Entries of each queue that were found in use, one after the other: where all are, the other queue is looked at.
+        // Number of consecutive entries in use, by queue: when all of a queue are in use, the other queue is examined.
         let (mut small_in_use, mut main_in_use) = (0, 0);
         while looks > 0 {
             looks -= 1;
@@ -229,7 +231,7 @@ impl Reclaim for Cache {
         let wanted = bytes.max(FREED_BYTES);
         let mut freed = 0;
         while freed < wanted {
-            // Freed outside the lock.
+            // Freed after the lock is released.
             let Some(values) = self.evict(tenant) else { break };
             freed += values.bytes_encoded();
         }
@@ -244,7 +246,7 @@ mod tests {
     use farpool_columns::{Reader, Source, encode_row_group};
     use farpool_memory::{Pool, PoolConfig};
 
-    /// The source of handles whose values nobody reads again.
+    /// Source of handles whose values are never read again.
     #[derive(Debug, Default)]
     struct Nowhere(TenantName);
 
@@ -256,7 +258,7 @@ mod tests {
         fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn Reader>) {}
     }
 
-    /// Handles whose values are in memory.
+    /// Creates handles with values in memory.
     fn handles(count: i64) -> Vec<Arc<Chunk>> {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
         let source: Arc<dyn Source> = Arc::new(Nowhere::default());

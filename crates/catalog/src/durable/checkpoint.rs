@@ -1,4 +1,9 @@
-//! Checkpoints: a manifest of everything up to one record, so that the log before it need not be read again.
+//! Checkpoints: a manifest of the state up to one record, so that earlier records need not be replayed.
+//!
+//! A checkpoint proceeds in this order, and a crash between any two steps leaves a state that recovery can read:
+//! 1. Chunks that are inline in records are written to a new segment, which is made durable.
+//! 2. The new manifest is written durably. From here on recovery uses it.
+//! 3. The old manifest, old log files and unused segments are removed.
 
 use super::chunk_writer::ChunkWriter;
 use super::compact::Sparse;
@@ -18,21 +23,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The format of manifests.
+/// Format of manifests.
 pub(super) const FORMAT: u32 = 1;
 
-/// The name of a manifest's file.
+/// Returns the file name of a manifest.
 pub(super) fn manifest_name(number: u64) -> String {
     format!("manifest-{number:012}")
 }
 
-/// The number of the manifest whose file has this name.
+/// Returns the number of the manifest with this file name.
 pub(super) fn manifest_number(name: &str) -> Option<u64> {
     name.strip_prefix("manifest-")?.parse().ok()
 }
 
 impl Catalog {
-    /// Has a checkpoint made where the log has become long.
+    /// Queues a checkpoint if the log has grown long since the latest one.
     pub(crate) fn tidy(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         let grown = durable.log.bytes_written().saturating_sub(durable.log_bytes.load(Ordering::Relaxed));
@@ -42,7 +47,7 @@ impl Catalog {
         let catalog = Arc::downgrade(self);
         self.background.write(Box::new(move || {
             let Some(catalog) = catalog.upgrade() else { return };
-            // The log goes on: it is tried again when it has grown as much once more.
+            // Best effort: after a failure it is retried when the log has grown by as much again.
             let _ = catalog.checkpoint();
             if let Some(durable) = catalog.durable.get() {
                 durable.write_hot_chunks();
@@ -50,10 +55,10 @@ impl Catalog {
         }));
     }
 
-    /// Writes what lies in the log only to a segment, and a manifest of everything that is durable.
+    /// Writes all chunks that are inline in the log to a segment, and a manifest of all durable changes.
     ///
     /// # Errors
-    /// Those of the disk; the log is read from the checkpoint before then.
+    /// Errors of the disk; the previous manifest stays in use.
     pub fn checkpoint(self: &Arc<Self>) -> Result<()> {
         if self.durable.get().is_none() {
             return Ok(());
@@ -61,12 +66,12 @@ impl Catalog {
         self.checkpoint_and(&Sparse::default(), |_| Ok(()))
     }
 
-    /// Makes a checkpoint, for which the segments `sparse` are written anew, and calls `then` with the number of its
-    /// manifest, while the tables that the manifest has are in memory, so that their segments are there, and no other
-    /// checkpoint is made.
+    /// Makes a checkpoint that also compacts the segments `sparse`, and then calls `then` with the number of its
+    /// manifest. During the call the tables of the manifest are kept in memory, so that their segments exist, and no
+    /// other checkpoint runs.
     ///
     /// # Errors
-    /// As [`Catalog::checkpoint`]; those of `then`.
+    /// Errors of [`Catalog::checkpoint`], and errors of `then`.
     pub(super) fn checkpoint_and<T>(
         self: &Arc<Self>,
         sparse: &Sparse,
@@ -78,8 +83,8 @@ impl Catalog {
         durable.log_bytes.store(durable.log.bytes_written(), Ordering::Relaxed);
         durable.is_checkpoint_wanted.store(false, Ordering::Relaxed);
         if durable.is_encrypted() && self.state.read().durable_records != latest.next_record {
-            // The file with the records up to here is removed below, and with it the keys of tables that are gone. Where
-            // there is no room for another one, that is left to the next checkpoint.
+            // Begins a new log file, so that the one with the records up to here can be removed below, and with it the
+            // keys of dropped tables. If the disk is full, that is left to the next checkpoint.
             let _ = durable.log.turn_over();
         }
         let (names, under_way, loads, next_record, versions_made) = {
@@ -91,7 +96,7 @@ impl Catalog {
                 drop(names);
                 return made;
             }
-            // Records that are prepared from now on must not refer to what is about to be forgotten.
+            // Records prepared from now on must not refer to inline chunks of records that are about to be removed.
             durable.floor.store(state.durable_records, Ordering::Relaxed);
             let (names, loads) = (state.visible.clone(), state.loads.clone());
             (names, state.under_way(), loads, state.durable_records, state.versions_made)
@@ -106,7 +111,7 @@ impl Catalog {
                 Some(Known::Gathered(profile)) => {
                     writer.write_profile(&profile, current.key.as_ref(), |file| !sparse.has(file))?;
                 }
-                // Its bytes are moved as they are.
+                // Its bytes are copied without decoding.
                 Some(Known::Stored(profile)) => sparse.rewrite_profile(&profile, &mut writer)?,
                 None => {}
             }
@@ -116,13 +121,14 @@ impl Catalog {
         writer.finish()?;
         let mut manifest = durable.manifest(&names, &loads);
         (manifest.next_record, manifest.versions_made) = (next_record, versions_made);
-        // Their records follow, and may refer to chunks in records before that no table of the manifest has.
+        // Tables with records behind the manifest. Such a record may refer to a chunk of an earlier record that no
+        // table of the manifest has.
         let groups = under_way.iter().flat_map(|current| current.table.row_groups.iter());
         manifest.others = groups.map(|group| group_bytes(group, u64::MAX, durable)).collect();
         let number = latest.manifest + 1;
         write_sealed(&*durable.directory, &manifest_name(number), FORMAT, &manifest.encode_to_vec())?;
         tables().flat_map(chunks).for_each(|chunk| Location::of(chunk, &durable.next_chunk).is_in_manifest());
-        // Recovery removes it otherwise.
+        // Best effort: recovery removes leftover files.
         let _ = durable.directory.remove(&manifest_name(latest.manifest));
         (latest.manifest, latest.next_record) = (number, next_record);
         latest.replaced.clear();
@@ -138,7 +144,8 @@ fn chunks(current: &Current) -> impl Iterator<Item = &Arc<Chunk>> {
 }
 
 impl Current {
-    /// The profile of the settled rows, if it is known and these are many: that of a few is soon computed again.
+    /// Returns the profile of the settled rows if it is known and the rows are many: that of a few rows is cheap to
+    /// recompute.
     fn known_profile(&self) -> Option<Known> {
         let are_many = self.rows_settled >= u64_from(limits::ROW_GROUP_ROWS);
         self.tap.as_ref().filter(|_| are_many)?.known()
@@ -146,7 +153,7 @@ impl Current {
 }
 
 impl Durable {
-    /// The manifest of `names`, all of whose chunks are in segments.
+    /// Builds the manifest of `names`; all their chunks must be in segments.
     pub(super) fn manifest(&self, names: &Names, loads: &BTreeMap<TenantName, Loads>) -> proto::Manifest {
         let mut manifest = proto::Manifest {
             node: self.node,
@@ -159,7 +166,8 @@ impl Durable {
                 let groups = current.table.row_groups.iter();
                 let profile = current.known_profile().and_then(|profile| {
                     let location = Location::at(profile.location(), &self.next_chunk);
-                    // One that was not known a moment ago is kept by the next checkpoint.
+                    // `None` for a profile that became known after the segment was written; the next checkpoint stores
+                    // it.
                     Some(vec![location.segment(u64::MAX)?, location.number, current.rows_settled])
                 });
                 manifest.tables.push(encoded(&proto::Table {

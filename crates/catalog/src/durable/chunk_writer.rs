@@ -1,4 +1,4 @@
-//! Writes chunks to segments.
+//! Writing of chunks to segments.
 
 use super::locations::{Location, SegmentFile};
 use super::{Durable, proto};
@@ -13,47 +13,47 @@ use prost::Message;
 use std::mem;
 use std::sync::Arc;
 
-/// Encoded bytes up to which a change lies in its record of the log: below, a file of its own would cost more.
+/// Encoded bytes up to which the chunks of a change are inline in its record: a segment would cost more.
 pub(super) const INLINE_BYTES: usize = 1 << 20;
 
-/// Bytes after which another segment is begun, if the pool is large. What a segment has cannot leave memory before it is
-/// complete, so that it is a small part of the pool.
+/// Size of a segment in bytes, unless the pool is small. Chunks of an unfinished segment cannot be evicted, so that a
+/// segment is at most one part in `POOL_PART` of the pool.
 const SEGMENT_BYTES: u64 = 1 << 30;
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 const POOL_PART: u64 = 8;
 
-/// Writes the row groups of a load, or of a change, to segments. Nothing is written as long as they fit a record of the
-/// log.
+/// Writes the row groups of a load or change to segments. Writes nothing while they are small enough to be inline in a
+/// record.
 #[derive(Debug)]
 pub(crate) struct ChunkWriter {
     durable: Arc<Durable>,
-    /// Bytes after which another segment is begun.
+    /// Size in bytes at which the segment is finished and another one begun.
     segment_bytes: u64,
     waiting: Vec<Arc<RowGroup>>,
     waiting_bytes: usize,
     open: Option<Open>,
-    /// Those of the load, if another thread is to wait for the disk.
+    /// Errands of the load, if another thread waits for the disk.
     errands: Option<Arc<Errands>>,
 }
 
-/// A segment that is being written, and what is in it.
+/// An unfinished segment and the parts written to it.
 #[derive(Debug)]
 struct Open {
     writer: SegmentWriter,
     written: Vec<Written>,
 }
 
-/// A chunk or a profile whose location a segment is to be.
+/// A chunk or profile that gets its location once the segment is durable.
 #[derive(Debug)]
 struct Written {
     location: Arc<Location>,
-    /// The chunk, if it is a handle.
+    /// The chunk, if it is a handle that may be evicted afterwards.
     handle: Option<Arc<Chunk>>,
     /// The key of the table, if it has one.
     key: Option<Arc<TableKey>>,
 }
 
-/// What is to be written of a chunk or a profile.
+/// Bytes to be written for a chunk or profile.
 struct Image {
     head: Vec<u8>,
     bytes: usize,
@@ -61,7 +61,7 @@ struct Image {
 }
 
 impl ChunkWriter {
-    /// Creates a writer that waits for the disk itself.
+    /// Creates a writer that blocks on the disk itself.
     pub fn new(durable: Arc<Durable>) -> ChunkWriter {
         let segment_bytes = SEGMENT_BYTES.min(durable.reads.pool_bytes() / POOL_PART).max(SEGMENT_BYTES_MIN);
         ChunkWriter {
@@ -74,8 +74,8 @@ impl ChunkWriter {
         }
     }
 
-    /// Creates the writer of a load, for which another thread waits for the disk: segments are durable when none of its
-    /// `errands` for that is left.
+    /// Creates the writer of a load that does not block: another thread syncs the segments, which are durable once none
+    /// of the corresponding `errands` is left.
     pub fn beside(durable: Arc<Durable>, errands: &Arc<Errands>) -> ChunkWriter {
         let mut writer = ChunkWriter::new(durable);
         writer.errands = Some(errands.clone());
@@ -85,7 +85,7 @@ impl ChunkWriter {
     /// Adds a row group of the table with this key.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn add(&mut self, group: Arc<RowGroup>, key: Option<&Arc<TableKey>>) -> Result<()> {
         self.waiting_bytes += group.bytes_encoded();
         self.waiting.push(group);
@@ -101,16 +101,16 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Writes a chunk of the table with this key, unless it is in a segment already.
+    /// Writes a chunk of the table with this key, unless a segment has it already.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn write(&mut self, chunk: &Arc<Chunk>, key: Option<&Arc<TableKey>>) -> Result<()> {
         let location = Location::of(chunk, &self.durable.next_chunk);
         if location.is_in_segment() {
             return Ok(());
         }
-        // Values stay in memory as long as they have no location in a segment.
+        // Values cannot have been evicted before their chunk is in a segment.
         let values =
             chunk.values().ok_or_else(|| Error::internal("values left memory before they were kept"))?;
         let image = values.to_image()?;
@@ -120,11 +120,11 @@ impl ChunkWriter {
         self.put(Written { location, handle, key: key.cloned() }, new, |out| image.write_data(out))
     }
 
-    /// Writes a chunk or a profile that is in a segment, whether or not it is in memory, once more. What cannot be read stays
-    /// where it is.
+    /// Copies a chunk or profile from a segment that is compacted, whether or not it is in memory. A part that cannot
+    /// be read stays where it is.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(super) fn write_again(
         &mut self,
         location: Arc<Location>,
@@ -146,7 +146,7 @@ impl ChunkWriter {
     /// Writes the states of a profile of the table with this key, unless they are in a segment that stays.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub(super) fn write_profile(
         &mut self,
         gathered: &Gathered,
@@ -185,10 +185,10 @@ impl ChunkWriter {
         if open.writer.bytes() >= self.segment_bytes { self.finish_segment() } else { Ok(()) }
     }
 
-    /// Makes durable what was written, or begins to.
+    /// Finishes the open segment, or queues that for another thread.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn finish(&mut self) -> Result<()> {
         if self.open.is_some() { self.finish_segment() } else { Ok(()) }
     }
@@ -205,7 +205,7 @@ impl ChunkWriter {
 }
 
 impl Open {
-    /// Makes the segment durable, and the location of what is in it.
+    /// Makes the segment durable, and then sets the location of each part.
     fn store(self, durable: &Arc<Durable>) -> Result<()> {
         let number = self.writer.number();
         let file = durable.add_segment(number, self.writer.finish()?);
@@ -224,7 +224,7 @@ impl Open {
 
 impl Drop for ChunkWriter {
     fn drop(&mut self) {
-        // A load that has failed leaves no file.
+        // Dropped unfinished: the load has failed, and its segment is removed.
         if let Some(open) = self.open.take() {
             self.durable.discard_segment(open.writer);
         }

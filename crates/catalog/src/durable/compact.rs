@@ -1,10 +1,12 @@
-//! Compaction: segments of which less than half is needed any more are written anew.
+//! Compaction: a checkpoint copies the live chunks of sparse segments, of which less than half is live, to new ones.
 //!
-//! A segment is removed when nothing needs it, and one row group keeps a whole one. Once what is not needed in such segments
-//! is a part of all, a checkpoint moves what is. So the segments of a directory are at most about twice as large as what
-//! tables have in them.
+//! A segment is removed when nothing in it is needed, but a single row group keeps all of it. Once the dead bytes of
+//! sparse segments are a certain part of all segments, a checkpoint copies their live chunks. The segments of a
+//! directory thus take at most about twice the bytes of the live chunks.
 //!
-//! Invariant: a segment that was written anew stays until a manifest is durable that does not name it.
+//! Invariant: a compacted segment stays until a manifest is durable that does not name it. Example: segment 3 is copied
+//! to segment 8, and a crash occurs before manifest 5 is written. Manifest 4 still names segment 3, which must be
+//! there.
 
 use super::Durable;
 use super::chunk_writer::ChunkWriter;
@@ -16,14 +18,15 @@ use farpool_model::Result;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// From how many bytes on that are not needed in such segments compaction begins, and what part of all segments these are.
+/// Compaction starts when sparse segments have this many dead bytes, and these are one part in `DEAD_PART` of all
+/// bytes.
 const DEAD_BYTES_MIN: u64 = 8 << 20;
 const DEAD_PART: u64 = 8;
 
-/// Bytes that one checkpoint moves, if one segment has no more.
+/// Bytes that one checkpoint copies at most, except that it copies one segment in any case.
 const MOVED_BYTES: u64 = 256 << 20;
 
-/// Segments that are written anew by a checkpoint, by their numbers.
+/// Sparse segments that a checkpoint compacts, by number.
 #[derive(Debug, Default)]
 pub(super) struct Sparse(BTreeMap<u64, Arc<SegmentFile>>);
 
@@ -40,13 +43,13 @@ impl Sparse {
         self.0.values()
     }
 
-    /// Writes those of `chunks` again that are in one of the segments.
+    /// Copies those of `chunks` that are in one of the segments.
     pub fn rewrite<'a>(
         &self,
         chunks: impl Iterator<Item = &'a Arc<Chunk>>,
         writer: &mut ChunkWriter,
     ) -> Result<()> {
-        // First: on a full disk it would otherwise be tried again with each chunk that goes.
+        // Marked first: on a full disk every dropped chunk would otherwise queue another attempt.
         self.files().for_each(|file| file.is_compacted());
         // Row groups may share a chunk of NULLs.
         let mut moved = HashSet::new();
@@ -61,7 +64,7 @@ impl Sparse {
         Ok(())
     }
 
-    /// Writes a profile that was not read yet again if it is in one of the segments.
+    /// Copies a profile that is not in memory, if it is in one of the segments.
     pub fn rewrite_profile(&self, profile: &StoredProfile, writer: &mut ChunkWriter) -> Result<()> {
         let Some(location) = Location::existing_at(profile.location()) else { return Ok(()) };
         match location.file().filter(|file| self.has(file)) {
@@ -72,7 +75,7 @@ impl Sparse {
 }
 
 impl Durable {
-    /// The segments of which least is needed, as many as one checkpoint writes anew.
+    /// Returns the segments with the fewest live bytes, as many as one checkpoint compacts.
     pub(super) fn sparse_segments(&self) -> Sparse {
         let mut sparse: Vec<_> =
             self.segments.lock().values().filter(|file| file.is_sparse()).cloned().collect();
@@ -95,19 +98,19 @@ impl Durable {
 }
 
 impl Catalog {
-    /// Compacts segments if there is much in them that is not needed: for the thread that waits for the disk.
+    /// Compacts segments if they have enough dead bytes. Blocks on the disk; runs on a background thread.
     pub(super) fn compact_where_it_pays(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         if !durable.is_closed() && durable.is_worth_compacting() && self.compact().is_ok() {
-            // What is more than one checkpoint moves.
+            // Queues the rest, if there is more than one checkpoint copies.
             durable.sweep.want();
         }
     }
 
-    /// Makes a checkpoint that writes sparse segments anew.
+    /// Makes a checkpoint that compacts sparse segments.
     ///
     /// # Errors
-    /// As [`Catalog::checkpoint`].
+    /// Errors of [`Catalog::checkpoint`].
     pub(super) fn compact(self: &Arc<Self>) -> Result<()> {
         let Some(durable) = self.durable.get() else { return Ok(()) };
         let sparse = durable.sparse_segments();

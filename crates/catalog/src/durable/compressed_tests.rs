@@ -1,15 +1,15 @@
-//! Tables whose chunks are compressed in segments: by each codec, and in directories of earlier versions. The random tests
-//! beside this one run over directories with segments of all kinds.
+//! Tests of tables whose chunks are compressed in segments, by each codec, and of directories of earlier versions. The
+//! random tests next to this file also run over directories with segments of all kinds.
 
 use super::encrypted::{new_directory, unlocked};
 use super::*;
 use arrow_array::{Float64Array, Int64Array};
 use farpool_disk::{Codec, Packing, compressing};
 
-/// Rows of each table: some blocks of its second column.
+/// Rows of each table: several blocks of its second column.
 const ROWS: i64 = 20_000;
 
-/// Rows of which the encodings leave something to save.
+/// Generates rows that are compressible after their encodings.
 fn rows(first: i64) -> RecordBatch {
     let numbers = Int64Array::from_iter_values(first..first + ROWS);
     let thirds = Float64Array::from_iter_values((0..ROWS).map(|row| (row % 50) as f64 / 3.0));
@@ -24,7 +24,7 @@ fn opened(directory: Arc<dyn Directory>, way: Packing) -> (Arc<Catalog>, Recover
     (catalog, recovery)
 }
 
-/// A table for each codec, in a segment of its own.
+/// Creates a table for each codec, in a segment of its own.
 fn filled(directory: &Arc<SimulatedDirectory>) {
     for (first, codec) in (0..).zip(Codec::ALL) {
         let (catalog, _) = opened(unlocked(directory).unwrap(), Packing::By(codec));
@@ -64,7 +64,7 @@ fn tables_of_all_codecs_are_read_and_told() {
         filled(&directory);
         let checked = check_data(&*unlocked(&directory).unwrap()).unwrap();
         assert_eq!((checked.tables, checked.damaged.len()), (3, 0));
-        // The third column of each is next to nothing.
+        // The third column of each table compresses to almost nothing.
         assert!(checked.bytes_stored < checked.bytes / 2, "{} of {}", checked.bytes_stored, checked.bytes);
         for way in [Packing::None, Packing::Auto, Packing::By(Codec::Zstd)] {
             let (catalog, recovery) = opened(unlocked(&directory).unwrap(), way);
@@ -75,7 +75,7 @@ fn tables_of_all_codecs_are_read_and_told() {
     }
 }
 
-/// What a receipt counts is what is read from the disk, not what comes of it.
+/// A receipt counts compressed bytes, those read from the disk.
 #[test]
 fn handles_tell_what_is_read_from_disk() {
     let directory = new_directory(false);
@@ -104,7 +104,7 @@ fn filled_group(group: &Arc<RowGroup>) {
     assert_eq!(thirds.slice(50, 50).to_data(), rows(0).column(1).slice(0, 50).to_data());
 }
 
-/// Such directories as this version and others leave them, so that later versions open them; the latest of each kind last.
+/// Directories written by this version and earlier ones, for later versions to open; the latest of each kind last.
 const PLAIN: &[&str] = &["segments-3"];
 const ENCRYPTED: &[&str] = &["segments-4-encrypted", "segments-5-encrypted"];
 

@@ -1,4 +1,4 @@
-//! Tables in an encrypted directory. The random test beside this one runs over both kinds.
+//! Tests of tables in an encrypted directory. The random test next to this file runs over both kinds.
 
 use super::*;
 use crate::Current;
@@ -7,7 +7,7 @@ use farpool_disk::{
     Codec, MasterKey, Packing, TableKey, WrappedKeyId, compressing, read_sealed, rotate_master_key, unlock,
 };
 
-/// The bytes of the master keys that the tests have.
+/// Master key of the tests.
 const KEY: [u8; 32] = *b"the master key of the tests, 32b";
 const OTHER_KEY: [u8; 32] = *b"another key than that of testing";
 
@@ -15,7 +15,7 @@ fn master(mut key: [u8; 32]) -> MasterKey {
     MasterKey::new(Secret::take(&mut key).unwrap()).unwrap()
 }
 
-/// An empty directory.
+/// Creates an empty directory.
 pub(super) fn new_directory(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     let directory = SimulatedDirectory::new();
     if is_encrypted {
@@ -24,21 +24,21 @@ pub(super) fn new_directory(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     directory
 }
 
-/// The directory with its key, if it is encrypted.
+/// Unlocks the directory with its key, if it is encrypted.
 pub(super) fn unlocked(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Directory>> {
     let key = directory.open("keys").is_ok().then(|| master(KEY));
     unlock(directory.clone(), key.as_ref(), None)
 }
 
-/// A folder that has been written with the same key, or without.
+/// Opens a folder that was written with the same key, or without one.
 pub(super) fn unlocked_local(path: &std::path::Path, is_encrypted: bool) -> Arc<dyn Directory> {
     let key = is_encrypted.then(|| master(KEY));
     unlock(LocalDirectory::open(path).unwrap(), key.as_ref(), None).unwrap()
 }
 
-/// As [`unlocked`]; what is written from now on is compressed.
+/// Unlocks the directory as [`unlocked`] does, and compresses what is written from now on.
 pub(super) fn opened(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Directory>> {
-    // A directory that is opened often has segments of all kinds.
+    // The codec depends on the number of files, so that a directory opened often gets segments of all kinds.
     let ways = Codec::ALL.map(Packing::By);
     let way = ways.get(directory.names().map_or(0, |names| names.len()) % 4).copied();
     Ok(compressing(unlocked(directory)?, way.unwrap_or(Packing::None)))
@@ -51,7 +51,7 @@ fn every_byte_of_an_encrypted_directory_is_flipped() {
 
 const TEXTS: [&str; 4] = ["plainly_named", "a_view_of_it", "select 'what a view says'", "a_new_column"];
 
-/// A directory with names, rows and texts in its manifest, in a segment and in the log.
+/// Creates a directory with names, rows and texts in its manifest, in a segment and in the log.
 fn filled(is_encrypted: bool) -> Bench {
     let bench = Bench::over(new_directory(is_encrypted));
     let [table, view, text, column] = TEXTS;
@@ -73,7 +73,7 @@ fn filled(is_encrypted: bool) -> Bench {
     bench
 }
 
-/// Every file of a directory.
+/// Returns every file of a directory.
 pub(super) fn contents(directory: &SimulatedDirectory) -> Vec<(String, Vec<u8>)> {
     let read = |name: String| {
         let file = directory.open(&name).unwrap();
@@ -89,7 +89,7 @@ fn nothing_of_tables_or_keys_is_in_any_file() {
     let found = |bench: &Bench| {
         let all = contents(&bench.directory);
         let has = |text: &&[u8]| all.iter().any(|(_, bytes)| bytes.windows(text.len()).any(|it| it == *text));
-        // Rows are texts, and a key could stand there as a whole or in part.
+        // Rows are texts, so that they are searched for; so is the key, whole and in part.
         let rows = ["row 17", "default"].map(str::as_bytes);
         let texts = TEXTS.iter().map(|text| text.as_bytes()).chain(rows).chain([&KEY[..16], &KEY[16..]]);
         texts.filter(has).map(|text| String::from_utf8_lossy(text).into_owned()).collect::<Vec<_>>()
@@ -143,7 +143,7 @@ fn current(bench: &Bench, table: &str) -> Current {
     bench.catalog.newest(&tenant(), &name(table)).unwrap()
 }
 
-/// The ids of the keys of a table and of its tenant.
+/// Returns the ids of the keys of a table and of its tenant.
 fn key_ids(bench: &Bench, table: &str) -> (WrappedKeyId, WrappedKeyId) {
     let key = current(bench, table).key.expect("the directory is encrypted");
     (key.wrapped().id(), key.tenant().wrapped().id())
@@ -182,7 +182,7 @@ fn a_table_keeps_its_key_until_another_takes_its_place() {
         bench.again(seed);
         assert_eq!(key_ids(&bench, "t"), replaced);
     }
-    // Nobody has the key of a tenant without tables.
+    // The key of a tenant is dropped with its last table.
     for table in ["t", "u"] {
         bench.catalog.drop_table(&tenant(), &name(table)).unwrap().wait().unwrap();
     }
@@ -199,7 +199,7 @@ impl Bench {
     }
 }
 
-/// What a directory has in files that the directory's key opens.
+/// Returns all file contents that the directory's key decrypts.
 fn opened_files(directory: &dyn Directory) -> Vec<u8> {
     let mut all = Vec::new();
     let mut logs = 0;
@@ -210,7 +210,7 @@ fn opened_files(directory: &dyn Directory) -> Vec<u8> {
         logs += usize::from(name.starts_with("log"));
     }
     assert_eq!(logs, 1, "what was before the checkpoint is gone");
-    // All records that are left, from the first one that is.
+    // Reads all remaining records, from the oldest one on.
     let is_there = |from: &u64| Log::read(directory, *from, &mut |_, _| Ok(())).is_ok();
     let from = (0..1000).find(is_there).unwrap();
     let mut sink = |_, record: &[u8]| {
@@ -221,7 +221,7 @@ fn opened_files(directory: &dyn Directory) -> Vec<u8> {
     all
 }
 
-/// A table that is gone cannot be read any more, also from segments that stay for others, by whoever has the master key.
+/// A dropped table is unreadable even with the master key, also in segments that stay for other tables.
 #[test]
 fn the_key_of_a_dropped_table_is_in_no_file() {
     let mut bench = Bench::over(new_directory(true));
@@ -256,18 +256,18 @@ fn the_key_of_a_dropped_table_is_in_no_file() {
         assert_eq!(segment.read(part, key, &mut data).unwrap_err().kind, ErrorKind::Corrupt);
         assert_eq!(segment.head(part, key).unwrap_err().kind, ErrorKind::Corrupt);
     }
-    // It is there, for whoever has kept its key.
+    // The bytes are still there, for a test that kept the key.
     segment.read(part, Some(&keys[0]), &mut data).unwrap();
     bench.tables = [(name("u"), (0..100).map(Some).collect())].into();
     bench.again(None);
     bench.check();
-    // Neither is that of one in whose place another has come.
+    // The same holds for a table that was replaced.
     bench.load(&name("u"), LoadMode::Replace, batch(0..10), None).unwrap();
     bench.catalog.checkpoint().unwrap();
     assert!(!has(&bench, &keys[1]));
 }
 
-/// Rows that were written under the key of a table do not become those of another one.
+/// Rows written under the key of one table cannot become rows of another one.
 #[test]
 fn a_large_append_to_a_table_that_was_replaced_is_refused() {
     let bench = Bench::over(new_directory(true));
@@ -280,17 +280,17 @@ fn a_large_append_to_a_table_that_was_replaced_is_refused() {
     bench.load(&t, LoadMode::Replace, batch(0..10), None).unwrap();
     let error = late.commit().unwrap_err();
     assert!(error.kind == ErrorKind::Stale && error.message.contains("was replaced"), "{error}");
-    // Rows that were not written yet are.
+    // Rows that were not written yet can.
     let refused = small.commit();
     assert!(refused.is_ok_and(|made| made.rows == 15));
 }
 
-/// The encrypted directory that the current formats have left, so that later versions open it.
+/// Path of an encrypted directory in the current formats, for later versions to open.
 fn kept() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/data-directory/format-1-encrypted")
 }
 
-/// Writes the directory that the next test opens: to be run when a format changes, into another folder.
+/// Writes the directory that the next test opens: run by hand when a format changes, into another folder.
 #[test]
 #[ignore = "writes into testdata"]
 fn write_an_encrypted_directory() {
@@ -319,7 +319,7 @@ fn the_encrypted_directory_of_an_earlier_version_is_opened() {
         assert_eq!((recovery.node, recovery.damaged.len()), (7, 0));
         let (_, found) = catalog.get(&tenant(), &name("t")).unwrap();
         assert!(values(&found) == expected.iter().copied().map(Some).collect::<Vec<_>>());
-        // The table has no key, and goes on without.
+        // The table has no key, and continues without one.
         assert!(catalog.newest(&tenant(), &name("t")).unwrap().key.is_none());
         let mut load = catalog
             .begin_load(&tenant(), &name("t"), &batch(0..0).schema(), LoadMode::Append.into(), None)

@@ -1,12 +1,12 @@
-//! The keys of tables in an encrypted directory, and those of their tenants.
+//! Keys of tables and tenants in an encrypted directory.
 //!
-//! A table that a load creates, or puts in the place of another, has a key of its own, which all its versions share. What is
-//! stored of it, and of that of its tenant, is in the record of the load and in each manifest that has the table; when
-//! neither is there any more, nobody can read what segments and backups still have of the table.
+//! A load that creates or replaces a table draws a key, which all versions of the table share. The wrapped keys of the
+//! table and its tenant are in the record of the load and in each manifest that has the table. Once neither exists any
+//! more, the key is lost, and the parts of the table that segments and backups still have are unreadable.
 //!
-//! Tables of directories of earlier versions have no key: their parts are under the keys of their segments.
+//! Tables from directories of earlier versions have no key: their parts are under the keys of their segments.
 //!
-//! Invariant: all tables of a tenant that are there at once are under one key of the tenant.
+//! Invariant: all tables of a tenant that exist at one time are under one key of the tenant.
 
 use super::Durable;
 use super::locations::Location;
@@ -18,12 +18,12 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// The keys of tenants that have tables or are about to. A key is kept by those that it wraps.
+/// Keys of the tenants that have tables or are loading one. The table keys hold the strong references.
 #[derive(Debug, Default)]
 pub(super) struct TenantKeys(Mutex<BTreeMap<TenantName, Weak<TenantKey>>>);
 
 impl TenantKeys {
-    /// The keys of the tenants of these tables.
+    /// Collects the tenants' keys of these tables.
     pub fn of<'a>(tables: impl Iterator<Item = (&'a TenantName, &'a Arc<TableKey>)>) -> TenantKeys {
         let keys = tables.map(|(tenant, key)| (tenant.clone(), Arc::downgrade(key.tenant())));
         TenantKeys(Mutex::new(keys.collect()))
@@ -31,10 +31,10 @@ impl TenantKeys {
 }
 
 impl Durable {
-    /// Draws the key of a table of `tenant`; `None` where the directory is not encrypted.
+    /// Draws a key for a new table of `tenant`; `None` if the directory is not encrypted.
     ///
     /// # Errors
-    /// `OverLimit` where the process may not lock more memory.
+    /// `OverLimit` if the process may not lock more memory.
     pub fn new_table_key(&self, tenant: &TenantName) -> Result<Option<Arc<TableKey>>> {
         let Some(keys) = self.directory.keys() else { return Ok(None) };
         let mut tenants = self.tenant_keys.0.lock();
@@ -53,23 +53,23 @@ impl Durable {
 }
 
 impl Catalog {
-    /// As [`Durable::new_table_key`]; `None` in memory.
+    /// Draws a key as [`Durable::new_table_key`] does; `None` for a catalog in memory.
     pub(crate) fn new_table_key(&self, tenant: &TenantName) -> Result<Option<Arc<TableKey>>> {
         self.durable.get().map_or(Ok(None), |durable| durable.new_table_key(tenant))
     }
 }
 
-/// Whether a chunk can be part of a table that has this key: it is in no segment, or under the key there.
+/// Returns true if a chunk may be part of a table with this key: it is in no segment, or in one under the same key.
 pub(crate) fn fits_key(chunk: &Chunk, key: Option<&Arc<TableKey>>) -> bool {
     Location::existing(chunk).is_none_or(|location| {
         !location.is_in_segment() || location.key().map(Arc::as_ptr) == key.map(Arc::as_ptr)
     })
 }
 
-/// Wrapped keys of tenants, by their ids.
+/// Wrapped keys of tenants, by id.
 pub(super) type WrappedTenants = BTreeMap<WrappedKeyId, WrappedKey>;
 
-/// Unwraps the keys of tables.
+/// Unwraps keys of tables, and caches those of tenants.
 pub(super) struct Unwrapping<'a> {
     directory: &'a dyn Directory,
     wrapped: &'a WrappedTenants,
@@ -84,7 +84,7 @@ impl<'a> Unwrapping<'a> {
     /// Unwraps the key of a table.
     ///
     /// # Errors
-    /// `Corrupt` where the key of its tenant is missing, or either was changed.
+    /// `Corrupt` if the tenant's key is missing, or either key was tampered with.
     pub fn table(&mut self, wrapped: &WrappedKey) -> Result<Arc<TableKey>> {
         let parent = wrapped.parent();
         let tenant = match self.tenants.get(&parent) {

@@ -1,9 +1,13 @@
-//! Where the durable copies of chunks are.
+//! Locations of the durable copies of chunks.
 //!
-//! A chunk gets a number when it is first written, and keeps it for ever; its copy may move from the log to a segment.
+//! A chunk gets a number when it is first written and keeps it for ever; its copy may move from the log to a segment,
+//! and from one segment to another.
 //!
-//! Invariant: the file of a segment is there as long as a chunk in memory has its location in it or was merged from one that
-//! has, unless it was written again since, or the segment is being written.
+//! Invariant: the file of a segment exists as long as a chunk in memory has its location in it, or was merged from a
+//! chunk that has. Exceptions are chunks that were compacted since, and a segment that is being written.
+//!
+//! Example: chunks 1 and 2 in segment 3 are merged to chunk 9, which is in no file yet. Segment 3 must stay: after a
+//! crash recovery reads chunks 1 and 2, since merges are not recorded. It may go once a manifest has chunk 9.
 
 use crate::Catalog;
 use farpool_columns::Chunk;
@@ -13,78 +17,80 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// The durable copy of a chunk.
+/// Location of the durable copy of a chunk.
 #[derive(Debug)]
 pub(super) struct Location {
     pub number: u64,
     place: Mutex<Place>,
-    /// The key of the table, if it has one and the copy is in a segment.
+    /// Key of the table, if it has one and the copy is in a segment.
     key: OnceLock<Arc<TableKey>>,
-    /// The locations of the chunks that this one was merged from: until a manifest has it, these are needed to make it again.
+    /// Locations of the chunks that this one was merged from. Recovery needs them until a manifest has the merged
+    /// chunk.
     merged_from: Mutex<Vec<farpool_columns::Location>>,
 }
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// Nowhere yet.
+    /// Not written yet.
     Nowhere,
-    /// In the record of this number.
+    /// Inline in the record of this number.
     Log(u64),
     Segment(Arc<SegmentFile>),
 }
 
-/// A segment that is on disk.
+/// A segment on disk that is open for reading.
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     pub number: u64,
     pub segment: Segment,
     pub sweep: Arc<Sweep>,
-    /// Bytes of all parts, and of the parts that are the location of a chunk in memory.
+    /// Bytes of all parts, and bytes of the parts that are the location of a chunk in memory.
     bytes_of_parts: u64,
     bytes_live: AtomicU64,
-    /// What was live when it was compacted last: as long as nothing more is gone, it is not compacted again.
+    /// Live bytes at the latest compaction. The segment is not compacted again until fewer are live.
     bytes_left: AtomicU64,
 }
 
-/// What a part takes in its file: its data, and about what the directory has of it.
+/// Returns the bytes that a part takes in its file: its data, and approximately its directory entry.
 fn weight(part: &Part) -> u64 {
     const ENTRY_BYTES: u64 = 64;
     part.bytes_stored + ENTRY_BYTES
 }
 
 impl SegmentFile {
-    /// A segment that was just written: all of its parts are about to be locations.
+    /// Creates the entry of a segment that was just written: all its parts are live.
     pub fn written(number: u64, segment: Segment, sweep: &Arc<Sweep>) -> Arc<SegmentFile> {
         let file = SegmentFile::found(number, segment, sweep);
         file.bytes_live.store(file.bytes_of_parts, Ordering::Relaxed);
         file
     }
 
-    /// A segment that was on disk, before anything is found in it.
+    /// Creates the entry of a segment found on disk: its parts become live as locations in it are restored.
     pub fn found(number: u64, segment: Segment, sweep: &Arc<Sweep>) -> Arc<SegmentFile> {
         let bytes_of_parts = segment.parts().map(|(_, part)| weight(part)).sum();
         let (sweep, bytes_live, bytes_left) = (sweep.clone(), AtomicU64::new(0), AtomicU64::new(u64::MAX));
         Arc::new(SegmentFile { number, segment, sweep, bytes_of_parts, bytes_live, bytes_left })
     }
 
-    /// What the parts take.
+    /// Returns the bytes of all parts.
     pub fn bytes_of_parts(&self) -> u64 {
         self.bytes_of_parts
     }
 
-    /// About what the parts take in which something in memory has its location: chunks that row groups shared before a start
-    /// have several locations after it.
+    /// Returns the approximate bytes of parts that are the location of a chunk in memory. Approximate because chunks
+    /// that row groups shared before a restart have several locations after it.
     pub fn bytes_live(&self) -> u64 {
         self.bytes_live.load(Ordering::Relaxed)
     }
 
-    /// Whether less than half of it is live, and something is gone since it was compacted last.
+    /// Returns true if less than half of the segment is live, and less than at its latest compaction.
     pub fn is_sparse(&self) -> bool {
         let live = self.bytes_live();
         live < self.bytes_of_parts / 2 && live < self.bytes_left.load(Ordering::Relaxed)
     }
 
-    /// Tells that it is compacted now: what stays in it, also because that fails, does so until more is gone.
+    /// Records that the segment is being compacted, so that it is not chosen again, even if that fails, until more of
+    /// it is dead.
     pub fn is_compacted(&self) {
         self.bytes_left.store(self.bytes_live(), Ordering::Relaxed);
     }
@@ -92,14 +98,14 @@ impl SegmentFile {
     fn remove_live(&self, chunk: u64) {
         let gone = self.segment.part(chunk).map_or(0, weight);
         let less = |live: u64| Some(live.saturating_sub(gone));
-        // It never fails.
+        // Cannot fail: the closure never returns `None`.
         let _ = self.bytes_live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// The part that has a chunk.
+    /// Returns the part of a chunk.
     ///
     /// # Errors
-    /// `Corrupt` where there is none.
+    /// `Corrupt` if the segment has no such chunk.
     pub fn part(&self, chunk: u64) -> Result<&Part> {
         let nowhere = || {
             Error::corrupt(format!("{} has no chunk {chunk}, which a table needs", segment_name(self.number)))
@@ -108,10 +114,11 @@ impl SegmentFile {
     }
 }
 
-/// Removes segments that are the location of no chunk in memory any more, and compacts those that are of few.
+/// Background job that removes segments no chunk in memory is located in, and compacts sparse ones.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// While this is there, what has its location in a segment and is still wanted is in memory.
+    /// While the catalog exists, all chunks that are still needed are in memory, so that unreferenced segments may be
+    /// removed.
     catalog: Weak<Catalog>,
     is_wanted: AtomicBool,
 }
@@ -121,7 +128,7 @@ impl Sweep {
         Arc::new(Sweep { catalog: Arc::downgrade(catalog), is_wanted: AtomicBool::new(false) })
     }
 
-    /// Looks for such segments soon, elsewhere.
+    /// Queues the job, unless it is queued already.
     pub fn want(self: &Arc<Self>) {
         let Some(catalog) = self.catalog.upgrade() else { return };
         if self.is_wanted.swap(true, Ordering::Relaxed) {
@@ -131,7 +138,7 @@ impl Sweep {
         drop(catalog);
         background.write(Box::new(move || {
             sweep.is_wanted.store(false, Ordering::Relaxed);
-            // A catalog that is gone has left its tables on disk.
+            // Without a catalog no chunk is in memory, although its tables are still needed on disk.
             let Some(catalog) = sweep.catalog.upgrade() else { return };
             if let Some(durable) = catalog.durable.get() {
                 durable.remove_unused_segments();
@@ -145,10 +152,10 @@ impl Drop for Location {
     fn drop(&mut self) {
         let Place::Segment(file) = self.place.get_mut() else { return };
         file.remove_live(self.number);
-        // Beside this one, the directory's list has it.
+        // The other reference is in the directory's list of segments.
         if Arc::strong_count(file) == 2 || file.is_sparse() {
             let sweep = file.sweep.clone();
-            // What is looked for must not have it any more.
+            // Releases the reference to the segment before the job looks for unreferenced ones.
             *self.place.get_mut() = Place::Nowhere;
             sweep.want();
         }
@@ -156,22 +163,22 @@ impl Drop for Location {
 }
 
 impl Location {
-    /// The location of a chunk; one that has none gets a number from `next`.
+    /// Returns the location of a chunk; a chunk without one gets the next number.
     pub fn of(chunk: &Chunk, next: &AtomicU64) -> Arc<Location> {
         Location::at(chunk.location(), next)
     }
 
-    /// The location of a chunk that has one.
+    /// Returns the location of a chunk, if it has one.
     pub fn existing(chunk: &Chunk) -> Option<Arc<Location>> {
         Location::existing_at(chunk.location())
     }
 
-    /// The location that is kept at `slot`, if there is one.
+    /// Returns the location in `slot`, if it has one.
     pub fn existing_at(slot: &OnceLock<farpool_columns::Location>) -> Option<Arc<Location>> {
         slot.get()?.clone().downcast().ok()
     }
 
-    /// The location that is kept at `slot`, likewise.
+    /// Returns the location in `slot`; an empty slot gets a location with the next number.
     pub fn at(slot: &OnceLock<farpool_columns::Location>, next: &AtomicU64) -> Arc<Location> {
         let location = slot.get_or_init(|| {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +188,8 @@ impl Location {
         location.clone().downcast().expect("chunks of a catalog have locations of its own")
     }
 
-    /// Gives what was read from a segment, of a table with the key there, or from the record `record` of the log, its location.
+    /// Sets the location of a chunk that was read from a segment, with its table's key, or from record `record` of the
+    /// log.
     pub fn found(
         slot: &OnceLock<farpool_columns::Location>,
         number: u64,
@@ -197,7 +205,7 @@ impl Location {
             }
             None => Place::Log(record),
         };
-        // Nobody else knows the chunk yet.
+        // The slot is empty, since no other thread has the chunk yet.
         let _ = slot.set(Arc::new(Location {
             number,
             place: Mutex::new(place),
@@ -206,18 +214,18 @@ impl Location {
         }));
     }
 
-    /// Tells that the chunk was merged from others.
+    /// Records which chunks this one was merged from.
     pub fn set_merged_from<'a>(&self, others: impl Iterator<Item = &'a Chunk>) {
         *self.merged_from.lock() = others.filter_map(|chunk| chunk.location().get()).cloned().collect();
     }
 
-    /// Tells that a durable manifest has the chunk.
+    /// Records that a durable manifest has the chunk.
     pub fn is_in_manifest(&self) {
         self.merged_from.lock().clear();
     }
 
-    /// The segment that the copy is in; 0 where it is in a record of the log that is not older than `floor`. `None`
-    /// where there is no copy.
+    /// Returns the number of the segment with the copy, or 0 if the copy is inline in a record from `floor` on. `None`
+    /// if there is no usable copy.
     pub fn segment(&self, floor: u64) -> Option<u64> {
         match &*self.place.lock() {
             Place::Segment(segment) => Some(segment.number),
@@ -226,7 +234,7 @@ impl Location {
         }
     }
 
-    /// The segment that the copy is in, if it is in one.
+    /// Returns the segment with the copy, if it is in one.
     pub fn file(&self) -> Option<Arc<SegmentFile>> {
         match &*self.place.lock() {
             Place::Segment(file) => Some(file.clone()),
@@ -234,17 +242,17 @@ impl Location {
         }
     }
 
-    /// The key of the table whose segment the copy is in, if it has one.
+    /// Returns the key of the table, if the copy is in a segment under a table's key.
     pub fn key(&self) -> Option<&Arc<TableKey>> {
         self.key.get()
     }
 
-    /// Whether the copy is in a segment.
+    /// Returns true if the copy is in a segment.
     pub fn is_in_segment(&self) -> bool {
         matches!(*self.place.lock(), Place::Segment(_))
     }
 
-    /// Tells that the copy is in a record of the log.
+    /// Records that a copy is inline in a record. A copy in a segment takes precedence.
     pub fn put_in_log(&self, record: u64) {
         let mut place = self.place.lock();
         if !matches!(*place, Place::Segment(_)) {
@@ -252,10 +260,10 @@ impl Location {
         }
     }
 
-    /// Tells that the copy is in a segment that was just written, under the key of its table if that has one, and no longer
-    /// where it was before.
+    /// Records that the copy is in a segment that was just written, under the table's key if there is one, and no
+    /// longer at its previous location.
     pub fn put_in_segment(&self, segment: &Arc<SegmentFile>, key: Option<Arc<TableKey>>) {
-        // All versions of a table have the same key.
+        // All versions of a table share its key, so that setting it twice is harmless.
         key.into_iter().for_each(|key| drop(self.key.set(key)));
         let before = std::mem::replace(&mut *self.place.lock(), Place::Segment(segment.clone()));
         if let Place::Segment(before) = before

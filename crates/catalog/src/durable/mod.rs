@@ -1,22 +1,26 @@
-//! The data directory of a catalog: every change is recorded in a log, and large row groups lie in segments.
+//! The data directory of a catalog: every change is a record of the log, and large row groups are stored in segments.
 //!
-//! A *record* says what a change does to a table: which row groups it puts in the place of which rows, not what the table
-//! is then. Chunks of small changes lie in their record, others in segments that are durable before the record is appended.
-//! A *checkpoint* (`checkpoint.rs`) moves what is left of the former to a segment and writes a *manifest*, which has
-//! everything up to one of the records, so that the log before it is not read any more. *Recovery* (`recovery.rs`) reads
-//! the manifest, does again what the records behind it say, and reads the chunks of what is there then.
+//! A *record* describes a change as a delta: which row groups replace which rows of a table. Chunks of small changes
+//! are inline in their record; others are in segments, which are durable before the record is appended. A *checkpoint*
+//! (`checkpoint.rs`) moves the remaining inline chunks to a segment and writes a *manifest*, which describes all tables
+//! and views up to one record, so that earlier records need not be replayed. *Recovery* (`recovery.rs`) reads the
+//! manifest, replays the records behind it, and reads the chunks of the resulting tables.
 //!
-//! Segments of which little is needed any more are *compacted* (`compact.rs`): a checkpoint writes that anew. A chunk that
-//! was moved is in the newest of the segments that manifest and records name for it.
+//! Sparse segments are *compacted* (`compact.rs`): a checkpoint copies their live chunks to a new segment. If the
+//! manifest and records name several segments for a chunk, the one with the highest number has it.
 //!
-//! Merges of small row groups are not recorded. They only join neighbours, so that a row at which a change begins or ends
-//! also begins a row group of what recovery has made of the records before.
+//! Merges of small row groups are not recorded. A merge only joins neighbours, so that the first and last row of a
+//! recorded change are also boundaries of row groups during replay. Example: groups A (rows 0-9) and B (rows 10-19) are
+//! merged in memory, and a change replaces rows 0-19. Replay has A and B still separate, and removes both.
 //!
-//! How many records are durable is noted in a file beside the log, about once a second, so that a log that has lost its end
-//! is told from one whose last write was torn (`mark.rs` in the log of `farpool_disk`).
+//! The number of durable records is written about once a second to a mark beside the log, so that a log that lost its
+//! end is distinguished from one with a torn last write (`mark.rs` in the log of `farpool_disk`).
 //!
-//! Invariants: what a record refers to was durable before it was appended; a file is removed when no record or manifest
-//! that may be read again needs it for a table that is still there.
+//! Invariants: whatever a record refers to was durable before the record was appended; a file is removed only when no
+//! record or manifest that may still be replayed needs it for an existing table.
+//!
+//! Example: a checkpoint moves a chunk from record 7 to segment 3 and writes manifest 2. If record 7 were removed
+//! before the manifest is durable, a crash would leave manifest 1, which needs record 7.
 
 mod awaited;
 mod backup;
@@ -68,40 +72,40 @@ use std::thread::Builder;
 pub(super) struct Durable {
     directory: Arc<dyn Directory>,
     log: Log,
-    /// The number that the directory was given when it was made.
+    /// Number that the directory was given when it was created.
     node: u64,
-    /// The numbers of the next chunk and segment: none is used twice.
+    /// Numbers of the next chunk and the next segment. No number is used twice.
     next_chunk: AtomicU64,
     next_segment: AtomicU64,
     tenant_keys: TenantKeys,
-    /// Chunks in records before this one can no longer be read.
+    /// Number of the oldest record whose inline chunks new records may refer to.
     floor: AtomicU64,
     segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,
     reads: Arc<Reads>,
     sweep: Arc<Sweep>,
-    /// Held while a checkpoint is made.
+    /// Held during a checkpoint.
     latest: Mutex<Latest>,
-    /// Bytes that were written to the log when the latest checkpoint was begun.
+    /// Bytes written to the log when the latest checkpoint began.
     log_bytes: AtomicU64,
     is_checkpoint_wanted: AtomicBool,
-    /// Whether a job that writes the log's mark waits ([`Catalog::write_records`]).
+    /// True while a job that writes the log's mark is queued ([`Catalog::write_records`]).
     is_mark_wanted: AtomicBool,
-    /// Whether nothing more is to be read that nobody has asked for.
+    /// True once background reads must stop.
     is_closed: AtomicBool,
 }
 
 /// The latest checkpoint.
 #[derive(Debug)]
 struct Latest {
-    /// The number of its manifest, and that of the first record behind it.
+    /// Number of the manifest, and number of the first record behind it.
     manifest: u64,
     next_record: u64,
-    /// Segments that the manifest names, and that were written anew since: they stay until there is another one.
+    /// Segments that this manifest names and that were compacted since: they stay until the next manifest is durable.
     replaced: Vec<Arc<SegmentFile>>,
 }
 
 impl Durable {
-    /// Whether everything in the directory is encrypted.
+    /// Returns true if every file of the directory is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.directory.keys().is_some()
     }
@@ -114,8 +118,8 @@ impl Durable {
         self.floor.load(Ordering::Relaxed)
     }
 
-    /// Appends a prepared record with the version that its change makes, under the lock of the names. `None` where that
-    /// must be tried again after [`Durable::mend`].
+    /// Appends a prepared record with the version that its change creates. The caller holds the lock of the names.
+    /// Returns `None` if the caller must call [`Durable::mend`] and retry.
     pub fn append(&self, record: &mut Prepared, version: Version) -> Result<Option<u64>> {
         if record.floor != self.floor() {
             return Ok(None);
@@ -128,7 +132,7 @@ impl Durable {
         Ok(number)
     }
 
-    /// Makes room for a record, and prepares it again where chunks that it refers to have moved.
+    /// Makes room for a record, and prepares it again if chunks that it refers to have moved.
     pub fn mend(self: &Arc<Self>, record: &mut Prepared) -> Result<()> {
         if record.floor != self.floor() {
             record.prepare_again(self)?;
@@ -136,7 +140,8 @@ impl Durable {
         self.log.make_room(record.bytes().len(), record.urgency())
     }
 
-    /// Notes what a row group was merged from.
+    /// Records which row groups a row group was merged from, so that their chunks stay on disk until a manifest has the
+    /// merged ones.
     pub fn merged(&self, merged: &RowGroup, from: &[Arc<RowGroup>]) {
         for (column, chunk) in merged.chunks.iter().enumerate() {
             let location = Location::of(chunk, &self.next_chunk);
@@ -159,14 +164,14 @@ impl Durable {
     fn discard_segment(&self, writer: SegmentWriter) {
         let name = segment_name(writer.number());
         drop(writer);
-        // Recovery removes it otherwise.
+        // Best effort: recovery removes leftover files.
         let _ = self.directory.remove(&name);
     }
 
-    /// Removes the segments in which nothing in memory has its location any more. What no longer refers to them must be
-    /// durable.
+    /// Removes the segments that hold no chunk of a row group in memory. The changes that dropped the last references
+    /// must be durable.
     fn remove_unused_segments(&self) {
-        // Nobody gets a reference from the list, so that one that is held by the list alone stays so.
+        // The list is locked and gives out references only under the lock, so that a count of 1 cannot rise.
         let mut segments = self.segments.lock();
         let unused: Vec<u64> = segments
             .iter()
@@ -176,20 +181,20 @@ impl Durable {
         unused.iter().for_each(|number| drop(segments.remove(number)));
         drop(segments);
         for number in unused {
-            // Recovery removes it otherwise.
+            // Best effort: recovery removes leftover files.
             let _ = self.directory.remove(&segment_name(number));
         }
     }
 }
 
-/// Whether the values of a chunk can be read again.
+/// Returns true if the values of a chunk may leave memory, since a segment has a copy.
 pub(super) fn is_in_segment(chunk: &Chunk) -> bool {
     Location::existing(chunk).is_some_and(|location| location.is_in_segment())
 }
 
 impl Catalog {
-    /// Returns a row group of `tenant` whose values may leave memory where there is a data directory, if it is large: small
-    /// ones are soon merged.
+    /// Turns the chunks of a large row group of `tenant` into handles, whose values may leave memory, if there is a
+    /// data directory. Small row groups stay in memory, since they are merged soon.
     pub(super) fn with_handles(&self, tenant: &TenantName, group: RowGroup) -> RowGroup {
         let Some(durable) = self.durable.get().filter(|_| merge::is_large(&group)) else { return group };
         let source = durable.reads.source(tenant);
@@ -197,7 +202,7 @@ impl Catalog {
         RowGroup { rows: group.rows, chunks }
     }
 
-    /// Blocks until the record `number` is durable and visible.
+    /// Blocks until record `number` is durable and its change visible.
     pub(super) fn commit(&self, number: u64) -> Result<()> {
         match self.durable.get() {
             Some(durable) => durable.log.commit(number),
@@ -212,13 +217,13 @@ impl Catalog {
         }
     }
 
-    /// Whether the catalog has a data directory.
+    /// Returns true if the catalog has a data directory.
     pub fn is_durable(&self) -> bool {
         self.durable.get().is_some()
     }
 
-    /// Writes records to the log as they come, until [`Catalog::close`]: for a thread of the host. Beside it, another one
-    /// notes once a second how many are durable ([`Log::mark`]).
+    /// Writes records to the log until [`Catalog::close`]; runs on a thread of the host. A second thread writes the
+    /// mark of durable records about once a second ([`Log::mark`]).
     #[expect(
         clippy::disallowed_methods,
         reason = "no record waits for a note of those before, which takes two syncs"
@@ -227,43 +232,43 @@ impl Catalog {
         let Some(durable) = self.durable.get() else { return };
         let log = &durable.log;
         std::thread::scope(|scope| {
-            // Where the system has no more threads, the note is written at a clean stop only.
+            // Best effort: without this thread, the mark is written at a clean stop only.
             drop(Builder::new().name("farpool-mark".into()).spawn_scoped(scope, || log.keep_marked()));
             while log.write_next() {}
         });
     }
 
-    /// Writes the records that wait, as [`Catalog::write_log`] does when they come; returns whether there were any. For a
-    /// host without a thread for that: the note of how many are durable becomes a job of [`Background::write`].
+    /// Writes the waiting records once, and returns true if there were any and they are durable. For a host without a
+    /// log thread: writing the mark becomes a job of [`Background::write`].
     ///
     /// [`Background::write`]: crate::Background::write
     pub fn write_records(&self) -> bool {
         let Some(durable) = self.durable.get().filter(|_| self.records_waiting() > 0) else { return false };
-        // Those who wait for it are told what comes of it.
+        // Errors reach the callers that wait for the records.
         let is_written = durable.log.commit(durable.log.next_record() - 1).is_ok();
         if !durable.is_mark_wanted.swap(true, Ordering::Relaxed) {
             let durable = Arc::downgrade(durable);
             self.background.write(Box::new(move || {
                 let Some(durable) = durable.upgrade() else { return };
                 durable.is_mark_wanted.store(false, Ordering::Relaxed);
-                // Where it cannot be written, the one before is still right.
+                // Best effort: the previous mark stays correct.
                 drop(durable.log.mark());
             }));
         }
         is_written
     }
 
-    /// Number of records that are not durable.
+    /// Returns the number of records that are not durable yet.
     pub fn records_waiting(&self) -> u64 {
         let durable = self.state.read().durable_records;
         self.durable.get().map_or(0, |of| of.log.next_record().saturating_sub(durable))
     }
 
-    /// Makes everything durable and closes the data directory; changes are refused from then on. A checkpoint before it
-    /// makes the next start faster.
+    /// Makes all changes durable and closes the data directory, which refuses changes afterwards. Makes a checkpoint,
+    /// so that the next start is faster.
     ///
     /// # Errors
-    /// Those of the disk. What was acknowledged is durable all the same.
+    /// Errors of the disk. Acknowledged changes are durable in any case.
     pub fn close(self: &Arc<Self>) -> Result<()> {
         let Some(durable) = self.durable.get() else { return Ok(()) };
         durable.is_closed.store(true, Ordering::Relaxed);
@@ -271,13 +276,13 @@ impl Catalog {
         durable.write_hot_chunks();
         durable.log.stop();
         let closed = durable.log.close();
-        // So that it is an error if what is there now is missing at the next start.
+        // Written last, so that the next start detects the loss of any record.
         drop(durable.log.mark());
         closed.and(checkpoint)
     }
 }
 
-/// Makes changes visible once they are durable.
+/// Makes changes visible once their records are durable.
 #[derive(Debug)]
 struct Watch(Weak<Catalog>);
 
@@ -287,7 +292,7 @@ impl Observer for Watch {
         let (wakes, replaced) = catalog.state.write().durable(count);
         wakes.into_iter().for_each(|wake| wake(Ok(())));
         if !replaced.is_empty() {
-            // Elsewhere: the log is not to wait for memory that is freed.
+            // Runs in the background, so that the log does not wait while memory is freed.
             catalog.background.write(Box::new(move || drop(replaced)));
         }
     }

@@ -1,9 +1,9 @@
-//! Reads the values of tables into memory after a start, as long as nothing else needs that.
+//! Warm-up: reads values of tables into memory in the background after a start.
 //!
-//! A few chunks after the others, beside what queries ask for: these then find in memory what they used before the start,
-//! most used first (`hot_chunks.rs`). Then, small tables first, come the others, if all of them fit; where they do not, what was
-//! never used is left on disk. It ends when three quarters of the pool are in use. Pinned tables come before all, however full
-//! the pool is.
+//! Reads a few chunks at a time, with lower precedence than queries. Chunks that queries used before the stop come
+//! first, most used first (`hot_chunks.rs`). The others follow, small tables first, if all of them fit; otherwise
+//! chunks that were never used stay on disk. Warm-up ends when three quarters of the pool are in use. Pinned tables
+//! come before all others, and are read regardless of that limit.
 
 use super::locations::Location;
 use crate::{Catalog, Current};
@@ -12,24 +12,24 @@ use farpool_model::{Result, TenantName};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-/// The part of the pool, in quarters, that may be in use.
+/// Share of the pool, in quarters, that may be in use.
 const QUARTERS: u64 = 3;
 
-/// Chunks that were used before and are read at once: as many as there are threads that read, twice.
+/// Number of previously used chunks that are read at once: twice the number of threads that read.
 const CHUNKS_AT_ONCE: usize = 8;
 
-/// What is left to be read.
+/// Chunks that are still to be read.
 struct WarmUp {
     catalog: Weak<Catalog>,
-    /// What is read at once.
+    /// Batches of chunks that are read at once.
     batches: VecDeque<Vec<Weak<Chunk>>>,
-    /// Number of them, the first ones, that are of pinned tables.
+    /// Number of leading batches that are of pinned tables.
     pinned: usize,
 }
 
 impl Catalog {
-    /// Begins to read what is not in memory: what was used before the start, most used first; then, or where that is not
-    /// known, small tables first, since more queries of the next minutes will find all that they need.
+    /// Starts the warm-up: chunks that were used before the stop, most used first; then the others, small tables first,
+    /// so that as many queries as possible soon find all their chunks in memory.
     pub fn preload(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         let names = self.state.read().visible.clone();
@@ -45,7 +45,7 @@ impl Catalog {
         let chunks = if used.is_empty() { HashMap::new() } else { by_number(&others) };
         let used = used.into_iter().filter_map(|number| chunks.get_key_value(&number)).collect::<Vec<_>>();
         used.iter().for_each(|(number, (tenant, _))| durable.reads.cache.expect(tenant, **number));
-        // What is read at once is of one tenant.
+        // A batch has chunks of one tenant only.
         let of_tenants = used.chunk_by(|(_, (one, _)), (_, (other, _))| one == other);
         let at_once = of_tenants.flat_map(|some| some.chunks(CHUNKS_AT_ONCE));
         batches
@@ -58,13 +58,13 @@ impl Catalog {
     }
 }
 
-/// The chunks of each row group of a table.
+/// Returns the chunks of each row group of a table.
 fn by_row_group(current: &Current) -> impl Iterator<Item = Vec<Weak<Chunk>>> {
     let chunks = |group: &Arc<RowGroup>| group.chunks.iter().map(Arc::downgrade).collect();
     current.table.row_groups.iter().map(chunks)
 }
 
-/// The chunks of tables that are not in memory, with their tenants, by the number of their location.
+/// Returns the chunks of tables that are not in memory, with their tenants, by location number.
 fn by_number<'a>(tables: &[(&'a TenantName, &'a Current)]) -> HashMap<u64, (&'a TenantName, &'a Arc<Chunk>)> {
     let mut chunks = HashMap::new();
     for (tenant, current) in tables {
@@ -76,7 +76,7 @@ fn by_number<'a>(tables: &[(&'a TenantName, &'a Current)]) -> HashMap<u64, (&'a 
 }
 
 impl WarmUp {
-    /// Has the next chunks read that are not in memory.
+    /// Starts reading the next batch that is not in memory.
     fn go_on(mut self) {
         loop {
             let Some(catalog) = self.catalog.upgrade() else { return };
@@ -103,7 +103,7 @@ impl Reader for WarmUp {
     }
 
     fn arrived(self: Box<Self>, outcome: Result<Kept>) {
-        // What cannot be read is told to whoever asks for it.
+        // Errors are ignored: a query that needs the chunk reads it again and reports them.
         drop(outcome);
         self.go_on();
     }

@@ -1,4 +1,4 @@
-//! The record of a change, before it is appended.
+//! Preparation of the record of a change, before it is appended.
 
 use super::chunk_writer::{ChunkWriter, INLINE_BYTES};
 use super::locations::Location;
@@ -14,13 +14,13 @@ use proto::What;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Bytes of the version in front of a record.
+/// Bytes of the version at the front of a record.
 const VERSION_BYTES: usize = 8;
 
-/// A change of the catalog, as it is recorded.
+/// A change of the catalog that is recorded in the log.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// A table is created, or replaced by another one.
+    /// A table is created or replaced.
     Put {
         tenant: TenantName,
         name: TableName,
@@ -29,8 +29,8 @@ pub(crate) enum Change {
         is_pinned: bool,
         loads: Vec<LoadId>,
     },
-    /// A table has other rows. Row groups that both have are the same in memory; the first `same` of them are at the same
-    /// place.
+    /// Rows of a table change. Row groups that both versions share are the same objects; the first `same` ones are at
+    /// equal indices.
     Rows {
         tenant: TenantName,
         name: TableName,
@@ -40,7 +40,7 @@ pub(crate) enum Change {
         same: usize,
         loads: Vec<LoadId>,
     },
-    /// A table has other columns or another name.
+    /// Columns of a table change, or its name.
     Columns {
         tenant: TenantName,
         name: TableName,
@@ -52,22 +52,23 @@ pub(crate) enum Change {
     PutView(TenantName, View),
     DropView(TenantName, TableName),
     PutSchema(TenantName, SchemaName),
-    /// A schema goes, with all that is in it.
+    /// A schema is dropped, with all tables and views in it.
     DropSchema(TenantName, SchemaName),
 }
 
-/// A record that can be appended.
+/// A record that is ready to be appended.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     change: Change,
     bytes: Vec<u8>,
-    /// The locations of the chunks in the record.
+    /// Locations of the chunks that are inline in the record.
     locations: Vec<Arc<Location>>,
-    /// The directory's floor when this was prepared: locations in the log before it do not count.
+    /// The directory's floor during preparation. If it has risen since, a referenced record may be removed, and the
+    /// record must be prepared again.
     pub floor: u64,
 }
 
-/// Row groups that take the place of rows.
+/// Row groups that replace a range of rows.
 struct Splice<'a> {
     first_row: u64,
     rows: u64,
@@ -75,11 +76,11 @@ struct Splice<'a> {
 }
 
 impl Durable {
-    /// Prepares the record of a change. Chunks that it brings and that are not on disk are put into it or, where they are
-    /// many, written to segments.
+    /// Prepares the record of a change. New chunks that are not on disk yet become inline chunks of the record or, if
+    /// they are large together, are written to segments.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn prepare(self: &Arc<Self>, change: Change) -> Result<Prepared> {
         let mut prepared = Prepared { change, bytes: Vec::new(), locations: Vec::new(), floor: 0 };
         prepared.prepare_again(self)?;
@@ -96,7 +97,7 @@ impl Prepared {
         &self.locations
     }
 
-    /// Whether the record may take the space that is kept for those that free some.
+    /// Returns whether the record may use the log space that is reserved for changes that free space.
     pub fn urgency(&self) -> Urgency {
         match self.change {
             Change::Drop(..) | Change::DropView(..) | Change::DropSchema(..) => Urgency::FreesSpace,
@@ -167,14 +168,14 @@ impl Prepared {
         record.what = Some(what);
         self.bytes.clear();
         self.bytes.resize(VERSION_BYTES, 0);
-        // A vector grows as needed.
+        // Encoding into a vector cannot fail: the vector grows.
         record.encode(&mut self.bytes).expect("a vector has room");
         Ok(())
     }
 }
 
-/// Sees to it that the chunks of `groups`, of a table with this key, have durable copies when `record` has. Returns the locations
-/// of those that were put into it.
+/// Ensures that the chunks of `groups`, of a table with this key, have durable copies once `record` is durable. Returns
+/// the locations of those that are inline in it.
 fn keep(
     (durable, floor): (&Arc<Durable>, u64),
     groups: &[&Arc<RowGroup>],
@@ -210,7 +211,10 @@ fn keep(
     Ok(locations)
 }
 
-/// What becomes of `before` so that it is `after`; the first `same` row groups are.
+/// Computes the splices that turn `before` into `after`. The first `same` row groups are equal.
+///
+/// Example: `before` has groups A, B and C of 10 rows, `after` has A, D and C. The result is one splice at row 10 that
+/// replaces 10 rows with D.
 fn splices<'a>(before: &Table, after: &'a Table, same: usize) -> Vec<Splice<'a>> {
     let rows = before.rows;
     let (before, after) = (&before.row_groups, &after.row_groups);
@@ -223,7 +227,7 @@ fn splices<'a>(before: &Table, after: &'a Table, same: usize) -> Vec<Splice<'a>>
     let mut place = same;
     let mut splices = Vec::new();
     let mut splice = Splice { first_row: row, rows: 0, groups: Vec::new() };
-    // The rows before `to` that are left out belong to what comes in their place.
+    // Row groups of `before` up to `to` were removed: their rows belong to the splice of whatever replaces them.
     let mut skip = |to: usize, splice: &mut Splice<'a>| {
         for group in before.from(place).take(to - place) {
             splice.rows += u64_from(group.rows);
@@ -253,7 +257,7 @@ pub(super) fn group_bytes(group: &RowGroup, floor: u64, durable: &Durable) -> By
     let mut runs: Vec<u64> = Vec::new();
     for chunk in &group.chunks {
         let location = Location::of(chunk, &durable.next_chunk);
-        // Chunks that were just put into the record have no place yet.
+        // Segment 0 stands for an inline chunk of this record, which has no location yet.
         let segment = location.segment(floor).unwrap_or(0);
         if let [.., last, first, count] = &mut runs[..]
             && *last == segment
@@ -278,7 +282,7 @@ pub(super) fn fields(schema: &Schema) -> Vec<Bytes> {
     schema.fields().iter().map(field).collect()
 }
 
-/// Puts the loads that have made `table` into its record, and what is known of its values.
+/// Adds the loads that created `table` to its record, and the statistics of its values.
 fn made_by(record: &mut proto::Record, loads: &[LoadId], table: &Table) {
     record.loads = loads.iter().flat_map(|load| load.0.to_le_bytes()).collect();
     let Table { rows, bytes_plain, bytes_encoded, .. } = *table;
@@ -286,23 +290,23 @@ fn made_by(record: &mut proto::Record, loads: &[LoadId], table: &Table) {
     record.distinct = distinct(table);
 }
 
-/// The number that stands for what a table is encrypted with in memory.
+/// Returns the number that stands for the tier of in-memory encryption; 0 for none.
 pub(super) fn tier_number(tier: Option<Tier>) -> u32 {
     let place = tier.and_then(|tier| Tier::ALL.iter().position(|one| *one == tier));
     place.map_or(0, |place| u32_checked(place + 1))
 }
 
-/// What is stored of the key of a table.
+/// Returns the wrapped key of a table, which is stored; empty without a key.
 pub(super) fn key_bytes(key: Option<&Arc<TableKey>>) -> Bytes {
     key.map(|key| Bytes::copy_from_slice(&key.wrapped().to_bytes())).unwrap_or_default()
 }
 
-/// What is stored of the key of its tenant.
+/// Returns the wrapped key of the table's tenant, which is stored; empty without a key.
 pub(super) fn tenant_key_bytes(key: Option<&Arc<TableKey>>) -> Bytes {
     key.map(|key| Bytes::copy_from_slice(&key.tenant().wrapped().to_bytes())).unwrap_or_default()
 }
 
-/// For each column one more than the number of its distinct values, of an encrypted table about that; 0 where it is not known.
+/// Returns for each column its number of distinct values plus one (an estimate for encrypted tables), or 0 if unknown.
 pub(super) fn distinct(table: &Table) -> Vec<u64> {
     let counts = table.statistics.iter().map(|column| column.distinct_count.or(column.distinct_estimate));
     counts.map(|count| count.map_or(0, |count| count.saturating_add(1))).collect()
@@ -312,7 +316,7 @@ pub(super) fn encoded(message: &impl Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// The version in front of a record, and the rest.
+/// Splits a record into the version and the rest.
 pub(super) fn split_version(record: &[u8]) -> Option<(Version, &[u8])> {
     let (version, rest) = record.split_first_chunk::<VERSION_BYTES>()?;
     Some((Version(u64::from_le_bytes(*version)), rest))

@@ -1,7 +1,7 @@
-//! Profiles that a start finds in segments. They are read when somebody asks for them, and in the background otherwise: of
-//! thousands of tables they take longer to read than everything else that a start needs.
+//! Profiles that recovery leaves in segments. They are read on demand or in the background, because the profiles of
+//! thousands of tables take longer to read than the rest of a start.
 //!
-//! A few are read before the start ends, so that the first statement is planned with them.
+//! If all profiles are small, the start reads them itself, so that the first statement is planned with them.
 
 use super::locations::{Location, SegmentFile};
 use super::proto;
@@ -15,35 +15,35 @@ use prost::Message;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Bytes of all profiles up to which a start reads them itself: some 10 milliseconds.
+/// Total bytes of profiles up to which the start reads them itself: about 10 milliseconds.
 const READ_AT_START_BYTES: u64 = 1 << 20;
 
-/// Profiles that are read in turn before other reads have theirs: some 5 milliseconds.
+/// Number of profiles read in one background job: about 5 milliseconds, after which other reads get a turn.
 const READ_AT_ONCE: usize = 16;
 
-/// The profile of a table in a segment.
+/// A profile of a table in a segment.
 #[derive(Debug)]
 pub(crate) struct StoredProfile {
     location: OnceLock<farpool_columns::Location>,
 }
 
 impl StoredProfile {
-    /// The profile that the part `number` of a segment is, of a table with this key.
+    /// Refers to the profile in part `number` of a segment, of a table with this key.
     pub(super) fn found(number: u64, file: &Arc<SegmentFile>, key: Option<&Arc<TableKey>>) -> StoredProfile {
         let location = OnceLock::new();
         Location::found(&location, number, Some((file.clone(), key.cloned())), 0);
         StoredProfile { location }
     }
 
-    /// Where it is.
+    /// Returns its location.
     pub fn location(&self) -> &OnceLock<farpool_columns::Location> {
         &self.location
     }
 
-    /// Reads its states. Waits for the disk.
+    /// Reads the states of the profile. Blocks on the disk.
     ///
     /// # Errors
-    /// `Corrupt` where they are damaged; those of the disk.
+    /// `Corrupt` if they are damaged; errors of the disk.
     pub fn states(&self) -> Result<Vec<Bytes>> {
         let location = Location::existing_at(&self.location).ok_or_else(nowhere)?;
         let file = location.file().ok_or_else(nowhere)?;
@@ -60,7 +60,7 @@ impl StoredProfile {
         head.map_err(|_| damaged())?.lengths.into_iter().map(state).collect()
     }
 
-    /// The number of its segment, its own, and its bytes.
+    /// Returns the number of its segment, its own number, and its length in bytes.
     fn place(&self) -> Option<(u64, u64, u64)> {
         let location = Location::existing_at(&self.location)?;
         let file = location.file()?;
@@ -72,14 +72,14 @@ fn nowhere() -> Error {
     Error::internal("a profile that is nowhere")
 }
 
-/// Profiles that are left to be read.
+/// Background job with the profiles that are still to be read.
 struct ReadingAhead {
     catalog: Weak<Catalog>,
     taps: VecDeque<Weak<Tap>>,
 }
 
 impl Catalog {
-    /// Reads the profiles of all tables, in the order in which they lie on disk, in the background if they are many.
+    /// Reads the profiles of all tables in on-disk order; in the background if they are large together.
     pub(super) fn read_profiles(self: &Arc<Self>) {
         let state = self.state.read();
         let tables = state.visible.tables.values().flat_map(|tables| tables.values());
@@ -100,7 +100,7 @@ impl Catalog {
 }
 
 impl ReadingAhead {
-    /// Has the next ones read.
+    /// Queues the next profiles.
     fn go_on(mut self) {
         let Some(catalog) = self.catalog.upgrade() else { return };
         if self.taps.is_empty() || catalog.durable.get().is_some_and(|durable| durable.is_closed()) {

@@ -1,35 +1,35 @@
-//! The records of the log and the manifest as protocol buffers.
+//! Protocol buffer messages of log records and manifests.
 //!
-//! Invariant: a field keeps its number and meaning for ever; new fields are optional; a reader skips fields that it does
-//! not know. Repeated messages are declared as bytes and decoded one by one: empty ones would otherwise take fifty times as
-//! much memory as on the disk.
+//! Invariant: a field keeps its number and meaning for ever; new fields are optional; readers skip unknown fields.
+//! Repeated messages are declared as bytes and decoded one by one: decoded as messages, empty ones would take fifty
+//! times as much memory as on disk, which lets a small damaged file exhaust memory.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-/// A record of the log, behind the version that its change makes.
+/// A record of the log, without the version in front of it.
 #[derive(Clone, PartialEq, Message)]
 pub struct Record {
     #[prost(string, tag = "1")]
     pub tenant: String,
-    /// The table or view, as `TableName::encoded` writes it, or the schema.
+    /// Name of the table or view, encoded by `TableName::encoded`, or name of the schema.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// The ids of the loads that made the change, 16 bytes each.
+    /// Ids of the loads that made the change, 16 bytes each.
     #[prost(bytes = "bytes", tag = "3")]
     pub loads: Bytes,
-    /// Chunks that lie in the record itself: [`Image`].
+    /// Inline chunks: [`Image`]s.
     #[prost(bytes = "bytes", repeated, tag = "4")]
     pub images: Vec<Bytes>,
-    /// The table as the loads have made it.
+    /// Size of the table after the loads.
     #[prost(uint64, tag = "5")]
     pub rows: u64,
     #[prost(uint64, tag = "6")]
     pub bytes_plain: u64,
     #[prost(uint64, tag = "7")]
     pub bytes_encoded: u64,
-    /// For each column of a table that the change creates or whose rows it changes, one more than its number of distinct
-    /// values; 0 where that is not known.
+    /// For each column of a table that the change creates or whose rows it changes, the number of distinct values plus
+    /// one, or 0 if unknown.
     #[prost(uint64, repeated, tag = "8")]
     pub distinct: Vec<u64>,
     #[prost(oneof = "What", tags = "10, 11, 12, 13, 14, 15, 16, 17")]
@@ -46,14 +46,14 @@ pub enum What {
     Columns(Columns),
     #[prost(message, tag = "13")]
     Drop(Empty),
-    /// The text of a view.
+    /// Text of a view.
     #[prost(string, tag = "14")]
     PutView(String),
     #[prost(message, tag = "15")]
     DropView(Empty),
     #[prost(message, tag = "16")]
     PutSchema(Empty),
-    /// The schema goes, with all that is in it.
+    /// Drops the schema with all tables and views in it.
     #[prost(message, tag = "17")]
     DropSchema(Empty),
 }
@@ -61,7 +61,7 @@ pub enum What {
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Empty {}
 
-/// A table is created, or replaced by another one.
+/// Creates or replaces a table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Put {
     /// [`Field`]s.
@@ -70,32 +70,35 @@ pub struct Put {
     /// [`Group`]s.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub groups: Vec<Bytes>,
-    /// One more than the place in [`farpool_model::Tier::ALL`] of what it is encrypted with in memory; 0 where it is not.
+    /// Tier of in-memory encryption: its index in [`farpool_model::Tier::ALL`] plus one, or 0 for none.
     #[prost(uint32, tag = "3")]
     pub tier: u32,
-    /// Whether its values stay in memory.
+    /// True if its values stay in memory.
     #[prost(bool, tag = "4")]
     pub is_pinned: bool,
-    /// In an encrypted directory its key, wrapped by that of its tenant, and this one, wrapped by that of the directory
-    /// (`crates/cipher/src/wrapped.rs`). Empty for a table of a directory without keys.
+    /// In an encrypted directory, the table's key wrapped by its tenant's, and the tenant's key wrapped by the
+    /// directory's (`crates/cipher/src/wrapped.rs`). Empty for tables without a key.
     #[prost(bytes = "bytes", tag = "5")]
     pub key: Bytes,
     #[prost(bytes = "bytes", tag = "6")]
     pub tenant_key: Bytes,
 }
 
-/// Rows of a table are replaced, removed or added.
+/// Replaces, removes or appends rows of a table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Rows {
-    /// [`Splice`]s, by their first row.
+    /// [`Splice`]s, ordered by first row.
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub splices: Vec<Bytes>,
 }
 
-/// Row groups in the place of some rows.
+/// Row groups that replace a range of rows.
+///
+/// Example: `first_row` 20, `rows` 10 and no groups deletes rows 20 to 29; `first_row` 30 and `rows` 0 on a table of 30
+/// rows appends.
 #[derive(Clone, PartialEq, Message)]
 pub struct Splice {
-    /// The first of the rows, counted before the change; it begins a row group.
+    /// First row of the range before the change; must be the first row of a row group.
     #[prost(uint64, tag = "1")]
     pub first_row: u64,
     #[prost(uint64, tag = "2")]
@@ -105,14 +108,14 @@ pub struct Splice {
     pub groups: Vec<Bytes>,
 }
 
-/// A table gets other columns or another name.
+/// Changes the columns or the name of a table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Columns {
     #[prost(string, tag = "1")]
     pub new_name: String,
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub fields: Vec<Bytes>,
-    /// For each column one more than the position of the old one that it is; 0 for a column of NULLs.
+    /// For each new column, the index of the old column plus one, or 0 for a column of NULLs.
     #[prost(uint32, repeated, tag = "3")]
     pub from: Vec<u32>,
 }
@@ -121,7 +124,7 @@ pub struct Columns {
 pub struct Field {
     #[prost(string, tag = "1")]
     pub name: String,
-    /// As `farpool_columns::type_to_bytes` writes it.
+    /// Data type, encoded by `farpool_columns::type_to_bytes`.
     #[prost(bytes = "bytes", tag = "2")]
     pub data_type: Bytes,
     #[prost(bool, tag = "3")]
@@ -133,13 +136,13 @@ pub struct Field {
 pub struct Group {
     #[prost(uint32, tag = "1")]
     pub rows: u32,
-    /// Its chunks, in runs of three numbers: the segment that they are in, 0 for the log; the number of the first; how
-    /// many follow one another.
+    /// Chunks as runs of three numbers: the segment, or 0 for the log; the number of the first chunk; and the length of
+    /// the run. Example: `[3, 100, 2, 0, 7, 1]` is chunks 100 and 101 in segment 3, then chunk 7 in the log.
     #[prost(uint64, repeated, tag = "2")]
     pub runs: Vec<u64>,
 }
 
-/// A chunk in a record of the log.
+/// A chunk that is inline in a record.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Image {
     #[prost(uint64, tag = "1")]
@@ -150,13 +153,13 @@ pub struct Image {
     pub data: Bytes,
 }
 
-/// Everything that the records of the log have made, up to one of them.
+/// State after all records of the log up to one of them.
 #[derive(Clone, PartialEq, Message)]
 pub struct Manifest {
-    /// The number that the directory was given when it was made or restored.
+    /// Number that the directory was given when it was created or restored.
     #[prost(fixed64, tag = "1")]
     pub node: u64,
-    /// The number of the first record that is not part of it.
+    /// Number of the first record that the manifest does not include.
     #[prost(uint64, tag = "2")]
     pub next_record: u64,
     #[prost(uint64, tag = "3")]
@@ -174,16 +177,16 @@ pub struct Manifest {
     /// [`Load`]s, oldest first.
     #[prost(bytes = "bytes", repeated, tag = "8")]
     pub loads: Vec<Bytes>,
-    /// [`Forgotten`].
+    /// Versions of forgotten loads: [`Forgotten`]s.
     #[prost(bytes = "bytes", repeated, tag = "9")]
     pub forgotten: Vec<Bytes>,
-    /// [`Group`]s of tables whose records follow: where chunks are that these may find in a record before.
+    /// [`Group`]s of tables with records behind the manifest: locations of chunks that these records may refer to.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub others: Vec<Bytes>,
-    /// The keys that [`Table::key`]s are wrapped by, as [`Put::tenant_key`].
+    /// Tenants' keys that wrap [`Table::key`]s, encoded like [`Put::tenant_key`].
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub tenant_keys: Vec<Bytes>,
-    /// [`Schema`]s besides `public`.
+    /// [`Schema`]s other than `public`.
     #[prost(bytes = "bytes", repeated, tag = "12")]
     pub schemas: Vec<Bytes>,
 }
@@ -200,26 +203,26 @@ pub struct Table {
     pub fields: Vec<Bytes>,
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub groups: Vec<Bytes>,
-    /// The segment and the number of its profile, and the rows, the first ones, that this is about; nothing without one.
+    /// Segment and number of the profile, and number of leading rows that it covers; empty without a profile.
     #[prost(uint64, repeated, tag = "6")]
     pub profile: Vec<u64>,
-    /// As [`Record::distinct`].
+    /// Encoded like [`Record::distinct`].
     #[prost(uint64, repeated, tag = "7")]
     pub distinct: Vec<u64>,
-    /// As [`Put::tier`].
+    /// Encoded like [`Put::tier`].
     #[prost(uint32, tag = "8")]
     pub tier: u32,
     #[prost(bool, tag = "9")]
     pub is_pinned: bool,
-    /// As [`Put::key`].
+    /// Encoded like [`Put::key`].
     #[prost(bytes = "bytes", tag = "10")]
     pub key: Bytes,
 }
 
-/// The head of a profile.
+/// Head of the part with a profile.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Profile {
-    /// Bytes of its states, which follow one another in its data.
+    /// Lengths of its states, which are consecutive in its data.
     #[prost(uint64, repeated, tag = "1")]
     pub lengths: Vec<u64>,
 }
@@ -242,7 +245,7 @@ pub struct Schema {
     pub name: String,
 }
 
-/// A load that had an id, and what it made.
+/// A load with an id, and the version that it made.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Load {
     #[prost(string, tag = "1")]
@@ -259,7 +262,7 @@ pub struct Load {
     pub bytes_encoded: u64,
 }
 
-/// The newest version of a tenant's load that is forgotten.
+/// Newest version among a tenant's loads that were forgotten.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Forgotten {
     #[prost(string, tag = "1")]

@@ -1,4 +1,4 @@
-//! Reads values of handles from segments, elsewhere than on the threads that want them.
+//! Reads values of handles from segments on background threads, so that no thread that needs values blocks.
 
 use super::awaited::Awaited;
 use super::cache::Cache;
@@ -12,11 +12,11 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
 use std::sync::{Arc, Weak};
 
-/// How often somebody who finds no memory tries again. Each time takes a moment of one of a few threads, so that it gives up
-/// within a second of their time.
+/// Number of retries of a read that finds no free memory. Each occupies a background thread briefly, so that a read
+/// gives up after about a second of thread time.
 const WAITS: u32 = 300;
 
-/// What reads the values of handles.
+/// Reader of the values of handles.
 #[derive(Debug)]
 pub(super) struct Reads {
     this: Weak<Reads>,
@@ -27,7 +27,7 @@ pub(super) struct Reads {
     awaited: Awaited,
 }
 
-/// How often somebody who finds no memory has tried again.
+/// Number of retries made after finding no free memory.
 #[derive(Debug)]
 pub(crate) struct Patience {
     waits: u32,
@@ -38,12 +38,12 @@ impl Patience {
         Patience { waits: 0 }
     }
 
-    /// Whether it should be tried again.
+    /// Returns true if another retry is allowed.
     pub fn is_left(&self) -> bool {
         self.waits < WAITS
     }
 
-    /// Counts a wait.
+    /// Counts a retry.
     pub fn count_wait(&mut self) {
         self.waits += 1;
     }
@@ -56,7 +56,7 @@ struct Wanted {
     patience: Patience,
 }
 
-/// The source of the handles of one tenant.
+/// Source of the handles of one tenant.
 #[derive(Debug)]
 struct OfTenant {
     reads: Arc<Reads>,
@@ -79,30 +79,31 @@ impl Reads {
         })
     }
 
-    /// What frees memory of the pool.
+    /// Returns the cache, which frees memory of the pool on demand.
     pub fn reclaim(&self) -> Weak<dyn Reclaim> {
         let cache: Weak<Cache> = Arc::downgrade(&self.cache);
         cache
     }
 
-    /// Bytes that the pool may have in use.
+    /// Returns the limit of the pool in bytes.
     pub fn pool_bytes(&self) -> u64 {
         self.pool.usage().bytes_limit
     }
 
-    /// The source of the handles of a tenant.
+    /// Returns the source of the handles of a tenant.
     pub fn source(self: &Arc<Self>, tenant: &TenantName) -> Arc<dyn Source> {
         Arc::new(OfTenant { reads: self.clone(), tenant: tenant.clone() })
     }
 
-    /// Reads the values of a handle for all who want them.
+    /// Reads the values of a handle for all readers that wait for them.
     fn read(&self, mut wanted: Wanted) {
         let handle = &wanted.handle;
         if !self.awaited.is_wanted(handle) {
             return;
         }
         match handle.values().map_or_else(|| self.load(handle, &wanted.tenant), Ok) {
-            // What others work on is free in a moment. Meanwhile reads that have memory, or want less, go on.
+            // Retried in the background: memory in use by others is freed soon, and smaller reads can proceed
+            // meanwhile.
             Err(error) if error.kind == ErrorKind::OverLimit && wanted.patience.is_left() => {
                 wanted.patience.count_wait();
                 self.background.read_later(self.job(wanted));
@@ -148,7 +149,7 @@ impl Reads {
                 let head = file.segment.head(part, key)?;
                 return Ok(Arc::new(fitting(Chunk::from_image(&head, &data)?.passing())?));
             };
-            // In the clear they are never in the pool.
+            // Values encrypted in memory must never be in the pool in the clear.
             let mut data = vec![0; bytes];
             fill(&mut data)?;
             let head = file.segment.head(part, key)?;
@@ -156,7 +157,7 @@ impl Reads {
             encrypt_into_pool(&self.pool, tenant, tenure, cipher, chunk)
         };
         let values = match read() {
-            // Everybody who wants these values is told so.
+            // The damaged chunk carries the error, which every reader of its values gets.
             Err(damage) if damage.kind == ErrorKind::Corrupt => {
                 Arc::new(Chunk::from_head(&file.segment.head(part, key)?, damage)?)
             }

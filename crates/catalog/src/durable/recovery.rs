@@ -1,4 +1,4 @@
-//! Opening a data directory: what the manifest and the log say is there again.
+//! Recovery: opening a data directory restores the tables and views that its manifest and log describe.
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
 use super::keys::TenantKeys;
@@ -24,43 +24,43 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What came of reading row groups.
+/// Result of reading row groups.
 type Outcome = Result<Vec<Read>>;
 
-/// What was found in a data directory.
+/// Report on an opened data directory.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// The number that the directory was given when it was made or restored. Never 0.
+    /// Number that the directory was given when it was created or restored. Never 0.
     pub node: u64,
     /// Number of tables.
     pub tables: usize,
     /// Encoded bytes of the tables.
     pub bytes: u64,
-    /// Bytes that these take on disk: fewer where they are compressed.
+    /// Bytes of the tables on disk; fewer than `bytes` if they are compressed.
     pub bytes_stored: u64,
-    /// Number of records of the log that were read.
+    /// Number of log records that were replayed.
     pub records: u64,
-    /// What was written last, and not acknowledged, when power was lost.
+    /// Unacknowledged end of the log that a loss of power tore, if any.
     pub dropped: Option<Dropped>,
-    /// What is damaged: the table, its rows and column, and the place on disk.
+    /// Damaged data, one error each: table, rows, column, and position on disk.
     pub damaged: Vec<Error>,
-    /// The latest loads of each tenant that had an id.
+    /// Latest loads of each tenant that had an id.
     pub loads: BTreeMap<TenantName, Loads>,
 }
 
 impl Catalog {
-    /// Opens a data directory: its tables and views become those of this catalog, which must be empty, and changes are
-    /// recorded in it from now on. A directory that is empty is given the number `new_node`.
+    /// Opens a data directory: its tables and views become those of this catalog, which must be empty, and later
+    /// changes are recorded in it. An empty directory becomes a new data directory with the number `new_node`.
     ///
     /// # Errors
-    /// `Corrupt`, with the file's name, where what was acknowledged is damaged or missing, other than data of tables;
-    /// `Invalid` where the directory has other files, or files of another version; `OverLimit`, with sizes, when the
-    /// tables do not fit the pool; those of the disk.
+    /// `Corrupt`, with the file's name, if acknowledged changes are damaged or missing, except data of tables;
+    /// `Invalid` if the directory has foreign files or files of another version; `OverLimit`, with sizes, if the tables
+    /// do not fit the pool; errors of the disk.
     pub fn open(self: &Arc<Self>, directory: Arc<dyn Directory>, new_node: u64) -> Result<Recovery> {
         self.open_sized(directory, new_node, u64_from(limits::LOG_FILE_BYTES))
     }
 
-    /// As [`Catalog::open`], with new files of the log of another size.
+    /// Opens a data directory as [`Catalog::open`] does, with log files of another size.
     pub(super) fn open_sized(
         self: &Arc<Self>,
         directory: Arc<dyn Directory>,
@@ -122,7 +122,7 @@ impl Catalog {
         Ok(recovery)
     }
 
-    /// Reads the tables and makes them those of the catalog.
+    /// Reads the tables and adds them to the catalog.
     fn restore(
         self: &Arc<Self>,
         sources: &Sources,
@@ -137,7 +137,7 @@ impl Catalog {
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let (Some(wanted), Some(slot)) = (wanted.get(place), read.get(place)) else { return };
-                // Each place is taken once.
+                // Each slot is set once, by the thread that claimed its index.
                 let _ = slot.set(sources.read(self, durable, wanted));
             }
         };
@@ -217,7 +217,7 @@ impl Catalog {
             merges,
         };
         let mut state = self.state.write();
-        // A pool that has become too small for its pinned tables does not hold all of them.
+        // The pool may have shrunk since, so that not all pinned tables fit.
         if is_pinned && self.check_pins(&state, tenant, name, current.table.bytes_encoded).is_ok() {
             current.table.pin_from(0);
         }
@@ -242,10 +242,10 @@ impl Catalog {
     }
 }
 
-/// Reads everything in a data directory that no process has open, and changes nothing.
+/// Checks all files of a data directory that no process has open, without changing anything.
 ///
 /// # Errors
-/// As [`Catalog::open`], except that of a pool that is too small.
+/// Errors of [`Catalog::open`], except that of a pool that is too small.
 pub fn check_data(directory: &dyn Directory) -> Result<Recovery> {
     let names = list(directory)?;
     let Some(manifest) = newest_manifest(directory, &names)? else {
@@ -293,7 +293,8 @@ fn list(directory: &dyn Directory) -> Result<Vec<String>> {
     })
 }
 
-/// Makes an empty directory a data directory. The log comes first: where there is a manifest, it may not be missing.
+/// Initializes an empty data directory. The log is created before the manifest, since a manifest without a log is an
+/// error.
 fn begin(directory: &Arc<dyn Directory>, names: &[String], node: u64, log_file_bytes: u64) -> Result<()> {
     for name in names {
         directory.remove(name).map_err(|error| {
@@ -305,12 +306,12 @@ fn begin(directory: &Arc<dyn Directory>, names: &[String], node: u64, log_file_b
     write_sealed(&**directory, &manifest_name(1), FORMAT, &first.encode_to_vec())
 }
 
-/// The number of the newest manifest; `None` where the directory has nothing yet.
+/// Returns the number of the newest manifest; `None` if the directory is not initialized.
 fn newest_manifest(directory: &dyn Directory, names: &[String]) -> Result<Option<u64>> {
     if let Some(newest) = names.iter().filter_map(|name| manifest_number(name)).max() {
         return Ok(Some(newest));
     }
-    // A process that makes a directory makes the log first, and may have come no further.
+    // The log is created first, so that a crash during initialization leaves an empty log and no manifest.
     let is_of_beginning = |name: &&String| {
         name.starts_with("log-") || name.strip_suffix(".new").and_then(manifest_number) == Some(1)
     };
@@ -343,7 +344,7 @@ fn in_record(directory: &dyn Directory, number: u64, error: Error) -> Error {
     Error { message, kind, ..error }
 }
 
-/// Removes files that were not finished, or that nothing refers to any more. One that stays is removed the next time.
+/// Removes unfinished files, and files that nothing refers to. Best effort: the next start retries.
 fn remove_leftovers(
     directory: &dyn Directory,
     names: &[String],

@@ -1,4 +1,8 @@
-//! What a manifest and the records behind it make, without the data of the tables.
+//! Replay of a manifest and the records behind it, without the data of the tables.
+//!
+//! Example: the manifest has table `t` with groups A and B of 10 rows. A record replaces rows 10-19 with D, and a later
+//! one appends E at row 20. The result is A, D, E. A record that names row 15 as the first one does not begin a row
+//! group, and is an error rather than a guess.
 
 use super::keys::WrappedTenants;
 use super::prepare::split_version;
@@ -16,7 +20,7 @@ use prost::Message;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// The state of a catalog, without data.
+/// State of a catalog, without the data of its tables.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     pub tables: BTreeMap<TenantName, BTreeMap<TableName, KeptTable>>,
@@ -26,12 +30,12 @@ pub(super) struct Replay {
     pub versions_made: u64,
     pub next_chunk: u64,
     pub next_segment: u64,
-    /// Chunks that lie in the log, with the number of their record.
+    /// Inline chunks, each with the number of its record.
     pub images: HashMap<u64, (u64, proto::Image)>,
-    /// The segments of the other chunks. Of a chunk that was moved, a record may still name the segment that it was in, which
-    /// has a lower number.
+    /// Segments of all other chunks. For a chunk that was compacted, a record may still name the old segment, which has
+    /// the lower number; the highest number wins.
     pub places: HashMap<u64, u64>,
-    /// The keys that wrap those of tables.
+    /// Wrapped keys of tenants, which wrap the keys of tables.
     pub tenant_keys: WrappedTenants,
     pub node: u64,
     pub next_record: u64,
@@ -45,19 +49,19 @@ pub(super) struct KeptTable {
     /// Number of rows.
     rows: u64,
     pub profile: Option<KeptProfile>,
-    /// What it is encrypted with in memory, if it is.
+    /// Tier of in-memory encryption, if any.
     pub tier: Option<Tier>,
-    /// A key of that tier, once the table's row groups are read.
+    /// Cipher of that tier; created before the table's row groups are read.
     pub cipher: Option<Arc<MemoryCipher>>,
-    /// Number of distinct values of each column; there are as many as columns, or none.
+    /// Number of distinct values of each column, where known. Has one entry for each column, or is empty.
     pub distinct: Vec<Option<u64>>,
     pub is_pinned: bool,
-    /// What is stored of its key, if it has one, and the key once that is unwrapped.
+    /// Wrapped key of the table, if it has one, and the unwrapped key once available.
     pub wrapped_key: Option<WrappedKey>,
     pub key: Option<Arc<TableKey>>,
 }
 
-/// Where the profile of the first rows of a table is.
+/// Location of the profile of the first rows of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeptProfile {
     pub segment: u64,
@@ -93,13 +97,13 @@ impl KeptTable {
         table
     }
 
-    /// Sets the numbers of distinct values from those of a record.
+    /// Sets the numbers of distinct values from their encoded form in a record.
     fn set_distinct(&mut self, distinct: &[u64]) {
         let are_all = distinct.len() == self.schema.fields().len();
         self.distinct = distinct.iter().filter(|_| are_all).map(|more| more.checked_sub(1)).collect();
     }
 
-    /// Number of row groups, the first ones, that the profile is about.
+    /// Returns the number of leading row groups that the profile covers.
     pub fn groups_profiled(&self) -> usize {
         let Some(profile) = self.profile else { return 0 };
         let mut rows = 0;
@@ -118,15 +122,15 @@ fn rows_of(groups: &[KeptGroup]) -> u64 {
 #[derive(Clone, Debug)]
 pub(super) struct KeptGroup {
     pub rows: u32,
-    /// The numbers of its chunks; `None` for one of NULLs.
+    /// Numbers of the chunks; `None` for a chunk of NULLs that is not stored.
     pub chunks: Vec<Option<u64>>,
 }
 
 impl Replay {
-    /// Begins with a manifest.
+    /// Decodes a manifest.
     ///
     /// # Errors
-    /// `Corrupt` where it cannot be decoded.
+    /// `Corrupt` if it cannot be decoded.
     pub fn begin(manifest: &[u8]) -> Result<Replay> {
         let manifest = proto::Manifest::decode(manifest).map_err(|error| undecodable(&error))?;
         let mut replay = Replay {
@@ -196,10 +200,10 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Does what a record says.
+    /// Applies a record.
     ///
     /// # Errors
-    /// `Corrupt` where it cannot be decoded, or does not fit what is there.
+    /// `Corrupt` if it cannot be decoded, or does not fit the state.
     pub fn apply(&mut self, number: u64, record: &[u8]) -> Result<()> {
         let (version, record) =
             split_version(record).ok_or_else(|| Error::corrupt("a record without a version"))?;
@@ -212,7 +216,7 @@ impl Replay {
         self.versions_made = self.versions_made.max(version.0);
         let loads = ids(&record.loads)?;
         let what = record.what.ok_or_else(|| Error::corrupt("a record of a kind that is not known"))?;
-        // The name of a schema reads as that of a table in `public`.
+        // A schema name has the encoding of a table name in `public`.
         let (tenant, name) = names(record.tenant, record.name)?;
         match what {
             What::Put(put) => {
@@ -285,14 +289,14 @@ impl Replay {
             new.push((splice.first_row, splice.rows, self.groups(&splice.groups, columns)?));
         }
         let table = self.table(tenant, name)?;
-        // From the last to the first, so that rows are where they were before.
+        // Applied from last to first, so that earlier rows keep their positions.
         for (first_row, rows, groups) in new.into_iter().rev() {
             let wrong =
                 || Error::corrupt(format!("a change of rows that table {:?} does not have", name.as_str()));
             let end_row = first_row.checked_add(rows).ok_or_else(wrong)?;
             let new_rows = (table.rows + rows_of(&groups)).checked_sub(rows).ok_or_else(wrong)?;
             if first_row == table.rows && rows == 0 {
-                // Most records are appends.
+                // Fast path for appends, which are most records.
                 (table.rows, _) = (new_rows, table.groups.extend(groups));
                 continue;
             }
@@ -343,7 +347,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The keys of tables that have one, with their tenants.
+    /// Returns the keys of the tables that have one, with their tenants.
     pub fn table_keys(&self) -> impl Iterator<Item = (&TenantName, &Arc<TableKey>)> {
         self.tables.iter().flat_map(|(tenant, tables)| {
             tables.values().filter_map(move |table| Some((tenant, table.key.as_ref()?)))
@@ -355,7 +359,7 @@ impl Replay {
         tables.and_then(|tables| tables.get_mut(name)).ok_or_else(|| not_there(name))
     }
 
-    /// Decodes row groups of a table, and notes where their chunks are.
+    /// Decodes row groups of a table, and records the locations of their chunks.
     fn groups(&mut self, groups: &[Bytes], columns: usize) -> Result<Vec<KeptGroup>> {
         let mut kept = Vec::with_capacity(groups.len());
         for group in groups {
@@ -408,12 +412,12 @@ fn ids(bytes: &[u8]) -> Result<Vec<LoadId>> {
     }
 }
 
-/// The wrapped key that these bytes are; `None` where there are none.
+/// Decodes a wrapped key; `None` if `bytes` is empty.
 fn wrapped_key(bytes: &[u8]) -> Result<Option<WrappedKey>> {
     if bytes.is_empty() { Ok(None) } else { WrappedKey::from_bytes(bytes).map(Some) }
 }
 
-/// The tier that a number stands for.
+/// Decodes a tier; `None` for 0.
 fn tier_of(number: u32) -> Result<Option<Tier>> {
     let Some(place) = number.checked_sub(1) else { return Ok(None) };
     let tier = Tier::ALL.get(place as usize).copied();

@@ -1,4 +1,4 @@
-//! The chunks of a data directory, wherever they are: in segments, or in records of the log.
+//! Sources of chunks during recovery: segments and records of the log.
 
 use super::keys::Unwrapping;
 use super::locations::{Location, SegmentFile, Sweep};
@@ -16,16 +16,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The parts of the data of a chunk begin at multiples of this in the pool.
+/// Alignment in the pool of the buffers of a chunk.
 const ALIGNMENT: usize = 64;
 
-/// Where the chunks of a directory are.
+/// State of the catalog, and the open segments with its chunks.
 pub(super) struct Sources {
     pub replay: Replay,
     pub files: BTreeMap<u64, Arc<SegmentFile>>,
 }
 
-/// A row group to be read, or small ones side by side that become one.
+/// A row group to be read, or adjacent small ones that are joined to one.
 pub(super) struct Wanted<'a> {
     pub tenant: &'a TenantName,
     pub name: &'a TableName,
@@ -34,16 +34,16 @@ pub(super) struct Wanted<'a> {
     pub first_row: u64,
 }
 
-/// A row group that was read, and what is damaged in it.
+/// A row group that was read, with the errors of damaged chunks.
 pub(super) type Read = (RowGroup, Vec<Error>);
 
-/// Rows up to which a row group is joined with its neighbours, and those of the result. Without that, a log of
-/// many small appends would become as many row groups.
+/// Row groups with at most `SMALL_ROWS` rows are joined with their neighbours to at most `JOINED_ROWS` rows. Otherwise
+/// a log of many small appends would leave as many row groups.
 const SMALL_ROWS: u32 = 1 << 10;
 const JOINED_ROWS: u32 = 32 << 10;
 
 impl Sources {
-    /// Opens the segments that the tables need.
+    /// Opens the segments with chunks of the tables.
     pub fn open(directory: &dyn Directory, mut replay: Replay, sweep: &Arc<Sweep>) -> Result<Sources> {
         let mut keys = Unwrapping::new(directory, &replay.tenant_keys);
         for (name, table) in replay.tables.values_mut().flatten() {
@@ -67,7 +67,7 @@ impl Sources {
         for number in needed {
             files.insert(number, SegmentFile::found(number, Segment::open(directory, number)?, sweep));
         }
-        // A profile can be computed again.
+        // A missing profile is no error, since it can be recomputed.
         let tables = replay.tables.values().flat_map(BTreeMap::values);
         for profile in tables.filter_map(|table| table.profile) {
             if !files.contains_key(&profile.segment)
@@ -79,13 +79,13 @@ impl Sources {
         Ok(Sources { replay, files })
     }
 
-    /// All row groups, in the order of the tables.
+    /// Returns all row groups, ordered by table and row.
     pub fn wanted(&self) -> Vec<Wanted<'_>> {
         let mut wanted = Vec::new();
         for (tenant, tables) in &self.replay.tables {
             for (name, table) in tables {
                 let mut first_row = 0;
-                // Those that are profiled end with a row group.
+                // Row groups are not joined across the end of the profiled rows.
                 let (profiled, others) = table.groups.split_at(table.groups_profiled());
                 for mut rest in [profiled, others] {
                     while !rest.is_empty() {
@@ -100,7 +100,7 @@ impl Sources {
         wanted
     }
 
-    /// The profile of a table; `None` where there is none.
+    /// Returns the profile of a table; `None` if it has none.
     pub fn profile(&self, table: &KeptTable) -> Option<StoredProfile> {
         let KeptProfile { segment, number, .. } = table.profile?;
         let file = self.files.get(&segment)?;
@@ -108,7 +108,7 @@ impl Sources {
         Some(StoredProfile::found(number, file, table.key.as_ref()))
     }
 
-    /// Where a chunk of a table is.
+    /// Returns the source of a chunk of a table.
     pub fn find<'a>(&'a self, table: &'a KeptTable, number: u64) -> Result<Source<'a>> {
         if let Some(segment) = self.replay.places.get(&number) {
             let file = self.files.get(segment);
@@ -122,7 +122,7 @@ impl Sources {
         }
     }
 
-    /// Bytes that the chunks of all tables take on disk.
+    /// Returns the bytes of the chunks of all tables on disk.
     pub fn bytes_stored(&self) -> Result<u64> {
         let mut bytes = 0;
         for table in self.replay.tables.values().flat_map(BTreeMap::values) {
@@ -135,7 +135,8 @@ impl Sources {
         Ok(bytes)
     }
 
-    /// Bytes that a row group takes in the pool at once.
+    /// Returns the bytes that reading a row group takes in the pool: none for a large one, whose values are read
+    /// lazily.
     pub fn data_bytes(&self, table: &KeptTable, group: &KeptGroup) -> u64 {
         if is_large(group.rows as usize, 0) {
             return 0;
@@ -145,7 +146,7 @@ impl Sources {
         sources.map(|source| u64_from(source.bytes())).sum()
     }
 
-    /// Reads row groups into the pool, joined where nothing is damaged.
+    /// Reads row groups into the pool. Joins them unless one is damaged.
     pub fn read(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<Vec<Read>> {
         if wanted.groups.len() > 1
             && let Ok(joined) = self.read_joined(catalog, durable, wanted)
@@ -164,10 +165,10 @@ impl Sources {
         Ok(read)
     }
 
-    /// Reads row groups outside the pool, and joins them in it.
+    /// Reads row groups into memory outside the pool, and joins them in it.
     ///
     /// # Errors
-    /// Where anything is damaged; `OverLimit` when memory is short.
+    /// Fails if any of them is damaged; `OverLimit` if memory is short.
     pub fn read_joined(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<RowGroup> {
         let encoder = wanted.encoder(catalog);
         let mut groups = Vec::with_capacity(wanted.groups.len());
@@ -193,7 +194,7 @@ impl Sources {
         Ok(joined)
     }
 
-    /// Reads a row group into the pool; of a large one in a segment, only what is not in the values.
+    /// Reads a row group into the pool; for a large one in a segment, only the heads of its chunks.
     pub fn read_group(
         &self,
         catalog: &Catalog,
@@ -234,7 +235,7 @@ impl Sources {
         };
         let (data, damages) = match cipher {
             None => read_into_pool(&catalog.pool, wanted.tenant, total, Tenure::Staying, fill)?,
-            // In the clear they are never in the pool.
+            // Values encrypted in memory must never be in the pool in the clear.
             Some(_) => {
                 let mut memory = vec![0; total];
                 let damages = fill(&mut memory)?;
@@ -262,7 +263,7 @@ impl Sources {
             };
             let chunk = match chunk {
                 Ok(chunk) => chunk,
-                // Records are whole or not there at all.
+                // A record is either intact or missing as a whole, so that this is an error of the log.
                 Err(damage) if matches!(source, Source::Log(..)) => return Err(damage),
                 Err(damage) => {
                     let damage = wanted.lost(column, group, &damage);
@@ -284,7 +285,7 @@ impl Sources {
     }
 }
 
-/// Number of row groups, the first ones, that become one.
+/// Returns how many leading row groups are joined to one.
 fn joined(groups: &[KeptGroup]) -> usize {
     let mut rows = 0;
     let fits = |group: &&KeptGroup| {
@@ -294,15 +295,15 @@ fn joined(groups: &[KeptGroup]) -> usize {
     groups.iter().take_while(fits).count().max(1)
 }
 
-/// Where a chunk is.
+/// Source of a chunk.
 pub(super) enum Source<'a> {
     Log(u64, &'a proto::Image),
-    /// The key is that of the table, if it has one.
+    /// With the key of the table, if it has one.
     Segment(&'a Arc<SegmentFile>, &'a Part, Option<&'a Arc<TableKey>>),
 }
 
 impl Source<'_> {
-    /// Bytes of its data, and of what is left free behind them.
+    /// Returns the bytes of its data, rounded up to the alignment.
     pub fn bytes(&self) -> usize {
         let bytes = match self {
             Source::Log(_, image) => image.data.len(),
@@ -311,7 +312,7 @@ impl Source<'_> {
         bytes.next_multiple_of(ALIGNMENT)
     }
 
-    /// Bytes of its data on disk.
+    /// Returns the bytes of its data on disk.
     pub fn bytes_stored(&self) -> u64 {
         match self {
             Source::Log(_, image) => u64_from(image.data.len()),
@@ -326,7 +327,7 @@ impl Source<'_> {
         }
     }
 
-    /// Reads the data.
+    /// Reads the data into `memory`.
     pub fn read(&self, memory: &mut [u8]) -> Result<()> {
         match self {
             Source::Log(_, image) => {
@@ -359,12 +360,12 @@ impl Wanted<'_> {
         encoder.encrypting(self.table.cipher.as_ref())
     }
 
-    /// Reads the chunk of a column.
+    /// Decodes the chunk of a column.
     pub fn chunk(&self, column: usize, group: &KeptGroup, head: &[u8], data: &Buffer) -> Result<Chunk> {
         self.fitting(column, group, Chunk::from_image(head, data)?)
     }
 
-    /// Checks that a chunk is of a column of the table, and of a row group.
+    /// Checks that a chunk has the type of the table's column and the rows of the row group.
     fn fitting(&self, column: usize, group: &KeptGroup, chunk: Chunk) -> Result<Chunk> {
         let is_of_column = chunk.data_type() == self.table.schema.field(column).data_type();
         match is_of_column && chunk.rows() == group.rows as usize {
@@ -373,7 +374,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// The error of whoever wants the values of a column that are lost.
+    /// Returns the error that readers of lost values of a column get.
     pub fn lost(&self, column: usize, group: &KeptGroup, why: &Error) -> Error {
         let (first, last) = (self.first_row + 1, self.first_row + u64::from(group.rows));
         let column = self.table.schema.field(column).name();

@@ -1,4 +1,5 @@
-//! Tables over a directory that loses power, fails and runs full: what was acknowledged is there again, and nothing else.
+//! Tests of tables over a directory that loses power, fails and runs full: acknowledged changes are recovered, and no
+//! others.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -32,7 +33,7 @@ mod profiles;
 
 use damage::{LOG_BYTES, flip_every_byte, without_reserve};
 
-/// Merges small row groups when it is told to, and does all else at once.
+/// Background that merges small row groups on request, and does all other work at once.
 #[derive(Debug, Default)]
 struct Deferred(Mutex<Vec<Chore>>);
 
@@ -53,7 +54,7 @@ impl Deferred {
     }
 }
 
-/// What a background is to do later.
+/// A queued background job.
 struct Job(Box<dyn FnOnce() + Send>);
 
 impl std::fmt::Debug for Job {
@@ -62,7 +63,7 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// A catalog over a directory, and what it should have.
+/// A catalog over a directory, with its expected contents.
 struct Bench {
     directory: Arc<SimulatedDirectory>,
     background: Arc<Deferred>,
@@ -91,25 +92,25 @@ fn open(directory: &Arc<SimulatedDirectory>) -> Result<(Arc<Catalog>, Arc<Deferr
     Ok((catalog, background, recovery))
 }
 
-/// A row group with its values in memory.
+/// Returns a row group with its values in memory.
 fn filled(group: &Arc<RowGroup>) -> Arc<RowGroup> {
     group.read_values().unwrap().map_or_else(|| group.clone(), Arc::new)
 }
 
-/// A row group of these columns for a table.
+/// Encodes these columns as a row group of a table.
 fn encoded(catalog: &Catalog, table: &Table, columns: &[ArrayRef]) -> RowGroup {
     let encoder = Encoder::new(catalog.pool().clone(), tenant(), table.schema.clone());
     encoder.encrypting(table.cipher()).encode(&PlainGroup::of(columns)).unwrap()
 }
 
-/// The values of the first column, in order.
+/// Returns the values of the first column, in order.
 fn values(table: &Table) -> Vec<Option<i64>> {
     let mut all = Vec::new();
     for group in &table.row_groups {
         let group = filled(group);
         let values = group.chunks[0].decode(0..group.rows).unwrap();
         all.extend(values.as_primitive::<Int64Type>());
-        // The last column is a text of the first, or NULL where it was added later.
+        // The last column is the first one as text, or NULL if it was added later.
         let texts = group.chunks.last().unwrap().decode(0..group.rows).unwrap();
         for (value, row) in values.as_primitive::<Int64Type>().iter().zip(0..group.rows) {
             let text =
@@ -122,7 +123,7 @@ fn values(table: &Table) -> Vec<Option<i64>> {
     all
 }
 
-/// Every second name is in a schema, which may not exist.
+/// Returns a name; every second one is in a schema, which may not exist.
 fn named(number: u8) -> TableName {
     let name = format!("t{number}");
     match number % 2 {
@@ -144,7 +145,7 @@ impl Bench {
         Bench::sized(directory, limits::LOG_FILE_BYTES as u64)
     }
 
-    /// A catalog whose log has files of this size.
+    /// Creates a catalog with log files of this size.
     fn sized(directory: Arc<SimulatedDirectory>, log_file_bytes: u64) -> Bench {
         let (catalog, background) = new_catalog();
         let opened = encrypted::opened(&directory).unwrap();
@@ -177,7 +178,7 @@ impl Bench {
         self.catalog.begin_load(&tenant(), table, &rows.schema(), options, None)
     }
 
-    /// Replaces the row groups of a table at even places by their negative values, or removes them.
+    /// Negates the values of every second row group of a table, or removes these row groups.
     fn change(&mut self, table: &TableName, removes: bool) -> Result<()> {
         let (version, base) = self.catalog.get(&tenant(), table)?;
         let mut changed = BTreeMap::new();
@@ -223,7 +224,7 @@ impl Bench {
         assert_eq!(listed.schemas, self.schemas.iter().cloned().collect::<Vec<_>>());
     }
 
-    /// Opens the directory again, after a loss of power or without.
+    /// Opens the directory again, after a loss of power if `seed` is given.
     fn again(&mut self, seed: Option<u64>) -> Recovery {
         match seed {
             Some(seed) => self.directory.crash(seed),
@@ -249,7 +250,7 @@ fn readers_see_a_change_when_it_is_durable() {
     assert!(append.try_commit().is_none(), "nobody has written the log yet");
     assert!(!append.has_step() && !append.is_waiting());
     assert_eq!(bench.catalog.info(&tenant(), &t).unwrap().rows, 10);
-    // Another change sees it all the same.
+    // Another change sees it, although it is not durable yet.
     let made = bench.catalog.alter_table(&tenant(), &t, &[TableChange::Rename(name("u"))]).unwrap();
     assert_eq!(bench.catalog.info(&tenant(), &t).unwrap().rows, 10);
     let told = Arc::new(Mutex::new(None));
@@ -265,8 +266,8 @@ fn readers_see_a_change_when_it_is_durable() {
     assert!(bench.catalog.list(&tenant()).tables.is_empty());
 }
 
-/// A change that began before small row groups were merged, and is under way while a checkpoint is made, refers to those
-/// that were merged.
+/// A change that began before a merge refers to the row groups from before it, and a checkpoint made meanwhile keeps
+/// these.
 #[test]
 fn a_checkpoint_keeps_what_changes_under_way_refer_to() {
     let mut bench = Bench::new();
@@ -329,7 +330,7 @@ fn other_directories_are_refused() {
         );
         bench.directory.rename("away", &missing).unwrap();
     }
-    // Power was lost before the first manifest was there.
+    // Power is lost before the first manifest is written.
     let directory = SimulatedDirectory::new();
     Log::open(directory.clone(), Some(9), 0, &mut |_, _| Ok(())).unwrap();
     directory.create("manifest-000000000001.new").unwrap();
@@ -416,7 +417,7 @@ fn profiles_are_there_again() {
     let known = known.unwrap();
     assert_eq!(known.table, before.table);
     assert!(known.columns == before.columns, "other states");
-    // Of a table with some rows more, and after a loss of power.
+    // Also for a table with a few more rows, and after a loss of power.
     bench.load(&t, LoadMode::Append, batch(0..10), None).unwrap();
     directory.crash(4);
     let (bench, known) = again();
@@ -424,7 +425,7 @@ fn profiles_are_there_again() {
     assert_eq!((known.table.rows, known.columns == before.columns), (150_010, true));
     bench.catalog.close().unwrap();
     drop(bench);
-    // Other rows have no profile.
+    // A table with other rows has no profile.
     let (mut bench, _) = again();
     bench.change(&t, true).unwrap();
     directory.crash(5);
@@ -434,13 +435,13 @@ fn profiles_are_there_again() {
     assert!(asked.columns.iter().all(|states| states.sketch.is_some()));
 }
 
-/// The files of a directory that each format has left, so that later versions open it.
+/// Path of a data directory in an older or the current format, for later versions to open.
 fn kept_directory(format: u32) -> std::path::PathBuf {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/data-directory");
     root.join(format!("format-{format}"))
 }
 
-/// Writes the directory that the next test opens: to be run when a format changes, with the number of the new one.
+/// Writes the directory that the next test opens: run by hand when a format changes, with the number of the new one.
 #[test]
 #[ignore = "writes into testdata"]
 fn write_a_directory_of_this_format() {

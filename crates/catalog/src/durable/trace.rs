@@ -1,7 +1,7 @@
-//! A trace of what is asked of the pool as a cache of the data directory, and of what is read for it: with it, what was read
-//! can be compared with the least that any order of eviction would have read. Off unless a host asks for it.
+//! A trace of accesses to the pool as a cache, and of the reads they cause, so that the reads can be compared with the
+//! minimum that an optimal eviction order would need. Off unless the host enables it.
 //!
-//! Invariant: a trace takes a bounded amount of memory; what comes when it is full is counted and not recorded.
+//! Invariant: a trace takes bounded memory; accesses beyond its limit are counted but not recorded.
 
 use super::locations::Location;
 use farpool_columns::Chunk;
@@ -14,55 +14,55 @@ pub struct AccessTrace {
     recorded: Mutex<Recorded>,
 }
 
-/// What a trace has recorded.
+/// Contents of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// Oldest first.
+    /// Ordered from oldest to newest.
     pub accesses: Vec<Access>,
-    /// Number of accesses that came when the trace was full.
+    /// Number of accesses that were not recorded because the trace was full.
     pub lost: u64,
 }
 
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The number of the chunk, which is unique within its data directory.
+    /// Number of the chunk, unique within its data directory.
     pub chunk: u64,
-    /// What was done with its values.
+    /// Kind of the access.
     pub kind: AccessKind,
     /// Bytes of the values in memory.
     pub bytes: usize,
-    /// Bytes that are read from disk for them: fewer where they are compressed.
+    /// Bytes read from disk for them; fewer if they are compressed.
     pub bytes_on_disk: usize,
 }
 
-/// What was done with the values of a chunk.
+/// Kind of an access to the values of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
-    /// A query began to work on them; once for each time that it begins with their row group.
+    /// A query began to process them; recorded once each time it starts their row group.
     Used,
-    /// They were read from disk, for a query or in the background.
+    /// Read from disk, for a query or in the background.
     Read,
 }
 
-/// Where the values of a chunk lie on disk.
+/// Position of the values of a chunk on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceOnDisk {
     /// Name of the file in the data directory.
     pub file: String,
-    /// The first byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes from there on.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
 impl AccessTrace {
-    /// A trace of at most `len_limit` accesses, of 32 bytes each.
+    /// Creates a trace of at most `len_limit` accesses, 32 bytes each.
     pub fn new(len_limit: usize) -> AccessTrace {
         AccessTrace { len_limit, recorded: Mutex::default() }
     }
 
-    /// Takes what was recorded so far.
+    /// Takes the recorded accesses, leaving the trace empty.
     pub fn take(&self) -> Recorded {
         std::mem::take(&mut self.recorded.lock())
     }
@@ -83,7 +83,7 @@ impl AccessTrace {
     }
 }
 
-/// Where the values of a chunk lie on disk; `None` where they are not in a segment.
+/// Returns the position of the values of a chunk on disk; `None` if they are not in a segment.
 pub fn place_on_disk(chunk: &Chunk) -> Option<PlaceOnDisk> {
     let location = Location::existing(chunk)?;
     let file = location.file()?;

@@ -1,14 +1,13 @@
-//! Merges small row groups of a table into larger ones, in the background of appends.
+//! Merges of small row groups of a table into larger ones, in the background of appends.
 //!
-//! A merge decodes the rows of some neighbouring row groups column by column, encodes them as one row group,
-//! and puts it in their place. The version stays the same, since it has the same rows in the same order; a
-//! query that reads it keeps the old row groups. A table has one merge at a time, done in steps by the
-//! [`super::Background`] and by appends that find too many small row groups waiting.
+//! A merge decodes adjacent row groups column by column, encodes their rows as one row group, and replaces them by it.
+//! The version stays the same, since it has the same rows in the same order; a query that reads it keeps the old row
+//! groups. A table has one merge at a time, done in steps by the [`super::Background`] and by appends that find too
+//! many small row groups waiting.
 //!
-//! Invariants: row groups that a tap has been given, the first ones of a table, are no longer merged. A merge
-//! that finds no memory for its work is tried again when others have made room. One that finds the pool full
-//! is tried again once one more page is free than was then, or behind the next append; what it had encoded is
-//! lost each time.
+//! Invariants: row groups that were passed to a tap, a prefix of the table, are no longer merged. A merge that finds no
+//! working memory is retried when some was freed. A merge that finds the pool full is retried once one more page is
+//! free than at that time, or after the next append; its encoded columns are discarded each time.
 
 mod plan;
 
@@ -38,7 +37,7 @@ pub struct Merging {
     room_wanted: AtomicU64,
     /// Whether the background has this in its queue.
     is_submitted: AtomicBool,
-    /// Whether merging has ended for good: the table is gone, or a bug has stopped it.
+    /// True if merging has ended for good: the table was dropped, or a bug has stopped it.
     is_over: AtomicBool,
 }
 
@@ -156,8 +155,8 @@ impl Merging {
     }
 
     fn advance(&self, job: &mut Option<Job>, go_on: &dyn Fn() -> bool) -> Result<Stepped> {
-        // Must come first: otherwise, when the table is gone, the flag would stay set and the chore be
-        // submitted for ever.
+        // Must come first: otherwise, after the table was dropped, the flag would stay set and the chore be submitted
+        // for ever.
         if job.is_none() {
             self.is_wanted.store(false, Ordering::SeqCst);
         }
@@ -197,7 +196,7 @@ impl Merging {
         self.room_wanted.store(wanted, Ordering::Relaxed);
     }
 
-    /// The newest state of the table, if these merges still belong to it.
+    /// Returns the newest state of the table, if these merges still belong to it.
     fn current(&self, catalog: &Catalog) -> Option<Current> {
         let current = catalog.newest(&self.tenant, &self.name).ok()?;
         std::ptr::eq(&*current.merges.0, self).then_some(current)
@@ -235,8 +234,7 @@ impl Job {
         Ok(self.chunks.len() == columns)
     }
 
-    /// Puts the merged row group in the place of the others, and tries again when an append has swapped the
-    /// table first.
+    /// Replaces the row groups by the merged one, and retries if an append has swapped the table first.
     fn finish(self, catalog: &Catalog, merging: &Merging) -> Result<()> {
         let rows = self.groups.iter().map(|group| group.rows).sum();
         let merged = self.encoder.place(rows, self.chunks)?;
@@ -257,7 +255,7 @@ impl Job {
     }
 }
 
-/// Whether a row group is so large that it is not merged any more.
+/// Returns whether a row group is so large that it is not merged any more.
 pub(super) fn is_large(group: &RowGroup) -> bool {
     Size::of(group).is_large()
 }
@@ -267,7 +265,7 @@ fn sizes(current: &Current) -> Vec<Size> {
     current.table.row_groups.from(current.settled).map(|group| Size::of(group)).collect()
 }
 
-/// Number of row groups of `table` that are no longer merged, given that this holds for the first `before`.
+/// Returns the number of row groups of `table` that are no longer merged, given that this holds for the first `before`.
 pub(super) fn settled(table: &Table, before: usize) -> usize {
     let sizes: Vec<Size> = table.row_groups.from(before).map(|group| Size::of(group)).collect();
     before + plan::settled(&sizes)

@@ -1,10 +1,10 @@
-//! Which small row groups at the end of a table are merged next.
+//! Selection of the small row groups at the end of a table that are merged next.
 //!
-//! Sizes decrease towards the end of a table, like those of the levels of a log-structured merge tree (O'Neil
-//! et al., *The Log-Structured Merge-Tree*, Acta Informatica 1996): once there are more small row groups than
-//! are left alone, a merge takes all from the first one on that has at most a few times the rows behind it.
-//! So a row is rewritten a number of times that grows with the logarithm of the rows of a large row group,
-//! and no more than a few sizes wait. Rows never change places: only neighbours are merged.
+//! Sizes decrease towards the end of a table, like the levels of a log-structured merge tree (O'Neil et al., *The
+//! Log-Structured Merge-Tree*, Acta Informatica 1996). Once there are more small row groups than are tolerated, a merge
+//! takes all row groups from the first one on that has at most a few times as many rows as all behind it. A row is
+//! therefore rewritten a number of times logarithmic in the rows of a large row group, and only a few sizes coexist.
+//! The order of rows never changes, because only neighbours are merged.
 
 use farpool_columns::{RowGroup, is_large};
 use farpool_model::limits::{LARGE_GROUP_BYTES, MERGE_RATIO, ROW_GROUP_ROWS, SMALL_GROUPS_MAX};
@@ -27,7 +27,7 @@ impl Size {
     }
 }
 
-/// Number of row groups, from the first on, that will not be merged whatever is appended: large ones, and
+/// Returns the number of row groups, from the first on, that will not be merged whatever is appended: large ones, and
 /// small ones without a small neighbour.
 pub(super) fn settled(sizes: &[Size]) -> usize {
     let (mut settled, mut small) = (0, 0);
@@ -64,7 +64,7 @@ pub(super) fn next(sizes: &[Size]) -> Option<Range<usize>> {
     (count > 1).then(|| first + start..first + start + count)
 }
 
-/// Number of row groups, from the first on, that fit into one.
+/// Returns the number of row groups, from the first on, that fit into one.
 fn fitting(sizes: &[Size]) -> usize {
     let (mut rows, mut bytes) = (0, 0);
     let fits = |size: &&Size| {

@@ -33,12 +33,12 @@ impl AwaitedProfile {
         AwaitedProfile { line, settled: AtomicUsize::new(0), waiter }
     }
 
-    /// Whether the profile is complete or has failed.
+    /// Returns whether the profile is complete or has failed.
     pub fn is_settled(&self) -> bool {
         self.oldest().is_none()
     }
 
-    /// Whether [`AwaitedProfile::step`] has work to do, or the profile is settled.
+    /// Returns whether [`AwaitedProfile::step`] has work to do, or the profile is settled.
     pub fn has_step(&self) -> bool {
         self.oldest().is_none_or(|tap| tap.0.has_step())
     }

@@ -77,12 +77,12 @@ impl Gathering {
         }
     }
 
-    /// A number that grows from one gathering of a catalog to the next.
+    /// Returns a number that grows from one gathering of a catalog to the next.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The tenant that owns the table.
+    /// Returns the tenant that owns the table.
     pub fn tenant(&self) -> &TenantName {
         &self.tenant
     }
@@ -171,24 +171,24 @@ impl Gathering {
         }
     }
 
-    /// Whether the profile has failed and will settle with an error.
+    /// Returns whether the profile has failed and will settle with an error.
     pub(super) fn has_failed(&self) -> bool {
         self.work.lock().failed.is_some()
     }
 
-    /// Number of row groups that no worker has begun.
+    /// Returns the number of row groups that no worker has begun.
     pub(super) fn groups_waiting(&self) -> usize {
         self.work.lock().waiting.len()
     }
 
-    /// The number of rows profiled here, and the tap before this one if its rows are not yet included in that
+    /// Returns the number of rows profiled here, and the tap before this one if its rows are not yet included in that
     /// number.
     pub(super) fn rows_seen(&self) -> (u64, Option<Arc<Tap>>) {
         let work = self.work.lock();
         (work.rows_seen, work.base().cloned())
     }
 
-    /// The tap that must settle before this one.
+    /// Returns the tap that must settle before this one.
     pub(super) fn base(&self) -> Option<Arc<Tap>> {
         self.work.lock().base().cloned()
     }
@@ -200,13 +200,13 @@ impl Gathering {
         work.memory.try_again();
     }
 
-    /// Removes a waiter; without one the background may go on.
+    /// Removes a waiter; without one the background may continue.
     pub(super) fn remove_waiter(self: &Arc<Self>, waiter: &Arc<Waiter>) {
         self.work.lock().waiters.retain(|other| !Arc::ptr_eq(other, waiter));
         self.announce();
     }
 
-    /// Whether there is work to do for a waiter.
+    /// Returns whether there is work to do for a waiter.
     pub(super) fn has_step(&self) -> bool {
         self.work.lock().has_step(Worker::Waiting)
     }

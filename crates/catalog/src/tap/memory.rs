@@ -1,10 +1,9 @@
-//! The memory of a profile being computed: what its parts hold outside the pool. It is reserved from the
+//! The memory of a profile that is being computed: the memory of its parts outside the pool. It is reserved from the
 //! tenant's account before a part begins with a row group, and held until the profile is settled.
 //!
-//! Where memory is short, a profile that has begun continues with the parts that it has. One that has not
-//! begun lacks memory: in the background it is tried again later, without taking a place in the queue for
-//! memory ahead of waiters; a caller that waits for the profile waits for the memory and gives it to the
-//! profile.
+//! If memory is short, a profile that has begun continues with the parts that it has. One that has not begun is retried
+//! later in the background, without taking a place in the queue for memory ahead of waiters; a caller that waits for
+//! the profile waits for the memory and passes it to the profile.
 
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
@@ -13,8 +12,8 @@ use farpool_model::limits;
 use farpool_statistics::Profile;
 use std::cell::OnceCell;
 
-/// Divisor of the budget's limit: one part of a profile waits for at most this fraction, even where it may
-/// come to need more. It takes what it needs then.
+/// Divisor of the budget's limit: one part of a profile waits for at most this fraction, even if it may need more
+/// later, which it then reserves.
 const PART: usize = 2;
 
 /// Divisor of the budget's limit: further parts are begun only if each takes at most this fraction.
@@ -81,7 +80,7 @@ impl PartMemory {
         self.given.replace(memory)
     }
 
-    /// Reserves what a part needs beyond `held` to profile `group`. `None` when memory is short.
+    /// Reserves the memory that a part needs beyond `held` to profile `group`. `None` if memory is short.
     pub fn for_group(&mut self, group: &RowGroup, held: &Held) -> Option<Held> {
         let held = held.as_ref().map_or(0, Reservation::bytes);
         self.reserve((with_written(self.states_bytes()) + in_hand(group)).saturating_sub(held))
@@ -96,7 +95,7 @@ impl PartMemory {
         is_little.then(|| account.try_reserve(bytes).ok()).flatten().map(Some)
     }
 
-    /// Reserves what a part without rows takes. `None` when memory is short.
+    /// Reserves the memory of a part without rows. `None` if memory is short.
     pub fn for_no_rows(&mut self) -> Option<Held> {
         self.reserve(with_written(self.states_bytes()))
     }
@@ -115,7 +114,7 @@ impl PartMemory {
     }
 }
 
-/// Adjusts the reservation to what `profile` really takes, plus its states as they are written in the end.
+/// Adjusts the reservation to the actual size of `profile`, plus its encoded states.
 pub(super) fn settle(held: &mut Held, profile: &Profile) {
     if let Some(held) = held {
         held.set(with_written(profile.bytes_held()));
@@ -127,7 +126,7 @@ fn with_written(bytes: usize) -> usize {
     bytes + bytes / 2
 }
 
-/// Upper bound of the bytes of one decoded column, and of the tables in which its values are counted.
+/// Returns an upper bound of the bytes of one decoded column, and of the tables in which its values are counted.
 fn in_hand(group: &RowGroup) -> usize {
     let most = group.chunks.iter().map(|chunk| chunk.bytes_plain()).max().unwrap_or(0);
     2 * most.min(limits::ROW_GROUP_BYTES_MAX)

@@ -1,11 +1,10 @@
 //! A tap: computes the profile of a table's rows from their row groups, once these are in the pool.
 //!
-//! A load is never slowed down by its profile, which is computed in steps: by the [`super::Background`] when
-//! there is no other work, and by callers that wait for it. The profile of an append builds on that of the
-//! version which it extends. One that a start has found on disk is read, and computed only where that fails.
+//! A load is never slowed down by its profile, which is computed in steps: by the [`super::Background`] when there is
+//! no other work, and by callers that wait for it. The profile of an append builds on that of the version which it
+//! extends. A profile found on disk at a start is read, and computed only if that fails.
 //!
-//! Invariants: a tap never blocks a load; one that nobody owns any more stops within a column; a settled
-//! result does not change.
+//! Invariants: a tap never blocks a load; one without an owner stops within a column; a settled result does not change.
 
 mod awaited;
 mod gathering;
@@ -46,7 +45,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// The encoded states, as [`Gathered::from_states`] reads them.
+    /// Returns the encoded states, as [`Gathered::from_states`] reads them.
     pub fn states(&self) -> Vec<&Bytes> {
         let columns = self.columns.iter().flat_map(|column| column.sketch.iter().chain(&column.histogram));
         columns.chain(self.moments.iter().map(|moments| &moments.state)).collect()
@@ -55,7 +54,7 @@ impl Gathered {
     /// Reads the profile of a table of `schema` from disk; `encoder` stores its states in the pool.
     ///
     /// # Errors
-    /// `Corrupt` when it is damaged or of another table; `OverLimit` when memory is short; those of the disk.
+    /// `Corrupt` when it is damaged or of another table; `OverLimit` when memory is short; errors of the disk.
     pub fn read(stored: &StoredProfile, schema: &SchemaRef, encoder: &Encoder) -> Result<Arc<Gathered>> {
         let states = stored.states()?;
         let mut whole = Profile::new(schema)?;
@@ -82,7 +81,7 @@ pub(super) enum Known {
 }
 
 impl Known {
-    /// The durable copy; empty where there is none yet.
+    /// Returns the durable copy; empty where there is none yet.
     pub fn location(&self) -> &OnceLock<Location> {
         match self {
             Known::Gathered(gathered) => &gathered.location,
@@ -119,12 +118,12 @@ impl Tap {
         self.0.want();
     }
 
-    /// Reads the profile if it is on disk and nobody else reads it: for a thread that may wait for a disk.
+    /// Reads the profile if it is on disk and no other thread reads it. Blocks on the disk.
     pub fn read(&self) {
         self.0.read();
     }
 
-    /// The profile if it is complete, in memory or on disk.
+    /// Returns the profile if it is complete, in memory or on disk.
     pub fn known(&self) -> Option<Known> {
         self.0.known()
     }
@@ -142,18 +141,18 @@ impl Tap {
         self.0.complete(base, encoder);
     }
 
-    /// The outcome; `None` while the profile is being computed.
+    /// Returns the outcome; `None` while the profile is being computed.
     pub fn settled(&self) -> Option<Outcome> {
         self.0.settled()
     }
 
-    /// Whether the profile has failed, or will because one that it builds on has.
+    /// Returns whether the profile has failed, or will because one that it builds on has.
     pub fn has_failed(&self) -> bool {
         let fails = |tap: &Tap| tap.settled().map_or_else(|| tap.0.has_failed(), |outcome| outcome.is_err());
         fails(self) || std::iter::successors(self.0.base(), |tap| tap.0.base()).any(|tap| fails(&tap))
     }
 
-    /// Number of rows profiled so far, including those of the taps that this one builds on.
+    /// Returns the number of rows profiled so far, including those of the taps that this one builds on.
     pub fn rows_seen(&self) -> u64 {
         let (mut rows, mut before) = self.0.rows_seen();
         while let Some(tap) = before {
@@ -164,12 +163,12 @@ impl Tap {
         rows
     }
 
-    /// Number of unsettled taps in the chain: this one and those that it builds on.
+    /// Returns the number of unsettled taps in the chain: this one and those that it builds on.
     pub fn unsettled(&self) -> usize {
         usize::from(self.settled().is_none()) + self.before().len()
     }
 
-    /// The unsettled taps that this one builds on, nearest first.
+    /// Returns the unsettled taps that this one builds on, nearest first.
     fn before(&self) -> Vec<Arc<Tap>> {
         let unsettled = |tap: &Tap| tap.0.base().filter(|base| base.settled().is_none());
         std::iter::successors(unsettled(self), |tap| unsettled(tap)).collect()
@@ -182,7 +181,7 @@ impl Drop for Tap {
     }
 }
 
-/// The error for a bug in the statistics; it fails the profile, and nothing else.
+/// Returns the error for a bug in the statistics; it fails the profile, and nothing else.
 fn defect() -> Error {
     Error::internal("a defect stopped the profile of a table")
 }

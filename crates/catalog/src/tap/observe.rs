@@ -28,8 +28,8 @@ pub(super) fn column(profile: &mut Profile, group: &RowGroup, column: usize) -> 
     }
 }
 
-/// Adds rows from `start` on to the moments of `profile`; returns the row to go on with. Numeric columns are
-/// decoded again for this, block by block: that costs less than the sums, and nothing is held between steps.
+/// Adds rows from `start` on to the moments of `profile`; returns the row to continue with. Numeric columns are decoded
+/// again for this, block by block: that costs less than the sums, and nothing is held between steps.
 pub(super) fn numbers(profile: &mut Profile, group: &RowGroup, start: usize) -> Result<usize> {
     let Some(moments) = profile.moments() else { return Ok(group.rows) };
     let pairs = moments.columns.len() * (moments.columns.len() + 1) / 2;
@@ -49,12 +49,12 @@ const ROWS_PER_VALUE_MIN: usize = 2;
 const SMALL_DOMAIN: usize = 1024;
 const TABLES: usize = 4;
 
-/// The distinct values of a chunk and how often each occurs, if they are few: dictionary entries, or integers
+/// Returns the distinct values of a chunk and how often each occurs, if they are few: dictionary entries, or integers
 /// in a narrow range.
 fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     let Some((codes, domain)) = codes(chunk) else { return Ok(None) };
     let tables = if domain <= SMALL_DOMAIN { TABLES } else { 1 };
-    // The count of each code, and one row that has it.
+    // Count of each code, and one row that has it.
     let (mut counts, mut rows) = (vec![0_u32; tables * domain], vec![0_u32; domain]);
     let valid = chunk.validity(0..chunk.rows());
     for (row, code) in codes.into_iter().enumerate() {
@@ -70,7 +70,7 @@ fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     Ok(Some((chunk.gather(&rows)?, counts)))
 }
 
-/// The code of each row, and the number of possible codes.
+/// Returns the code of each row, and the number of possible codes.
 fn codes(chunk: &Chunk) -> Option<(Vec<u32>, usize)> {
     let integers = match chunk.dictionary() {
         Some(dictionary) => dictionary.codes(),

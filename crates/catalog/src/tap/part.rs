@@ -37,17 +37,17 @@ impl Part {
         Part { profile: None, group: Some(group), filled, reading, columns_done: 0, rows_done: 0, held }
     }
 
-    /// The memory that the part holds.
+    /// Returns the memory that the part holds.
     pub fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Whether a row group has been begun and not finished.
+    /// Returns whether a row group has been begun and not finished.
     pub fn is_unfinished(&self) -> bool {
         self.group.is_some()
     }
 
-    /// Whether a row group has been begun and can be gone on with: its values are not being read.
+    /// Returns whether a row group has been begun and can be continued: its values are not being read.
     pub fn is_ready(&self) -> bool {
         self.is_unfinished() && !self.reading.is_under_way()
     }
@@ -66,9 +66,9 @@ impl Part {
         self.profile.map(|profile| (*profile, self.held))
     }
 
-    /// Adds one column after the other, and then the moments, until `go_on` returns false; at least one step.
-    /// Returns the rows of the row group once it is finished, 0 before that. Where values are not in memory they are read,
-    /// and `wake` is called when they have come.
+    /// Adds one column after the other, and then the moments, until `go_on` returns false; at least one step. Returns
+    /// the rows of the row group once it is finished, 0 before that. Where values are not in memory they are read, and
+    /// `wake` is called when they have come.
     pub fn run(&mut self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<u64> {
         let Some(group) = self.with_values(wake)? else { return Ok(0) };
         let profile = match &mut self.profile {
@@ -96,7 +96,7 @@ impl Part {
         }
     }
 
-    /// The row group with its values in memory; `None` where they are not.
+    /// Returns the row group with its values in memory; `None` where they are not.
     fn with_values(&mut self, wake: &Wake) -> Result<Option<Arc<RowGroup>>> {
         let Some(group) = &self.group else { return Ok(None) };
         if let Some(filled) = &self.filled {
@@ -116,7 +116,7 @@ impl Part {
     }
 }
 
-/// Takes out of memory what was read for the profile of a load that leaves nothing there.
+/// Evicts the values that were read for the profile of a load whose values must not stay in memory.
 fn let_go(group: &RowGroup) {
     let leaving = group.chunks.iter().filter(|chunk| chunk.is_to_leave() && is_in_segment(chunk));
     leaving.for_each(|chunk| drop(chunk.take_values()));
@@ -144,7 +144,7 @@ impl Reading {
         Box::new(PartReader { reading: self.clone(), wake: wake.clone() })
     }
 
-    /// Takes what keeps the values that have arrived in memory.
+    /// Takes the hold on values that have arrived.
     fn take(&self) -> Result<Option<Kept>> {
         match std::mem::take(&mut *self.0.lock()) {
             Stage::Arrived(outcome) => outcome.map(Some),
@@ -161,7 +161,7 @@ struct PartReader {
 
 impl Reader for PartReader {
     fn is_waiting(&self) -> bool {
-        // A part that is gone has no other reference left.
+        // A dropped part has no other reference left.
         Arc::strong_count(&self.reading.0) > 1
     }
 

@@ -71,7 +71,7 @@ impl Settling {
     }
 }
 
-/// The estimated number of distinct values of a column.
+/// Returns the estimated number of distinct values of a column.
 pub(super) fn distinct(column: &ColumnProfile) -> Option<u64> {
     column.sketch.distinct().map(|estimate| estimate.value as u64)
 }

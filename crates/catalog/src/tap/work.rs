@@ -1,5 +1,4 @@
-//! The work queue of a profile: what is to be done and what has been done. Plain data behind the lock of a
-//! gathering.
+//! Work queue of a profile: pending and finished work. Plain data protected by the lock of a gathering.
 
 use super::memory::{Held, PartMemory};
 use super::part::{Part, Wake};
@@ -58,7 +57,7 @@ pub(super) enum Stage {
 pub(super) struct Stored {
     pub profile: Arc<StoredProfile>,
     pub encoder: Encoder,
-    /// Whether somebody has asked for it to be read, and whether a thread reads it.
+    /// True if a request wants it read, and true while a thread reads it.
     pub is_wanted: bool,
     pub is_read: bool,
 }
@@ -113,7 +112,7 @@ impl fmt::Debug for Waiter {
     }
 }
 
-/// Who does a step.
+/// Kind of worker that does a step.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Worker {
     Background,
@@ -143,7 +142,7 @@ impl Step {
 }
 
 impl Work {
-    /// The tap that this one builds on, until the parts are merged.
+    /// Returns the tap that this one builds on, until the parts are merged.
     pub fn base(&self) -> Option<&Arc<Tap>> {
         match &self.stage {
             Stage::Complete { base, .. } => base.as_ref(),
@@ -161,12 +160,12 @@ impl Work {
         }
     }
 
-    /// Whether there is a step to do. The background leaves a profile that callers wait for to them.
+    /// Returns whether there is a step to do. The background leaves a profile that callers wait for to them.
     pub fn has_step(&self, worker: Worker) -> bool {
         if worker == Worker::Background && !self.waiters.is_empty() {
             return false;
         }
-        // A waiter is told when there is memory; the background tries again.
+        // A waiter is woken when there is memory; the background retries.
         let may_reserve = worker == Worker::Background || self.memory.lacking().is_none();
         match (&self.stage, self.before()) {
             (Stage::Settled(_), _) => false,
@@ -186,12 +185,12 @@ impl Work {
         self.idle.iter().any(Part::is_ready) || !self.waiting.is_empty() && may_begin && may_reserve
     }
 
-    /// The place of a part that has no row group.
+    /// Returns the place of a part that has no row group.
     fn free_part(&self) -> Option<usize> {
         self.idle.iter().rposition(|part| !part.is_unfinished())
     }
 
-    /// Number of parts that a worker holds or whose values are being read.
+    /// Returns the number of parts that a worker holds or whose values are being read.
     fn parts_at_work(&self) -> usize {
         self.busy + self.idle.iter().filter(|part| part.is_unfinished() && !part.is_ready()).count()
     }
@@ -218,7 +217,8 @@ impl Work {
         Some(step)
     }
 
-    /// Whether the profile is to be read from disk on behalf of who asks, the first one who does.
+    /// Registers a request for the profile. Returns whether the caller must read it from disk, which only the first one
+    /// must.
     pub fn want(&mut self) -> bool {
         match &mut self.stage {
             Stage::Stored(stored) => !mem::replace(&mut stored.is_wanted, true) && !stored.is_read,
@@ -226,15 +226,15 @@ impl Work {
         }
     }
 
-    /// Returns what is to be read, if there is something that no other thread reads.
+    /// Returns the stored profile if no other thread is reading it.
     pub fn begin_reading(&mut self) -> Option<(Arc<StoredProfile>, Encoder)> {
         let Stage::Stored(stored) = &mut self.stage else { return None };
         let is_read = mem::replace(&mut stored.is_read, true);
         (!is_read).then(|| (stored.profile.clone(), stored.encoder.clone()))
     }
 
-    /// Records what came of reading the profile. One that cannot be read is computed, unless the pool has no room for it.
-    /// Returns what the caller must drop outside the lock.
+    /// Records the outcome of reading the profile. A profile that cannot be read is computed, unless the pool has no
+    /// room for it. Returns values that the caller must drop outside the lock.
     pub fn end_reading(&mut self, read: Outcome) -> Option<(Stage, VecDeque<Arc<RowGroup>>)> {
         // It may have been abandoned meanwhile.
         let Stage::Stored(Stored { encoder, .. }) = &self.stage else { return None };
@@ -291,7 +291,7 @@ impl Work {
         })
     }
 
-    /// Records the result of a step. Returns what the caller must drop outside the lock.
+    /// Records the result of a step. Returns values that the caller must drop outside the lock.
     pub fn book(&mut self, done: Done) -> Option<(VecDeque<Arc<RowGroup>>, Vec<Part>)> {
         match done {
             Done::Observed(part, rows) => {
@@ -308,7 +308,7 @@ impl Work {
         None
     }
 
-    /// Marks the profile as failed and stops its work. Returns what the caller must drop outside the lock.
+    /// Marks the profile as failed and stops its work. Returns values that the caller must drop outside the lock.
     pub fn fail_with(&mut self, error: Error) -> (VecDeque<Arc<RowGroup>>, Vec<Part>) {
         self.failed = Some(error);
         (mem::take(&mut self.waiting), mem::take(&mut self.idle))

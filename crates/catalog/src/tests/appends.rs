@@ -182,7 +182,7 @@ proptest! {
             }
         }
         failing.0.store(false, Ordering::Relaxed);
-        // What failed is tried again behind the next append.
+        // A failed merge is retried after the next append.
         load(&catalog, "t", LoadMode::Append, rows..rows + 1).unwrap();
         while held.step(&|| true) {}
         rows += 1;

@@ -90,7 +90,7 @@ fn appends_and_merges_go_on_behind_a_change() {
     assert_eq!(ids(&catalog, "t"), expected);
 }
 
-/// The ids of a table's rows when `changes` replace row groups of `base`.
+/// Returns the ids of a table's rows when `changes` replace row groups of `base`.
 fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> Vec<i64> {
     let groups = base.row_groups.iter().enumerate();
     let ids = groups.flat_map(|(place, group)| match changes.get(&place) {
@@ -103,7 +103,7 @@ fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> V
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// While a change is computed, rows are appended and merged, with changed row groups and with each other.
+    /// Rows are appended and merged while a change is computed, with changed row groups and with each other.
     #[test]
     fn rows_that_come_during_a_change_stay_behind_it(
         before in 1..60_i64, since in 0..60_i64, steps_before in 0..20, steps_since in 0..200, seed in any::<u64>(),

@@ -49,7 +49,7 @@ fn what_a_profile_holds_is_accounted_for_until_it_is_settled() {
     let schema = bench.catalog.get(&tenant(), &name("t")).unwrap().1.schema.clone();
     let most = Profile::bytes_most(&schema).unwrap();
     assert!(bench.used() - before > most, "{} more than {before}", bench.used() - before);
-    // Once a row group is done, the reservation shrinks to what is really held.
+    // Once a row group is done, the reservation shrinks to the memory in use.
     let begun = bench.used();
     while bench.catalog.info(&tenant(), &name("t")).unwrap().rows_profiled == Some(0) {
         step();
@@ -156,7 +156,7 @@ fn appends_do_not_wait_without_end_for_profiles_that_lack_memory() {
     assert!(load.profile_before(Box::new(|| {})).is_none());
     drop(held);
     load.commit().unwrap();
-    // A request computes the profile all the same.
+    // A request computes the profile nevertheless.
     let rows = (ROWS + APPENDED * (1 + limits::TAPS_WAITING_MAX)) as u64;
     let statistics = bench.catalog.statistics(&tenant(), &name("t")).unwrap();
     assert_eq!(Profile::read(&statistics).unwrap().unwrap().rows(), rows);

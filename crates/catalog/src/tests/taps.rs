@@ -69,7 +69,7 @@ pub(super) fn load_batch(catalog: &Arc<Catalog>, mode: LoadMode, rows: &RecordBa
     load.commit().unwrap();
 }
 
-/// The profile of a table whose rows are decoded and added all at once.
+/// Returns the profile of a table whose rows are decoded and added all at once.
 fn plainly(catalog: &Catalog) -> Profile {
     let (_, table) = catalog.get(&tenant(), &name("t")).unwrap();
     let mut profile = Profile::new(&table.schema).unwrap();

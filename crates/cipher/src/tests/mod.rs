@@ -24,7 +24,7 @@ fn check(cipher: &Cipher, start: &[u8], associated: &[u8], plain: &[u8], expecte
     assert_eq!(data, plain);
 }
 
-/// NIST SP 800-38A, appendix F: the keys, and for ECB, CBC and CTR what comes of the four blocks.
+/// NIST SP 800-38A, appendix F: the keys, and the ciphertexts of the four blocks for ECB, CBC and CTR.
 const SP_800_38A: [(&str, [&str; 3]); 3] = [
     (
         "2b7e151628aed2a6abf7158809cf4f3c",
@@ -81,8 +81,8 @@ fn sp_800_38a() {
     }
 }
 
-/// D. McGrew, J. Viega, *The Galois/Counter Mode of Operation*, appendix B: key, encrypted data, and the tags of test cases
-/// 3, 9, 15 (without associated data) and 4, 10, 16 (with them, and four bytes of data fewer).
+/// D. McGrew, J. Viega, *The Galois/Counter Mode of Operation*, appendix B: key, encrypted data, and the tags of test
+/// cases 3, 9, 15 (without associated data) and 4, 10, 16 (with them, and four bytes of data fewer).
 const GCM: [(&str, &str, [&str; 2]); 3] = [
     (
         "feffe9928665731c6d6a8f9467308308",

@@ -1,4 +1,5 @@
-//! AES and its modes, written down as the standards have them (FIPS 197, NIST SP 800-38A and 38D), a bit or byte at a time.
+//! AES and its modes, written down as the standards have them (FIPS 197, NIST SP 800-38A and 38D), a bit or byte at a
+//! time.
 
 /// Multiplies in the field of AES.
 fn times(mut a: u8, mut b: u8) -> u8 {
@@ -90,7 +91,7 @@ impl Aes {
         out
     }
 
-    /// The encrypted data and the tag.
+    /// Returns the encrypted data and the tag.
     pub fn gcm(&self, nonce: [u8; 12], associated: &[u8], data: &[u8]) -> (Vec<u8>, [u8; 16]) {
         let first =
             |last: u8| std::array::from_fn(|i| if i < 12 { nonce[i] } else { u8::from(i == 15) * last });

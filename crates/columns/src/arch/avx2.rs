@@ -192,8 +192,8 @@ static MEMBERS: [[u8; 8]; 256] = {
     members
 };
 
-/// Writes the values whose bit of `mask` is set to `out`, in order, followed by `pad`; eight values at a time. Each store
-/// leaves pads behind its values, and the next one begins there.
+/// Writes the values whose bit of `mask` is set to `out`, in order, followed by `pad`; eight values at a time. Each
+/// store leaves pads behind its values, and the next one begins there.
 ///
 /// `out` is not read here: a wide load right behind the narrow stores would wait for all of them.
 ///

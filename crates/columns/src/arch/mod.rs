@@ -122,7 +122,7 @@ pub trait Simd: Copy {
     /// 0.0.
     fn keys_f32(self, values: &[f32; 16]) -> [u32; 16];
 
-    /// As [`Self::keys_f32`], for 64-bit floats.
+    /// Computes keys as [`Self::keys_f32`] does, for 64-bit floats.
     fn keys_f64(self, values: &[f64; 8]) -> [u64; 8];
 
     /// Returns the bit of `set` at each index, the lowest bit of a byte first.
@@ -132,7 +132,7 @@ pub trait Simd: Copy {
     /// first; 0 beyond the end of the set. The set must have less than 2^31 bits.
     fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64;
 
-    /// As [`Self::bits_at_u16`], for 32-bit indices.
+    /// Looks up bits as [`Self::bits_at_u16`] does, for 32-bit indices.
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64;
 }
 
@@ -150,7 +150,7 @@ impl Level {
         Level(cpu::Level::best())
     }
 
-    /// The levels that this processor has, the lowest first.
+    /// Returns the levels that this processor has, the lowest first.
     pub fn all() -> impl Iterator<Item = Level> {
         cpu::Level::all().map(Level)
     }

@@ -36,7 +36,7 @@ impl<'a, T: ArrowNativeType> Writer<'a, T> {
         self.rest = rest;
     }
 
-    /// Number of bytes that are still to be written.
+    /// Returns the number of bytes that are still to be written.
     pub fn missing(&self) -> usize {
         self.rest.len()
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Random numbers, some of them at the ends of the range of a lane of `bits` bits.
+/// Returns random numbers, some of them at the ends of the range of a lane of `bits` bits.
 pub(crate) fn numbers(seed: u64, count: usize, bits: u32) -> Vec<u64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };

@@ -48,7 +48,7 @@ impl Automaton {
         sound.then_some(Automaton { start, next, accepts })
     }
 
-    /// Whether the automaton accepts `text`.
+    /// Returns whether the automaton accepts `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.accepts[usize::from(self.after(self.start, text))]
     }
@@ -149,7 +149,7 @@ impl Texts<'_> {
         accepted
     }
 
-    /// As [`Self::accepted`], over the rows without repeated codes; `None` if too many codes remain.
+    /// Computes the accepted rows as [`Self::accepted`] does, without repeated codes; `None` if too many codes remain.
     fn accepted_thin<const STATES: usize>(
         &self,
         table: &Table<STATES>,

@@ -48,7 +48,7 @@ impl Repeats {
     }
 }
 
-/// Whether applying these steps a second time changes nothing, and no step changes acceptance.
+/// Returns whether applying these steps a second time changes nothing, and no step changes acceptance.
 fn repeats(steps: &[u8], accepts: &[bool]) -> bool {
     steps.iter().zip(accepts).all(|(to, accepted)| {
         let to = usize::from(*to);

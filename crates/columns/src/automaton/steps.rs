@@ -11,7 +11,7 @@ use fsst::ESCAPE_CODE;
 /// Number of rows that advance together: as many as hide the latency of a look-up and fit the registers.
 pub(super) const LANES: usize = 6;
 
-/// Number of rows that advance together if all lie in slots, so that their addresses take no registers.
+/// Number of rows that advance together if all are in slots, so that their addresses take no registers.
 pub(super) const THINNED_LANES: usize = 8;
 
 /// For each code, the state that follows each state; for up to 32, 64 or 128 states.

@@ -6,7 +6,7 @@ use crate::encode::encode;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use std::sync::Arc;
 
-/// An automaton that accepts texts with this literal in them; padded with copies of the last state.
+/// Returns an automaton that accepts texts with this literal in them; padded with copies of the last state.
 fn contains(literal: &[u8], padding: usize) -> Automaton {
     let states = literal.len() + 1 + padding;
     let step = |state: usize, byte: u8| {
@@ -66,7 +66,7 @@ fn automata_that_lead_nowhere_are_refused() {
     assert!(Automaton::new(0, vec![[0; 256]; STATES_MAX + 1], vec![true; STATES_MAX + 1]).is_none());
 }
 
-/// An automaton with random steps, except that most bytes lead every state to the same one.
+/// Returns an automaton with random steps, except that most bytes lead every state to the same one.
 fn forgetful(next: &mut impl FnMut() -> u64) -> Automaton {
     let states = 1 + next() as usize % 7;
     let accepts: Vec<bool> = (0..states).map(|_| next().is_multiple_of(2)).collect();

@@ -63,7 +63,7 @@ fn pick_word<S: Simd, L: Lane>(simd: S, values: &[L], word: u64, out: &mut [L]) 
     for unit in 0..64 / unit_lanes {
         let mask = word >> (unit * unit_lanes) & (u64::MAX >> (64 - unit_lanes));
         let picked = L::compress(simd, &L::load(values, unit * unit_lanes), mask);
-        // Unspecified lanes are overwritten by the next unit, or lie behind the end.
+        // Unspecified lanes are overwritten by the next unit, or are behind the end.
         out[count..count + unit_lanes].copy_from_slice(picked.as_ref());
         count += mask.count_ones() as usize;
     }

@@ -11,7 +11,7 @@ const SINGLE_MAX: u32 = 12;
 
 /// A condition on packed values.
 pub(crate) trait Condition<L: Lane> {
-    /// Whether one value satisfies the condition. Must be `#[inline(always)]`.
+    /// Returns whether one value satisfies the condition. Must be `#[inline(always)]`.
     fn holds(&self, value: L) -> bool;
 
     /// Returns a bit for each value of a unit: whether it satisfies the condition. Must be

@@ -24,7 +24,7 @@ fn plain(alive: &[u64], values: &[u64], passes: impl Fn(u64) -> bool) -> Vec<u64
     alive.iter().enumerate().map(word).collect()
 }
 
-/// Random bits; in each block few, many or none are set.
+/// Returns random bits; in each block few, many or none are set.
 fn some_bits(seed: u64, words: usize) -> Vec<u64> {
     let (a, b) = (numbers(seed, words, 64), numbers(!seed, words, 64));
     let word = |i: usize| match (seed as usize + i / BLOCK_WORDS) % 4 {

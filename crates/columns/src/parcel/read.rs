@@ -58,7 +58,7 @@ impl Parcel {
         if rows > ROW_GROUP_ROWS || columns != schema.fields().len() {
             return Err(Error::corrupt(format!("a parcel of {rows} rows and {columns} columns")));
         }
-        // The three numbers lie within the body; this checks that they lie within the head.
+        // The three numbers are within the body; this checks that they are within the head.
         let head = head.get(12..).ok_or_else(cut_off)?;
         let mut parts = Parts { head: Reader::new(head), body, at: head_bytes, rows };
         let column = |field: &arrow_schema::FieldRef| {
@@ -71,12 +71,12 @@ impl Parcel {
         Ok(Parcel { schema: schema.clone(), rows, given: 0, columns })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of rows not returned yet.
+    /// Returns the number of rows not returned yet.
     pub fn rows_left(&self) -> usize {
         self.rows - self.given
     }

@@ -18,7 +18,7 @@ fn words(mask: &BooleanArray) -> Vec<u64> {
     (0..words).map(|word| (word * 64..word * 64 + 64).map(bit).sum()).collect()
 }
 
-/// The rows of `column` where `mask` is set.
+/// Returns the rows of `column` where `mask` is set.
 fn rows_of(column: &ArrayRef, mask: &BooleanArray) -> ArrayRef {
     filter(column, mask).unwrap()
 }

@@ -59,7 +59,7 @@ pub enum Shape {
 
 pub const SHAPES: [Shape; 4] = [Shape::Constant, Shape::Few, Shape::Narrow, Shape::Wild];
 
-/// A column of `rows` rows, of which about `nulls_percent` in a hundred are NULL.
+/// Returns a column of `rows` rows, of which about `nulls_percent` in a hundred are NULL.
 pub fn array(
     data_type: &DataType,
     shape: Shape,

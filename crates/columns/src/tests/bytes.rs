@@ -8,7 +8,7 @@ use farpool_memory::{Pool, Tenure};
 use farpool_model::{ErrorKind, TenantName};
 use std::sync::Arc;
 
-/// The length of the head, the head, and the data.
+/// Returns the length of the head, the head, and the data.
 fn bytes_of(chunk: &Chunk) -> Vec<u8> {
     let image = chunk.to_image().unwrap();
     let mut bytes = (image.head.len() as u16).to_le_bytes().to_vec();

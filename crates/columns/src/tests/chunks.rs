@@ -15,7 +15,7 @@ use std::sync::Arc;
 const OPS: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
 
-/// The value of a row as a literal; `None` for NULL.
+/// Returns the value of a row as a literal; `None` for NULL.
 pub fn literal(array: &ArrayRef, row: usize) -> Option<Literal> {
     if array.is_null(row) {
         return None;

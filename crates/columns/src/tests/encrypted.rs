@@ -1,4 +1,4 @@
-//! Encrypted chunks against those that they were made of.
+//! Tests of encrypted chunks against the plain chunks that they were made from.
 
 use super::arrays::{Random, SHAPES, TYPES, array};
 use super::chunks::check;
@@ -73,7 +73,7 @@ fn nothing_of_a_table_is_in_the_clear() {
     for tier in Tier::ALL {
         let table = build(Some(&table_cipher(tier).unwrap()));
         assert_eq!(table.tier(), Some(tier));
-        // What the structures show is all that is in memory: bytes of the pool are shown as numbers.
+        // `Debug` of the structures shows everything in memory: bytes of the pool are printed as numbers.
         assert!(!tells(&table));
         for column in &table.statistics {
             assert_eq!((&column.min, &column.max, column.distinct_count), (&None, &None, None));

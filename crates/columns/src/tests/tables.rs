@@ -185,7 +185,7 @@ fn a_row_group_of_long_strings_is_cut_early() {
     assert_eq!(&self::column(&table, 0), &columns[0]);
 }
 
-/// A batch of one row with a short string that lies in a buffer of `bytes` bytes.
+/// Returns a batch of one row with a short string in a buffer of `bytes` bytes.
 fn wasteful(bytes: usize) -> RecordBatch {
     let text = "a string that is not inline";
     let mut data = text.as_bytes().to_vec();

@@ -1,25 +1,27 @@
-//! The bytes of a log file: a header, and batches of records behind it.
+//! Binary format of a log file: a header followed by batches of records.
 //!
-//! All numbers are little-endian. A batch is what one write and one sync made durable. It begins at a multiple of
-//! [`SECTOR_BYTES`], so that a write never touches a sector of a batch that was acknowledged before.
+//! All numbers are little-endian. A batch is the unit of one write and one sync. It begins at a multiple of
+//! [`SECTOR_BYTES`], so that a torn write never damages a sector of a batch that was acknowledged before.
 //!
-//! In an encrypted directory the header of a file is authenticated, by a key of its own, and the records of a batch are
-//! encrypted, with a seal in front of them. The salt of that is drawn by each process that writes to the log: one that
-//! writes a batch of a number again, after the first was torn, has another key. The checksum of a batch is that of the
-//! encrypted bytes, so that a torn batch and one that somebody has changed are told apart.
+//! Example: a batch with 3 bytes of records takes one sector, 512 bytes, and the next batch begins at the next sector.
+//!
+//! In an encrypted directory the file header is authenticated with a key of its own, and the records of a batch are
+//! encrypted, with a seal in front of them. Each process that writes to the log draws its own salt: a process that
+//! rewrites a batch number after the first one was torn uses another key. The checksum of a batch covers the encrypted
+//! bytes, so that a torn batch (wrong checksum) is distinguished from a tampered one (right checksum, wrong tag).
 
 use crate::keys::{Keys, Nonce, Purpose, SEAL_BYTES, Seal, associated, cipher, decrypt, encrypt};
 use farpool_cipher::{Cipher, Salt, random_salt};
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, Result};
 
-/// Bytes that a device writes at once, at least.
+/// Smallest unit that a device writes.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// Bytes of the header of a file, with zeros behind it.
+/// Bytes of the file header, padded with zeros.
 pub(super) const HEADER_BYTES: usize = SECTOR_BYTES;
 
-/// Bytes of the header of a batch.
+/// Bytes of a batch header.
 pub(super) const BATCH_HEADER_BYTES: usize = 40;
 
 const FILE_MAGIC: [u8; 8] = *b"farpool\n";
@@ -27,29 +29,29 @@ const BATCH_MAGIC: [u8; 4] = *b"fplb";
 const FORMAT: u32 = 1;
 const ENCRYPTED_FORMAT: u32 = 2;
 
-/// Bytes of the header that have numbers, behind which there is its seal, if it has one, and its checksum.
+/// Bytes of the numbers in the file header. The seal, if the log is encrypted, and the checksum follow.
 const NUMBERS_BYTES: usize = 48;
 
 /// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
-    /// Which log it is part of: a number drawn when the directory was made.
+    /// Random number of the log, drawn when the directory was created.
     pub log: u64,
-    /// Number of its first batch; all batches of a log are numbered one after the other.
+    /// Number of the first batch in the file. Batches are numbered consecutively over all files of a log.
     pub first_batch: u64,
-    /// Number of its first record, likewise.
+    /// Number of the first record in the file, numbered likewise.
     pub first_record: u64,
-    /// Where the last batch of the file before ends; 0 in the first file of a log.
+    /// Offset of the end of the last batch in the previous file; 0 in the first file of a log.
     pub previous_end: u64,
-    /// Bytes of the file, which are reserved before it is used; 0 in files of before this was noted. A multiple of
-    /// [`SECTOR_BYTES`].
+    /// Length of the file, reserved before it is used; a multiple of [`SECTOR_BYTES`]. 0 in files of older versions,
+    /// which did not store it.
     pub file_bytes: u64,
 }
 
-/// What the first bytes of a file are.
+/// Result of decoding the first bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// With the seal that an encrypted log has.
+    /// A valid header, with its seal if the log is encrypted.
     Header(FileHeader, Option<Seal>),
     /// A format of another version of farpool.
     Format(u32),
@@ -58,7 +60,7 @@ pub(super) enum Opening {
 }
 
 impl FileHeader {
-    /// The header of the file with this number.
+    /// Encodes the header of file number `file`.
     pub fn encode(&self, keys: Option<&Keys>, file: u64) -> Result<[u8; HEADER_BYTES]> {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&FILE_MAGIC);
@@ -104,10 +106,10 @@ impl FileHeader {
         }
     }
 
-    /// Checks that a header is the one that was written to the file of this number.
+    /// Checks that the header is authentic and belongs to file number `file`.
     ///
     /// # Errors
-    /// `Corrupt` where it is not.
+    /// `Corrupt` if it does not.
     pub fn check(&self, keys: &Keys, seal: &Seal, file: u64) -> Result<()> {
         keys.open(Purpose::LogFile, &self.associated(file), seal, &mut [])
     }
@@ -131,9 +133,9 @@ pub(super) struct BatchHeader {
     pub log: u64,
     pub batch: u64,
     pub records: u32,
-    /// Bytes of the records with their lengths, and of the seal in front of them.
+    /// Bytes of the payload: the seal, if any, and the records with their lengths.
     pub bytes: u32,
-    /// Checksum of these.
+    /// CRC-32 of the payload.
     pub checksum: u32,
 }
 
@@ -151,7 +153,7 @@ impl BatchHeader {
         bytes
     }
 
-    /// `None` where the bytes are damaged, or none of a header.
+    /// Decodes a header; `None` if the bytes are damaged or not a batch header.
     pub fn decode(bytes: &[u8]) -> Option<BatchHeader> {
         let bytes = bytes.get(..BATCH_HEADER_BYTES)?;
         if bytes[..4] != BATCH_MAGIC || crc32fast::hash(&bytes[8..]) != u32_at(bytes, 4) {
@@ -170,7 +172,7 @@ impl BatchHeader {
         associated(&[file, self.log, self.batch, u64::from(self.records)], "batch")
     }
 
-    /// Bytes of the batch with its header, and zeros up to the end of the last sector.
+    /// Returns the bytes of the batch with its header, rounded up to whole sectors.
     pub fn whole_bytes(&self) -> u64 {
         whole_bytes(self.bytes as usize)
     }
@@ -181,7 +183,7 @@ impl BatchHeader {
 pub(super) struct Sealer {
     salt: Salt,
     cipher: Cipher,
-    /// The number of the next batch, at least: none is encrypted twice.
+    /// Lowest batch number that may still be encrypted: a second batch of one number would reuse a nonce.
     next_batch: u64,
 }
 
@@ -192,7 +194,8 @@ impl Sealer {
         Ok(Sealer { salt, cipher, next_batch: 0 })
     }
 
-    /// Encrypts the records of a batch, behind the room for their seal. The checksum of the header is not known yet.
+    /// Encrypts the records of a batch; the first [`SEAL_BYTES`] of `payload` receive the seal. Runs before the
+    /// checksum in `header` is computed.
     pub fn seal(&mut self, header: &BatchHeader, file: u64, payload: &mut [u8]) -> Result<()> {
         if header.batch < self.next_batch {
             return Err(Error::internal(format!("batch {} of the log is written twice", header.batch)));
@@ -210,16 +213,16 @@ impl Sealer {
 /// Decrypts the batches of a log.
 #[derive(Debug, Default)]
 pub(super) struct Opener {
-    /// The latest salt: all batches of one process have the same.
+    /// Salt and cipher of the previous batch: all batches written by one process share a salt.
     latest: Option<(Salt, Cipher)>,
     records: Vec<u8>,
 }
 
 impl Opener {
-    /// The records of a batch whose checksum is right.
+    /// Decrypts the records of a batch whose checksum is right.
     ///
     /// # Errors
-    /// `Corrupt` where they were changed.
+    /// `Corrupt` if they were tampered with.
     pub fn open<'a>(
         &'a mut self,
         keys: &Keys,
@@ -243,28 +246,28 @@ impl Opener {
     }
 }
 
-/// Bytes that a batch of so many bytes of records takes in its file.
+/// Returns the bytes that a batch with `payload_bytes` takes in its file.
 pub(super) fn whole_bytes(payload_bytes: usize) -> u64 {
     u64_from((BATCH_HEADER_BYTES + payload_bytes).next_multiple_of(SECTOR_BYTES))
 }
 
-/// Most bytes of a payload whose batch takes no more than `bytes` of the file.
+/// Returns the largest payload whose batch takes at most `bytes` of the file.
 pub(super) fn payload_bytes(bytes: u64) -> u64 {
     (bytes - bytes % u64_from(SECTOR_BYTES)).saturating_sub(u64_from(BATCH_HEADER_BYTES))
 }
 
-/// Bytes that a record takes in its batch.
+/// Returns the bytes that a record takes in its batch.
 pub(super) fn record_bytes(length: usize) -> usize {
     4 + length
 }
 
-/// Adds a record to the bytes of a batch.
+/// Appends a record with its length to a payload.
 pub(super) fn push_record(payload: &mut Vec<u8>, record: &[u8]) {
     payload.extend_from_slice(&u32_checked(record.len()).to_le_bytes());
     payload.extend_from_slice(record);
 }
 
-/// The records of a batch whose checksum is right; `None` where they are not as many as its header says.
+/// Splits the payload of a batch into records; `None` if their number differs from the one in its header.
 pub(super) fn records(mut payload: &[u8], count: u32) -> Option<Vec<&[u8]>> {
     let mut records = Vec::new();
     while let Some((length, rest)) = payload.split_at_checked(4) {

@@ -1,23 +1,28 @@
-//! The log: records that are durable when [`Log::commit`] returns, and that are read back, in order, when the log is
+//! The write-ahead log: records are durable when [`Log::commit`] returns, and are replayed in order when the log is
 //! opened again.
 //!
 //! *Group commit* (R. Johnson et al., *Aether*, PVLDB 3, 2010). Appended records wait in memory. The first caller that
-//! commits writes and syncs all that wait as one batch; callers that come meanwhile wait for it, and the first of those
-//! writes the next batch. A thread may do that for callers that do not wait ([`Log::write_next`]); an [`Observer`] is told
-//! what has become durable.
+//! commits writes and syncs all waiting records as one batch. Callers that arrive meanwhile block until it has
+//! finished, and the first of them writes the next batch. A background thread may write in their place, for callers
+//! that do not block ([`Log::write_next`]); an [`Observer`] is notified when records become durable.
 //!
-//! *Recovery.* Batches are numbered, and each is written after the one before it was synced. A damaged batch with a whole
-//! one behind it was therefore acknowledged, and is an error. A damaged batch at the very end was torn by a loss of power,
-//! before it was acknowledged, and is dropped. [`Log::close`] writes an empty batch, so that after a clean stop damage to
-//! the last records is an error, too. A file is as long as its header says from the moment that it is used: a shorter one was
-//! cut, which is an error, as is a log that has fewer records than its mark ([`Log::mark`]).
+//! *Recovery.* Batches are numbered, and each is written only after the one before it was synced. A damaged batch that
+//! is followed by an intact one was therefore acknowledged, and is an error. A damaged batch at the very end was torn
+//! by a loss of power before it was acknowledged, and is dropped. [`Log::close`] appends an empty batch, so that after
+//! a clean stop damage to the last records is an error, too. The header of a file states its length, which is reserved
+//! before the file is used: a shorter file was truncated, which is an error, as is a log that has fewer records than
+//! its mark ([`Log::mark`]).
 //!
-//! *Failures.* After a write or sync that failed nobody knows what is on the device, and a later sync that succeeds does
-//! not tell either. The log then refuses everything until it is opened again. Lack of space shows when a file is reserved,
-//! before a record is accepted. A part of each file ([`RESERVED_PART`]) is kept for records that free space.
+//! Example: batches 1, 2 and 3 are on disk, and the checksum of batch 2 does not match. Batch 3 is intact, so that
+//! batch 2 was synced, and opening the log fails. If batch 3 does not match, records of batches 1 and 2 are recovered.
 //!
-//! Invariant: the records of a log that is opened again are the first n that were appended, and those that were committed
-//! are among them.
+//! *Failures.* After a failed write or sync the contents of the device are unknown, and a later sync that succeeds does
+//! not prove that the earlier writes are durable. The log then refuses all calls until it is opened again. A full disk
+//! is detected when a file is reserved, before a record is accepted. A part of each file ([`RESERVED_PART`]) is
+//! reserved for records that free space.
+//!
+//! Invariant: when a log is opened again, its records are a prefix of those that were appended, and the prefix includes
+//! all that were committed.
 
 mod format;
 mod mark;
@@ -41,85 +46,86 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// One part in this many of each file is kept for records that free space: some thousand of them fit.
+/// Reserves one part in this many of each file for records that free space, such as drops: room for thousands of them.
 const RESERVED_PART: u64 = 64;
 
-/// Whether a record may take the space that is kept for a full disk.
+/// Permission of a record to use the space that is reserved for when the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// It may not.
+    /// May not use the reserved space.
     Normal,
-    /// It may: once it is durable, space can be freed.
+    /// May use the reserved space, because space can be freed once the record is durable.
     FreesSpace,
 }
 
-/// Is told what becomes of the records of a log, in order, by the thread that writes: it must neither append nor commit.
+/// Receives notifications about the records of a log, in order, on the thread that writes. Must neither append nor
+/// commit.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// The first `count` records are durable. Called before any [`Log::commit`] of these returns.
+    /// Reports that the first `count` records are durable. Called before [`Log::commit`] returns for any of them.
     fn durable(&self, count: u64);
 
-    /// A write failed: no further record becomes durable.
+    /// Reports that a write failed: no further record becomes durable.
     fn failed(&self, error: &Error);
 }
 
-/// The log of a directory. Shared by all threads that change something.
+/// The log of a directory, shared by all threads that make changes.
 #[derive(Debug)]
 pub struct Log {
-    /// Tells this log from any other.
+    /// Random number that distinguishes this log from others.
     number: u64,
     directory: Arc<dyn Directory>,
-    /// Size of each file.
+    /// Size of each file in bytes.
     file_bytes: u64,
     state: Mutex<State>,
-    /// See [`Log::room`].
+    /// Cached for [`Log::room`].
     room: AtomicU64,
-    /// Notified when the writer is back, or has failed.
+    /// Notified when the writer has been returned to the state, or has failed.
     changed: Condvar,
-    /// Notified when a record waits, or nobody is to wait for one any more.
+    /// Notified when a record waits to be written, or [`Log::write_next`] must return.
     arrived: Condvar,
-    /// Notified when no further mark is to be written.
+    /// Notified when [`Log::keep_marked`] must return.
     ended: Condvar,
     observer: OnceLock<Box<dyn Observer>>,
-    /// Number of records that the mark says are durable, where that is known. Locked while a mark is written.
+    /// Number of durable records according to the mark on disk, if known. Locked while a mark is written.
     marked: Mutex<Option<u64>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Records that wait, each with its length.
+    /// Appended records that are not written yet, each after its length.
     waiting: Vec<u8>,
     waiting_records: u32,
-    /// Number of records that were ever appended, and of those that are durable.
+    /// Number of records that were ever appended, and number of those that are durable.
     appended: u64,
     durable: u64,
-    /// Bytes of the seal that each batch has in an encrypted directory.
+    /// Length of the seal in each batch; 0 if the directory is not encrypted.
     seal_bytes: usize,
-    /// Bytes that are left in the current file.
+    /// Unused bytes of the current file.
     room: u64,
     bytes_written: u64,
-    /// Taken by the thread that writes.
+    /// Taken out by the thread that writes, while it writes.
     writer: Option<Writer>,
     failure: Option<Error>,
     is_stopped: bool,
 }
 
-/// The files of the log.
+/// Files of the log, oldest first. Owned by one thread at a time.
 #[derive(Debug)]
 struct Writer {
-    /// Number that tells this log from any other.
+    /// Random number that distinguishes this log from others.
     log: u64,
-    /// Oldest first; the last one is written.
+    /// Oldest first; the last one is the current file, to which batches are appended.
     files: Vec<LogFile>,
     file: Arc<dyn File>,
     sealer: Option<Sealer>,
-    /// Offset at which the last batch ends.
+    /// Offset of the end of the last batch in the current file.
     end: u64,
     next_batch: u64,
 }
 
 #[derive(Debug)]
 struct LogFile {
-    /// Counts the files of a log.
+    /// Sequence number of the file within the log.
     number: u64,
     first_record: u64,
 }
@@ -135,16 +141,16 @@ fn file_name(number: u64) -> String {
 }
 
 impl Log {
-    /// Sets the observer; only the first one counts. Should be called before the first record is appended.
+    /// Sets the observer; later calls have no effect. Call this before the first record is appended.
     pub fn observe(&self, observer: Box<dyn Observer>) {
         drop(self.observer.set(observer));
     }
 
-    /// Appends a record and returns its number, counted from 0 over the life of the log. It is durable once
-    /// [`Log::commit`] of that number has returned.
+    /// Appends a record and returns its number, counted from 0 over the lifetime of the log. The record is durable once
+    /// [`Log::commit`] has returned for that number. Blocks while the current file is full.
     ///
     /// # Errors
-    /// `OverLimit` where the record is longer than [`limits::LOG_RECORD_BYTES_MAX`] or the disk is full; `Unavailable`
+    /// `OverLimit` if the record is longer than [`limits::LOG_RECORD_BYTES_MAX`] or the disk is full; `Unavailable`
     /// after a write has failed.
     pub fn append(&self, record: &[u8], urgency: Urgency) -> Result<u64> {
         loop {
@@ -155,10 +161,11 @@ impl Log {
         }
     }
 
-    /// As [`Log::append`], without waiting for the disk; `None` where [`Log::make_room`] must be called first.
+    /// Appends a record as [`Log::append`] does, but never waits for the disk. Returns `None` if the caller must call
+    /// [`Log::make_room`] first.
     ///
     /// # Errors
-    /// As [`Log::append`], except that of a full disk.
+    /// Errors of [`Log::append`], except a full disk.
     pub fn try_append(&self, record: &[u8], urgency: Urgency) -> Result<Option<u64>> {
         check_length(record.len())?;
         let mut state = self.state.lock();
@@ -172,8 +179,8 @@ impl Log {
         Ok(Some(number))
     }
 
-    /// Bytes of records for which there was room in the current file when one was last appended or written, without
-    /// [`Urgency::FreesSpace`]. Does not wait for anything.
+    /// Returns how many bytes of [`Urgency::Normal`] records fitted into the current file after the last append or
+    /// write. Never blocks.
     pub fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
     }
@@ -182,10 +189,10 @@ impl Log {
         self.room.store(state.room_for_records(Urgency::Normal, self.file_bytes), Ordering::Relaxed);
     }
 
-    /// Makes room for a record of so many bytes: blocks until others are written, or another file is there.
+    /// Makes room for a record of `bytes` bytes: blocks until waiting records are written or a new file is created.
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// Errors of [`Log::append`].
     pub fn make_room(&self, bytes: usize, urgency: Urgency) -> Result<()> {
         check_length(bytes)?;
         let mut state = self.state.lock();
@@ -202,8 +209,8 @@ impl Log {
         }
     }
 
-    /// Blocks until records wait, and writes them; returns whether to go on: not after [`Log::stop`] or a failed write.
-    /// For a thread that calls this in a loop.
+    /// Blocks until records wait, and writes them. Returns whether to call it again: false after [`Log::stop`] and
+    /// after a failed write. Meant for a background thread that calls it in a loop.
     pub fn write_next(&self) -> bool {
         let mut state = self.state.lock();
         while state.failure.is_none() {
@@ -224,17 +231,18 @@ impl Log {
         false
     }
 
-    /// Makes [`Log::write_next`] return once nothing waits, and [`Log::keep_marked`] at once.
+    /// Makes [`Log::write_next`] return once no records wait, and [`Log::keep_marked`] return at once.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.arrived.notify_all();
         self.ended.notify_all();
     }
 
-    /// Blocks until the record `number`, and all before it, are durable.
+    /// Blocks until record `number` and all records before it are durable.
     ///
     /// # Errors
-    /// `Unavailable` where a write failed before. Whether the record is in the log shows when it is opened again.
+    /// `Unavailable` if an earlier write failed. Whether the record is in the log is known only once the log is opened
+    /// again.
     pub fn commit(&self, number: u64) -> Result<()> {
         let mut state = self.state.lock();
         while number >= state.durable {
@@ -250,11 +258,12 @@ impl Log {
         Ok(())
     }
 
-    /// Begins another file, unless the current one has no records, so that [`Log::forget_before`] can remove all that were
-    /// appended before. Blocks until these are durable.
+    /// Begins a new file unless the current one is empty, so that [`Log::forget_before`] can remove all records
+    /// appended so far. Blocks until these are durable.
     ///
     /// # Errors
-    /// `Unavailable` after a write has failed; `OverLimit` where the disk is full: the log goes on in its file then.
+    /// `Unavailable` after a write has failed; `OverLimit` if the disk is full, in which case the log continues in the
+    /// current file.
     pub fn turn_over(&self) -> Result<()> {
         let mut state = self.state.lock();
         loop {
@@ -270,10 +279,13 @@ impl Log {
         }
     }
 
-    /// Removes the files that have only records before `number`, which need not be read again.
+    /// Removes the files whose records all precede `number`, because a manifest covers them.
+    ///
+    /// Example: files begin at records 0, 100 and 200. `forget_before(150)` removes the first file only: the second one
+    /// has record 150. The current file is never removed.
     ///
     /// # Errors
-    /// `Unavailable` where a file cannot be removed; the log goes on.
+    /// `Unavailable` if a file cannot be removed; the log continues.
     pub fn forget_before(&self, number: u64) -> Result<()> {
         let mut state = self.state.lock();
         let mut writer = self.wait_for_writer(&mut state)?;
@@ -287,11 +299,11 @@ impl Log {
         outcome
     }
 
-    /// Makes all records durable and marks the end, so that whoever opens the log sees that nothing was torn. The log
-    /// refuses everything then.
+    /// Makes all records durable and writes an empty batch as the end mark, so that opening the log can tell damage to
+    /// the last records from a torn write. The log refuses all calls afterwards.
     ///
     /// # Errors
-    /// As [`Log::commit`].
+    /// Errors of [`Log::commit`].
     pub fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
         if state.waiting_records > 0 {
@@ -300,7 +312,7 @@ impl Log {
             state.check()?;
         }
         let writer = self.wait_for_writer(&mut state)?;
-        // A file that was opened and closed very often is full of such marks.
+        // A file that was opened and closed very often is full of end marks.
         if whole_bytes(state.seal_bytes) <= state.room {
             self.write_batch(&mut state, writer, (Vec::new(), 0));
         }
@@ -310,12 +322,12 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes that were written to the log since it was opened.
+    /// Returns the number of bytes written to the log since it was opened.
     pub fn bytes_written(&self) -> u64 {
         self.state.lock().bytes_written
     }
 
-    /// The number of the next record.
+    /// Returns the number of the next record.
     pub fn next_record(&self) -> u64 {
         self.state.lock().appended
     }
@@ -335,7 +347,7 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// Writes all that waits as one batch, and syncs it.
+    /// Writes all waiting records as one batch, and syncs it.
     fn write_waiting(&self, state: &mut MutexGuard<'_, State>, writer: Writer) {
         let payload = std::mem::take(&mut state.waiting);
         let records = std::mem::take(&mut state.waiting_records);
@@ -348,7 +360,7 @@ impl Log {
         mut writer: Writer,
         (mut payload, records): (Vec<u8>, u32),
     ) {
-        // Records that come while this is written must find the rest of the file.
+        // Reserved before the lock is released, so that records appended during the write see the remaining space.
         let bytes = whole_bytes(state.seal_bytes + payload.len());
         (state.room, state.bytes_written) = (state.room - bytes, state.bytes_written + bytes);
         let durable = state.durable + u64::from(records);
@@ -363,7 +375,7 @@ impl Log {
             Ok(()) => {
                 state.durable = durable;
                 if state.seal_bytes > 0 {
-                    // It stays in memory to be used again, and records have rows.
+                    // The buffer is reused and must not keep rows in the clear.
                     payload.fill(0);
                 }
                 if state.waiting.is_empty() {
@@ -389,7 +401,7 @@ impl Log {
         }
     }
 
-    /// Begins another file for what has no room in the current one.
+    /// Begins a new file because a record does not fit into the current one.
     fn begin_file(&self, state: &mut MutexGuard<'_, State>, mut writer: Writer) -> Result<()> {
         let first_record = state.appended;
         let outcome = MutexGuard::unlocked(state, || {
@@ -407,11 +419,12 @@ impl Log {
         outcome.map_err(|not_begun| not_begun.error)
     }
 
-    /// Removes the oldest file, durably: if several removals were under way, a loss of power could keep an older one.
+    /// Removes the oldest file and syncs the directory. Without a sync after each, a loss of power could undo a removal
+    /// and keep a later one, which would leave a gap in the log.
     fn remove_oldest(&self, writer: &mut Writer) -> Result<()> {
         let name = writer.files[0].name();
         let removed = match self.directory.remove(&name) {
-            // The sync behind an earlier removal failed.
+            // The file was removed before, but the sync of the directory failed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         };
@@ -435,13 +448,14 @@ impl State {
         u64_from(record_bytes(record_length)) <= self.room_for_records(urgency, file_bytes)
     }
 
-    /// Bytes of records that may wait with the others: half a file of them all together, so that any batch fits a new one.
+    /// Returns how many more bytes of records may wait. All waiting records together take at most half a file, so that
+    /// every batch fits into a new file.
     fn room_for_records(&self, urgency: Urgency, file_bytes: u64) -> u64 {
         let reserved = match urgency {
             Urgency::Normal => file_bytes / RESERVED_PART,
             Urgency::FreesSpace => 0,
         };
-        // The batch that marks the end has room in any case.
+        // Space for the end mark of [`Log::close`] is never used by records.
         let end = whole_bytes(self.seal_bytes);
         let payload = payload_bytes(self.room.saturating_sub(reserved + end));
         let of_file = payload.saturating_sub(u64_from(self.seal_bytes + self.waiting.len()));
@@ -464,11 +478,11 @@ fn check_length(bytes: usize) -> Result<()> {
     }
 }
 
-/// Why there is no further file.
+/// Reason why no new file was created.
 #[derive(Debug)]
 struct NotBegun {
     error: Error,
-    /// Nothing was written: the log can go on in the file that it has.
+    /// True if no header was written, so that the log can continue in its current file.
     is_usable: bool,
 }
 
@@ -536,19 +550,20 @@ fn create_file(
         Ok(file)
     });
     let file = reserved.map_err(|error| {
-        // It has no header yet: recovery takes it for what it is if it cannot be removed.
+        // The file has no header yet. If it cannot be removed, recovery recognizes it as unfinished.
         let _ = directory.remove(name);
         NotBegun { error: failed(directory, "reserve space for", name, &error), is_usable: true }
     })?;
     let written = file.write_at(&header, 0).and_then(|()| file.sync()).and_then(|()| directory.sync());
     match written {
         Ok(()) => Ok(file),
-        // The header may be on the device, and would contradict what is written to the file before.
+        // The header may have reached the device. Batches appended to the previous file would then contradict its
+        // `previous_end`.
         Err(error) => Err(NotBegun { error: failed(directory, "write", name, &error), is_usable: false }),
     }
 }
 
-/// Creates a file in the place of one that was not finished.
+/// Creates a file, replacing one of that name that was not finished.
 fn create(directory: &dyn Directory, name: &str) -> io::Result<Arc<dyn File>> {
     match directory.create(name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

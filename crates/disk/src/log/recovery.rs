@@ -1,5 +1,4 @@
-//! Opening a log: its files are read, their records are given to the caller, and what a loss of power left of the last
-//! batch is cleared.
+//! Opening a log: reads its files, passes their records to the caller, and clears the remains of a torn last batch.
 
 use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Opener, Opening, SECTOR_BYTES, Sealer, records,
@@ -16,37 +15,41 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-/// What was found in a log.
+/// Result of opening or reading a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Number of records that were given to the caller.
+    /// Number of records that were passed to the caller.
     pub records: u64,
-    /// The end that was torn, if it was.
+    /// Description of the torn end, if there was one.
     pub dropped: Option<Dropped>,
 }
 
-/// What was written last, and not acknowledged, when power was lost.
+/// Bytes of the last write before a loss of power, which was torn and not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Full name of the file ([`Directory::full_name`]).
     pub file: String,
-    /// Offset of its first byte.
+    /// Offset of the first dropped byte.
     pub offset: u64,
-    /// Bytes from there to the last that is not zero.
+    /// Number of bytes up to the last one that is not zero.
     pub bytes: u64,
 }
 
-/// Takes a record and its number.
+/// Receives a record and its number.
 type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
 impl Log {
-    /// Opens the log of `directory`, or begins one that is known by the number `new_log` where there is none. Gives all
-    /// records from number `from` on to `sink`, oldest first.
+    /// Opens the log of `directory`. If there is none, begins a new log with the number `new_log`, if that is given.
+    /// Passes all records from number `from` on to `sink`, oldest first.
+    ///
+    /// Example: a manifest covers records 0 to 99, and the log has records 80 to 120. With `from = 100`, `sink`
+    /// receives 100 to 120, and damage to records 80 to 99 loses nothing. If the first file begins with record 101,
+    /// record 100 is missing, which is an error.
     ///
     /// # Errors
-    /// `Corrupt`, with file and offset, where acknowledged records are damaged or missing, or there is no log and none
-    /// may be begun; `Invalid` where the files have
-    /// the format of another version; those of the file system, and those of `sink`.
+    /// `Corrupt`, with file and offset, if acknowledged records are damaged or missing, or if there is no log and none
+    /// may be begun; `Invalid` if the files have the format of another version; errors of the file system and of
+    /// `sink`.
     pub fn open(
         directory: Arc<dyn Directory>,
         new_log: Option<u64>,
@@ -56,10 +59,10 @@ impl Log {
         Log::open_sized(directory, u64_from(limits::LOG_FILE_BYTES), new_log, from, sink)
     }
 
-    /// Reads the log of `directory` as [`Log::open`] does, and changes nothing.
+    /// Reads the log of `directory` as [`Log::open`] does, without changing anything.
     ///
     /// # Errors
-    /// As [`Log::open`].
+    /// Errors of [`Log::open`].
     pub fn read(directory: &dyn Directory, from: u64, sink: &mut Sink<'_>) -> Result<Recovered> {
         let mut scan = Scan::new(directory, from, sink);
         match scan.files()? {
@@ -68,10 +71,10 @@ impl Log {
         }
     }
 
-    /// As [`Log::open`], with new files of another size, of [`limits::LOG_FILE_BYTES`] at most.
+    /// Opens a log as [`Log::open`] does, with files of `file_bytes` each; at most [`limits::LOG_FILE_BYTES`].
     ///
     /// # Errors
-    /// As [`Log::open`].
+    /// Errors of [`Log::open`].
     pub fn open_sized(
         directory: Arc<dyn Directory>,
         file_bytes: u64,
@@ -90,7 +93,8 @@ impl Log {
         writer.sealer = directory.keys().map(Sealer::new).transpose()?;
         let next_record = found.max(from);
         if found < from {
-            // What is missing is not needed. A record that is appended must not get a number that the next start skips.
+            // Records before `from` are missing and not needed. The new file begins at `from`, so that no appended
+            // record gets a number that the next start would skip.
             let begun = writer.begin_file(&*directory, from, file_bytes);
             begun.map_err(|not_begun| not_begun.error)?;
         }
@@ -142,25 +146,25 @@ fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer>
 struct Scan<'a, 's> {
     directory: &'a dyn Directory,
     from: u64,
-    /// Whether the log is to go on, so that its end is put right.
+    /// True if the log will be appended to, so that its torn end must be repaired.
     mends: bool,
-    /// Whether another log may be begun where there is none.
+    /// True if a new log may be begun where there is none.
     may_begin: bool,
-    /// As it was before the files are read: who writes to them may go on meanwhile.
+    /// Read before the files, because another process may append to them during the scan.
     mark: Option<Mark>,
     sink: &'a mut Sink<'s>,
     opener: Opener,
     recovered: Recovered,
 }
 
-/// A file that was read.
+/// A log file that was read into memory.
 struct Read {
     number: u64,
     name: String,
     file: Arc<dyn File>,
     bytes: Vec<u8>,
     header: FileHeader,
-    /// Offset behind the last whole batch, and of that batch.
+    /// Offset of the end of the last intact batch, and offset of that batch.
     end: usize,
     last_batch: Option<usize>,
     next_batch: u64,
@@ -168,32 +172,33 @@ struct Read {
 }
 
 impl Read {
-    /// The name that messages have for it.
+    /// Returns the name of the file for error messages.
     fn full_name(&self, scan: &Scan<'_, '_>) -> String {
         scan.directory.full_name(&self.name)
     }
 
-    /// Whether the file is shorter than it was when it was created.
+    /// Returns true if the file is shorter than it was when it was created.
     fn is_cut(&self) -> bool {
         u64_from(self.bytes.len()) < self.header.file_bytes
     }
 }
 
 impl<'a, 's> Scan<'a, 's> {
-    /// Reads, and changes nothing.
+    /// Creates a scan that changes nothing.
     fn new(directory: &'a dyn Directory, from: u64, sink: &'a mut Sink<'s>) -> Scan<'a, 's> {
         let (opener, recovered, mark) = (Opener::default(), Recovered::default(), Mark::read(directory));
         Scan { directory, from, mends: false, may_begin: false, mark, sink, opener, recovered }
     }
 
-    /// Reads all files; gives what goes on writing, and the number of the next record. `None` where there is no file.
+    /// Reads all files. Returns the writer that appends to the log, and the number of the next record; `None` if there
+    /// is no file.
     fn files(&mut self) -> Result<Option<(Writer, u64)>> {
         let numbers = self.numbers()?;
         let mut files = Vec::new();
         let mut last: Option<Read> = None;
         for (i, number) in numbers.iter().enumerate() {
             let is_last = i + 1 == numbers.len();
-            // Read by the disk while the records of this one are gone through.
+            // Lets the disk read the next file while the records of this one are processed.
             if let Some(next) = numbers.get(i + 1)
                 && let Ok(next) = self.directory.open(&file_name(*next))
             {
@@ -206,7 +211,8 @@ impl<'a, 's> Scan<'a, 's> {
                 return Err(self.damaged(format!("{name} begins with record {first}, and {from} is needed")));
             }
             let read = self.batches(read)?;
-            // A file that is created gets its length before it is used.
+            // A file is extended to its full length before its first batch is written, so that a shorter empty last
+            // file is new.
             let is_new = is_last && without_zeros(&read.bytes[HEADER_BYTES..]).is_empty();
             if read.is_cut() && !is_new {
                 return Err(self.cut(&read));
@@ -223,7 +229,7 @@ impl<'a, 's> Scan<'a, 's> {
         Ok(Some((writer, next_record)))
     }
 
-    /// That there may be no file: the first mark is written once the log has one.
+    /// Checks that the log may have no file: the mark is first written after the log has one.
     fn no_file(&self) -> Result<Option<(Writer, u64)>> {
         match self.mark {
             None => Ok(None),
@@ -260,8 +266,8 @@ impl<'a, 's> Scan<'a, 's> {
         }
     }
 
-    /// Reads a file. `None` where it is the last one and was not finished when it was created, so that nothing of it was
-    /// used: it is removed.
+    /// Reads a file. Returns `None` and removes the file if it is the last one and its creation was not finished, so
+    /// that it has no records.
     fn file(&self, number: u64, is_last: bool) -> Result<Option<Read>> {
         let name = file_name(number);
         let failed = |error: &std::io::Error| failed(self.directory, "read", &name, error);
@@ -316,7 +322,7 @@ impl<'a, 's> Scan<'a, 's> {
         }))
     }
 
-    /// That a file goes on where the one before it ends.
+    /// Checks that a file continues where the previous one ends.
     fn check_follows(&self, before: Option<&Read>, read: &Read) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
         let FileHeader { log, first_batch, first_record, previous_end, .. } = read.header;
@@ -325,7 +331,7 @@ impl<'a, 's> Scan<'a, 's> {
             let next = read.full_name(self);
             return Err(self.damaged(format!("{name} and {next} are of different logs")));
         }
-        // Records that were lost and not needed leave a gap.
+        // A gap is allowed for records that were lost but are covered by a manifest.
         let is_next = before.next_record == first_record
             || before.next_record < first_record && first_record <= self.from;
         match u64_from(before.end) == previous_end && before.next_batch == first_batch && is_next {
@@ -334,7 +340,7 @@ impl<'a, 's> Scan<'a, 's> {
         }
     }
 
-    /// Goes through the batches of a file, up to its end or the first that is damaged.
+    /// Decodes the batches of a file, up to its end or the first damaged batch, and passes their records to the sink.
     fn batches(&mut self, mut read: Read) -> Result<Read> {
         while let Some((header, payload)) = whole_batch(&read.bytes, read.end) {
             if (header.log, header.batch) != (read.header.log, read.next_batch) {
@@ -362,7 +368,7 @@ impl<'a, 's> Scan<'a, 's> {
         Ok(read)
     }
 
-    /// That what is behind the last whole batch may be the torn one.
+    /// Checks that the bytes behind the last intact batch may be a torn batch: no later batch may follow.
     fn check_end(&self, read: &Read) -> Result<()> {
         match batch_from(&read.bytes, read.end, Some(read.header.log), read.next_batch + 1) {
             None => Ok(()),
@@ -373,8 +379,8 @@ impl<'a, 's> Scan<'a, 's> {
         }
     }
 
-    /// Clears what is left of a torn batch behind the last whole one, and writes that one again: if its sync failed, reads
-    /// show it although it is not on the device.
+    /// Clears the remains of a torn batch behind the last intact one, and rewrites that one: if its sync failed, reads
+    /// return it from the system's cache although it is not on the device.
     fn mend_end(&mut self, read: &Read) -> Result<()> {
         let Read { name, file, bytes, end, last_batch, .. } = read;
         let rest = without_zeros(&bytes[*end..]).len();
@@ -400,7 +406,7 @@ impl<'a, 's> Scan<'a, 's> {
         Ok(())
     }
 
-    /// That the log has all records of which it is known that they were durable, but for those that are not needed.
+    /// Checks that the log has all records that the mark states, except those that are not needed.
     fn check_mark(&self, read: &Read) -> Result<()> {
         let Some(mark) = self.mark.filter(|mark| mark.log == read.header.log) else { return Ok(()) };
         let (left, known) = (read.next_record, mark.records);
@@ -418,7 +424,7 @@ impl<'a, 's> Scan<'a, 's> {
         )))
     }
 
-    /// The error of a file that is shorter than it was.
+    /// Returns the error of a truncated file.
     fn cut(&self, read: &Read) -> Error {
         let (place, name) = (self.directory.describe(), read.full_name(self));
         let (bytes, whole, end, left) =
@@ -427,7 +433,7 @@ impl<'a, 's> Scan<'a, 's> {
             "the log of {place} was cut: {name} has {bytes} of {whole} bytes, and is whole up to byte {end} and record {left}; \
              what was acknowledged behind that is lost"
         );
-        // The command names only files that are there.
+        // The advice must name only files that exist.
         let mark = match self.mark {
             Some(_) => format!(" and remove the file {}", self.directory.full_name(mark::NAME)),
             None => String::new(),
@@ -444,8 +450,8 @@ impl<'a, 's> Scan<'a, 's> {
     }
 }
 
-/// The bytes up to the last one that is not zero. Most of a log's last file is zeros, so that these are compared many at
-/// once.
+/// Returns the bytes up to the last one that is not zero. Compares 4 KiB at a time, because the last file of a log is
+/// mostly zeros.
 fn without_zeros(bytes: &[u8]) -> &[u8] {
     const ZEROS: [u8; 4096] = [0; 4096];
     let mut rest = bytes;
@@ -458,7 +464,7 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     &rest[..end]
 }
 
-/// The batch at an offset, if it is whole.
+/// Returns the batch at an offset if it is intact.
 fn whole_batch(bytes: &[u8], at: usize) -> Option<(BatchHeader, &[u8])> {
     let rest = bytes.get(at..)?;
     let header = BatchHeader::decode(rest)?;
@@ -467,7 +473,7 @@ fn whole_batch(bytes: &[u8], at: usize) -> Option<(BatchHeader, &[u8])> {
         .then_some((header, payload))
 }
 
-/// The offset of a header of a batch, of the log and at least of this number, from `from` on.
+/// Returns the offset of the first batch header at or behind `from` that belongs to `log` and has at least this number.
 fn batch_from(bytes: &[u8], from: usize, log: Option<u64>, number: u64) -> Option<usize> {
     let is_batch = |at: &usize| {
         let header = BatchHeader::decode(&bytes[*at..]);

@@ -1,4 +1,4 @@
-//! The log against a list of records, through crashes, failures and damage.
+//! Tests of the log against a model, through crashes, failures and damage.
 
 use super::mark::Mark;
 use super::*;
@@ -10,7 +10,7 @@ mod lost_end;
 
 const FILE_BYTES: u64 = 64 << 10;
 
-/// A directory that is encrypted, or is not.
+/// Creates a directory, encrypted or plain.
 fn new_directory(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     let directory = SimulatedDirectory::new();
     if is_encrypted {
@@ -19,7 +19,7 @@ fn new_directory(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     directory
 }
 
-/// Opens a log, encrypted where its directory is.
+/// Opens a log, encrypted if its directory is.
 fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<u8>>, Recovered)> {
     let mut records = Vec::new();
     let mut sink = |number: u64, record: &[u8]| {
@@ -36,14 +36,14 @@ fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<
     Ok((log, records, recovered))
 }
 
-/// What a log should have.
+/// Expected state of a log.
 struct Model {
     directory: Arc<SimulatedDirectory>,
     log: Option<Log>,
     records: Vec<Vec<u8>>,
-    /// Number of the first records that must be there.
+    /// Length of the prefix of records that must be there.
     durable: usize,
-    /// Number of the first record that is still needed.
+    /// Number of the oldest record that is still needed.
     from: usize,
     may_fail: bool,
 }
@@ -65,7 +65,7 @@ impl Model {
             60..80 => self.commit(random),
             80..84 => self.forget(random),
             84..86 => self.turn_over(),
-            // Where the disk fails, it is as if nobody had tried.
+            // A failed mark has no effect.
             86 => drop(self.log().mark()),
             87..90 => {
                 self.directory.set_faults(Faults { fails_after: Some(random.below(6)), ..Faults::default() });
@@ -139,7 +139,7 @@ impl Model {
         assert!(found == self.records[self.from..found_end], "other records");
         assert_eq!(log.next_record(), u64_from(found_end));
         self.records.truncate(found_end);
-        // Whoever opened it acts on what it found.
+        // The caller acts on the records found, so that from now on they must be kept.
         self.durable = found_end;
         (self.log, self.may_fail) = (Some(log), false);
     }
@@ -159,7 +159,7 @@ fn what_was_committed_is_found_again() {
     }
 }
 
-/// A log of some batches in several files, and its records.
+/// Creates a log of several files, and returns it with its records.
 fn filled(batches: usize, is_encrypted: bool) -> (Arc<SimulatedDirectory>, Log, Vec<Vec<u8>>) {
     let directory = new_directory(is_encrypted);
     let log = open(&directory, 0).unwrap().0;
@@ -206,7 +206,7 @@ fn damage(is_encrypted: bool) {
                     wrong += 1;
                 }
             }
-            // A log that was opened may have mended its end.
+            // Opening may have repaired the end of the log, so that only the flip is undone.
             directory.flip(name, offset, 1 << (offset % 8));
             if open(&directory, 0).is_err() {
                 directory.flip(name, offset, 1 << (offset % 8));
@@ -302,7 +302,7 @@ fn a_record_is_taken_at_once_exactly_if_there_is_room_for_it() {
 fn nothing_is_acknowledged_after_a_sync_that_failed() {
     let (directory, log, records) = filled(1, false);
     let number = log.append(b"more", Urgency::Normal).unwrap();
-    // The write passes, the sync does not.
+    // The write succeeds; the sync fails.
     directory.set_faults(Faults { fails_after: Some(1), ..Faults::default() });
     let error = log.commit(number).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
@@ -311,7 +311,7 @@ fn nothing_is_acknowledged_after_a_sync_that_failed() {
     log.append(b"again", Urgency::FreesSpace).unwrap_err();
     log.commit(0).unwrap();
     drop(log);
-    // Reads show the record although the device has it not; once it was found it stays.
+    // Reads return the record although the device does not have it. Once recovered, it must stay.
     let (log, found, _) = open(&directory, 0).unwrap();
     assert_eq!(found.len(), records.len() + 1);
     drop(log);
@@ -342,7 +342,7 @@ fn a_format_of_another_version_is_told() {
     assert!(error.kind == ErrorKind::Invalid && error.message.contains("format 99"), "{error}");
 }
 
-/// With right checksums everywhere: what only the tags notice.
+/// Tampering with right checksums, which only the tags detect.
 #[test]
 fn changes_on_purpose_are_noticed() {
     let (directory, log, records) = filled(7, true);
@@ -355,7 +355,7 @@ fn changes_on_purpose_are_noticed() {
         let mut before = vec![0; file.bytes().unwrap() as usize];
         file.read_at(&mut before, 0).unwrap();
         let mut changes = 0;
-        // A byte of the header, a byte of each batch, and each batch as it is in another log.
+        // Tries each tampered header byte, batch byte, and batch copied from another log.
         let mut try_out = |changed: &[u8]| {
             file.write_at(changed, 0).unwrap();
             let error = open(&directory, 0).map(|(_, found, _)| found != records).unwrap_err();
@@ -369,7 +369,7 @@ fn changes_on_purpose_are_noticed() {
             changed[at] ^= 1;
             let checksum = crc32fast::hash(&changed[..48 + SEAL_BYTES]);
             changed[48 + SEAL_BYTES..][..4].copy_from_slice(&checksum.to_le_bytes());
-            // Which log it is, its place and its number are looked at first.
+            // The log number, offset and batch number are checked before the tag.
             if at >= 48 {
                 try_out(&changed);
             }
@@ -399,7 +399,7 @@ fn changes_on_purpose_are_noticed() {
     assert!(open(&directory, 0).unwrap().1 == records);
 }
 
-/// Neither a process that writes a torn batch again nor a copy of the directory has the same keys.
+/// A process that rewrites a torn batch, and a copy of the directory, both use other keys.
 #[test]
 fn no_batch_is_encrypted_twice_with_one_key() {
     let (directory, log, _) = filled(2, true);
@@ -415,7 +415,7 @@ fn no_batch_is_encrypted_twice_with_one_key() {
         file.read_at(&mut bytes, 0).unwrap();
         let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
         all.push(bytes[last - 90..=last].to_vec());
-        // The batch is torn, and the next process writes one of its number.
+        // Tears the last batch; the next process writes one of the same number.
         directory.flip(&name, last, 1);
     }
     assert!(all[0] != all[1] && all[1] != all[2]);
@@ -433,7 +433,7 @@ fn a_removal_whose_sync_failed_is_done_again() {
     assert_eq!(directory.names().unwrap().len(), 1);
 }
 
-/// What was appended before is in no file afterwards, as soon as it is not needed any more.
+/// After turning over, records of before are in no file once they are not needed.
 #[test]
 fn records_leave_with_their_file() {
     for is_encrypted in [false, true] {
@@ -523,7 +523,7 @@ fn refused(directory: &Arc<SimulatedDirectory>) -> Error {
     error
 }
 
-/// Wherever a file is cut, records that were committed do not vanish without a word.
+/// A truncated file is an error at whatever length, so that committed records are never lost silently.
 #[test]
 fn a_file_that_was_cut_is_an_error() {
     for is_encrypted in [false, true] {
@@ -535,7 +535,7 @@ fn a_file_that_was_cut_is_an_error() {
             for bytes in (1..FILE_BYTES as usize).step_by(1777) {
                 let (copy, _, _) = filled(7, is_encrypted);
                 cut(&copy, name, bytes, 0);
-                // Only the last one may be new, and have nothing.
+                // Only the last file may look new and empty.
                 match open(&copy, 0) {
                     Ok((_, found, _)) => {
                         assert!(
@@ -552,14 +552,14 @@ fn a_file_that_was_cut_is_an_error() {
         cut(&directory, last, 2000, 0);
         let error = refused(&directory);
         assert!(error.message.contains("was cut") && error.message.contains(last.as_str()), "{error}");
-        // As the advice says.
+        // Follows the advice of the error.
         cut(&directory, last, 2000, FILE_BYTES as usize);
         let (_, found, _) = open(&directory, 0).unwrap();
         assert!(found.len() < records.len() && found == records[..found.len()]);
     }
 }
 
-/// With a mark, the end may have become zeros, and files may have been emptied or removed.
+/// With a mark, zeroed ends and emptied or removed files are errors.
 #[test]
 fn what_the_mark_knows_is_missed() {
     for is_encrypted in [false, true] {
@@ -567,7 +567,7 @@ fn what_the_mark_knows_is_missed() {
             let (directory, log, records) = filled(7, is_encrypted);
             log.commit(log.append(b"one that is marked", Urgency::Normal).unwrap()).unwrap();
             log.mark().unwrap();
-            // What comes behind it may be torn.
+            // Records behind the mark may be torn.
             log.commit(log.append(b"one more", Urgency::Normal).unwrap()).unwrap();
             drop(log);
             assert_eq!(open(&directory, 0).unwrap().1.len(), records.len() + 2);
@@ -589,12 +589,12 @@ fn what_the_mark_knows_is_missed() {
                 directory.remove(name).unwrap();
             }
         });
-        // As the advice says.
+        // Follows the advice of the error.
         assert_eq!(open(&emptied, 0).unwrap().1.len(), 0);
     }
 }
 
-/// A log that has just begun has a mark, too, so that its files cannot vanish.
+/// A new log has a mark, too, so that removing its files is detected.
 #[test]
 fn a_new_log_with_a_mark_may_not_be_missing() {
     for is_removed in [false, true] {
@@ -608,7 +608,7 @@ fn a_new_log_with_a_mark_may_not_be_missing() {
             false => cut(&directory, &file_name(1), 0, 0),
         }
         assert!(refused(&directory).message.contains("is missing"));
-        // And again: nothing was begun in its place.
+        // The failed attempt did not begin a new log.
         assert!(refused(&directory).advice.is_some_and(|advice| advice.contains("durable")));
     }
 }

@@ -128,7 +128,7 @@ impl<R: BufRead> Cutter<R> {
     }
 }
 
-/// Whether a line break outside of quotes always ends a record in this dialect.
+/// Returns whether a line break outside of quotes always ends a record in this dialect.
 pub(super) fn can_cut(dialect: &Dialect) -> bool {
     let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
     let marks = [Some(dialect.delimiter), dialect.quote, dialect.escape];
@@ -175,7 +175,7 @@ impl Marks {
         }
     }
 
-    /// Position of the next quote that opens a field.
+    /// Returns the position of the next quote that opens a field.
     fn next_open(self, quote: u8, bytes: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {
@@ -194,7 +194,7 @@ impl Marks {
         }
     }
 
-    /// Position of the quote that closes a field whose text begins at `from`.
+    /// Returns the position of the quote that closes a field whose text begins at `from`.
     fn close(self, quote: u8, bytes: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {

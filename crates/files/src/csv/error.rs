@@ -6,7 +6,7 @@ use arrow_schema::Field;
 use farpool_model::{Error, brief, limits, sql_name};
 use std::path::Path;
 
-/// The error for records that cannot be split.
+/// Returns the error for records that cannot be split.
 pub(super) fn broken(path: &Path, why: Broken) -> Error {
     let named = |line: u64, what: &str| Error::invalid(format!("{}, line {line}: {what}", path.display()));
     match why {
@@ -26,7 +26,7 @@ pub(super) fn broken(path: &Path, why: Broken) -> Error {
     }
 }
 
-/// The error for a line whose number of fields differs from the number of columns.
+/// Returns the error for a line whose number of fields differs from the number of columns.
 pub(super) fn ragged(path: &Path, line: u64, fields: usize, columns: usize) -> Error {
     let (field, column) = (counted(fields, "field"), counted(columns, "column"));
     let error =
@@ -40,14 +40,14 @@ pub(super) fn ragged(path: &Path, line: u64, fields: usize, columns: usize) -> E
     ))
 }
 
-/// The error for a field that is not UTF-8.
+/// Returns the error for a field that is not UTF-8.
 pub(super) fn no_text(path: &Path, line: u64, column: usize) -> Error {
     Error::invalid(format!("{}, line {line}: field {} is not UTF-8 text", path.display(), column + 1)).advise(
         "convert the file, for example with iconv -f latin1 -t utf8, or leave such lines out (--ignore-errors)",
     )
 }
 
-/// The error for a value that does not fit its column's type; `guessed_of` is the number of rows the type was
+/// Returns the error for a value that does not fit its column's type; `guessed_of` is the number of rows the type was
 /// guessed from.
 pub(super) fn misfit(path: &Path, line: u64, value: &str, field: &Field, guessed_of: Option<usize>) -> Error {
     let name = brief(field.name());

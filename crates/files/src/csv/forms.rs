@@ -15,10 +15,10 @@ use std::borrow::Cow;
 /// Returns a value in its usual form; `None` where it is not of the form that was said.
 type Rewrite<'a> = Box<dyn Fn(&str) -> Option<String> + 'a>;
 
-/// What no number, date or time is read from.
+/// Text from which no number, date or time can be parsed.
 const NO_VALUE: &str = "no value";
 
-/// How numbers, dates and times are written.
+/// Notation of numbers, dates and times.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Forms {
     has_comma: bool,
@@ -54,7 +54,7 @@ impl Forms {
         })
     }
 
-    /// Rewrites a value whose type is to be guessed.
+    /// Rewrites a value from which a type is guessed.
     pub(super) fn guessed<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if *self == Forms::default() {
             return Cow::Borrowed(text);
@@ -154,7 +154,7 @@ impl Forms {
     }
 }
 
-/// Returns a form as `chrono` has it, whose `%f` counts nanoseconds and whose `%.f` is a fraction with its point.
+/// Converts a format to that of `chrono`, whose `%f` counts nanoseconds and whose `%.f` is a fraction with its point.
 fn checked(option: &str, format: &str) -> Result<String> {
     let ours =
         [".%f", ".%g", ".%n"].iter().fold(format.to_string(), |format, part| format.replace(part, "%.f"));

@@ -104,7 +104,7 @@ fn instant(value: &str) -> Option<u16> {
     Some(zone | if digits > 6 { NANOSECONDS } else { MICROSECONDS })
 }
 
-/// Whether a timestamp ends with a time zone: `Z`, an offset, or a name.
+/// Returns whether a timestamp ends with a time zone: `Z`, an offset, or a name.
 pub(crate) fn has_zone(value: &str) -> bool {
     let behind_seconds = value.get(19..).unwrap_or_default();
     !behind_seconds.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit()).is_empty()

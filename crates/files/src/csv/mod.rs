@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// Number of rows that types are guessed from by default, the same as DuckDB's.
 pub(super) const GUESS_ROWS: usize = 20_480;
 
-/// How lines are split into fields, and how these are read.
+/// Syntax of lines and of the values in their fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
     delimiter: u8,
@@ -82,25 +82,25 @@ impl Dialect {
         }
     }
 
-    /// Whether the field at index `i` of a record is NULL in a column of text or of another type. One in quotes is not, as
-    /// in PostgreSQL, unless it is empty and no text: programs that put all fields in quotes write NULL so.
+    /// Returns whether the field at index `i` of a record is NULL in a column of text or of another type. One in quotes
+    /// is not, as in PostgreSQL, unless it is empty and no text: programs that put all fields in quotes write NULL so.
     fn is_null(&self, record: &Record<'_>, i: usize, is_text: bool) -> bool {
         let field = record.field(i);
         self.null_texts.iter().any(|null| null == field)
             && (self.quoted_nulls || (field.is_empty() && !is_text) || !record.is_quoted(i))
     }
 
-    /// Number of rows that the type of a column was guessed from; `None` if from all.
+    /// Returns the number of rows that the type of a column was guessed from; `None` if from all.
     fn rows_guessed_from(&self, column: &str) -> Option<usize> {
         (self.sample_rows != usize::MAX && !self.is_typed(column)).then_some(self.sample_rows)
     }
 
-    /// Whether the user set the type of a column.
+    /// Returns whether the user set the type of a column.
     fn is_typed(&self, column: &str) -> bool {
         self.typed.iter().any(|name| name == column)
     }
 
-    /// Whether a line with `fields` fields is valid in a file with `columns` columns.
+    /// Returns whether a line with `fields` fields is valid in a file with `columns` columns.
     fn fits(&self, fields: usize, columns: usize) -> bool {
         fields == columns || (self.null_padding && fields < columns)
     }

@@ -30,15 +30,15 @@ pub(super) struct PieceRecords {
     marked: Marked,
     quote: Option<u8>,
     has_returns: bool,
-    /// Number of bytes examined in vain, for records that the twin then read.
+    /// Number of bytes scanned for records that the scalar twin had to read after all.
     wasted: usize,
     /// Whether an empty line is a record, as it is behind the first record of a file of one column.
     keeps_empty_lines: bool,
-    /// Where `at` is.
+    /// Parsing state at `at`.
     place: Place,
 }
 
-/// Where a splitter is between two records.
+/// Parsing state of a splitter between two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// At the beginning of a line.
@@ -259,8 +259,8 @@ impl PieceRecords {
         let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
         let (mut start, mut passed, mut delimiters, mut breaks) = (*at, 0, 0, 0);
         let mut left = u64::MAX << (start % BLOCK);
-        // Of the block that comes: the place of its first bytes where a field may begin, that where one must have ended, and
-        // all ones where it begins within quotes.
+        // Of the block that comes: the place of its first bytes where a field may begin, that where one must have
+        // ended, and all ones where it begins within quotes.
         let (mut begins, mut has_ended, mut within_quotes) = (1 << (start % BLOCK), 0, 0);
         // What follows the last line break is left to `next`.
         for number in start / BLOCK..bytes.len().div_ceil(BLOCK) {

@@ -22,7 +22,7 @@ pub(super) struct CsvBatches<R> {
     records: R,
     dialect: Dialect,
     schema: SchemaRef,
-    /// How many of `columns`, the first ones, are returned in batches.
+    /// Number of leading `columns` that are returned in batches.
     wanted: usize,
     /// Indices of the columns that are parsed: with `ignore_errors` all, to find invalid lines.
     columns: Vec<usize>,
@@ -176,7 +176,7 @@ impl<R: RecordSource> CsvBatches<R> {
     }
 }
 
-/// Whether a record has as many fields as there are columns; an error if it has not and is not to be skipped.
+/// Returns whether a record has as many fields as there are columns; an error if it has not and is not to be skipped.
 fn fits(record: &Record<'_>, width: usize, dialect: &Dialect, path: &Path) -> Result<bool> {
     match dialect.fits(record.len(), width) {
         false if !dialect.ignore_errors => Err(error::ragged(path, record.line, record.len(), width)),

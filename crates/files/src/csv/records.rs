@@ -45,7 +45,7 @@ pub(crate) struct Records<R> {
     is_at_start: bool,
 }
 
-/// What an empty line is.
+/// Meaning of an empty line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EmptyLines {
     Skipped,
@@ -55,7 +55,7 @@ enum EmptyLines {
     Kept(bool),
 }
 
-/// The characters by which fields in quotes are told.
+/// Characters that delimit quoted fields.
 #[derive(Clone, Copy, Debug)]
 struct Marks {
     delimiter: u8,
@@ -91,7 +91,7 @@ impl Marks {
         }
     }
 
-    /// Returns what follows the quote that closes a field.
+    /// Returns the bytes behind the quote that closes a field.
     fn behind_quotes(self, quote: u8, mut rest: &[u8]) -> &[u8] {
         while let Some(at) = rest.iter().position(|byte| *byte == quote || Some(*byte) == self.escape) {
             let is_pair = match self.escape {
@@ -117,12 +117,12 @@ pub(crate) struct Record<'a> {
     pub line: u64,
 }
 
-/// Which fields of a record were in quotes.
+/// Marks which fields of a record were quoted.
 #[derive(Clone, Copy)]
 pub(crate) enum Quotes<'a> {
     /// One of each field; none was if it is empty.
     Known(&'a [bool]),
-    /// Those before which this byte stands.
+    /// The fields that are preceded by this byte.
     Before(u8),
 }
 
@@ -143,7 +143,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether the field at index `i` was in quotes.
+    /// Returns whether the field at index `i` was in quotes.
     pub(crate) fn is_quoted(&self, i: usize) -> bool {
         match (self.quotes, self.fields) {
             (Quotes::Known(quoted), _) => quoted.get(i).copied().unwrap_or(false),
@@ -155,7 +155,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The field at index `i`, without quotes.
+    /// Returns the field at index `i`, without quotes.
     pub(crate) fn field(&self, i: usize) -> &'a [u8] {
         let (start, end) = match self.fields {
             Spans::Joined(ends) => (if i == 0 { 0 } else { ends[i - 1] }, ends[i]),
@@ -304,7 +304,7 @@ impl<R: BufRead> Records<R> {
         Ok(None)
     }
 
-    /// The record that was read last.
+    /// Returns the record that was read last.
     fn record(&mut self, line: u64) -> Record<'_> {
         self.quoted.clear();
         if let Some(quote) = self.marks.quote
@@ -338,7 +338,7 @@ impl<R: BufRead> Records<R> {
         Ok(())
     }
 
-    /// Line on which the current record begins, computed from the line breaks read since.
+    /// Returns the line on which the current record begins, computed from the line breaks read since.
     fn line(&self, is_terminated: bool) -> u64 {
         let within = memchr::memchr_iter(b'\n', &self.fields[..self.field_bytes]).count();
         let behind = cast::u64_from(within) + u64::from(is_terminated);

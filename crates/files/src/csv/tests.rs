@@ -165,7 +165,8 @@ fn a_zone_is_kept_and_one_among_times_without_is_a_misfit() {
     assert_eq!(micros.value(0), micros.value(1), "the zone of a session is UTC");
 }
 
-/// A text in quotes is a text, as PostgreSQL reads CSV; of other types, programs that put all in quotes write NULL so.
+/// A quoted empty field is an empty text, as in PostgreSQL; for other types it is NULL, since some programs quote all
+/// fields.
 #[test]
 fn a_field_in_quotes_is_not_null() {
     let texts = |bytes: &[u8], options: &ReadOptions, column: usize| -> Vec<Option<String>> {
@@ -188,7 +189,7 @@ fn a_field_in_quotes_is_not_null() {
     assert_eq!(texts(b"n\ts\n# \"\"\n1\t\"\"\n#x\n\n2\t\n", &tabs, 1), [some(""), None]);
 }
 
-/// In a file of one column an empty line is a row, as in PostgreSQL and DuckDB: nothing else can be a NULL there.
+/// In a file of one column an empty line is a NULL, as in PostgreSQL and DuckDB: a NULL cannot be written otherwise.
 #[test]
 fn an_empty_line_of_a_single_column_is_null() {
     let rows = |bytes: &[u8]| -> Vec<Option<String>> {

@@ -8,8 +8,8 @@ use super::*;
 use farpool_model::{FileFormat, OptionValue};
 use proptest::prelude::*;
 
-/// The line, number of fields and first fields of each record, with whether they were in quotes; and the error that ended
-/// the records, if any.
+/// The line, number of fields and first fields of each record, with whether they were in quotes; and the error that
+/// ended the records, if any.
 type All = (Vec<(u64, usize, Vec<(Vec<u8>, bool)>)>, Option<String>);
 
 fn drain(records: &mut impl RecordSource, needed: usize, all: &mut All) {
@@ -55,8 +55,8 @@ fn in_pieces(bytes: &[u8], dialect: &Dialect, needed: usize, size: usize) -> All
     all
 }
 
-/// Reads pieces and passes over records in between, `most` at once; checks each against those of the plain twin. Returns how
-/// many were passed over.
+/// Reads pieces and passes over records in between, `most` at once; checks each against those of the plain twin.
+/// Returns how many were passed over.
 fn pass(bytes: &[u8], dialect: &Dialect, fields: usize, most: usize, size: usize) -> usize {
     let (all, error) = plain(bytes, dialect, 0);
     let mut expected = all.into_iter();
@@ -219,7 +219,7 @@ fn carriage_returns_in_place_of_line_breaks() {
     }
 }
 
-/// Input longer than the first pieces, and one record that is longer than the limit.
+/// Tests input longer than the first pieces, with one record longer than the limit.
 #[test]
 fn batches_of_tasks_are_those_of_one_reader() {
     let mut bytes = b"a,b,c\n".to_vec();

@@ -178,7 +178,7 @@ impl<'de> Visitor<'de> for &mut Kind {
     }
 }
 
-/// The type of values given as strings: numbers in quotes stay text.
+/// Returns the type of values given as strings: numbers in quotes stay text.
 fn of_strings(guessed: DataType) -> DataType {
     match guessed {
         DataType::Date32 | DataType::Timestamp(..) => guessed,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Bytes after which a batch ends.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// How objects are read.
+/// Options for reading objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
     /// Names of the columns whose types the user set.
@@ -79,7 +79,7 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Whether text is one valid object.
+/// Returns whether text is one valid object.
 fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
@@ -166,7 +166,7 @@ struct Parse {
     path: PathBuf,
     raw: SchemaRef,
     result: SchemaRef,
-    /// How many of the columns, the first ones, are returned.
+    /// Number of leading columns that are returned.
     wanted: usize,
     form: Form,
 }
@@ -176,7 +176,7 @@ impl Parse {
         Box::new(move || Box::new(self.fitting(&objects).transpose().into_iter()))
     }
 
-    /// Parses objects; without those that do not fit, if they are to be left out.
+    /// Parses objects. If invalid ones are to be ignored, leaves out those that do not fit.
     fn fitting(&self, objects: &Objects) -> Result<Option<RecordBatch>> {
         let batch = match self.batch(objects) {
             Err(_) if self.form.ignore_errors => self.one_by_one(objects)?,
@@ -277,7 +277,7 @@ impl Parse {
     }
 }
 
-/// The decoder's message without its own prefix.
+/// Returns the decoder's message without its own prefix.
 fn told(error: &ArrowError) -> String {
     match error {
         ArrowError::JsonError(text) => brief(text).to_string(),

@@ -1,4 +1,4 @@
-//! Types that the `parquet` crate reads wrongly, or not at all, as what their file says:
+//! Types that the `parquet` crate reads wrongly or not at all, converted to those that the file states:
 //!
 //! | in the file | the crate | here |
 //! | --- | --- | --- |
@@ -7,7 +7,7 @@
 //! | 128-bit integers of Polars, known by the Arrow schema in the footer | a panic | decimal(38, 0) |
 //!
 //! The footer is loaded without its Arrow schema, changed so that the crate returns the bytes of these values, and
-//! columns are converted behind the reader.
+//! columns are converted after reading.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{
@@ -37,7 +37,7 @@ const WIDE: DataType = DataType::Decimal128(38, 0);
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// The metadata at the end of a file, and the columns that are made of it.
+/// The metadata at the end of a file, and the columns derived from it.
 #[derive(Clone)]
 pub(crate) struct Footer {
     pub read: ArrowReaderMetadata,
@@ -140,8 +140,8 @@ impl Wide {
     }
 }
 
-/// Whether a field of an Arrow schema, or one within it, is an integer of more than 64 bits, with which `arrow-ipc`
-/// panics.
+/// Returns whether a field of an Arrow schema, or one within it, is an integer of more than 64 bits, with which
+/// `arrow-ipc` panics.
 pub(crate) fn has_wide_integer(field: &arrow_ipc::Field<'_>) -> bool {
     field.type_as_int().is_some_and(|int| int.bitWidth() > 64)
         || field.children().into_iter().flatten().any(|child| has_wide_integer(&child))
@@ -195,7 +195,7 @@ fn without_intervals(of: &TypePtr) -> TypePtr {
     }
 }
 
-/// What is to be known of the leaf columns of a file, in their order.
+/// Properties of the leaf columns of a file, in their order.
 struct Leaves(Vec<Leaf>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -301,7 +301,7 @@ fn converted(column: &ArrayRef, to: &DataType, is_signed: bool) -> Result<ArrayR
     }
 }
 
-/// The types of what a nested type consists of.
+/// Returns the child types of a nested type.
 fn children(of: &DataType) -> Vec<&DataType> {
     match of {
         DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
@@ -332,7 +332,7 @@ fn intervals(column: &FixedSizeBinaryArray) -> Result<ArrayRef> {
     Ok(Arc::new(values.collect::<Result<IntervalMonthDayNanoArray>>()?))
 }
 
-/// 128-bit integers, little-endian.
+/// Decodes 128-bit integers, little-endian.
 fn integers(column: &FixedSizeBinaryArray, is_signed: bool) -> Result<ArrayRef> {
     let integer = |bytes: &[u8]| {
         let bits = u128::from_le_bytes(bytes.try_into().unwrap_or_default());

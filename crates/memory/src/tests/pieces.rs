@@ -1,4 +1,4 @@
-//! Random pieces of tenants, against a model that knows only where each of them lies.
+//! Tests of random pieces of tenants, against a model that knows only the location of each.
 
 use super::{pool, tenant};
 use crate::{Extent, Lease, PageId, Pool, Tenure};
@@ -69,7 +69,7 @@ impl World {
         extents.chain(self.leases.iter().map(|live| (live.kind, &live.place)))
     }
 
-    /// The pages that pieces reach into, with the kinds of the pieces.
+    /// Returns the pages that pieces reach into, with the kinds of the pieces.
     fn pages(&self) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut pages: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (kind, place) in self.places() {

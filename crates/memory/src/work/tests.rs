@@ -147,7 +147,7 @@ fn one_that_waits_for_its_tenants_part_does_not_keep_others_waiting() {
     let other = b.try_reserve(LIMIT / 4).unwrap();
     let (mut of_a, mut first, mut second) =
         (Polled::new(&a, LIMIT / 4), Polled::new(&b, LIMIT / 4), Polled::new(&b, LIMIT / 4));
-    // A waiter behind it gets at once what can be granted to it.
+    // A waiter behind it is granted its bytes at once if they are available.
     assert!(of_a.poll().is_pending() && first.poll().is_ready() && !memory.line().is_stuck);
     let (taken, waiting) = (b.try_reserve(LIMIT / 128).unwrap(), second.poll());
     assert!(waiting.is_pending() && memory.line().waiting.len() == 2);

@@ -83,7 +83,7 @@ impl Drop for Waiting {
             let place = state.waiting.iter().position(|waiter| waiter.ticket == ticket);
             place.and_then(|place| state.waiting.remove(place))
         };
-        // A reservation that was granted already is given back, and the waiters behind it may be served now.
+        // A reservation that was granted already is released, and later waiters may be served now.
         if left.is_some_and(|waiter| waiter.granted) {
             drop(self.reserved());
         } else {

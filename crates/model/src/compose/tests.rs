@@ -1,4 +1,4 @@
-//! Which programs stacks of relations compose into, and which stacks are refused.
+//! Tests of composition: stacks of relations and the programs that they become, and stacks that are refused.
 
 use super::*;
 use crate::{AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Literal, Value};

@@ -12,7 +12,7 @@ pub(super) type Range = (i128, i128);
 const CALENDAR_DAYS: i128 = 95_000_000;
 const SECONDS_PER_DAY: i128 = 86_400;
 
-/// Whether this node itself may fail, apart from its children.
+/// Returns whether this node itself may fail, apart from its children.
 pub(super) fn node_may_fail(expr: &Expr, data_type: &DataType, children: &[&Facts]) -> bool {
     match (expr, children) {
         (Expr::Arithmetic(op, ..), [left, right]) => arithmetic_may_fail(*op, left, right, data_type),
@@ -77,7 +77,7 @@ fn decimal_result(op: ArithmeticOp, (l, s1): (Range, i16), (r, s2): (Range, i16)
     }
 }
 
-/// Whether Arrow's cast kernel may fail on a value of `from`; see the test that compares the two.
+/// Returns whether Arrow's cast kernel may fail on a value of `from`; see the test that compares the two.
 fn cast_may_fail(from: &Facts, to: &DataType) -> bool {
     use DataType::{BinaryView, Boolean, Date32, Decimal128, Float32, Float64, Timestamp, Utf8View};
     let source = &from.data_type;
@@ -170,7 +170,7 @@ fn negative((min, max): Range) -> Option<Range> {
     Some((max.checked_neg()?, min.checked_neg()?))
 }
 
-/// The range of a type whose values are stored as integers; for a decimal that of its precision.
+/// Returns the range of a type whose values are stored as integers; for a decimal that of its precision.
 fn type_range(data_type: &DataType) -> Option<Range> {
     match data_type {
         DataType::Decimal128(precision, _) => {
@@ -196,7 +196,7 @@ fn times(range: Range, factor: i128) -> Option<Range> {
     Some((range.0.checked_mul(factor)?, range.1.checked_mul(factor)?))
 }
 
-/// The range of values no farther from zero; `None` for the least 128-bit integer, which has no negative.
+/// Returns the range of values no farther from zero; `None` for the least 128-bit integer, which has no negative.
 fn symmetric(range: Range) -> Option<Range> {
     let most = range.0.checked_abs()?.max(range.1.checked_abs()?);
     Some((-most, most))

@@ -34,7 +34,7 @@ pub(crate) struct Aggregation {
     /// For each accumulator, whether it counts rows only to tell whether a group has any, and every group is
     /// known to have some. False for all accumulators without a table.
     pub(super) present: Vec<bool>,
-    /// How the keys are packed into 64 bits, if those of the table fit.
+    /// Packing of the keys into 64 bits, if those of the table fit.
     pub(super) packing: Option<Arc<Packing>>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct StateOf {
     pub(super) empty: States,
 }
 
-/// How the result of an aggregate is computed from accumulators.
+/// Computation of an aggregate's result from accumulators.
 #[derive(Debug)]
 pub(crate) struct AggregateResult {
     pub(super) accumulation: Accumulation,
@@ -178,7 +178,7 @@ impl Aggregation {
         Groups::new(&self.key_types, self.packing.as_ref(), self.hash_key)
     }
 
-    /// Whether an accumulator counts rows only to tell whether a group has any, and every group has rows in
+    /// Returns whether an accumulator counts rows only to tell whether a group has any, and every group has rows in
     /// `groups`.
     pub(super) fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
         let counts = |r: &AggregateResult| r.count_shown() == Some(accumulator);
@@ -194,7 +194,7 @@ impl Aggregation {
             && !self.results.iter().any(counts)
     }
 
-    /// The state of an accumulator; `None` if it is not one of a state.
+    /// Returns the state of an accumulator; `None` if it is not one of a state.
     pub(super) fn state_of(&self, accumulator: &Accumulator) -> Option<&StateOf> {
         match accumulator.kind {
             Kind::State(place) => self.states.get(place),
@@ -220,7 +220,7 @@ impl Aggregation {
 }
 
 impl AggregateResult {
-    /// The accumulator whose exact count is needed for the result; `None` if at most its being 0 matters.
+    /// Returns the accumulator whose exact count is needed for the result; `None` if at most its being 0 matters.
     pub(super) fn count_shown(&self) -> Option<usize> {
         match self.accumulation {
             Accumulation::Count => Some(self.value),

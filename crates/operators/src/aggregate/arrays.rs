@@ -1,4 +1,4 @@
-//! Updates accumulators from decoded arrays; every way uses this for what it cannot read in encoded form.
+//! Updates accumulators from decoded arrays; every way uses this for columns that it cannot read in encoded form.
 
 use super::aggregation::{Aggregation, Condition, StateOf};
 use super::store::{Input, Store};

@@ -1,7 +1,7 @@
-//! Upper bounds of the memory that the groups of one worker take, from what is known about the table.
+//! Upper bounds of the memory that the groups of one worker take, from statistics of the table.
 //!
-//! Invariant: a bound is never less than what [`super::partial::Partial::bytes`] can become, so that an
-//! aggregation whose bound is within its budget never has to let groups leave early.
+//! Invariant: a bound is never less than [`super::partial::Partial::bytes`] can become, so that an aggregation whose
+//! bound is within its budget never has to return groups early.
 
 use super::aggregation::{Accumulator, Aggregation, Key, Kind, StateOf};
 use super::extent::bounds_of;
@@ -17,8 +17,8 @@ use farpool_statistics::States;
 /// Bytes of tables without groups.
 const BYTES_EMPTY: usize = 64 << 10;
 
-/// How many times the state of a sketch may keep the value of one row: as the least, as the greatest, and as
-/// a frequent one.
+/// Number of copies of one row's value that the state of a sketch may keep: as the least, as the greatest, and as a
+/// frequent one.
 const VALUES_KEPT_OF_A_ROW: usize = 3;
 
 /// Bytes of the values that one sketch of strings keeps.
@@ -27,7 +27,7 @@ const BYTES_OF_TEXTS: usize = limits::SKETCH_TOP_MAX as usize * limits::SKETCH_V
 /// Capacity of a growing vector relative to its length, at most.
 const GROWTH: usize = 2;
 
-/// The most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when no bound is
+/// Returns the most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when no bound is
 /// known.
 pub(super) fn bytes_of_groups(
     aggregation: &Aggregation,
@@ -71,7 +71,7 @@ pub(super) fn bytes_of_groups(
     Some(empty.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
 }
 
-/// The most bytes that the states take without keys, when there is one group; `None` when no bound is known.
+/// Returns the most bytes that the states take without keys, when there is one group; `None` when no bound is known.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -93,7 +93,7 @@ pub(super) fn bytes_of_new_states(states: &[StateOf]) -> Option<usize> {
     Some(each.saturating_mul(limits::BATCH_ROWS))
 }
 
-/// Whether the sum of each decimal argument fits 38 digits over any subset of the rows of `groups`.
+/// Returns whether the sum of each decimal argument fits 38 digits over any subset of the rows of `groups`.
 pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
@@ -113,7 +113,7 @@ pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool 
     aggregation.accumulators.iter().all(fits)
 }
 
-/// An upper bound of the number of distinct values of a key, NULL included.
+/// Returns an upper bound of the number of distinct values of a key, NULL included.
 fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) -> Option<usize> {
     if *key.compiled.data_type() == DataType::Boolean {
         return Some(3);
@@ -129,7 +129,7 @@ fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) 
     groups.iter().map(values).sum::<Option<usize>>()?.checked_add(1)
 }
 
-/// Bytes of a column's strings: if `distinct`, of those that differ, where a dictionary tells.
+/// Returns the bytes of a column's strings: if `distinct`, of the distinct ones, where there is a dictionary.
 fn text_bytes(of: &Compiled, groups: &[&RowGroup], distinct: bool) -> Option<usize> {
     let column = of.as_column()?;
     let bytes = |group: &&RowGroup| {

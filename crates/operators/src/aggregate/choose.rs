@@ -83,7 +83,7 @@ impl FittedAggregation {
         Ok(fused::bind(asked, group)?.map_or_else(Choice::Mixed, Choice::Fused))
     }
 
-    /// Whether the zones way takes `group`, all of whose rows pass.
+    /// Returns whether the zones way takes `group`, all of whose rows pass.
     pub(crate) fn is_told_by_zones(&self, group: &RowGroup) -> bool {
         self.aggregation.paths.fused && zones::known(&self.aggregation, group).is_some()
     }
@@ -114,7 +114,7 @@ impl FittedAggregation {
         Ok(ChosenWay { way, partitions, reason })
     }
 
-    /// Whether the fused way is applicable to `group`.
+    /// Returns whether the fused way is applicable to `group`.
     #[cfg(test)]
     pub(crate) fn fuses(&self, group: &RowGroup) -> bool {
         fused::bind(&self.aggregation, group).is_ok_and(|rows| rows.is_ok())

@@ -28,7 +28,7 @@ pub(super) fn bounds_of(groups: &[&RowGroup], column: usize) -> Option<(i64, i64
     bounds
 }
 
-/// Whether a column has NULLs.
+/// Returns whether a column has NULLs.
 pub(super) fn nullable(groups: &[&RowGroup], column: usize) -> bool {
     groups.iter().any(|group| group.chunks[column].null_count() > 0)
 }

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 impl Aggregation {
-    /// The results of the groups `groups`, an array per aggregate.
+    /// Returns the results of the groups `groups`, an array per aggregate.
     ///
     /// # Errors
     /// `Invalid` when a sum or a mean does not fit its type.
@@ -141,7 +141,7 @@ fn means(
     Ok(Arc::new(groups.map(mean).collect::<Float64Array>()))
 }
 
-/// The mean of decimals, multiplied by `factor`.
+/// Returns the mean of decimals, multiplied by `factor`.
 fn average_of(sums: &Sums, group: usize, count: i64, factor: i128) -> Option<i128> {
     match sums.exact(group) {
         Some(sum) => mean_of_decimals(sum, count, factor),

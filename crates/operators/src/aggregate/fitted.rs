@@ -1,5 +1,5 @@
-//! An aggregation fitted to the row groups that it will read: what zone maps and dictionaries tell is
-//! evaluated once, before any row group is read.
+//! An aggregation fitted to the row groups that it will read: zone maps and dictionaries are evaluated once, before any
+//! row group is read.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};
@@ -12,20 +12,19 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// A batch's new groups may always have states of this many bytes: a few times what the arrays of a batch
-/// take.
+/// States of this many bytes are always allowed for a batch's new groups: a few times the size of a batch's arrays.
 const STATE_BYTES_MIN: usize = 16 << 20;
 
 const NO_TABLE: Unfit = Unfit("the table is not known");
 const NO_KEYS: Unfit = Unfit("there are no keys");
 const NOT_ALLOWED: Unfit = Unfit("only the plain way is allowed");
 
-/// An aggregation, and what is known of the row groups that it reads.
+/// An aggregation, and properties of the row groups that it reads.
 pub(crate) struct FittedAggregation {
     pub(super) aggregation: Aggregation,
     /// The whole-table way, or why it is not applicable.
     pub(super) whole: Fit<Whole>,
-    /// How rows are partitioned once there are many groups; `None` if they never are.
+    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
     pub(super) radix: Option<Shape>,
     /// Upper bound of the bytes that the groups of one worker take, if one is known.
     bytes_bound: Option<usize>,
@@ -34,7 +33,7 @@ pub(crate) struct FittedAggregation {
 }
 
 impl FittedAggregation {
-    /// An aggregation that may read any row groups with its schema.
+    /// Returns an aggregation that may read any row groups with its schema.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -50,7 +49,7 @@ impl FittedAggregation {
         })
     }
 
-    /// An aggregation that reads exactly the row groups `groups`, with `bytes_max` bytes for the groups of a
+    /// Returns an aggregation that reads exactly the row groups `groups`, with `bytes_max` bytes for the groups of a
     /// worker.
     ///
     /// # Errors
@@ -79,54 +78,54 @@ impl FittedAggregation {
         Ok(fitted)
     }
 
-    /// An empty partial aggregation.
+    /// Creates an empty partial aggregation.
     pub(crate) fn new_partial(&self) -> Partial {
         Partial::new(&self.aggregation)
     }
 
-    /// Upper bound of the bytes that the groups of one worker take, if one is known.
+    /// Returns an upper bound of the bytes that the groups of one worker take, if one is known.
     pub(crate) fn bytes_bound(&self) -> Option<usize> {
         self.bytes_bound
     }
 
-    /// Whether the sum of each decimal argument fits 38 digits over any subset of the rows.
+    /// Returns whether the sum of each decimal argument fits 38 digits over any subset of the rows.
     pub(crate) fn sums_fit(&self) -> bool {
         self.sums_fit
     }
 
-    /// Whether `bytes` has room for the states of as many new groups as a batch has rows: groups beyond the
+    /// Returns whether `bytes` has room for the states of as many new groups as a batch has rows: groups beyond the
     /// limit can leave only after the batch.
     pub(crate) fn states_fit(&self, bytes: usize) -> bool {
         let each = bound::bytes_of_new_states(&self.aggregation.states);
         each.is_some_and(|each| each <= bytes.max(STATE_BYTES_MIN))
     }
 
-    /// The columns that are read, sorted.
+    /// Returns the columns that are read, sorted.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.aggregation.columns
     }
 
-    /// Whether keys are packed.
+    /// Returns whether keys are packed.
     #[cfg(test)]
     pub(crate) fn is_packed(&self) -> bool {
         self.aggregation.packing.is_some()
     }
 
-    /// Whether rows may be partitioned.
+    /// Returns whether rows may be partitioned.
     #[cfg(test)]
     pub(crate) fn is_partitioned(&self) -> bool {
         self.radix.is_some()
     }
 
-    /// Whether row groups take the whole-table way.
+    /// Returns whether row groups take the whole-table way.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {
         self.whole.is_ok()
     }
 }
 
-/// How rows are partitioned; `None` if there cannot be enough groups for it to pay, or the aggregation does
-/// not allow it.
+/// Returns the partitioning of rows; `None` if there cannot be enough groups for it to pay, or the aggregation does not
+/// allow it.
 fn radix(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Option<Shape> {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     if rows <= aggregation.paths.groups_direct_max {

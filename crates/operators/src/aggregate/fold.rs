@@ -27,7 +27,7 @@ impl Integer for i128 {
     const ONES: i128 = -1;
 }
 
-/// The neutral element of `fold`, which a group without values holds.
+/// Returns the neutral element of `fold`, which a group without values holds.
 pub(super) fn neutral<I: Integer>(fold: Fold) -> I {
     match fold {
         Fold::Pick(Pick::Least) => I::GREATEST,

@@ -68,7 +68,7 @@ impl Merging {
         Merging { whole: None, radix: None, partials: Vec::new(), partitions: Vec::new(), tasks }
     }
 
-    /// The number of tasks.
+    /// Returns the number of tasks.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks
     }

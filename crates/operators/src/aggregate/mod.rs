@@ -7,9 +7,9 @@
 //! worker fills a [`Partial`] of its own; partials merge exactly, in independent tasks. Errors: an expression that
 //! fails on a selected row; a sum that does not fit its type at the end.
 //!
-//! Arithmetic is exact: integers and decimals are summed in 128 bits with a count of the carries beyond, so
-//! neither the order of rows nor the number of workers shows. Equal arguments, filters and accumulators of
-//! different aggregates are computed once: `sum(x)`, `avg(x)` and `count(x)` share all they can.
+//! Arithmetic is exact: integers and decimals are summed in 128 bits with a count of the carries beyond, so that the
+//! result depends neither on the order of rows nor on the number of workers. Equal arguments, filters and accumulators
+//! of different aggregates are computed once: `sum(x)`, `avg(x)` and `count(x)` share all they can.
 //!
 //! # The ways
 //! Several ways through a row group give the same result; [`choose`] tries them in this order and says why it

@@ -13,8 +13,8 @@ use farpool_model::{Result, limits, schema};
 /// small tables numbering saves too little.
 const ROWS_PER_TEXT_MIN: usize = 32;
 
-/// How the keys of `aggregation` are packed; `None` if, by the zone maps and dictionaries of `groups`, they
-/// may not fit 64 bits.
+/// Returns the packing of the keys of `aggregation`; `None` if, by the zone maps and dictionaries of `groups`, they may
+/// not fit 64 bits.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -47,7 +47,7 @@ pub(super) fn of(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Opti
     Ok(Packing::of(known.into_iter().map(|(key, _)| key)))
 }
 
-/// The least and the greatest value that a key of up to 64 bits can have on a lane.
+/// Returns the least and the greatest value that a key of up to 64 bits can have on a lane.
 fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     match data_type {
         DataType::Boolean => Some((0, 1)),
@@ -62,7 +62,7 @@ fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     }
 }
 
-/// The dictionaries of a column; `None` if a row group with strings has none, or they are too large.
+/// Returns the dictionaries of a column; `None` if a row group with strings has none, or they are too large.
 fn dictionaries(groups: &[&RowGroup], column: usize) -> Option<Vec<ArrayRef>> {
     let chunks =
         groups.iter().map(|group| &group.chunks[column]).filter(|chunk| chunk.null_count() < chunk.rows());

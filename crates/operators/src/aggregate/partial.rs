@@ -7,7 +7,7 @@ use super::store::Store;
 use super::whole::WholeTable;
 use crate::group::Groups;
 
-/// What one worker has aggregated so far.
+/// Partial aggregation of one worker.
 pub(crate) struct Partial {
     pub(super) groups: Groups,
     pub(super) stores: Vec<Store>,
@@ -20,7 +20,7 @@ pub(crate) struct Partial {
     pub(super) spill: SpillState,
 }
 
-/// How a worker keeps its groups within their memory.
+/// State by which a worker keeps its groups within their memory.
 #[derive(Debug)]
 pub(crate) struct SpillState {
     /// Bytes that the groups may take.
@@ -64,7 +64,7 @@ impl Partial {
         self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>() + radix
     }
 
-    /// Whether there is no group.
+    /// Returns whether there is no group.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.len() == 0 && self.radix.as_ref().is_none_or(Radix::is_empty)
     }

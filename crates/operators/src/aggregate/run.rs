@@ -33,7 +33,7 @@ pub(crate) struct Passed {
     pub(crate) rows: u64,
     /// Rows that left without having been grouped.
     pub(crate) bypassed: u64,
-    /// Whether no row had to be read.
+    /// True if no row had to be read.
     pub(crate) unread: bool,
 }
 
@@ -72,7 +72,7 @@ impl FittedAggregation {
         }
     }
 
-    /// The whole-table way or the fused way.
+    /// Returns the whole-table way or the fused way.
     fn run_dense(
         &self,
         rows: DenseRows<'_>,
@@ -178,8 +178,7 @@ impl FittedAggregation {
 }
 
 impl Memo {
-    /// Whether all counts have been added to their sketches, and all groups that exceeded the memory have
-    /// left.
+    /// Returns whether all counts have been added to their sketches, and all groups that exceeded the memory have left.
     pub(crate) fn is_done(&self) -> bool {
         self.leaving.is_none() && self.counts.is_done()
     }

@@ -1,7 +1,7 @@
 //! Accumulators: the running values of all groups, a vector per accumulator.
 //!
-//! Whether a sum or fold has seen any value is told by the count that belongs to it; a group without values
-//! holds the neutral element.
+//! The count that belongs to a sum or fold states whether it has seen any value; a group without values has the neutral
+//! element.
 
 use super::floats;
 use super::fold::{combine, for_fold, neutral};
@@ -286,7 +286,7 @@ impl Store {
         }
     }
 
-    /// The count of a group.
+    /// Returns the count of a group.
     pub(super) fn count(&self, group: usize) -> i64 {
         match self {
             Store::Present => 1,
@@ -367,7 +367,7 @@ impl Sums {
         }
     }
 
-    /// The sum of a group; `None` when it does not fit 128 bits.
+    /// Returns the sum of a group; `None` when it does not fit 128 bits.
     pub(super) fn exact(&self, group: usize) -> Option<i128> {
         match self {
             Sums::Narrow(sums) => Some(i128::from(sums[group])),
@@ -378,7 +378,7 @@ impl Sums {
         }
     }
 
-    /// The sum of a group in 256 bits.
+    /// Returns the sum of a group in 256 bits.
     pub(super) fn wide(&self, group: usize) -> i256 {
         match self {
             Sums::Narrow(sums) => i256::from_i128(i128::from(sums[group])),
@@ -470,7 +470,7 @@ fn each_row(rows: usize, valid: Option<&[u64]>, f: impl FnMut(usize)) {
     }
 }
 
-/// The neutral element of a pick of floats: the last in the order of the pick, in which NaN is the greatest
+/// Returns the neutral element of a pick of floats: the last in the order of the pick, in which NaN is the greatest
 /// whatever its sign.
 fn neutral_float(pick: Pick) -> f64 {
     match pick {

@@ -84,7 +84,7 @@ impl Compiled {
         })
     }
 
-    /// The values over `frame`, which holds the columns of [`Compiled::columns`].
+    /// Returns the values over `frame`, which holds the columns of [`Compiled::columns`].
     ///
     /// # Errors
     /// `Invalid` when the expression fails on one of the rows.
@@ -120,17 +120,17 @@ impl Compiled {
         }
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     pub(crate) fn data_type(&self) -> &DataType {
         &self.facts.data_type
     }
 
-    /// The columns that the expression reads, sorted.
+    /// Returns the columns that the expression reads, sorted.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// The column, if the expression is nothing but a column.
+    /// Returns the column, if the expression is nothing but a column.
     pub(crate) fn as_column(&self) -> Option<usize> {
         match self.node {
             Node::Column(index) => Some(index),
@@ -138,7 +138,7 @@ impl Compiled {
         }
     }
 
-    /// Whether evaluation may fail on some values.
+    /// Returns whether evaluation may fail on some values.
     pub(crate) fn is_fallible(&self) -> bool {
         self.facts.may_fail
     }

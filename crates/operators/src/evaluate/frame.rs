@@ -14,19 +14,19 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// A frame of `rows` rows. `columns` are sorted by their position in the table.
+    /// Creates a frame of `rows` rows. `columns` are sorted by their position in the table.
     pub(crate) fn new(rows: usize, columns: Vec<(usize, ArrayRef)>) -> Self {
         debug_assert!(columns.iter().all(|(_, array)| array.len() == rows));
         debug_assert!(columns.is_sorted_by_key(|(index, _)| *index));
         Frame { rows, columns }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The column at position `index` of the table.
+    /// Returns the column at position `index` of the table.
     pub(crate) fn column(&self, index: usize) -> Result<&ArrayRef> {
         match self.columns.binary_search_by_key(&index, |(i, _)| *i) {
             Ok(at) => Ok(&self.columns[at].1),
@@ -34,7 +34,7 @@ impl Frame {
         }
     }
 
-    /// The rows for which `mask` is true, of the columns in `needed` (sorted).
+    /// Returns the rows for which `mask` is true, of the columns in `needed` (sorted).
     pub(crate) fn filter(&self, mask: &BooleanArray, needed: &[usize]) -> Result<Frame> {
         let predicate = FilterBuilder::new(mask).optimize().build();
         let kept = self.columns.iter().filter(|(index, _)| needed.binary_search(index).is_ok());
@@ -67,7 +67,7 @@ impl Evaluated {
         }
     }
 
-    /// The array of the values; of length one for a scalar.
+    /// Returns the array of the values; of length one for a scalar.
     pub(crate) fn inner(&self) -> &ArrayRef {
         match self {
             Evaluated::Array(array) | Evaluated::Scalar(array) => array,

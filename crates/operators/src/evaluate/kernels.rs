@@ -132,7 +132,7 @@ fn one_zero(values: Evaluated) -> Evaluated {
     }
 }
 
-/// The value, or 0.0 for -0.0.
+/// Returns the value, or 0.0 for -0.0.
 pub(super) fn plus_zero(value: f64) -> f64 {
     if value == 0.0 { 0.0 } else { value }
 }
@@ -163,8 +163,8 @@ fn unchecked(op: ArithmeticOp) -> Kernel<ArrayRef> {
     }
 }
 
-/// Three-valued AND, or OR when `absorbing` (the value that decides the result whatever follows) is true.
-/// Parts that may fail run only on the rows that are not decided yet.
+/// Computes three-valued AND, or OR if `absorbing` (the value that decides the result whatever follows) is true. Parts
+/// that may fail run only on the rows that are not decided yet.
 fn connect(parts: &[Compiled], frame: &Frame, absorbing: bool) -> Result<Evaluated> {
     let kernel = if absorbing { boolean::or_kleene } else { boolean::and_kleene };
     let mut sofar: Option<BooleanArray> = None;
@@ -270,7 +270,7 @@ fn case_by_rows(
     interleave(&arrays, &places).map_err(failure::of_kernel)
 }
 
-/// The rows where a boolean is true: neither false nor NULL.
+/// Returns the rows where a boolean is true: neither false nor NULL.
 pub(crate) fn truth(array: &ArrayRef) -> BooleanArray {
     let array = array.as_boolean();
     if array.nulls().is_some() { prep_null_mask_filter(array) } else { array.clone() }

@@ -1,8 +1,8 @@
 //! The constants of an IN list, prepared for look-up.
 //!
-//! Integers that lie close together are kept as a bitmap, so that long lists (the keys of a join's other
-//! side) cost a bit test a row; others are kept sorted. Floats are a hash set of their bits (-0.0 is 0.0
-//! and a NaN equals itself, as under `=`); strings and binaries a hash set of their bytes.
+//! Integers in a narrow range are kept as a bitmap, so that long lists (the keys of a join's other side) cost a bit
+//! test for each row; others are kept sorted. Floats are a hash set of their bits (-0.0 is 0.0 and a NaN equals itself,
+//! as under `=`); strings and binaries a hash set of their bytes.
 
 use super::kernels::plus_zero;
 use arrow_array::cast::AsArray;
@@ -33,7 +33,7 @@ enum Ints {
 #[derive(Clone, Debug)]
 pub(crate) struct Members {
     ints: Ints,
-    /// The integers as a bitmap, if they lie close enough together.
+    /// Bitmap of the integers, if their range is narrow enough.
     set: Option<IntegerSet>,
     /// Bits of the floats, widened to `f64`.
     floats: HashSet<u64, ahash::RandomState>,
@@ -43,7 +43,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// The constants of `list`, which have one type.
+    /// Returns the constants of `list`, which have one type.
     pub(crate) fn new(list: &[Literal]) -> Members {
         let mut members = Members {
             ints: Ints::Listed(Vec::new()),
@@ -77,7 +77,7 @@ impl Members {
         members
     }
 
-    /// The keys of `set`.
+    /// Returns the keys of `set`.
     pub(crate) fn of_set(set: &KeySet) -> Members {
         let (first, words) = set.bitmap();
         let bitmap = IntegerSet::of_bitmap(first, words);
@@ -137,7 +137,7 @@ impl Members {
         self.floats.contains(&plus_zero(value).to_bits())
     }
 
-    /// Whether the list has the integer `value`.
+    /// Returns whether the list has the integer `value`.
     #[inline]
     pub(crate) fn has_int(&self, value: i128) -> bool {
         match (&self.ints, &self.set) {
@@ -148,7 +148,7 @@ impl Members {
         }
     }
 
-    /// The integers as a bitmap, if they lie close enough together.
+    /// Returns the integers as a bitmap, if their range is narrow enough.
     pub(crate) fn set(&self) -> Option<&IntegerSet> {
         self.set.as_ref()
     }
@@ -166,7 +166,7 @@ impl Members {
         }
     }
 
-    /// Whether NULL is in the list.
+    /// Returns whether NULL is in the list.
     pub(crate) fn has_null(&self) -> bool {
         self.has_null
     }

@@ -26,7 +26,7 @@ pub(super) fn of_literal(literal: &Literal) -> Result<ArrayRef> {
     })
 }
 
-/// The value at `row` of an array of a canonical type; the reverse of [`of_literal`].
+/// Returns the value at `row` of an array of a canonical type; the reverse of [`of_literal`].
 pub(crate) fn literal_at(array: &ArrayRef, row: usize) -> Result<Literal> {
     let value = match array.data_type() {
         _ if array.is_null(row) => Value::Null,
@@ -44,8 +44,8 @@ pub(crate) fn literal_at(array: &ArrayRef, row: usize) -> Result<Literal> {
     Literal::new(value, array.data_type().clone())
 }
 
-/// Builds an array of an integer-like type. `values` lie within the type's range, except those under a NULL,
-/// which are truncated to the type's width.
+/// Builds an array of an integer-like type. `values` are within the type's range, except those under a NULL, which are
+/// truncated to the type's width.
 pub(crate) fn array_of_ints(
     data_type: &DataType,
     values: impl Iterator<Item = i128>,

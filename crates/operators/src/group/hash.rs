@@ -1,9 +1,8 @@
 //! The hash function of tables of groups and of partitions of rows.
 //!
-//! The hash is keyed, and the key is not known outside the process. With a hash that is known, whoever
-//! chooses the keys of a table could make them collide, and every look-up would walk over all groups. The
-//! hash key is an argument, like all randomness: the order in which groups leave depends on it, and a
-//! simulation repeats a run by its seed.
+//! The hash is keyed, and the key is not known outside the process. With a known hash, a client that chooses the keys
+//! of a table could make them collide, and every look-up would walk over all groups. The hash key is an argument, like
+//! all randomness: the order in which groups are returned depends on it, and a simulation repeats a run from its seed.
 
 /// Key of the hash: the same for all tables of groups of a program, since their groups are merged by hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +12,7 @@ pub struct HashKey {
 }
 
 impl Default for HashKey {
-    /// A fixed, known key, for data that is trusted.
+    /// Creates a fixed, known key, for data that is trusted.
     fn default() -> Self {
         HashKey { mask: 0x9e37_79b9_7f4a_7c15, factor: 0xe703_7ed1_a0b4_28db }
     }
@@ -38,7 +37,7 @@ impl HashKey {
         row.iter().fold(0, |hash, word| self.fold(hash ^ word.cast_unsigned()))
     }
 
-    /// Folded multiplication, as in wyhash: the halves of a 128-bit product.
+    /// Returns the folded product, as in wyhash: the XOR of the halves of a 128-bit product.
     #[inline]
     fn fold(self, value: u64) -> u64 {
         let product = u128::from(value ^ self.mask) * u128::from(self.factor);
@@ -46,7 +45,7 @@ impl HashKey {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
+/// Returns the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
 fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -18,7 +18,7 @@ impl IntTable {
     /// growing.
     pub(super) const BYTES_PER_GROUP: usize = 2 * size_of::<i64>() + Slots::<u32>::BYTES_PER_GROUP;
 
-    /// An empty table.
+    /// Creates an empty table.
     pub(super) fn new(hash_key: HashKey) -> Self {
         IntTable { slots: Slots::new(), keys: Vec::new(), hash_key }
     }
@@ -30,7 +30,7 @@ impl IntTable {
         }
     }
 
-    /// The number of groups.
+    /// Returns the number of groups.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -58,12 +58,12 @@ impl IntTable {
         ids.extend(wanted.iter().map(|group| self.insert(other.key(*group))));
     }
 
-    /// The hash of a group.
+    /// Returns the hash of a group.
     pub(super) fn hash(&self, group: u32) -> u64 {
         self.hash_key.of_int(self.key(group))
     }
 
-    /// The key of a group.
+    /// Returns the key of a group.
     pub(super) fn key(&self, group: u32) -> i64 {
         self.keys[group as usize]
     }
@@ -95,7 +95,7 @@ mod tests {
         (0..).filter(collides).take(KEYS).collect()
     }
 
-    /// Cost of looking up all groups, in steps from slot to slot.
+    /// Returns the cost of looking up all groups, in steps from slot to slot.
     fn steps(hash_key: HashKey, keys: &[i64]) -> usize {
         let mut table = IntTable::new(hash_key);
         let mut ids = Vec::new();

@@ -61,7 +61,7 @@ impl Groups {
         }
     }
 
-    /// The number of groups.
+    /// Returns the number of groups.
     pub(crate) fn len(&self) -> usize {
         match self {
             Groups::Single => 1,
@@ -79,7 +79,7 @@ impl Groups {
         }
     }
 
-    /// The most bytes that a group with keys of these types adds to [`Groups::bytes`], without its strings.
+    /// Returns the most bytes that a group with keys of these types adds to [`Groups::bytes`], without its strings.
     pub(crate) fn bytes_per_group(types: &[DataType], packed: bool) -> usize {
         match types {
             [] => 0,
@@ -101,7 +101,7 @@ impl Groups {
         }
     }
 
-    /// Like [`Groups::intern`], for keys that are all arrays.
+    /// Numbers the groups of keys as [`Groups::intern`] does, for keys that are all arrays.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -172,7 +172,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The hash of a group's keys; equal keys have equal hashes in all tables with the same hash key.
+    /// Returns the hash of a group's keys; equal keys have equal hashes in all tables with the same hash key.
     pub(crate) fn hash(&self, group: u32) -> u64 {
         match self {
             Groups::Single => 0,
@@ -181,7 +181,7 @@ impl Groups {
         }
     }
 
-    /// The keys of the groups `wanted`, an array per key.
+    /// Returns the keys of the groups `wanted`, an array per key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -35,7 +35,7 @@ struct Field {
     null: Option<u64>,
 }
 
-/// What is known of a key over the whole table.
+/// Properties of a key over the whole table.
 #[derive(Debug)]
 pub(crate) struct KeyBounds {
     pub(crate) data_type: DataType,
@@ -67,7 +67,7 @@ impl Packing {
         Some(Packing { fields })
     }
 
-    /// The numbers of a key's strings, for a key of strings.
+    /// Returns the numbers of a key's strings, for a key of strings.
     pub(crate) fn texts(&self, key: usize) -> Option<&TextCodes> {
         self.fields[key].texts.as_ref()
     }
@@ -127,7 +127,7 @@ pub(crate) struct PackedTable {
 }
 
 impl PackedTable {
-    /// An empty table.
+    /// Creates an empty table.
     pub(super) fn new(packing: Arc<Packing>, hash_key: HashKey) -> Self {
         PackedTable { packing, table: IntTable::new(hash_key) }
     }
@@ -140,7 +140,7 @@ impl PackedTable {
         let mut codes = vec![0; rows];
         for (index, key) in keys.iter().enumerate() {
             match key {
-                // A decimal fits one lane: it lies within the bounds of the table, which are of 64 bits.
+                // A decimal fits one lane: it is within the bounds of the table, which have 64 bits.
                 KeyValues::Array(array) => {
                     self.packing.add_values(index, &self.packing.lanes_of(index, array)?, &mut codes);
                 }
@@ -155,7 +155,7 @@ impl PackedTable {
         Ok(())
     }
 
-    /// The keys of the groups `wanted`, an array per key.
+    /// Returns the keys of the groups `wanted`, an array per key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -39,7 +39,7 @@ struct Group {
 }
 
 impl RowTable {
-    /// An empty table of keys of these canonical types.
+    /// Creates an empty table of keys of these canonical types.
     pub(super) fn new(types: &[DataType], hash_key: HashKey) -> Self {
         RowTable {
             layout: Layout::new(types, hash_key),
@@ -57,7 +57,7 @@ impl RowTable {
         }
     }
 
-    /// The number of groups.
+    /// Returns the number of groups.
     pub(super) fn len(&self) -> usize {
         self.groups.len()
     }
@@ -69,7 +69,7 @@ impl RowTable {
             + self.slots.bytes()
     }
 
-    /// The most bytes that a group with keys of `types` adds, without its strings: vectors and slots right
+    /// Returns the most bytes that a group with keys of `types` adds, without its strings: vectors and slots right
     /// after growing.
     pub(super) fn bytes_per_group(types: &[DataType]) -> usize {
         2 * Layout::new(types, HashKey::default()).bytes()
@@ -129,12 +129,12 @@ impl RowTable {
         }
     }
 
-    /// The hash of a group.
+    /// Returns the hash of a group.
     pub(super) fn hash(&self, group: u32) -> u64 {
         self.groups[group as usize].hash
     }
 
-    /// The keys of the groups `wanted`, an array per key.
+    /// Returns the keys of the groups `wanted`, an array per key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -210,7 +210,7 @@ impl Blocks {
         (u32_checked(block), u32_checked(start))
     }
 
-    /// The row of a group.
+    /// Returns the row of a group.
     fn row(&self, group: &Group) -> &[i64] {
         &self.blocks[group.block as usize][group.start as usize..][..group.words as usize]
     }

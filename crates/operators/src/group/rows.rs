@@ -54,17 +54,17 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The words of a row.
+    /// Returns the words of a row.
     pub(crate) fn row(&self, row: usize) -> &[i64] {
         &self.words[self.starts[row]..self.starts[row + 1]]
     }
 
-    /// The hash of each row.
+    /// Returns the hash of each row.
     pub(crate) fn hashes(&self) -> &[u64] {
         &self.hashes
     }
 
-    /// Number of words of all rows.
+    /// Returns the number of words of all rows.
     pub(crate) fn words(&self) -> usize {
         self.words.len()
     }
@@ -91,7 +91,7 @@ impl Layout {
         Layout { keys, lanes: null_lane + bits.div_ceil(u64::BITS) as usize, hash_key }
     }
 
-    /// The most bytes of a row, without the bytes of its strings.
+    /// Returns the most bytes of a row, without the bytes of its strings.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.keys.iter().filter(|key| matches!(key.kind, Kind::Text)).count();
         // One word per string for the padding.
@@ -132,7 +132,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The keys of some rows, an array per key.
+    /// Returns the keys of some rows, an array per key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -20,13 +20,13 @@ pub(super) trait Slot: Copy {
     /// A slot without a group.
     const FREE: Self;
 
-    /// The slot of `group`, whose key has `hash`.
+    /// Returns the slot of `group`, whose key has `hash`.
     fn of(group: u32, hash: u64) -> Self;
 
-    /// The group, [`NONE`] if there is none.
+    /// Returns the group, [`NONE`] if there is none.
     fn group(self) -> u32;
 
-    /// Whether the key of the group, if there is one, can have `hash`.
+    /// Returns whether the key of the group, if there is one, can have `hash`.
     fn may_have(self, hash: u64) -> bool;
 }
 
@@ -168,7 +168,7 @@ impl<S: Slot> Slots<S> {
 
 #[cfg(test)]
 impl<S: Slot> Slots<S> {
-    /// Sum of the distances between the home slot and the actual slot of each group: the cost of looking up
+    /// Returns the sum of the distances between the home slot and the actual slot of each group: the cost of looking up
     /// all of them.
     pub(super) fn steps(&self, hash_of: impl Fn(u32) -> u64) -> usize {
         let mask = self.slots.len() - 1;

@@ -44,12 +44,12 @@ impl TextCodes {
         Ok(Some(TextCodes { values, numbers }))
     }
 
-    /// Number of distinct strings.
+    /// Returns the number of distinct strings.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// The number of each string of an array; 0 for NULL.
+    /// Returns the number of each string of an array; 0 for NULL.
     ///
     /// # Errors
     /// `Internal` for a string that has no number.
@@ -62,7 +62,7 @@ impl TextCodes {
         (0..array.len()).map(number).collect()
     }
 
-    /// The strings with these numbers.
+    /// Returns the strings with these numbers.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

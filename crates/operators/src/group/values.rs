@@ -34,7 +34,7 @@ impl KeyValues<'_> {
         nulls.filter(|n| n.null_count() > 0)
     }
 
-    /// The values of a key of up to 64 bits, one lane each.
+    /// Returns the values of a key of up to 64 bits, one lane each.
     pub(super) fn narrow(&self) -> Result<Cow<'_, [i64]>> {
         match self {
             KeyValues::Array(array) => lanes_of_array(array).map(Cow::Owned),
@@ -42,7 +42,7 @@ impl KeyValues<'_> {
         }
     }
 
-    /// The values of a decimal key.
+    /// Returns the values of a decimal key.
     pub(super) fn wide(&self) -> impl Iterator<Item = i128> + '_ {
         let (wide, narrow) = match self {
             KeyValues::Array(array) => (&array.as_primitive::<Decimal128Type>().values()[..], [].as_slice()),

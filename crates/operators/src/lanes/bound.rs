@@ -4,7 +4,7 @@ use super::build::{LaneId, LaneOp, Lanes};
 use super::kernels::{Map, Zip};
 use farpool_columns::{Integers, Level, RowGroup};
 
-/// Which rows of a row group are evaluated.
+/// Rows of a row group that are evaluated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowSet<'a> {
     /// All rows from `start` (on a block) to `end`.
@@ -14,7 +14,7 @@ pub(crate) enum RowSet<'a> {
 }
 
 impl RowSet<'_> {
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         match self {
             RowSet::Range(start, end) => end - start,
@@ -56,8 +56,8 @@ impl Lanes {
         bound
     }
 
-    /// For each node, the least and greatest value that it can have when each column keeps within its bounds
-    /// in `columns`; `None` for nodes that are not valid then.
+    /// Returns for each node the least and greatest value that it can have if each column is within its bounds in
+    /// `columns`; `None` for nodes that are then not valid.
     pub(crate) fn intervals(&self, columns: impl Fn(usize) -> Option<(i64, i64)>) -> Vec<Option<(i64, i64)>> {
         let mut intervals = Vec::with_capacity(self.nodes.len());
         for lane in &self.nodes {
@@ -79,12 +79,12 @@ impl<'a> BoundLanes<'a> {
         Some(Bound { min, max, column })
     }
 
-    /// The least and greatest value of the node in this row group; `None` if it is not bound.
+    /// Returns the least and greatest value of the node in this row group; `None` if it is not bound.
     pub(crate) fn interval(&self, id: LaneId) -> Option<(i64, i64)> {
         self.nodes[id].map(|b| (b.min, b.max))
     }
 
-    /// The packed integers of the column, if the node is nothing but a column.
+    /// Returns the packed integers of the column, if the node is nothing but a column.
     pub(crate) fn integers(&self, id: LaneId) -> Option<Integers<'a>> {
         self.nodes[id].and_then(|b| b.column)
     }
@@ -211,12 +211,12 @@ impl<'a> BoundLanes<'a> {
 }
 
 impl LaneBuffers {
-    /// The values of a node after its evaluation.
+    /// Returns the values of a node after its evaluation.
     pub(crate) fn values(&self, id: LaneId) -> &[i64] {
         &self.values[id]
     }
 
-    /// A scratch buffer, valid until the next evaluation.
+    /// Returns a scratch buffer, valid until the next evaluation.
     pub(crate) fn scratch(&mut self) -> &mut Vec<i64> {
         &mut self.scratch
     }
@@ -242,7 +242,7 @@ impl LaneBuffers {
     }
 }
 
-/// The interval of a node, from those of its operands; `None` when it may leave 64 bits or `range`.
+/// Returns the interval of a node, from those of its operands; `None` when it may leave 64 bits or `range`.
 fn interval(
     op: LaneOp,
     range: (i128, i128),

@@ -15,7 +15,7 @@ pub(crate) struct Lanes {
     places: HashMap<Lane, LaneId>,
 }
 
-/// An operation, and the range within which its result is what the expression means.
+/// An operation, and the range within which its result equals that of the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
     pub(super) op: LaneOp,

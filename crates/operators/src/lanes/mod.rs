@@ -8,7 +8,7 @@
 //! leaves 64 bits or the range of its type: then nothing can wrap, overflow or fail, and no operation needs
 //! a check. Otherwise the caller takes the general evaluator.
 //!
-//! Values under a NULL lie within the chunk's bounds too, so they cannot overflow either.
+//! Values under a NULL are within the chunk's bounds too, so they cannot overflow either.
 
 mod bound;
 mod build;

@@ -36,7 +36,7 @@ pub(super) enum MergeWork {
     Top(Vec<RecordBatch>),
 }
 
-/// What an operator is compiled for: the table's schema and columns, the filter, the row groups, and the fast
+/// Inputs of the compilation of an operator: the table's schema and columns, the filter, the row groups, and the fast
 /// paths allowed.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
@@ -48,10 +48,10 @@ pub(super) struct Source<'a> {
 }
 
 impl Operator {
-    /// The operator of `program`, whose result has `schema`.
+    /// Returns the operator of `program`, whose result has `schema`.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when the program is not well typed or no operator supports what it asks for.
+    /// `Invalid` or `OverLimit` if the program is not well typed or needs an unsupported operation.
     pub(super) fn new(program: &Program, source: Source<'_>, schema: &SchemaRef) -> Result<Operator> {
         let schema = schema.clone();
         Ok(match (&program.output, Top::of(program)?) {
@@ -82,7 +82,7 @@ impl Operator {
         if let Operator::Top(top) = self { Some(top) } else { None }
     }
 
-    /// The table columns that the operator reads of rows that pass the filter.
+    /// Returns the table columns that the operator reads of rows that pass the filter.
     pub(super) fn columns(&self) -> &[usize] {
         match self {
             Operator::Rows(projection) => projection.columns(),
@@ -163,7 +163,7 @@ impl Held {
 }
 
 impl MergeWork {
-    /// The number of tasks.
+    /// Returns the number of tasks.
     pub(super) fn tasks(&self) -> usize {
         match self {
             MergeWork::Rows(pending) => pending.len(),

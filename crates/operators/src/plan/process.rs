@@ -34,7 +34,7 @@ struct Scanned<'a> {
     /// Rows that passed the filter.
     passed: u64,
     bypassed: u64,
-    /// Whether zone maps told everything, so that no column was read.
+    /// True if zone maps decided everything, so that no column was read.
     unread: bool,
     /// Table columns that were read, but for those of the filter.
     columns: &'a [usize],
@@ -96,8 +96,8 @@ impl Plan {
         })
     }
 
-    /// Whether a row of `group` may pass the filter, found by evaluating that on as many rows as `pace` allows. Only the
-    /// values of the filter's columns are needed.
+    /// Returns whether a row of `group` may pass the filter, found by evaluating that on as many rows as `pace` allows.
+    /// Only the values of the filter's columns are needed.
     ///
     /// # Errors
     /// As [`Plan::process`].
@@ -119,11 +119,11 @@ impl Plan {
         Ok(!batches.is_at_end())
     }
 
-    /// Like [`Plan::process_part`], except that when the result consists of plain columns and many rows pass,
-    /// they are returned as one row group of encoded chunks instead of leaving through `emit`.
+    /// Processes rows as [`Plan::process_part`] does, except that when the result consists of plain columns and many
+    /// rows pass, they are returned as one row group of encoded chunks instead of through `emit`.
     ///
     /// # Errors
-    /// As [`Plan::process`].
+    /// Errors of [`Plan::process`].
     pub fn process_encoded(
         &self,
         group: &RowGroup,
@@ -238,7 +238,8 @@ impl Plan {
     }
 }
 
-/// Which rows of a row group pass: those that are known to, or that the filter finds, if there is one.
+/// Returns the rows of a row group that pass: the known ones or, without these, those that the filter selects, if there
+/// is one.
 fn passing<'a>(filter: Option<&'a BoundFilter<'a>>, known: Option<&'a [u64]>) -> Passing<'a> {
     match (known, filter) {
         (Some(known), _) => Passing::Known(known),

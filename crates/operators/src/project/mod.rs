@@ -59,24 +59,24 @@ impl Projection {
         Ok(Projection { outputs, columns, schema, limit: limit.unwrap_or(u64::MAX) })
     }
 
-    /// The columns that are read, sorted.
+    /// Returns the columns that are read, sorted.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// The table column that each output is; `None` if there are no outputs or one of them is computed.
+    /// Returns the table column that each output is; `None` if there are no outputs or one of them is computed.
     pub(crate) fn plain_columns(&self) -> Option<Vec<usize>> {
         let columns: Option<Vec<usize>> = self.outputs.iter().map(Compiled::as_column).collect();
         columns.filter(|columns| !columns.is_empty())
     }
 
-    /// Like [`Projection::plain_columns`], but `None` for a result with a limit, where not all rows of a row
-    /// group may leave.
+    /// Returns columns as [`Projection::plain_columns`] does, but `None` for a result with a limit, where not all rows
+    /// of a row group may be returned.
     pub(crate) fn columns_at_once(&self) -> Option<Vec<usize>> {
         if self.limit == u64::MAX { self.plain_columns() } else { None }
     }
 
-    /// An empty buffer for one worker.
+    /// Returns an empty buffer for one worker.
     pub(crate) fn pending(&self) -> Pending {
         let coalescer = || {
             BatchCoalescer::new(self.schema.clone(), limits::BATCH_ROWS)
@@ -197,7 +197,7 @@ impl Projection {
 }
 
 impl Pending {
-    /// Whether no rows are pending.
+    /// Returns whether no rows are pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows == 0 && self.batches.as_ref().is_none_or(BatchCoalescer::is_empty)
     }

@@ -44,7 +44,7 @@ pub(super) enum Bound<'a> {
 
 /// A test of a row's values; rows that are NULL never pass, whichever outcome is wanted.
 pub(super) enum Test<'a> {
-    /// Codes or values that lie in one of some closed ranges.
+    /// Codes or values within some closed ranges.
     Ranges {
         integers: Integers<'a>,
         ranges: Vec<(i128, i128)>,
@@ -90,7 +90,7 @@ pub(super) enum Test<'a> {
 }
 
 impl Filter {
-    /// Binds the filter to the chunks of `group`. `memo` holds what [`Filter::ask_dictionaries`] found.
+    /// Binds the filter to the chunks of `group`. `memo` has the results of [`Filter::ask_dictionaries`].
     ///
     /// # Errors
     /// `Invalid` when a predicate fails on NULL, which does not happen for well-typed filters.
@@ -137,8 +137,8 @@ enum Outcome<'a> {
     Test(Test<'a>),
 }
 
-/// Binds a leaf. `matches` tells for each value of the leaf's dictionary whether the leaf holds for it, if
-/// that decides.
+/// Binds a leaf. `matches` states for each value of the leaf's dictionary whether the leaf holds for it, if that
+/// decides.
 fn bind_leaf<'a>(
     leaf: &'a Leaf,
     group: &'a RowGroup,

@@ -130,7 +130,7 @@ impl Filter {
         self
     }
 
-    /// The columns that the filter reads, sorted.
+    /// Returns the columns that the filter reads, sorted.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
     }
@@ -156,8 +156,7 @@ impl Predicate {
         }
     }
 
-    /// The relative cost by which predicates are ordered. Predicates that may fail keep the order of the
-    /// query.
+    /// Returns the relative cost by which predicates are ordered. Predicates that may fail keep the order of the query.
     fn cost(&self) -> u32 {
         match self {
             Predicate::Known(_) => 0,
@@ -378,7 +377,7 @@ fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
 }
 
 impl Predicate {
-    /// The column, if the predicate is a range of one.
+    /// Returns the column, if the predicate is a range of one.
     fn range_column(&self) -> Option<usize> {
         match self {
             Predicate::Leaf(leaf) => match leaf.form {

@@ -9,8 +9,8 @@ use farpool_model::KeyFilter;
 use farpool_statistics::keys;
 use std::ops::Range;
 
-/// Where at most one row of a batch in this many is asked about, only those rows are gathered; otherwise all
-/// rows are read. Gathering a row takes a few times as long as reading it as part of a block.
+/// If at most one row of a batch in this many is selected, only those rows are gathered; otherwise all rows are read.
+/// Gathering a row takes a few times as long as reading it as part of a block.
 const GATHERED_MIN: usize = 8;
 
 /// The columns whose values are hashed together, and the filter that is probed.
@@ -19,7 +19,7 @@ pub(super) struct BoundKeys<'a> {
     filter: &'a KeyFilter,
 }
 
-/// How the hashes of a column are computed.
+/// Source from which the hashes of a column are computed.
 enum Source<'a> {
     Integers(Integers<'a>),
     /// Codes, and the hash of each value of the dictionary.
@@ -44,7 +44,7 @@ impl<'a> BoundKeys<'a> {
         Some(BoundKeys { columns: columns.iter().map(source).collect::<Option<_>>()?, filter })
     }
 
-    /// The chunks that are read.
+    /// Returns the chunks that are read.
     pub(super) fn chunks(&self) -> impl Iterator<Item = &'a Chunk> {
         self.columns.iter().map(|(chunk, _)| *chunk)
     }
@@ -74,8 +74,8 @@ impl<'a> BoundKeys<'a> {
         buffers.give_bits(hashes);
     }
 
-    /// Like [`Self::retain`] for a batch of which only `count` rows, numbered from `start`, have their bit
-    /// set: only these are read.
+    /// Filters rows as [`Self::retain`] does, for a batch of which only `count` rows, numbered from `start`, have their
+    /// bit set: only these are read.
     fn retain_few(
         &self,
         start: usize,

@@ -74,7 +74,7 @@ impl Filter {
 }
 
 impl Leaf {
-    /// The column, and the dictionary whose values the condition is evaluated on instead of rows.
+    /// Returns the column, and the dictionary whose values the condition is evaluated on instead of rows.
     pub(super) fn dictionary<'a>(&self, group: &'a RowGroup) -> Option<(usize, Dictionary<'a>)> {
         let column = match &self.form {
             Form::Bytes { column, .. } => *column,
@@ -119,7 +119,7 @@ impl FilterMemo {
 }
 
 impl<'a> Known<'a> {
-    /// The order of the next AND or OR.
+    /// Returns the order of the next AND or OR.
     pub(super) fn order(&mut self) -> Result<&'a Order> {
         self.orders.next().ok_or_else(|| Error::internal("a junction of another filter"))
     }

@@ -29,7 +29,7 @@ impl Order {
         Order { places, parts: costs.into_iter().map(part).collect() }
     }
 
-    /// The part to evaluate at position `turn`.
+    /// Returns the part to evaluate at position `turn`.
     pub(super) fn part(&self, turn: usize) -> usize {
         self.places.borrow()[turn]
     }

@@ -42,7 +42,7 @@ impl Texts {
         matches!(**value, Expr::Column(_)).then(|| Texts { regex, automaton: OnceLock::new() })
     }
 
-    /// The automaton; `None` if the pattern exceeds a limit.
+    /// Returns the automaton; `None` if the pattern exceeds a limit.
     pub(super) fn automaton(&self) -> Option<&Bytes> {
         self.automaton.get_or_init(|| automaton_of(&self.regex)).as_ref()
     }

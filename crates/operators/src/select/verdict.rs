@@ -89,8 +89,8 @@ fn of_leaf(leaf: &Leaf, group: &RowGroup) -> Outcomes {
     }
 }
 
-/// Returns the outcomes of a condition that is NULL for NULL. `says` gets the least and greatest value and
-/// tells whether the condition may be true and may be false between them.
+/// Returns the outcomes of a condition that is NULL for NULL. `says` receives the least and greatest value, and returns
+/// whether the condition may be true and may be false between them.
 fn on_values(
     zone: &ZoneMap,
     rows: usize,
@@ -119,7 +119,7 @@ fn with_zero(bound: &Literal, zero: f64) -> Literal {
     }
 }
 
-/// Whether `v op literal` may be true, and may be false, of values from `min` to `max`.
+/// Returns whether `v op literal` may be true, and may be false, of values from `min` to `max`.
 fn compare(op: CompareOp, min: &Literal, max: &Literal, literal: &Literal) -> Option<(bool, bool)> {
     use Ordering::{Equal, Greater, Less};
     let (low, high) = (min.compare(literal)?, max.compare(literal)?);

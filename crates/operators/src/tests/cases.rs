@@ -58,7 +58,7 @@ fn random_programs_run_and_reach_the_fast_paths() {
     assert!(fused * 10 > groups, "{fused} of {groups} were fused");
 }
 
-/// Found by the comparison above: a maximum of zeros of both signs.
+/// Regression test of the comparison above: a maximum of zeros of both signs.
 #[test]
 fn seeds_that_once_failed_pass() {
     for seed in [12_638_067_828_640_877_805] {

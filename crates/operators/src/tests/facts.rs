@@ -50,7 +50,7 @@ fn extremes(data_type: &DataType) -> Vec<ArrayRef> {
     }
 }
 
-/// Whether `expr` can be evaluated over a row of these columns.
+/// Returns whether `expr` can be evaluated over a row of these columns.
 fn succeeds(expr: &Expr, schema: &Schema, columns: &[ArrayRef]) -> bool {
     let compiled = Compiled::new(expr, schema).unwrap();
     let columns = columns.iter().cloned().enumerate().filter(|(i, _)| compiled.columns().contains(i));

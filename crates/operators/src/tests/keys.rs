@@ -27,8 +27,8 @@ const DOUBLE_NOT_NULL: usize = 6;
 const SINGLE: usize = 7;
 const DECIMAL: usize = 8;
 
-/// Three row groups whose dictionaries share some strings: that of the second has one string, and that of the
-/// third may have none.
+/// Creates three row groups whose dictionaries share some strings: the second one has one string, and the third may
+/// have none.
 fn table(random: &mut Random) -> TestTable {
     let field = |name: &str, t| Field::new(name, t, true);
     let schema = Schema::new(vec![

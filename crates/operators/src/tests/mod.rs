@@ -64,7 +64,7 @@ pub(crate) fn rows_of(arrays: &[ArrayRef], rows: usize) -> Vec<Vec<Value>> {
     (0..rows).map(|row| arrays.iter().map(|a| value_at(a, row)).collect()).collect()
 }
 
-/// One value of an array.
+/// Returns one value of an array.
 pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
@@ -83,7 +83,7 @@ pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     }
 }
 
-/// A plan for any table with this schema.
+/// Returns a plan for any table with this schema.
 pub(crate) fn compile(program: &Program, schema: &SchemaRef) -> Result<Plan> {
     compile_with(program, schema, Paths::ALL)
 }
@@ -103,7 +103,7 @@ pub(crate) fn run(
     run_plan(&compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
 }
 
-/// Like [`run`], with a plan that is fitted to the table.
+/// Runs a program as [`run`] does, with a plan that is fitted to the table.
 pub(crate) fn run_fitted(program: &Program, table: &TestTable, workers: usize) -> Result<Vec<Vec<Value>>> {
     run_plan(&fitted(program, table, 1 << 30)?, table, workers, usize::MAX)
 }
@@ -113,7 +113,7 @@ pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> 
     fitted_with(program, table, bytes_max, Paths::ALL)
 }
 
-/// Like [`fitted`], with the fast paths `paths`.
+/// Creates a plan as [`fitted`] does, with the fast paths `paths`.
 fn fitted_with(program: &Program, table: &TestTable, bytes_max: usize, paths: Paths) -> Result<Plan> {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max, workers: 1, hash_key: HashKey::new(5) };
@@ -130,7 +130,7 @@ pub(crate) fn run_plan(
     run_steps(plan, table, workers, room, &mut Steps::whole())
 }
 
-/// Like [`run_plan`], in steps that end as `steps` says; the states take turns at steps.
+/// Runs a plan as [`run_plan`] does, in steps whose ends are given by `steps`; the states take turns at steps.
 pub(crate) fn run_steps(
     plan: &Plan,
     table: &TestTable,
@@ -142,7 +142,8 @@ pub(crate) fn run_steps(
     Ok(run_from(plan, table, workers, room, steps, &mut begin)?.0)
 }
 
-/// Like [`run_steps`], with the progress of each row group that `begin` makes. Returns that in its end, too.
+/// Runs a plan as [`run_steps`] does, beginning each row group with the progress that `begin` returns. Also returns the
+/// final progress.
 fn run_from(
     plan: &Plan,
     table: &TestTable,
@@ -192,7 +193,8 @@ fn run_from(
     Ok((rows, ends))
 }
 
-/// The rows of a plan where it is known before which of those of the table pass the filter, from a run that found it out.
+/// Returns the rows of a plan where it is known before which of those of the table pass the filter, from a run that
+/// found it out.
 fn run_known(plan: &Plan, table: &TestTable, workers: usize, steps: &mut Steps) -> Result<Vec<Vec<Value>>> {
     let mut marking = |_: usize| Progress::marking();
     let (_, ends) = run_from(plan, table, 1, usize::MAX, steps, &mut marking)?;
@@ -203,14 +205,14 @@ fn run_known(plan: &Plan, table: &TestTable, workers: usize, steps: &mut Steps) 
         passing.map_or_else(Progress::default, Progress::knowing)
     };
     let rows = run_from(plan, table, workers, usize::MAX, steps, &mut begin)?.0;
-    // What zone maps tell is not found out, and where nobody wants the rows nothing is.
+    // Row groups decided by zone maps have no known rows, and neither have those whose rows are not returned.
     let open = table.groups.iter().filter(|group| plan.verdict(group) == Verdict::Some).count();
     assert!(plan.plain_columns().is_none() || known >= open);
     Ok(rows)
 }
 
-/// Test cases from fixed seeds: sums of floats have no defined order, and for one table in some 10 000 the
-/// order changes the result.
+/// Returns a configuration with fixed seeds: sums of floats have no defined order, and for one table in about 10 000
+/// the order changes the result.
 pub(crate) fn fixed_cases() -> ProptestConfig {
     ProptestConfig {
         cases: 400,

@@ -76,7 +76,7 @@ enum Spread {
     Extreme,
 }
 
-/// A table of up to `rows_max` rows in up to three row groups.
+/// Returns a table of up to `rows_max` rows in up to three row groups.
 pub(crate) fn table(random: &mut Random, rows_max: usize) -> TestTable {
     let count = 3 + random.below(5);
     let fields: Vec<Field> =
@@ -206,7 +206,7 @@ fn text(random: &mut Random, spread: Spread) -> String {
     }
 }
 
-/// A program over a table with `schema`.
+/// Returns a program over a table with `schema`.
 pub(crate) fn program(random: &mut Random, schema: &Schema) -> Program {
     let filter = random.chance(75).then(|| condition(random, schema, 3));
     let named = |(i, expr)| NamedExpr { name: format!("r{i}"), expr };
@@ -239,7 +239,7 @@ fn any(random: &mut Random, schema: &Schema) -> Expr {
     expression(random, schema, &data_type, 2)
 }
 
-/// Any expression whose bits are defined: see [`condition`].
+/// Generates an expression whose bits are defined: see [`condition`].
 fn key(random: &mut Random, schema: &Schema) -> Expr {
     let expr = any(random, schema);
     let computed = !matches!(expr, Expr::Column(_) | Expr::Literal(_));
@@ -282,7 +282,7 @@ fn aggregate(random: &mut Random, schema: &Schema, keys: &[NamedExpr], index: us
     }
 }
 
-/// An aggregate of a state whose bits are defined: sums of floats are not, nor is the set of values kept as
+/// Returns an aggregate of a state whose bits are defined: sums of floats are not, nor is the set of values kept as
 /// frequent.
 fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     use StateFunction::{Moments, Sketch};
@@ -327,7 +327,7 @@ fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
     }
 }
 
-/// Membership in a filter of some keys like the values of one column or several.
+/// Generates membership in a filter of keys like the values of one column or several.
 fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
     let has_keys =
         |t: &DataType| farpool_model::schema::is_integer_like(t) || farpool_model::schema::is_bytes(t);
@@ -347,7 +347,7 @@ fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
     Some(Expr::InFilter(columns.into_iter().map(Expr::Column).collect(), filter))
 }
 
-/// A boolean expression.
+/// Returns a boolean expression.
 pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> Expr {
     if depth > 0 && random.chance(55) {
         let count = 1 + random.below(3);
@@ -422,7 +422,7 @@ fn literal(random: &mut Random, data_type: &DataType, null_percent: usize) -> Li
     Literal::new(value, data_type.clone()).unwrap()
 }
 
-/// An expression of this type.
+/// Returns an expression of this type.
 fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
     let leaf = |random: &mut Random| {
         let columns: Vec<usize> =
@@ -467,7 +467,7 @@ fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth:
     }
 }
 
-/// A sum or product of decimals, cast back to `data_type`.
+/// Returns a sum or product of decimals, cast back to `data_type`.
 fn decimal(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
     let other = random.pick(&[DataType::Decimal128(15, 2), DataType::Decimal128(12, 4), data_type.clone()]);
     let left = expression(random, schema, data_type, depth - 1);

@@ -85,8 +85,8 @@ fn by(keys: &[usize], aggregates: Vec<Aggregate>) -> Program {
     }
 }
 
-/// Two row groups: spread-out keys, strings of which some are long, floats with NaN and both zeros, values
-/// with extremes and NULLs, and a column that is all NULL in one of them.
+/// Creates two row groups: spread-out keys, strings of which some are long, floats with NaN and both zeros, values with
+/// extremes and NULLs, and a column that is all NULL in one of them.
 fn table() -> TestTable {
     let fields = [
         ("spread", DataType::Int64),
@@ -143,7 +143,7 @@ fn parts_of_groups_merge_to_the_groups() {
     }
 }
 
-/// The percentage of rows that bypass grouping if each worker has `room` bytes for groups.
+/// Returns the percentage of rows that bypass grouping if each worker has `room` bytes for groups.
 fn bypassed(program: &Program, table: &TestTable, room: usize) -> u64 {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max: 0, workers: 1, hash_key: HashKey::new(5) };
@@ -187,8 +187,8 @@ fn rows_pass_by_where_grouping_does_not_make_them_fewer() {
     assert_eq!(bypassed(&distinct, &sorted, 50_000), 0, "sorted groups are complete when they leave");
 }
 
-/// Ten row groups of keys that are spread out, with NULLs, of booleans, and of small values; and the sums of
-/// the values by both keys.
+/// Creates ten row groups of keys that are spread out, with NULLs, of booleans, and of small values. Also returns the
+/// sums of the values by both keys.
 fn many_rows() -> (TestTable, HashMap<String, i128>) {
     let rows = farpool_model::limits::ROW_GROUP_ROWS as i64;
     let fields = [("k", DataType::Int64), ("b", DataType::Boolean), ("v", DataType::Int64)];

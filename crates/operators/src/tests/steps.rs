@@ -23,7 +23,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Whole row groups.
+    /// Creates steps of whole row groups.
     pub(crate) fn whole() -> Steps {
         Steps { random: None, has_begun: false }
     }
@@ -67,7 +67,7 @@ impl Pace for Short {
     }
 }
 
-/// One row group of numbers, and of strings of which `texts` are distinct.
+/// Creates one row group of numbers, and of strings of which `texts` are distinct.
 fn table(rows: usize, texts: usize) -> TestTable {
     let fields = [Field::new("n", DataType::Int64, true), Field::new("s", DataType::Utf8View, true)];
     let text = |r: usize| (!r.is_multiple_of(97)).then(|| format!("{} of many texts", r * 7919 % texts));

@@ -20,7 +20,7 @@ fn run(program: &Program, table: &TestTable, paths: Paths, workers: usize) -> (V
     run_steps(program, table, paths, workers, &mut Steps::whole())
 }
 
-/// Like [`run`], in steps that end as `steps` says.
+/// Runs a program as [`run`] does, in steps whose ends are given by `steps`.
 fn run_steps(
     program: &Program,
     table: &TestTable,
@@ -159,8 +159,8 @@ fn ascending(column: usize) -> SortKey {
     SortKey { column, descending: false, nulls_first: false }
 }
 
-/// Row groups in which `a` counts up, `s` is the same number as text, and `f` alternates between zeros of
-/// both signs.
+/// Creates row groups in which `a` counts up, `s` is the same number as text, and `f` alternates between zeros of both
+/// signs.
 fn counting(groups: usize, rows: usize) -> TestTable {
     let schema = Arc::new(Schema::new(vec![
         Field::new("a", DataType::Int64, true),

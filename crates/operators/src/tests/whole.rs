@@ -16,7 +16,7 @@ fn int(value: i64) -> Expr {
     Expr::Literal(Literal::new(Value::Int(value.into()), DataType::Int64).unwrap())
 }
 
-/// Three row groups: two keys of some hundred values with and without NULLs, a boolean, and values near the
+/// Creates three row groups: two keys of some hundred values with and without NULLs, a boolean, and values near the
 /// limit for sums to fit 64 bits. Whole columns of a row group may be NULL or constant.
 fn table(random: &mut Random) -> TestTable {
     let field = |name: &str, t| Field::new(name, t, true);

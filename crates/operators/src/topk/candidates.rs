@@ -48,7 +48,7 @@ impl Candidates {
         self.held.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Whether there are so many candidates that a cut pays.
+    /// Returns whether there are enough candidates for a cut to pay.
     pub(super) fn is_full(&self, top: &Top) -> bool {
         self.held_rows() + self.rows.len() >= (2 * top.rows).max(WAITING_ROWS_MIN)
     }

@@ -60,7 +60,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Number of collected rows at which they are cut to the first k.
+    /// Returns the number of collected rows at which they are cut to the first k.
     fn rows_max(&self) -> usize {
         (2 * self.top.rows).max(limits::ROW_GROUP_ROWS)
     }

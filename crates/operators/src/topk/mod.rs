@@ -1,18 +1,21 @@
-//! Top-k: of the rows that passed, or of the groups, only the first few in an order leave (Farview,
-//! section 5; Ibex, section 4: what is thrown away at the end need not travel).
+//! Top-k: of the rows that passed, or of the groups, only the first k in an order are returned (Farview, section 5;
+//! Ibex, section 4: rows that the host would discard need not be sent).
 //!
-//! Contract. Input: batches of a row group, or the groups that a merge gives. Output:
-//! exactly the first k rows in the order of the program, or all if there are fewer; of rows that tie any
-//! may leave. Order: that of the program, though nobody may rely on it. Memory: a worker holds k rows and
-//! about as many again that wait to be cut, with [`limits::ROW_GROUP_ROWS`] rows at most for k. Parallelism:
-//! each worker has its own [`Candidates`]; they share a [`Threshold`]. Errors: an expression that fails on
-//! a row; those of columns that are no keys are evaluated only on rows that may still leave.
+//! Contract. Input: batches of a row group, or the groups of a merge. Output: exactly the first k rows in the order of
+//! the program, or all if there are fewer; among rows that tie any may be returned. Order: that of the program, though
+//! callers must not rely on it. Memory: a worker holds k rows and about as many again that wait to be cut, with
+//! [`limits::ROW_GROUP_ROWS`] rows at most for k. Parallelism: each worker has its own [`Candidates`]; they share a
+//! [`Threshold`]. Errors: an expression that fails on a row; those of columns that are no keys are evaluated only on
+//! rows that may still be returned.
 //!
-//! Once some worker has k rows, the last of them is a threshold for all: a row that comes after it in the
-//! first key cannot leave. The threshold is a condition on that key like any other ([`crate::select`]), so
-//! zone maps rule out row groups by it and the rest is compared on encoded values. Of what remains the keys
-//! are evaluated, and only rows that are among the first k so far get their other columns (late
-//! materialisation). The row groups with the best bounds come first ([`TopRows::favourable`]).
+//! Once some worker has k rows, the last of them is a threshold for all: a row that follows it in the first key cannot
+//! be returned. The threshold is a condition on that key like any other ([`crate::select`]), so that zone maps rule out
+//! row groups by it and the rest is compared on encoded values. The keys of the remaining rows are evaluated, and only
+//! rows that are among the first k so far get their other columns (late materialisation). The row groups with the best
+//! bounds come first ([`TopRows::favourable`]).
+//!
+//! Example: k is 2, and a worker has the rows 3 and 5 in ascending order. A row group with the bounds 6 and 9 is
+//! skipped; a row 5 of another one is not, since it ties with the last row only in the first key.
 
 mod candidates;
 mod collect;
@@ -85,7 +88,7 @@ impl Top {
         self.order.iter().zip(keys).map(column).collect()
     }
 
-    /// The first rows of `batches`, which have `schema`, in order.
+    /// Returns the first rows of `batches`, which have `schema`, in order.
     pub(super) fn cut(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
         let all = concat_batches(schema, batches).map_err(failure::of_kernel)?;
         let keys: Vec<ArrayRef> = self.order.iter().map(|key| all.column(key.column).clone()).collect();

@@ -71,7 +71,7 @@ impl TopRows {
         })
     }
 
-    /// The table columns that are read.
+    /// Returns the table columns that are read.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
     }
@@ -81,7 +81,7 @@ impl TopRows {
         Candidates::new(&self.top, threshold)
     }
 
-    /// Whether the threshold excludes every row of `group`, according to its zone maps.
+    /// Returns whether the threshold excludes every row of `group`, according to its zone maps.
     pub(crate) fn is_beaten(&self, group: &RowGroup, threshold: &Threshold) -> bool {
         threshold.wanted().is_some_and(|wanted| wanted.verdict(group) == Verdict::None)
     }

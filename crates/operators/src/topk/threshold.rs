@@ -39,7 +39,7 @@ impl Threshold {
         self.worst.lock().as_ref()?.wanted.clone()
     }
 
-    /// Some worker holds k rows, the last of which has `value` in the first key.
+    /// Returns some worker holds k rows, the last of which has `value` in the first key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate: the condition is well typed if the key is.

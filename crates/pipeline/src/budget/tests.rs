@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 const ROWS: i64 = 20_000;
 
-/// `k` has 5 000 consecutive values, `s` as many strings, `d` is a decimal of 38 digits, which does not fit a
-/// lane.
+/// Creates a table: `k` has 5 000 consecutive values, `s` as many strings, `d` is a decimal of 38 digits, which does
+/// not fit a lane.
 fn table() -> Table {
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let schema = Arc::new(Schema::new(vec![

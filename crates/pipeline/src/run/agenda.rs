@@ -1,10 +1,13 @@
-//! Which row groups a run has still to take, and in which order.
+//! The row groups that a run has yet to process, and their order.
 //!
-//! A run whose result depends on the order (a top-k that begins with the best row groups, for one) has a list. All others
-//! take first what others have just read for themselves or judged, then what is in memory, and then what has to be read, from
-//! where all are that read the same table ([`crate::pass`]).
+//! A run whose result depends on the order has a list: for example, a top-k that begins with the most promising row
+//! groups. All other runs take row groups in this order: those that other runs have just read or filtered, those in
+//! memory, and those that must be read, starting at the position that all runs of the table have reached
+//! ([`crate::pass`]).
 //!
-//! Invariant: each row group is taken once, or closed off; completions count to the number of all exactly once.
+//! Invariant: each row group is taken once or closed off, and the completions add up to the total exactly once.
+//! Example: if an offer for row group 5 arrives after the run has taken it, taking the offer would count its rows
+//! twice; the offer is dropped because 5 is no longer in the sets.
 
 use super::{Run, reading};
 use crate::pass::{Company, Pass};
@@ -17,43 +20,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct Agenda {
     order: Mutex<Order>,
     total: usize,
-    /// Those that are neither taken nor closed off.
+    /// Row groups not yet taken by a thread and not yet closed off.
     left: AtomicUsize,
     completed: AtomicUsize,
     /// Offers that can be taken without reading anything.
     offers: AtomicUsize,
 }
 
-/// A row group that was taken.
+/// A row group taken from the agenda.
 pub(super) struct Taken {
-    /// Its position in the table.
+    /// Position in the table.
     pub place: usize,
-    /// Whether another run has read it.
+    /// True if another run has read it.
     pub is_shared: bool,
-    /// What keeps its values in memory.
+    /// Holds its values in memory.
     pub kept: Option<Kept>,
 }
 
 enum Order {
-    /// In this one, from the index on.
+    /// In the order of the list, from this index on.
     Listed(Vec<usize>, usize),
     Free(Free),
 }
 
 struct Free {
-    /// Row groups whose values were in memory when it was last looked.
+    /// Row groups whose values were in memory when last checked.
     here: Places,
-    /// Those of which some have to be read.
+    /// Row groups of which some values must be read.
     absent: Places,
-    /// Those that others have read, the latest last. Some may have been taken since.
+    /// Offers of row groups with all needed values, latest last. Some may have been taken since.
     whole: Vec<Offer>,
-    /// Those of which others have read some columns.
+    /// Offers of row groups with some needed columns.
     partial: Vec<Offer>,
-    /// Bytes of offers whose values are kept.
+    /// Bytes of values that offers hold.
     bytes_kept: usize,
 }
 
-/// A row group that another run has read, or judged.
+/// A row group that another run has read or filtered.
 struct Offer {
     place: usize,
     bytes: usize,
@@ -64,12 +67,12 @@ struct Offer {
 /// A set of positions in a table.
 struct Places {
     words: Vec<u64>,
-    /// No word before it has a bit.
+    /// Index of the first word that may be nonzero.
     first: usize,
 }
 
 impl Agenda {
-    /// All row groups of `table` in this order; without one, in any.
+    /// Creates the agenda of all row groups of `table`, in this order if it is given.
     pub fn new(table: &Table, columns: &[usize], order: Option<Vec<usize>>) -> Agenda {
         let order = match order {
             Some(list) => Order::Listed(list, 0),
@@ -88,25 +91,25 @@ impl Agenda {
         }
     }
 
-    /// Whether row groups may be taken in any order.
+    /// Returns true if row groups may be taken in any order.
     pub fn is_free(&self) -> bool {
         matches!(&*self.order.lock(), Order::Free(_))
     }
 
-    /// Whether all were taken or closed off.
+    /// Returns true if all row groups were taken or closed off.
     pub fn is_empty(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether there are row groups that others have read, all that is needed of them.
+    /// Returns true if there are offers of row groups with all needed values.
     pub fn has_offers(&self) -> bool {
         self.offers.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes the next row group of `run`; `None` when there is none, or enough is being read.
+    /// Takes the next row group of `run`; `None` if there is none, or the read-ahead is exhausted.
     pub fn take(&self, run: &Run, table: &Table, company: Option<&Company>) -> Option<Taken> {
         let may_read = !run.reading.is_enough();
-        // Keeps idle threads that ask again and again from the lock.
+        // Keeps idle threads that poll from contending for the lock.
         if self.is_empty() || !may_read && !self.has_offers() {
             return None;
         }
@@ -129,13 +132,13 @@ impl Agenda {
         taken
     }
 
-    /// Notes that another run has read values of the row group at `place`. `bytes` are those that are needed here. Returns
+    /// Adds an offer: another run has read values of the row group at `place`, of which this run needs `bytes`. Returns
     /// whether it can be taken at once.
     pub fn offer_read(&self, place: usize, bytes: usize, kept: Option<Kept>, is_whole: bool) -> bool {
         self.offer(Offer { place, bytes, kept, is_read: true }, is_whole)
     }
 
-    /// Notes that another run has found out which rows of the row group at `place` pass.
+    /// Adds an offer: another run has determined which rows of the row group at `place` pass.
     pub fn offer_judged(&self, place: usize) {
         self.offer(Offer { place, bytes: 0, kept: None, is_read: false }, true);
     }
@@ -149,12 +152,12 @@ impl Agenda {
         let let_go = free.offer(offer, is_whole);
         self.offers.store(free.whole.len(), Ordering::Relaxed);
         drop(order);
-        // What they kept may take a while to free.
+        // Dropped after the lock is released, since freeing memory may take a while.
         drop(let_go);
         is_whole
     }
 
-    /// Lets go of what offers keep in memory.
+    /// Releases the values that offers hold.
     pub fn let_go(&self) {
         let let_go: Vec<Option<Kept>> = match &mut *self.order.lock() {
             Order::Listed(..) => Vec::new(),
@@ -163,7 +166,7 @@ impl Agenda {
         drop(let_go);
     }
 
-    /// Stops handing out row groups. Returns those that were not taken; the caller must complete them.
+    /// Stops handing out row groups. Returns those not taken, which the caller must complete.
     pub fn close(&self) -> Vec<usize> {
         let mut order = self.order.lock();
         let rest = match &mut *order {
@@ -179,8 +182,8 @@ impl Agenda {
         rest
     }
 
-    /// Records that `count` row groups that were taken or closed off are complete. Returns true for the one call that
-    /// completes the last; what other threads wrote before their calls is visible to that caller.
+    /// Records that `count` taken or closed row groups are complete. Returns true for the one call that completes the
+    /// last; writes of other threads before their calls are visible to that caller.
     pub fn complete(&self, count: usize) -> bool {
         count > 0 && self.completed.fetch_add(count, Ordering::AcqRel) + count == self.total
     }
@@ -213,10 +216,10 @@ impl Free {
     fn take(&mut self, run: &Run, table: &Table, company: Option<&Company>, may_read: bool) -> Option<Taken> {
         let columns = &run.columns;
         let is_absent = |place: usize| reading::is_absent(&table.row_groups[place], columns);
-        // The latest first: whoever is slower than the others takes what is still there.
+        // Latest first: a slow run takes the values that are still in memory.
         while let Some(offer) = self.whole.pop() {
             self.bytes_kept -= offer.bytes_kept();
-            // What has left memory since is read in its turn.
+            // A row group whose values were evicted since stays in `absent`.
             if !is_absent(offer.place) && self.remove(offer.place) {
                 return Some(offer.taken());
             }
@@ -245,7 +248,7 @@ impl Free {
         Some(Taken::alone(place))
     }
 
-    /// The next row group that has to be read: one that others wait for, where they read enough ahead for all.
+    /// Returns the next row group to be read: one that other runs wait for, if these read far enough ahead for all.
     fn next_absent(&mut self, run: &Run, pass: Option<&Pass>) -> Option<usize> {
         let Some(pass) = pass else { return self.absent.next(0) };
         let awaited = pass.awaited(run);
@@ -253,7 +256,7 @@ impl Free {
         if bytes >= run.reading.most()
             && let Some(place) = awaited.into_keys().find(|place| self.absent.has(*place))
         {
-            // It is asked for once for all.
+            // Its values are requested once for all runs.
             return Some(place);
         }
         if run.reading.is_enough_with(bytes) {
@@ -264,7 +267,7 @@ impl Free {
         Some(place)
     }
 
-    /// Returns what is not kept any more.
+    /// Adds an offer. Returns values that are no longer held.
     fn offer(&mut self, offer: Offer, is_whole: bool) -> Vec<Option<Kept>> {
         self.bytes_kept += offer.bytes_kept();
         if is_whole {
@@ -272,7 +275,7 @@ impl Free {
         } else {
             self.partial.push(offer)
         }
-        // Row groups are offered once for each time that somebody reads them.
+        // A row group is offered each time that a run reads it, so that the number of offers must be limited.
         let total = self.here.len().max(self.absent.len());
         let mut let_go = Vec::new();
         for offers in [&mut self.whole, &mut self.partial] {
@@ -286,7 +289,7 @@ impl Free {
         let_go
     }
 
-    /// Takes what keeps at least `bytes` of values in memory from the oldest offers.
+    /// Releases at least `bytes` of the values that offers hold, oldest first.
     fn let_go(&mut self, bytes: usize) -> Vec<Option<Kept>> {
         let mut let_go = Vec::new();
         let mut freed = 0;
@@ -313,19 +316,19 @@ impl Offer {
 }
 
 impl Taken {
-    /// One that no other run has told of.
+    /// Takes a row group that no other run has offered.
     fn alone(place: usize) -> Taken {
         Taken { place, is_shared: false, kept: None }
     }
 }
 
 impl Places {
-    /// The empty set of positions below `total`.
+    /// Creates an empty set of positions below `total`.
     fn none(total: usize) -> Places {
         Places { words: vec![0; total.div_ceil(64)], first: 0 }
     }
 
-    /// The number of positions that may be in it, rounded up.
+    /// Returns the capacity: the number of possible positions, rounded up to whole words.
     fn len(&self) -> usize {
         self.words.len() * 64
     }
@@ -347,7 +350,7 @@ impl Places {
         had
     }
 
-    /// The first position from `from` on, or else the first of all.
+    /// Returns the first position from `from` on, or else the first of all.
     fn next(&mut self, from: usize) -> Option<usize> {
         while self.words.get(self.first).is_some_and(|word| *word == 0) {
             self.first += 1;

@@ -1,8 +1,8 @@
-//! Runs that change rows: the rows that pass get the values that the program computes or, if it computes
-//! none, are deleted. The outcome is row groups for a new table version.
+//! Runs that change rows: the rows that pass get the values that the program computes or, if it computes none, are
+//! deleted. The outcome is row groups for a new table version.
 //!
-//! A step scans rows of a row group, as in any other run, or encodes one of its columns again. Chunks of
-//! columns that are not computed are reused, and so are row groups without a row that passes.
+//! A step scans rows of a row group, as in any other run, or re-encodes one of its columns. Chunks of columns that are
+//! not computed are reused, and so are row groups in which no row passes.
 
 use super::{Form, Morsel, Phase, Run, Step};
 use crate::bound::BoundProgram;
@@ -17,21 +17,22 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Copies of the new values that are held: as computed, merged with the values that stay, and encoded.
+/// Number of forms in which the new values are in memory at once: as computed, merged with the retained values, and
+/// encoded.
 const FORMS: usize = 3;
 
 /// Outcome of a run that changes rows.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// Rows that passed.
+    /// Number of rows that passed.
     pub rows: u64,
-    /// Replacements of the row groups with such rows, by position in the table; `None` where no row is left.
+    /// New versions of the row groups with such rows, by position in the table; `None` if no row is left.
     pub groups: BTreeMap<usize, Option<Arc<RowGroup>>>,
 }
 
-/// A change of rows that a run makes.
+/// State of the change that a run makes.
 pub(super) struct Changing {
-    /// The table column that each output replaces; all columns where rows are deleted.
+    /// Table column that each output replaces; all columns if rows are deleted.
     columns: Vec<usize>,
     /// Encoder for these columns.
     encoder: Encoder,
@@ -98,18 +99,18 @@ impl Changing {
         Ok(Changing { columns, encoder, rows_go, changed: Mutex::default() })
     }
 
-    /// The columns that are encoded again in row groups with rows that pass.
+    /// Returns the columns that are re-encoded in row groups with rows that pass.
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// Takes the row groups made so far.
+    /// Takes the new row groups made so far.
     pub fn take(&self) -> Changed {
         std::mem::take(&mut self.changed.lock())
     }
 
-    /// Encodes the next column of `group`, which is `old` with its values in memory. After the last one returns the new row
-    /// group: `None` inside if no row is left.
+    /// Encodes the next column of `group`; `old` is the same row group with its values in memory. After the last
+    /// column, returns the new row group, or `None` inside if no row is left.
     fn encode_next(
         &self,
         group: &RowGroup,
@@ -144,12 +145,12 @@ impl Begun {
 }
 
 impl Run {
-    /// Creates a run that changes the rows that pass: it replaces the columns that the program computes, by
-    /// name, or, if it computes none, deletes the rows. The table does not change; [`Run::take_changed`]
-    /// returns the outcome.
+    /// Creates a run that changes the rows that pass: it replaces the columns that the program computes, matched by
+    /// name, or deletes the rows if it computes none. The table does not change; [`Run::take_changed`] returns the
+    /// outcome.
     ///
     /// # Errors
-    /// `Invalid` when the program does not fit the table, or a part of it cannot be carried out here.
+    /// `Invalid` if the program does not fit the table, or a part of it cannot be executed here.
     pub fn start_changing(
         program: &BoundProgram,
         encoder: impl FnOnce(SchemaRef) -> Encoder,
@@ -163,7 +164,7 @@ impl Run {
         self.changing().map(Changing::take).unwrap_or_default()
     }
 
-    /// Scans rows of a row group, or encodes columns of it again.
+    /// Scans rows of a row group, or re-encodes columns of it.
     pub(super) fn change(
         &self,
         changing: &Changing,
@@ -173,7 +174,7 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<Step> {
         let mut begun = morsel.begun.take().unwrap_or_else(|| Box::new(Begun::new(&self.plan)));
-        // Each step makes some progress.
+        // Guarantees progress: after a scan, a step may leave encoding to the next step.
         let mut goes_on = begun.state.is_none();
         if let Some(mut state) = begun.state.take() {
             let mut batches = Vec::new();
@@ -208,7 +209,7 @@ impl Run {
         }
         if is_over {
             let unused = self.held.lock().reservation.as_mut().map(|all| all.split(begun.reserved));
-            // Dropping the memory may wake others, so it happens outside the lock.
+            // Dropped after the lock is released, because freeing memory may wake others.
             drop(unused);
             self.leave_group(group, &morsel.progress);
             self.complete_groups(1);
@@ -234,7 +235,7 @@ impl Run {
         Ok(())
     }
 
-    /// Stores the replacement of a row group, unless the run was stopped.
+    /// Stores the new version of a row group, unless the run was stopped.
     fn keep_changed(
         &self,
         changing: &Changing,

@@ -1,4 +1,4 @@
-//! Runs whose rows are kept for whoever has started them, instead of leaving.
+//! Runs whose rows are collected for the caller instead of returned step by step.
 
 use super::{Form, Run};
 use crate::bound::BoundProgram;
@@ -7,7 +7,7 @@ use farpool_model::{Error, Result, limits};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Rows that are kept.
+/// Rows collected so far.
 pub(super) struct Collected {
     batches: Vec<RecordBatch>,
     rows: usize,
@@ -35,10 +35,10 @@ impl Collected {
 }
 
 impl Run {
-    /// Creates a run whose rows do not leave, but are collected, `rows_max` at most: more is `OverLimit`.
+    /// Creates a run that collects its rows, at most `rows_max`; more fail with `OverLimit`.
     ///
     /// # Errors
-    /// As [`Run::start`].
+    /// Errors of [`Run::start`].
     pub fn start_collecting(program: &BoundProgram, rows_max: usize) -> Result<Arc<Self>> {
         let collected = Collected { batches: Vec::new(), rows: 0, bytes: 0, rows_max };
         Run::begin(program, Form::Collected(Mutex::new(collected)))

@@ -1,4 +1,4 @@
-//! Runs that return chunks as they are, for clients that keep some.
+//! Runs that return chunks as they are, for clients that cache them.
 
 use super::{Form, Run};
 use crate::bound::BoundProgram;
@@ -6,11 +6,11 @@ use farpool_columns::Table;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Checks that a table has chunks that may be kept elsewhere: they are neither encrypted in memory, nor made when they are
-/// read.
+/// Checks that clients may cache the chunks of a table: they are neither encrypted in memory nor generated when they
+/// are read.
 ///
 /// # Errors
-/// `Invalid` where it has none.
+/// `Invalid` if they may not.
 pub fn check_chunks(table: &Table) -> Result<()> {
     match table.cipher().is_some() || table.live_rows().is_some() {
         true => Err(Error::invalid("this table has no chunks that a client could keep")),
@@ -19,13 +19,13 @@ pub fn check_chunks(table: &Table) -> Result<()> {
 }
 
 impl Run {
-    /// Creates a run that returns chunks of row groups as they are, as [`super::Step::Fetched`]: those of the columns that
-    /// `program` returns, of the row groups at the positions `row_groups`, each once. The program must return rows of
-    /// columns in the table's order, all of them.
+    /// Creates a run that returns chunks of row groups as they are, as [`super::Step::Fetched`]: the columns that
+    /// `program` returns, for the row groups at the positions `row_groups`, each once. The program must return all
+    /// rows, and columns in the table's order.
     ///
     /// # Errors
-    /// As [`Run::start`]; `Invalid` for a row group that is not there, and for a table whose row groups are encrypted in
-    /// memory, or made when they are read.
+    /// Errors of [`Run::start`]; `Invalid` if a row group does not exist, or if the table's row groups are encrypted in
+    /// memory or generated when they are read.
     pub fn start_fetching(program: &BoundProgram, row_groups: Vec<usize>) -> Result<Arc<Self>> {
         let table = program.table();
         check_chunks(table)?;

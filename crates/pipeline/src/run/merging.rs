@@ -1,4 +1,4 @@
-//! What follows the scan: the states of all threads become one result, in tasks.
+//! Merging after the scan: the states of all threads become one result, in tasks.
 
 use super::{Phase, Run, Step};
 use crate::dispenser::Dispenser;
@@ -12,8 +12,7 @@ pub(super) struct Merging {
 }
 
 impl Run {
-    /// Begins merging. All states have been returned by now: a thread returns its own before it completes a
-    /// row group.
+    /// Begins merging. All states have been returned by now: a thread returns its own before it completes a row group.
     pub(super) fn scan_complete(&self) {
         if self.limit_reached() {
             return self.finish();
@@ -30,7 +29,7 @@ impl Run {
         }
     }
 
-    /// Does one of the tasks that are left.
+    /// Performs one of the remaining tasks.
     pub(super) fn merge_step(&self, merging: &Merging) -> Result<Step> {
         match merging.tasks.claim() {
             Some(task) => self.merge(merging, task),

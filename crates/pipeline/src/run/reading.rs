@@ -1,12 +1,12 @@
-//! Row groups whose values are not in memory: a run has them read, and goes on with others meanwhile.
+//! Row groups whose values are not in memory: a run requests the reads, and continues with other row groups meanwhile.
 //!
-//! No step waits for a disk. A row group whose values are absent is set aside with a request, up to some bytes ahead
-//! ([`limits::READ_AHEAD_BYTES`]), and becomes a rest that any thread may take when they have come. Those that are in memory
-//! when the run begins come first, so that a scan of a table larger than memory uses what is there before it makes room.
-//! Columns of the filter are read first, and the others only where a row passes.
+//! No step blocks on the disk. A row group with absent values is set aside with a request; at most
+//! [`limits::READ_AHEAD_BYTES`] are requested ahead. Once its values are in memory, any thread may continue it. Row
+//! groups in memory at the start of the run come first, so that a scan of a table larger than memory uses the cached
+//! values before it evicts them. Columns of the filter are read first, and the others only where a row passes.
 //!
-//! What was read stays in memory until it is used, unless the run does not go on ([`Run::keep_values`]) or others need the
-//! memory. It is then read again; a run to which that happens reads less ahead.
+//! Values that were read are held until they are used, unless the run is paused ([`Run::keep_values`]) or others need
+//! the memory. Evicted values are read again; each time, the run halves its read-ahead.
 
 use super::{Morsel, Phase, Run};
 use crate::pace::StepPace;
@@ -18,61 +18,62 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What a run reads ahead.
+/// Read-ahead of a run.
 pub(super) struct Reading {
-    /// Bytes that may be ahead; less once some left memory before they were used.
+    /// Limit of the read-ahead in bytes; reduced when values were evicted before their use.
     most: AtomicUsize,
-    /// Bytes that are being read or have not been used yet.
+    /// Bytes that are being read, or were read and not used yet.
     ahead: AtomicUsize,
     requests: AtomicU64,
-    /// Whether others read so much ahead that this run waits for what it has asked for.
+    /// True if other runs have read so far ahead that this run waits for its own requests.
     is_held_back: AtomicBool,
-    /// Whether what was read is kept until it is used: see [`Keeping`].
+    /// Current value of [`Keeping`].
     keeping: AtomicU8,
 }
 
-/// Which values are kept in memory from when they were read until they are used.
+/// Policy for holding values in memory from when they were read until they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeping {
-    /// None: nobody takes results at present.
+    /// Holds none: no client takes results at present.
     Nothing,
-    /// Those that left memory before they were used, once. For streams of which one may wait for another.
+    /// Holds values that were evicted once before their use. For streams that may wait for one another.
     Missed,
-    /// All.
+    /// Holds all values.
     Everything,
 }
 
-/// What was read for a row group.
+/// Reads made for a row group.
 #[derive(Default)]
 pub(super) struct Read {
-    /// Bytes that count as ahead.
+    /// Bytes that count towards the read-ahead.
     bytes: usize,
-    /// Bytes that were read since the row group was claimed.
+    /// Bytes read since the row group was claimed.
     bytes_read: usize,
     kept: Option<Kept>,
-    /// Whether a row passes the filter, so that the other columns are wanted.
+    /// True if a row passes the filter, so that the other columns are needed.
     is_wanted: bool,
-    /// Whether values left memory before they were used.
+    /// True if values were evicted before their use.
     is_missed: bool,
 }
 
-/// A row group that is about to be worked on.
+/// A row group about to be processed.
 pub(super) enum Filled {
-    /// All values that are needed are in memory: in this row group, if the table's has handles, or is encrypted.
+    /// All needed values are in memory: in this row group if the table's has handles or is encrypted, and else in the
+    /// table's.
     Here(Option<Arc<RowGroup>>),
-    /// Some of these are not; all of them are wanted at once.
+    /// Some needed values are absent; the list has the handles of all needed values, which must be in memory at once.
     Absent(Vec<Arc<Chunk>>),
-    /// None are needed: no row passes.
+    /// No values are needed, since no row passes.
     Unneeded,
 }
 
 impl Read {
-    /// Values that another run has read.
+    /// Creates the state of a row group that another run has read.
     pub fn keeping(kept: Kept) -> Read {
         Read { kept: Some(kept), ..Read::default() }
     }
 
-    /// Takes what keeps the values in memory.
+    /// Releases the values, which may then be evicted.
     pub fn let_go(&mut self) -> Option<Kept> {
         self.kept.take()
     }
@@ -89,13 +90,14 @@ impl Reading {
         }
     }
 
-    /// Whether no more is to be read before some of it is used.
+    /// Returns true if no more may be read before some of it is used.
     pub fn is_enough(&self) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
         ahead > 0 && ahead >= self.most()
     }
 
-    /// The same, where others wait for `bytes`. If so, this run waits for what it has asked for.
+    /// Returns true if no more may be read, given that other runs of the pass wait for `bytes`. If so, this run waits
+    /// for its own requests.
     pub fn is_enough_with(&self, bytes: usize) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
         let is_enough = ahead > 0 && ahead.max(bytes) >= self.most();
@@ -103,17 +105,17 @@ impl Reading {
         is_enough
     }
 
-    /// Bytes that may be ahead.
+    /// Returns the limit of the read-ahead in bytes.
     pub fn most(&self) -> usize {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Whether no more was read when it was last looked, or is to be.
+    /// Returns true if reading is suspended until values arrive or are used.
     fn waits(&self) -> bool {
         self.is_enough() || self.is_held_back.load(Ordering::Relaxed)
     }
 
-    /// Counts what was read for a row group as used.
+    /// Counts the values read for a row group as used.
     pub fn used(&self, read: &mut Read) {
         self.ahead.fetch_sub(std::mem::take(&mut read.bytes), Ordering::Relaxed);
     }
@@ -124,13 +126,13 @@ impl Reading {
     }
 }
 
-/// Whether values of these columns have to be read.
+/// Returns true if values of these columns must be read.
 pub(super) fn is_absent(group: &RowGroup, columns: &[usize]) -> bool {
     columns.iter().any(|column| group.chunks[*column].is_absent())
 }
 
 impl Run {
-    /// Whether there is nothing to do before values have come into memory.
+    /// Returns true if there is nothing to do until values have been read.
     pub(crate) fn waits_for_values(&self) -> bool {
         if self.reading.ahead.load(Ordering::Relaxed) == 0 {
             return false;
@@ -141,7 +143,7 @@ impl Run {
             && (self.agenda.is_empty() || self.reading.waits() && !self.agenda.has_offers())
     }
 
-    /// Sets which values are kept until they are used. With [`Keeping::Nothing`], none are from now on.
+    /// Sets the policy for holding values. [`Keeping::Nothing`] also releases the values held now.
     pub fn keep_values(&self, keeping: Keeping) {
         let before = self.reading.keeping.swap(keeping as u8, Ordering::Relaxed);
         if keeping != Keeping::Nothing || before == Keeping::Nothing as u8 {
@@ -155,7 +157,7 @@ impl Run {
         self.agenda.let_go();
     }
 
-    /// Is offered a row group of which another run has read values.
+    /// Offers a row group whose values another run has read.
     pub(crate) fn offered(&self, place: usize, group: &Arc<RowGroup>, kept: Option<&Kept>) {
         if !self.has(place, group) {
             return;
@@ -173,7 +175,7 @@ impl Run {
         }
     }
 
-    /// Is told of a row group of which another run with the same filter has found out which rows pass.
+    /// Offers a row group for which another run with the same filter has determined which rows pass.
     pub(crate) fn offered_judged(&self, place: usize, group: &Arc<RowGroup>) {
         if self.has(place, group) && !is_absent(group, &self.columns) {
             self.agenda.offer_judged(place);
@@ -187,14 +189,14 @@ impl Run {
         }
     }
 
-    /// Whether this run's version of the table has `group` at `place`, too.
+    /// Returns true if this run's version of the table has the same `group` at `place`.
     fn has(&self, place: usize, group: &Arc<RowGroup>) -> bool {
         let held = self.held.lock();
         let own = held.table.as_ref().and_then(|table| table.row_groups.get(place));
         own.is_some_and(|own| Arc::ptr_eq(own, group))
     }
 
-    /// Returns `group`, of which the zone maps tell `verdict`, with the values that are needed of it.
+    /// Returns `group` with the values that are needed of it. `verdict` is the result of its zone maps.
     pub(super) fn filled(
         &self,
         group: &RowGroup,
@@ -204,7 +206,7 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<Filled> {
         let is_begun = morsel.progress.rows() > 0 || morsel.begun.is_some();
-        // Where it is known which rows pass, columns of the filter are not needed.
+        // Columns of the filter are not needed if it is known which rows pass.
         let columns = if morsel.progress.is_known() { self.plan.output_columns() } else { &self.columns };
         let are_unneeded = match verdict {
             Verdict::None => true,
@@ -225,7 +227,7 @@ impl Run {
             },
             false => None,
         };
-        // What was decrypted for the filter is not decrypted again.
+        // Reuses the columns that were decrypted for the filter.
         let Ok(filled) = judged.as_ref().unwrap_or(group).with_values(columns.iter().copied()) else {
             return Ok(Filled::Absent(handles(group, columns)));
         };
@@ -242,8 +244,9 @@ impl Run {
         Ok(Filled::Here(filled))
     }
 
-    /// What comes before the columns of a row group that are not of the filter are read, or decrypted, if anything does:
-    /// `Break`. Otherwise the row group with the values of the filter's columns, if these were looked at.
+    /// Evaluates the filter before the other columns of a row group are read or decrypted. Returns `Break` if that
+    /// decides or defers the row group. Otherwise continues with the row group and the values of the filter's columns,
+    /// if these were used.
     fn filter_first(
         &self,
         group: &RowGroup,
@@ -283,9 +286,9 @@ impl Run {
         Ok(ControlFlow::Break(Filled::Unneeded))
     }
 
-    /// Counts a use of the values of `columns`, and what of them did not have to be read.
+    /// Counts a use of the values of `columns`, and the bytes that did not have to be read.
     fn count_uses(&self, group: &RowGroup, columns: &[usize], morsel: &Morsel) {
-        // What is used by many because one has read it just now is not what is used again and again.
+        // Uses of one read shared by several runs do not count: they do not show that the values are used repeatedly.
         if !morsel.is_shared {
             columns.iter().for_each(|column| group.chunks[*column].count_use());
         }
@@ -298,7 +301,7 @@ impl Run {
         }
     }
 
-    /// Checks that the values of columns are those that were written.
+    /// Checks that no chunk of the columns is damaged.
     fn check_intact(&self, group: &RowGroup, place: usize, table: &Table, columns: &[usize]) -> Result<()> {
         let intact = |column: usize| group.chunks[column].check_intact().map_err(|error| (column, error));
         let (column, error) = match columns.iter().try_for_each(|column| intact(*column)) {
@@ -328,7 +331,7 @@ impl Run {
         if read.kept.take().is_none() && read.is_missed {
             self.reading.read_less();
         }
-        // What is absent once more has left too early.
+        // Values that are absent again were evicted before their use.
         let is_urgent = std::mem::replace(&mut read.is_missed, true);
         read.bytes += bytes;
         self.reading.ahead.fetch_add(bytes, Ordering::Relaxed);
@@ -343,7 +346,7 @@ impl Run {
         farpool_columns::fetch(handles, Box::new(request));
     }
 
-    /// Counts those of `handles` that are absent as read by this run, and what else it waits for as shared.
+    /// Counts the absent ones of `handles` as read by this run, and other values that it waits for as shared.
     fn asked_first(&self, number: u64, handles: &[Arc<Chunk>]) {
         let read = || handles.iter().filter(|handle| handle.is_absent());
         let bytes_on_disk = |is_counted: fn(&Chunk) -> bool| {
@@ -376,7 +379,7 @@ impl Run {
                 let group = held.table.as_ref().and_then(|table| table.row_groups.get(place)).cloned();
                 drop(held);
                 drop(let_go);
-                // What is urgent has the one turn to be kept, which ends with it.
+                // Values of an urgent request hold the only turn, which ends with this request.
                 let pass = self.company.get().and_then(|company| company.pass.as_ref());
                 if let (Some(pass), Some(group)) = (pass, group) {
                     pass.offer(self, place, &group, (!is_urgent).then_some(&kept));
@@ -388,7 +391,7 @@ impl Run {
         self.changed();
     }
 
-    /// Tells whoever drives the run that there may be more to do, or that it was stopped.
+    /// Wakes the driver of the run: there may be more to do, or it was stopped.
     pub(crate) fn changed(&self) {
         if let Some(waker) = &*self.on_change.lock() {
             waker();
@@ -396,13 +399,13 @@ impl Run {
     }
 }
 
-/// The handles of columns.
+/// Returns the handles among the chunks of these columns.
 fn handles(group: &RowGroup, columns: &[usize]) -> Vec<Arc<Chunk>> {
     let chunks = columns.iter().map(|column| &group.chunks[*column]);
     chunks.filter(|chunk| chunk.is_handle()).cloned().collect()
 }
 
-/// A row group that waits for its values.
+/// Request of a row group that waits for its values.
 struct Request {
     run: Weak<Run>,
     number: u64,

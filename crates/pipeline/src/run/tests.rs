@@ -1,4 +1,4 @@
-//! Runs over small real tables, with real threads, against naive answers.
+//! Tests of runs over small tables, with real threads, against naive answers.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -23,12 +23,12 @@ use std::collections::BTreeMap;
 
 const GROUP_ROWS: i64 = 1_000;
 
-/// Column `id` counts up, `k` is `id % 7`, `v` is `id * 3`; row groups of [`GROUP_ROWS`].
+/// Creates a table: column `id` counts up, `k` is `id % 7`, `v` is `id * 3`; row groups of [`GROUP_ROWS`].
 pub(super) fn table(groups: i64) -> Arc<Table> {
     table_of(groups, GROUP_ROWS)
 }
 
-/// A [`table`] with row groups of `rows`.
+/// Returns a [`table`] with row groups of `rows`.
 pub(super) fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
     let tenant = TenantName::default();
@@ -49,7 +49,7 @@ pub(super) fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     Arc::new(builder.finish().unwrap())
 }
 
-/// Numbers from a seed (xorshift).
+/// Generates random numbers from a seed (xorshift).
 pub(super) fn random(seed: u64) -> impl FnMut() -> usize {
     let mut state = seed | 1;
     move || {
@@ -116,7 +116,7 @@ pub(super) fn bound(
     BoundProgram::prepare(&program, table.clone(), Version(1), budget).unwrap()
 }
 
-/// A clock that stands still, so that each step takes a whole row group.
+/// A clock that stands still, so that each step processes a whole row group.
 #[derive(Debug)]
 struct Standing;
 
@@ -147,7 +147,7 @@ fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     drive_by(&Standing, run, threads)
 }
 
-/// Like [`drive`], with another clock.
+/// Drives a run as [`drive`] does, with another clock.
 fn drive_by(clock: &dyn Clock, run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     let drive_one = || {
         let mut batches = Vec::new();
@@ -175,7 +175,7 @@ fn column_values(batches: &[RecordBatch], column: usize) -> Vec<i64> {
     batches.iter().flat_map(values).collect()
 }
 
-/// The invariants of a finished run's receipt.
+/// Checks the invariants of a finished run's receipt.
 #[track_caller]
 fn check_receipt(run: &Run, table: &Table, batches: &[RecordBatch]) -> Receipt {
     let receipt = run.receipt();
@@ -369,7 +369,7 @@ fn cancelling_what_is_done_changes_nothing() {
 #[test]
 fn an_error_in_one_step_stops_the_run_for_all_threads() {
     let table = table(8);
-    // Fails where id is 5500, in the sixth row group.
+    // Fails at id 5500, in the sixth row group.
     let divisor = Expr::arithmetic(ArithmeticOp::Subtract, Expr::Column(0), int(5_500));
     let quotient = Expr::arithmetic(ArithmeticOp::Divide, int(1), divisor);
     let output = Output::Rows(vec![NamedExpr { name: "q".into(), expr: quotient }]);
@@ -407,7 +407,7 @@ fn decoded(group: &RowGroup, schema: &SchemaRef) -> RecordBatch {
     RecordBatch::try_new(schema.clone(), columns).unwrap()
 }
 
-/// Like [`start`], for a run whose row groups may leave whole.
+/// Starts a run as [`start`] does, whose row groups may be returned whole.
 fn start_shipping(table: &Arc<Table>, filter: Option<Expr>, output: Output, limit: Option<u64>) -> Arc<Run> {
     Run::start_shipping(&bound(table, filter, output, limit, Budget::default())).unwrap()
 }
@@ -437,7 +437,7 @@ fn row_groups_that_pass_whole_are_shipped_and_the_answer_is_the_same() {
     assert!(matches!(run.step(&Standing), Ok(Step::Worked)));
 }
 
-/// The rows of all batches as texts, in order.
+/// Returns the rows of all batches as text, sorted.
 fn sorted(batches: &[RecordBatch]) -> Vec<String> {
     let mut rows: Vec<String> = batches
         .iter()
@@ -580,7 +580,7 @@ fn a_filter_that_lets_nothing_pass_sees_between_batches_that_it_is_cancelled() {
     let run = start(&table, Some(never), rows(&[0]), None);
     let clock = Cancelling { run: run.clone(), reads: AtomicU64::new(0) };
     assert_eq!(run.step(&clock).unwrap_err().kind, ErrorKind::Cancelled);
-    // A block, a batch, and no more.
+    // One block for the filter, then one batch.
     assert_eq!(run.receipt().rows_scanned, (limits::BLOCK_ROWS + limits::BATCH_ROWS) as u64);
 }
 

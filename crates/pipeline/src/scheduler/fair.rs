@@ -1,17 +1,18 @@
 //! A tree of shares that selects the next task: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) at
 //! every level.
 //!
-//! Each member keeps its service, divided by its weight. Among the backlogged children of a parent, the one
-//! with the least service goes next. A member that becomes backlogged again starts from the service of the
-//! child that went last: it can neither save up its share while idle nor be starved by newcomers.
+//! Each member records its service divided by its weight. Among the backlogged children of a parent, the one with the
+//! least service goes next. A member that becomes backlogged again starts from the service of the child that went last,
+//! so that it can neither save up its share while idle nor be starved by newcomers.
 //!
-//! Invariant: a member is in its parent's queue exactly if it is a ready leaf or has one below. Every
-//! operation costs the logarithm of the number of members.
+//! Invariant: a member is in its parent's queue exactly if it is a ready leaf or has one below. Every operation costs
+//! the logarithm of the number of members. Example: when the last ready task of a region is parked, the region leaves
+//! the queue of its tenant, too; otherwise [`FairTree::next`] would descend to a region without a ready task.
 
 use super::ShareUse;
 use std::collections::{BTreeSet, HashMap};
 
-/// The id of the root.
+/// Id of the root.
 pub(super) const ROOT: u64 = 0;
 
 /// Factor of served nanoseconds before they are divided by a weight.
@@ -31,13 +32,13 @@ struct Member {
     served: i128,
     /// Nanoseconds charged, not weighted.
     charged_ns: i128,
-    /// Whether the member is in its parent's queue.
+    /// True if the member is in its parent's queue.
     queued: bool,
-    /// How often the member has left its parent's queue.
+    /// Number of times that the member has left its parent's queue.
     rests: u64,
-    /// Backlogged children by service, the one with the least first.
+    /// Backlogged children ordered by service, least first.
     line: BTreeSet<(i128, u64)>,
-    /// The service of the child that went last, at the time when it went.
+    /// Service of the child that went last, at the time when it went.
     now: i128,
 }
 
@@ -71,12 +72,12 @@ impl FairTree {
         self.members.remove(&member);
     }
 
-    /// Whether any leaf is ready.
+    /// Returns true if any leaf is ready.
     pub fn has_ready(&self) -> bool {
         self.members.get(&ROOT).is_some_and(|root| !root.line.is_empty())
     }
 
-    /// Whether `leaf` is ready.
+    /// Returns true if `leaf` is ready.
     pub fn is_ready(&self, leaf: u64) -> bool {
         self.members.get(&leaf).is_some_and(|leaf| leaf.queued)
     }
@@ -134,7 +135,7 @@ impl FairTree {
         }
     }
 
-    /// Returns the use of each member right below the root, in no order.
+    /// Returns the use of each child of the root, in no particular order.
     pub fn top(&self) -> impl Iterator<Item = ShareUse> + '_ {
         let is_top = |(id, member): &(&u64, &Member)| **id != ROOT && member.parent == ROOT;
         self.members.iter().filter(is_top).map(|(id, member)| ShareUse {
@@ -146,8 +147,7 @@ impl FairTree {
         })
     }
 
-    /// Adds `ns` to the service of a member and of those above it; negative to correct a charge that was too
-    /// high.
+    /// Adds `ns` to the service of a member and of its ancestors; negative to correct a charge that was too high.
     pub fn charge(&mut self, member: u64, ns: i64) {
         let mut at = member;
         while at != ROOT {
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs `turns` turns that each cost what `cost` says, and sums the costs by leaf.
+    /// Runs `turns` turns whose costs are given by `cost`, and returns the sum of the costs by leaf.
     fn served(tree: &mut FairTree, turns: usize, cost: impl Fn(u64) -> i64) -> HashMap<u64, i64> {
         let mut served = HashMap::new();
         for _ in 0..turns {

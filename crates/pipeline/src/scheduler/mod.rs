@@ -1,9 +1,9 @@
 //! Shares worker threads among all work of a node: programs, requests, loads, profiles.
 //!
-//! Fair at each level of a tree (Farview, section 4.2: each client has a region, its share of the node): tenants by
-//! their weights, the regions of a tenant equally, the tasks of a region equally. The charge for a step is its CPU
-//! time, or its bytes at the bandwidth of memory, whichever is more. A task that cannot go on (its sink is full, its
-//! rows have not come) is parked until somebody wakes it, which is the whole of back-pressure: nothing waits for it.
+//! Scheduling is fair at each level of a tree (Farview, section 4.2: each client has a region, its share of the node):
+//! tenants by their weights, the regions of a tenant equally, the tasks of a region equally. The charge for a step is
+//! its CPU time, or its bytes at the bandwidth of memory, whichever is more. Backpressure: a task that cannot continue
+//! (its sink is full, its rows have not arrived) is parked until it is woken; no thread blocks on it.
 //!
 //! Invariant: `finish` of a task is called exactly once, after its last step. While the scheduler's lock is
 //! held, no method of a task is called except `readiness` and `bytes_read`. Finding the next step costs at
@@ -30,27 +30,27 @@ use std::time::Duration;
 /// Bytes that one thread reads from memory in a second (`cargo xtask bench scan`, its limits).
 const MEMORY_BYTES_PER_S: f64 = 8e9;
 
-/// How long work in the background rests after rows have come in: longer than a load waits for more, unless its
-/// source is slow. Even on a core of its own it would slow a load down, by a third on two cores, because it uses the
-/// same memory and caches (`docs/decisions/2026-11-22-what-a-tap-costs.md`).
+/// Pause of background work after rows have arrived: longer than a load waits for more, unless its source is slow. Even
+/// on a core of its own it would slow a load down, by a third on two cores, because it competes for memory bandwidth
+/// and caches (`docs/decisions/2026-11-22-what-a-tap-costs.md`).
 const REST_NS: u64 = 20_000_000;
 
-/// Time without a background step after which one is done even while rows come in, so that profiles make
-/// progress under constant loads.
+/// Time without a background step after which one runs even while rows arrive, so that profiles make progress under
+/// constant loads.
 const BACKGROUND_PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Names a task that was submitted.
+/// Identifies a submitted task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(u64);
 
-/// A tenant's share of the workers' time, in proportion to its weight.
+/// Share of a tenant in the workers' time, in proportion to its weight.
 #[derive(Debug)]
 pub struct TenantShare {
     id: u64,
     scheduler: Weak<Scheduler>,
 }
 
-/// The part of a tenant's share that belongs to one client.
+/// Part of a tenant's share that belongs to one client.
 #[derive(Debug)]
 pub struct Region {
     id: u64,
@@ -61,7 +61,7 @@ pub struct Region {
 
 /// Callbacks of the thread that calls [`Scheduler::work`].
 pub trait WorkerThread {
-    /// Whether the thread also does background work. At least one should.
+    /// Returns true if the thread also does background work. At least one should.
     fn works_in_background(&self) -> bool {
         true
     }
@@ -80,9 +80,9 @@ pub struct ShareUse {
     pub weight: u32,
     /// Cost of the tenant's steps so far, in nanoseconds.
     pub charged_ns: i128,
-    /// Whether the tenant has tasks that are ready.
+    /// True if the tenant has tasks that are ready.
     pub is_backlogged: bool,
-    /// How often the tenant ran out of ready tasks.
+    /// Number of times that the tenant ran out of ready tasks.
     pub rests: u64,
 }
 
@@ -91,8 +91,7 @@ pub struct ShareUse {
 pub enum Attempt {
     /// A step was done, or a task finished.
     Worked,
-    /// There is nothing to do. If there is a time, by the scheduler's clock, background work becomes due
-    /// then.
+    /// There is nothing to do. If there is a time, in the scheduler's clock, background work becomes due then.
     Idle(Option<u64>),
     /// The scheduler was shut down.
     ShutDown,
@@ -103,14 +102,14 @@ pub struct Scheduler {
     this: Weak<Scheduler>,
     clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
-    /// When rows last came in, 0 if never. Outside the lock, because loads store it at every step.
+    /// Time at which rows last arrived, 0 if never. Outside the lock, because loads store it at every step.
     rows_came_ns: AtomicU64,
     /// Signals workers that there may be something to do.
     woken: Condvar,
 }
 
 impl Scheduler {
-    /// A scheduler without tasks.
+    /// Creates a scheduler without tasks.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new_cyclic(|this| Scheduler {
             this: this.clone(),
@@ -121,12 +120,12 @@ impl Scheduler {
         })
     }
 
-    /// The clock by which the scheduler measures time.
+    /// Returns the clock by which the scheduler measures time.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// A share for a tenant, which gets `weight` times what one of weight 1 gets.
+    /// Adds a share for a tenant; it gets `weight` times the time of a tenant with weight 1.
     pub fn add_tenant(&self, weight: u32) -> Arc<TenantShare> {
         let id = self.queue.lock().add_share(fair::ROOT, weight);
         Arc::new(TenantShare { id, scheduler: self.this.clone() })
@@ -164,8 +163,8 @@ impl Scheduler {
         id
     }
 
-    /// Makes the scheduler check a task again after an external event: its sink has room, its rows have come,
-    /// it was stopped.
+    /// Makes the scheduler check a task again after an external event: its sink has room, its rows have arrived, or it
+    /// was stopped.
     pub fn wake(&self, task: TaskId) {
         let woken = self.queue.lock().wake(task.0, self.clock.now_ns());
         if woken {
@@ -173,7 +172,7 @@ impl Scheduler {
         }
     }
 
-    /// Wakes all tasks of a region that are parked.
+    /// Wakes all parked tasks of a region.
     pub fn wake_region(&self, region: &Region) {
         let woken = self.queue.lock().wake_region(region.id, self.clock.now_ns());
         if woken > 0 {
@@ -187,17 +186,17 @@ impl Scheduler {
         self.queue.lock().charge_share(region.id, cpu_ns);
     }
 
-    /// Reports that rows come in: background work rests for a while.
+    /// Reports that rows are arriving: background work pauses for a while.
     pub fn rows_came(&self) {
         self.rest_in_background();
     }
 
-    /// Makes background work rest for a while, because none of it can make progress now.
+    /// Pauses background work for a while, because none of it can make progress now.
     pub fn rest_in_background(&self) {
         self.rows_came_ns.store(self.clock.now_ns().max(1), Relaxed);
     }
 
-    /// Does one step of the task that goes next, or waits until there is one. Returns false after
+    /// Does one step of the task that goes next, or blocks until there is one. Returns false after
     /// [`Scheduler::shutdown`].
     pub fn work(&self, thread: &dyn WorkerThread) -> bool {
         let is_for_all = thread.works_in_background();
@@ -212,7 +211,7 @@ impl Scheduler {
                 Next::ShutDown => return false,
                 Next::Rest(due_ns) => {
                     if !is_for_all && queue.has_ready(Class::Background) {
-                        // The worker that was woken for it may not do background work: wake another.
+                        // The woken worker may not do background work: wake another one.
                         self.woken.notify_one();
                     }
                     thread.rest();
@@ -229,7 +228,7 @@ impl Scheduler {
         }
     }
 
-    /// Like [`Scheduler::work`], but does not wait, and only does tasks of one class.
+    /// Does one step as [`Scheduler::work`] does, but of a task of this class only, and without blocking.
     pub fn try_work(&self, class: Class) -> Attempt {
         let now_ns = self.clock.now_ns();
         let next = self.queue.lock().next(class, now_ns, self.rows_came_ns.load(Relaxed));
@@ -251,12 +250,12 @@ impl Scheduler {
         self.woken.notify_all();
     }
 
-    /// Returns the use of each tenant for work of `class`, in no order.
+    /// Returns the use of each tenant for work of `class`, in no particular order.
     pub fn shares(&self, class: Class) -> Vec<ShareUse> {
         self.queue.lock().shares(class)
     }
 
-    /// Tasks that have not ended.
+    /// Returns the number of tasks that have not ended.
     pub fn running(&self) -> usize {
         self.queue.lock().len()
     }
@@ -273,7 +272,7 @@ impl Scheduler {
         self.wake(id);
     }
 
-    /// Wakes another worker if there is more to do: only one was woken for it.
+    /// Wakes another worker if there is more to do, since an event wakes only one.
     fn pass_on(&self, queue: &Queue) {
         if queue.has_next(self.clock.now_ns(), self.rows_came_ns.load(Relaxed)) {
             self.woken.notify_one();
@@ -309,7 +308,7 @@ impl Scheduler {
         let cost = Cost { cpu_ns, ns_per_byte: 1e9 / MEMORY_BYTES_PER_S, payers };
         let (finished, go_on) = self.queue.lock().settle(turn, outcome, cost, self.clock.now_ns());
         if failed {
-            // The failure is recorded as the outcome already; this stops the steps of other workers.
+            // The failure is already the task's outcome; this stops the steps of other workers.
             task.cancel();
         }
         drop(task);
@@ -342,7 +341,7 @@ impl Drop for Region {
     }
 }
 
-/// Tells a task that it has ended. A panic in `finish` is caught, to keep the worker alive, and dropped.
+/// Notifies a task that it has ended. A panic in `finish` is caught and dropped, to keep the worker alive.
 fn finish(finished: Finished) {
     let Finished { task, end, .. } = finished;
     drop(guarded(|| task.finish(end)));

@@ -11,9 +11,8 @@ use std::task::Wake;
 
 /// Destination of the result of a run: a bounded queue towards one client.
 pub trait Sink: Send + Sync {
-    /// Whether there is room. Must not block. When it becomes true again, call [`super::Scheduler::wake`] or
-    /// [`super::Scheduler::wake_region`]. Each worker may add the batches of one more step after the last
-    /// `true`.
+    /// Returns true if there is room. Must not block. When it becomes true again, call [`super::Scheduler::wake`] or
+    /// [`super::Scheduler::wake_region`]. Each worker may add the batches of one more step after the last `true`.
     fn ready(&self) -> bool;
     /// Receives a part of the result. Called by any worker, concurrently, in any order.
     fn batch(&self, batch: RecordBatch);
@@ -29,13 +28,13 @@ pub trait Sink: Send + Sync {
 
 /// A run and its sink.
 pub(super) struct ProgramTask {
-    /// Dropped before the sink is told the outcome.
+    /// Dropped before the sink receives the outcome.
     run: Mutex<Option<Arc<Run>>>,
     sink: Arc<dyn Sink>,
     waker: std::task::Waker,
 }
 
-/// Has a run looked at again.
+/// Waker that makes the scheduler check a run again.
 struct Changed(Weak<Run>);
 
 impl Wake for Changed {
@@ -101,7 +100,7 @@ impl Task for ProgramTask {
         let Some(run) = self.run() else { return Progress::Done };
         // The run keeps its own error.
         let progress = self.try_step(&run, clock).unwrap_or(Progress::Done);
-        // A client that does not read may come back late, and others want the memory.
+        // Values are released for a client that does not read: it may resume late, and others need the memory.
         run.keep_values(if self.sink.ready() { Keeping::Everything } else { Keeping::Nothing });
         progress
     }

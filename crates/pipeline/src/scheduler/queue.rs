@@ -1,7 +1,9 @@
-//! The scheduler's queues: all tasks, and which of them goes next. Plain data behind the scheduler's lock.
+//! The scheduler's queues: all tasks, and the choice of the next one. Plain data protected by the scheduler's lock.
 //!
-//! Invariants: a task is queued in its class's tree, or parked, or busy with all of its work in workers'
-//! hands, or ended. An ended task is removed when its last step in flight is settled, exactly once.
+//! Invariants: a task is queued in its class's tree, or parked, or busy (workers hold all of its work), or ended. An
+//! ended task is removed when its last step in flight is settled, exactly once. Example: a task ends while two workers
+//! have steps in flight; only the second [`Queue::settle`] returns it, so that `finish` is called once, after the last
+//! step.
 
 use super::fair::{FairTree, ROOT};
 use super::task::{Class, End, Progress, Readiness, Task};
@@ -17,7 +19,7 @@ pub(super) struct Queue {
     /// Tasks that wait for an external event, as pairs of region and task.
     parked: BTreeSet<(u64, u64)>,
     ids_given: u64,
-    /// When a background step was last handed out, or background work was first possible.
+    /// Time at which a background step was last handed out, or background work was first possible.
     background_ns: u64,
     pub shut_down: bool,
 }
@@ -27,14 +29,14 @@ struct Entry {
     region: Arc<Region>,
     class: Class,
     in_flight: usize,
-    /// All remaining work is in other workers' hands.
+    /// True if other workers hold all remaining work.
     is_busy: bool,
     ended: bool,
     error: Option<Error>,
     bytes_charged: u64,
-    /// Expected cost of the next step: that of the last one.
+    /// Expected cost of the next step: the cost of the last one.
     expected_ns: u64,
-    /// Since when the task has been ready without a worker.
+    /// Time since which the task has been ready without a worker.
     ready_since_ns: Option<u64>,
     waited_ns: u64,
 }
@@ -50,7 +52,7 @@ pub(super) struct Turn {
 pub(super) enum Next {
     Step(Turn),
     Finish(Finished),
-    /// Nothing to do. If there is a time, queued background work becomes due then.
+    /// There is nothing to do. If there is a time, queued background work becomes due then.
     Rest(Option<u64>),
     ShutDown,
 }
@@ -69,7 +71,7 @@ pub(super) struct Cost {
     pub cpu_ns: u64,
     /// Nanoseconds charged for each byte of the task that is not charged yet.
     pub ns_per_byte: f64,
-    /// The shares that pay in equal parts; if empty, the task's region pays.
+    /// Shares that pay in equal parts; if empty, the task's region pays.
     pub payers: Vec<u64>,
 }
 
@@ -139,18 +141,18 @@ impl Queue {
         self.entries.len()
     }
 
-    /// Whether tasks of `class` are queued.
+    /// Returns true if tasks of `class` are queued.
     pub fn has_ready(&self, class: Class) -> bool {
         self.trees[class as usize].has_ready()
     }
 
-    /// Whether another worker would find work, without asking tasks for their readiness.
+    /// Returns true if another worker would find work, without asking tasks for their readiness.
     pub fn has_next(&self, now_ns: u64, rows_came_ns: u64) -> bool {
         let [foreground, background] = &self.trees;
         foreground.has_ready() || background.has_ready() && self.background_due_ns(rows_came_ns) <= now_ns
     }
 
-    /// Queues a task that may be ready; returns whether it is queued now and was not before.
+    /// Queues a task that may be ready; returns true if it is queued now and was not before.
     pub fn wake(&mut self, id: u64, now_ns: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.ended) else { return false };
         self.parked.remove(&(entry.region.id, id));
@@ -190,7 +192,7 @@ impl Queue {
         }
     }
 
-    /// Returns the next action of a worker in `class`. Background work rests after rows have come in.
+    /// Returns the next action of a worker in `class`. Background work pauses after rows have arrived.
     pub fn next(&mut self, class: Class, now_ns: u64, rows_came_ns: u64) -> Next {
         if self.shut_down {
             return Next::ShutDown;
@@ -219,8 +221,8 @@ impl Queue {
         Next::Rest(None)
     }
 
-    /// Accounts for a finished step. Returns the task if it has ended and has no other step in flight, and
-    /// whether it was queued again for other workers to go on with.
+    /// Accounts for a finished step. Returns the task if it has ended and has no other step in flight, and whether it
+    /// was queued again for other workers to continue.
     pub fn settle(
         &mut self,
         turn: Turn,
@@ -275,7 +277,7 @@ impl Queue {
         &mut self.trees[class as usize]
     }
 
-    /// Returns the time until which background work rests.
+    /// Returns the time until which background work pauses.
     fn background_due_ns(&self, rows_came_ns: u64) -> u64 {
         match rows_came_ns {
             0 => 0,
@@ -320,8 +322,8 @@ impl Queue {
         }
     }
 
-    /// Queues a task that may go on; returns whether it was not queued. A parked task is queued again, too,
-    /// because the step may have done what it waits for.
+    /// Queues a task that may continue; returns true if it was not queued. Queues a parked task, too, because the step
+    /// may have done what it waits for.
     fn put_back(&mut self, id: u64, now_ns: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         if entry.in_flight == 0 {

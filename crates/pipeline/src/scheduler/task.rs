@@ -4,17 +4,16 @@ use super::Region;
 use farpool_model::{Clock, Error};
 use std::sync::Arc;
 
-/// Work that is done in steps of about a millisecond, by any worker, or by several at once if it allows.
+/// Work done in steps of about a millisecond, by any worker, or by several at once if it allows that.
 pub trait Task: Send + Sync {
-    /// Whether a step could do something now. Called with the scheduler's lock held: it must not block, and
-    /// must not call the scheduler. Whoever makes a task ready or ended from outside must call
-    /// [`super::Scheduler::wake`].
+    /// Returns whether a step could make progress now. Called with the scheduler's lock held: it must not block or call
+    /// the scheduler. Code that makes a task ready or ended from outside must call [`super::Scheduler::wake`].
     fn readiness(&self) -> Readiness;
 
     /// Does one step.
     fn step(&self, clock: &dyn Clock) -> Progress;
 
-    /// Encoded bytes read from the pool so far.
+    /// Returns the encoded bytes read from the pool so far.
     fn bytes_read(&self) -> u64 {
         0
     }
@@ -22,12 +21,12 @@ pub trait Task: Send + Sync {
     /// Adds the CPU time of a step, in nanoseconds.
     fn add_cpu(&self, _ns: u64) {}
 
-    /// The regions that pay for a step in equal parts; if empty, the region of the task pays.
+    /// Returns the regions that pay for a step in equal parts; if empty, the region of the task pays.
     fn payers(&self) -> Vec<Arc<Region>> {
         Vec::new()
     }
 
-    /// Makes steps that are under way return soon. [`Task::finish`] still follows.
+    /// Makes steps in progress return soon. [`Task::finish`] still follows.
     fn cancel(&self) {}
 
     /// Called once at the end, after the last step, without any lock held.
@@ -37,29 +36,29 @@ pub trait Task: Send + Sync {
 /// Outcome of [`Task::readiness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// A step could do something.
+    /// A step could make progress.
     Ready,
-    /// Waits for an external event: for a client to read, or for rows to come.
+    /// Waits for an external event: for a client to read, or for rows to arrive.
     Waiting,
-    /// No step is to follow, because the task was stopped from outside.
+    /// No step must follow, because the task was stopped from outside.
     Ended,
 }
 
 /// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Something was done, and more may follow.
+    /// Progress was made, and more steps may follow.
     Worked,
-    /// All remaining work is in other workers' hands.
+    /// Other workers hold all remaining work.
     Busy,
-    /// The task is done; no step is to follow.
+    /// The task is done; no step must follow.
     Done,
 }
 
-/// How a task ended.
+/// Outcome of a task.
 #[derive(Clone, Debug, Default)]
 pub struct End {
-    /// Why the task ended, where it cannot know: it panicked, or the scheduler shuts down.
+    /// Reason why the task ended, if the task cannot know it: it panicked, or the scheduler shut down.
     pub error: Option<Error>,
     /// Time in which the task was ready but no worker was free, in nanoseconds.
     pub waited_ns: u64,
@@ -68,9 +67,9 @@ pub struct End {
 /// Priority class of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Work that somebody waits for.
+    /// Work that a client waits for.
     Foreground,
-    /// Work that nobody waits for. Workers that take background work do it when there is no foreground work,
-    /// and not while rows come in.
+    /// Work that no client waits for. Workers that take background work do it when there is no foreground work, and not
+    /// while rows arrive.
     Background,
 }

@@ -25,7 +25,7 @@ impl Hands {
     }
 }
 
-/// A task of `steps` steps of `ns` each while there is room for what they make; it panics at step `panic_at`.
+/// A task of `steps` steps of `ns` each while there is room for their output; panics at step `panic_at`.
 struct Counting {
     hands: Arc<Hands>,
     steps: u64,
@@ -185,7 +185,7 @@ fn several_payers_share_the_cost_of_a_step() {
     *shared.payers.lock() = regions[..2].to_vec();
     let own: Vec<_> = regions[1..].iter().map(|region| bench.endless(region, 10)).collect();
     bench.work(3_000);
-    // The first region's only work is the shared task, so its half of that is a third of all; the second
+    // The first region's only work is the shared task, so that its half of that task is a third of all; the second
     // region pays as much.
     let (shared, second, third) = (shared.service_ns(), own[0].service_ns(), own[1].service_ns());
     assert!((shared / 2).abs_diff(third) <= 40, "{shared} {second} {third}");
@@ -242,7 +242,7 @@ fn a_task_tells_how_long_it_waited_for_workers_and_not_for_others() {
     let id = TaskId(bench.scheduler.queue.lock().new_id() - 1);
     bench.hands.pass(7);
     bench.work(1);
-    // The task has no room, so the time it waits is not for lack of workers.
+    // The task has no room, so that its waiting time is not for lack of workers.
     assert_eq!(bench.scheduler.try_work(Class::Foreground), Attempt::Idle(None));
     bench.hands.pass(1_000);
     task.room.store(u64::MAX, SeqCst);
@@ -331,7 +331,7 @@ fn a_worker_does_what_rested_in_the_background_when_it_is_due() {
     bench.scheduler.submit(&bench.region(), Class::Background, profile.clone());
     std::thread::scope(|scope| {
         scope.spawn(|| while bench.scheduler.work(&Worker) {});
-        // The worker waits for as long as the clock told it, and then looks again.
+        // The worker waits until background work is due, and then checks again.
         bench.hands.pass(REST_NS);
         while profile.end().is_none() {
             std::thread::yield_now();
@@ -427,7 +427,7 @@ fn a_task_that_waits_for_its_own_step_goes_on_after_it() {
     let bench = Bench::new();
     let task = Arc::new(OneByOne::default());
     let scheduler = bench.scheduler.clone();
-    // Another worker looks while the first step is under way, and finds that nothing can be done.
+    // Another worker checks during the first step, and finds nothing to do.
     let other = move || assert_eq!(scheduler.try_work(Class::Foreground), Attempt::Idle(None));
     *task.during_first.lock() = Some(Box::new(other));
     bench.scheduler.submit(&bench.region(), Class::Foreground, task.clone());

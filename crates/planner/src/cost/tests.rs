@@ -9,7 +9,7 @@ use farpool_model::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Ten million rows: `id` is unique, `k` has ten values, `s` is a string.
+/// Returns a table of ten million rows: `id` is unique, `k` has ten values, `s` is a string.
 fn info() -> TableInfo {
     let fields = [("id", DataType::Int64), ("k", DataType::Int64), ("s", DataType::Utf8View)];
     let fields = fields.map(|(name, data_type)| Field::new(name, data_type, true));

@@ -1,4 +1,4 @@
-//! Sets of small numbers, and numbers for things that are equal alike.
+//! Sets of small numbers, and numbering of equal values.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -45,7 +45,7 @@ impl Bits {
     }
 }
 
-/// Numbers things that are equal alike. What is equal has the same text.
+/// Numbers equal values alike. Equal values must have equal texts.
 #[derive(Debug)]
 pub(super) struct Numbers<T> {
     pub(super) all: Vec<T>,
@@ -57,7 +57,7 @@ impl<T: PartialEq> Numbers<T> {
         Numbers { all: Vec::new(), by_text: HashMap::new() }
     }
 
-    /// The number of `thing`, and whether it is new.
+    /// Returns the number of `thing`, and whether it is new.
     pub(super) fn number(&mut self, text: String, thing: T) -> (usize, bool) {
         let places = match self.by_text.entry(text) {
             Entry::Occupied(known) => known.into_mut(),

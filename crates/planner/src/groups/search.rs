@@ -9,15 +9,16 @@ const MOVED_MAX: usize = 64;
 const ROUNDS_MAX: usize = 4;
 
 impl Kind {
-    /// All members in groups, of one or more.
+    /// Returns all members in groups, of one or more.
     pub(super) fn grouped(&self) -> Vec<Joint> {
         if self.members.len() <= EXACT_MAX { self.best() } else { self.searched() }
     }
 
-    /// The groups that cost least.
+    /// Returns the groups that cost least.
     fn best(&self) -> Vec<Joint> {
         let count = 1_usize << self.members.len();
-        // By the set of members: what they cost as one, if they may be; and what they cost at best, with one group of that.
+        // Indexed by set of members: the cost as one group, if they may form one; and the least cost, with a group that
+        // attains it.
         let mut joints: Vec<Option<Joint>> = vec![None; count];
         let mut least = vec![(0.0, 0); count];
         for set in 1..count {
@@ -69,7 +70,8 @@ impl Kind {
         if self.members.len() > MOVED_MAX {
             return begun(0.0);
         }
-        // Three may be worth what no two of them are: so it is begun with all apart, and with all together.
+        // Three programs may pay off together although no two of them do; hence the search starts both with all apart
+        // and with all together.
         let [apart, together] = [0.0, f64::NEG_INFINITY].map(|least| {
             let mut groups = begun(least);
             self.improve(&mut groups);

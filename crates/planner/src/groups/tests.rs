@@ -1,4 +1,4 @@
-//! The grouper against the best of all partitions, and what it leaves apart.
+//! Tests of the grouper against the best of all partitions, and of programs that it leaves separate.
 
 use super::*;
 use crate::cost::Link;
@@ -45,7 +45,7 @@ fn info(rows: u64) -> TableInfo {
     }
 }
 
-/// A link of 1 Gbit/s.
+/// Returns a link of 1 Gbit/s.
 fn far() -> Place {
     Place { link: Some(Link { bytes_per_s: 1.25e8, latency_ns: 1e5 }), workers: 2, threads: 2 }
 }
@@ -112,7 +112,7 @@ fn any_program() -> impl Strategy<Value = Program> {
         .prop_map(|(conditions, output)| program(conditions, output))
 }
 
-/// The least that any partition of the members costs.
+/// Returns the least that any partition of the members costs.
 fn best(kind: &Kind) -> f64 {
     fn go(kind: &Kind, at: usize, groups: &mut Vec<Joint>, best: &mut f64) {
         if at == kind.members.len() {

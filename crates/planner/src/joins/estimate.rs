@@ -23,7 +23,7 @@ const ANTI_SELECTIVITY_MIN: f64 = 0.1;
 /// Columns that are remembered as equal to one another: with each join of many tables on one key they would double.
 const ORIGINS: usize = 16;
 
-/// Which rows of its two sides a join returns.
+/// Kind of a join: which rows of its two sides it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
     /// Pairs that match.
@@ -48,7 +48,7 @@ pub enum JoinKind {
     RightMark,
 }
 
-/// The estimated rows of a part of a plan, and what is known of its columns.
+/// Estimated rows of a part of a plan, and properties of its columns.
 #[derive(Clone, Debug)]
 pub struct Estimate {
     /// Number of rows, at least 1.
@@ -59,7 +59,7 @@ pub struct Estimate {
     pub columns: Vec<Known>,
 }
 
-/// What is known of a column of a plan.
+/// Known properties of a column of a plan.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// Number of distinct values before filters.
@@ -94,7 +94,7 @@ impl Known {
 }
 
 impl Estimate {
-    /// An estimate of `rows` rows, with columns of which nothing is known.
+    /// Creates an estimate of `rows` rows, with columns of which nothing is known.
     pub fn of_rows(rows: f64, columns: usize) -> Self {
         let rows = rows.max(1.0);
         Estimate { rows, rows_unfiltered: rows, columns: vec![Known::new(rows); columns] }

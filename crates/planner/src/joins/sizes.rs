@@ -62,7 +62,7 @@ struct Numbered {
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a join of the two columns, which have these numbers of distinct values, can be much larger than
+/// Returns whether a join of the two columns, which have these numbers of distinct values, can be much larger than
 /// evenly distributed values would make it.
 pub fn worth_asking(left: &Origin, right: &Origin, distinct: (f64, f64)) -> bool {
     let (rows, others) = (left.rows(), right.rows());
@@ -88,7 +88,7 @@ pub fn share(left: &Origin, right: &Origin) -> Option<Share> {
 }
 
 impl Source {
-    /// Whether both are the same version of the same table.
+    /// Returns whether both are the same version of the same table.
     pub fn is(&self, other: &Source) -> bool {
         Arc::ptr_eq(&self.sketches, &other.sketches)
             && (&self.info.name, self.info.version) == (&other.info.name, other.info.version)
@@ -125,7 +125,7 @@ impl Origin {
         self.table.info.rows as f64
     }
 
-    /// Whether both are the same column.
+    /// Returns whether both are the same column.
     pub fn is(&self, other: &Origin) -> bool {
         self.column == other.column && self.table.is(&other.table)
     }

@@ -21,7 +21,7 @@ fn compare(column: usize, op: CompareOp, literal: Literal) -> Expr {
     Expr::compare(op, Expr::Column(column), Expr::Literal(literal))
 }
 
-/// A thousand rows. `n`: 500 times 7, a hundred values from 0 to 99 and 400 from 900 to 1299. `s`: 700 times
+/// Returns a thousand rows. `n`: 500 times 7, a hundred values from 0 to 99 and 400 from 900 to 1299. `s`: 700 times
 /// `apple`, 290 times `pear` and ten others. `m`: from 0 to 1299, evenly distributed.
 fn info() -> TableInfo {
     let schema = Schema::new(vec![
@@ -139,7 +139,7 @@ fn patterns_match_as_like_does() {
     assert!(is_like("ÄbC", "äB_", true));
 }
 
-/// A table of one column with these values, and its profile.
+/// Returns a table of one column with these values, and its profile.
 fn profiled(values: &[i64]) -> TableInfo {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
     let mut profile = Profile::new(&schema).unwrap();
@@ -158,7 +158,7 @@ fn profiled(values: &[i64]) -> TableInfo {
 /// A value by its row.
 type Shape = Box<dyn Fn(i64) -> i64>;
 
-/// Nearly all values lie in one bin, and are not evenly distributed within it.
+/// Nearly all values are in one bin, and unevenly distributed within it.
 #[test]
 fn skewed_values_are_estimated_within_the_error_of_the_sketch() {
     let rows = 200_000_i64;

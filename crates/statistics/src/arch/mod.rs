@@ -5,8 +5,8 @@
 //! the levels. Invariant: since the body is the same, so are the results, for integers bit by bit; bodies on
 //! floats have to fix the order of additions.
 //!
-//! A body and all that it calls per value must be `#[inline(always)]`: what is not inlined is compiled
-//! without the instructions.
+//! A body and all functions that it calls per value must be `#[inline(always)]`: a function that is not inlined is
+//! compiled without the instructions.
 
 #![expect(unsafe_code, reason = "instructions that not every processor has")]
 
@@ -20,7 +20,7 @@ pub(crate) trait Kernel {
     /// The result.
     type Output;
 
-    /// The body; `#[inline(always)]`.
+    /// Returns the body; `#[inline(always)]`.
     fn run(self) -> Self::Output;
 }
 
@@ -33,19 +33,19 @@ impl Level {
     #[cfg(test)]
     pub(crate) const PORTABLE: Level = Level(cpu::Level::PORTABLE);
 
-    /// The highest level of this processor.
+    /// Returns the highest level of this processor.
     #[inline]
     pub(crate) fn best() -> Level {
         Level(cpu::Level::best())
     }
 
-    /// All levels of this processor, the lowest first.
+    /// Returns all levels of this processor, the lowest first.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Level> {
         cpu::Level::all().map(Level)
     }
 
-    /// The set of instructions, whose copy of a kernel may be called.
+    /// Returns the set of instructions, whose copy of a kernel may be called.
     #[inline]
     pub(crate) fn instructions(self) -> Instructions {
         self.0.instructions()
@@ -82,7 +82,7 @@ unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
-/// The kernel, compiled for AVX2.
+/// Returns the kernel, compiled for AVX2.
 ///
 /// # Safety
 /// The processor has the instructions.

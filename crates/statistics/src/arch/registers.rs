@@ -58,7 +58,7 @@ impl Level {
     }
 }
 
-/// Whether a coupon changes the registers, whose number is a power of two.
+/// Returns whether a coupon changes the registers, whose number is a power of two.
 #[inline(always)]
 fn is_above_register(registers: &[u8]) -> impl Fn(u32) -> bool {
     let mask = registers.len() - 1;

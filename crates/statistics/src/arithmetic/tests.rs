@@ -1,4 +1,4 @@
-//! Checked arithmetic against its plain twin in 128 bits, and what its errors say.
+//! Tests of checked arithmetic against its plain twin in 128 bits, and of error messages.
 
 use super::*;
 use arrow_array::{ArrowPrimitiveType, Int64Array, PrimitiveArray, UInt32Array};
@@ -46,7 +46,7 @@ fn values(array: &ArrayRef) -> Vec<Option<i128>> {
     )
 }
 
-/// The operation in 128 bits, which hold all of what integers of 64 bits give but products of two without sign.
+/// Computes the operation in 128 bits, which hold every result of 64-bit integers except products of two unsigned ones.
 fn exact(op: ArithmeticOp, l: i128, r: i128) -> Option<i128> {
     match op {
         ArithmeticOp::Add => l.checked_add(r),
@@ -63,7 +63,7 @@ fn extremes((min, max): (i128, i128)) -> Vec<i128> {
     all
 }
 
-/// The plain twin: one value at a time.
+/// Returns the plain twin: one value at a time.
 fn expected(
     op: ArithmeticOp,
     (min, max): (i128, i128),

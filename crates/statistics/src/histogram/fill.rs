@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Result, with_narrow_integer};
 use std::borrow::Cow;
 
-/// Adds the values of an array; `counts` tells how often each value counts.
+/// Adds the values of an array; `counts` has the number of occurrences of each value.
 pub(super) fn fill(histogram: &mut Histogram, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
     match &mut histogram.filled {
         Filled::Whole(bins) => return fill_whole(bins, values, counts),

@@ -5,7 +5,7 @@ use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, Primitive
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// The twin: dyadic bins for the whole range, to which values are added one by one.
+/// Returns the twin: dyadic bins for the whole range, to which values are added one by one.
 fn naive<T: Number>(values: &[T]) -> Option<Bins<T>> {
     let first = *values.first()?;
     let low = values.iter().copied().fold(first, |a, b| if b < a { b } else { a });

@@ -39,7 +39,7 @@ impl Room {
     }
 }
 
-/// The number of rows of a block.
+/// Returns the number of rows of a block.
 pub(crate) fn rows(layout: &Layout) -> usize {
     if layout.exact < layout.columns() { FLOAT_ROWS } else { BLOCK_ROWS }
 }
@@ -78,7 +78,7 @@ pub(crate) fn add_split(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, s
     }
 }
 
-/// Whether some rows of the block count for some pairs but not for all.
+/// Returns whether some rows of the block count for some pairs but not for all.
 pub(crate) fn splits(layout: &Layout, arrays: &[ArrayRef]) -> bool {
     layout.nulls == NullHandling::Pairwise && arrays.iter().any(|array| array.null_count() > 0)
 }

@@ -86,7 +86,7 @@ fn damaged(why: &str) -> Error {
     Error::corrupt(format!("the state of moments is damaged: {why}"))
 }
 
-/// FNV-1a over words of 8 bytes, the last one filled with zeros, and the length.
+/// Computes FNV-1a over words of 8 bytes, the last one padded with zeros, and the length.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut state = 0xcbf2_9ce4_8422_2325u64;
     let mut mix = |word: u64| state = (state ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
@@ -142,7 +142,7 @@ fn write_integers(to: &mut Vec<u8>, integers: &Integers) {
     }
 }
 
-/// The number of bytes that determine a number and its sign; 0 for the number 0.
+/// Returns the number of bytes that determine a number and its sign; 0 for the number 0.
 fn significant(bytes: &[u8]) -> usize {
     let sign = if bytes.last().is_some_and(|byte| byte.cast_signed() < 0) { 0xff } else { 0 };
     let count = bytes.iter().rposition(|byte| *byte != sign).map_or(0, |last| last + 1);
@@ -280,12 +280,12 @@ impl Reader<'_> {
     }
 }
 
-/// Upper bound of the magnitude of the sum over `rows` rows of the product of the columns at these places.
+/// Returns an upper bound of the magnitude of the sum over `rows` rows of the product of the columns at these places.
 fn bound(layout: &Layout, rows: u64, places: &[usize]) -> Wide {
     places.iter().fold(Wide::from(rows), |bound, place| bound * Wide::from(greatest(layout, *place)))
 }
 
-/// The greatest magnitude of a value at this place.
+/// Returns the greatest magnitude of a value at this place.
 fn greatest(layout: &Layout, place: usize) -> u128 {
     match layout.types[layout.at[place]] {
         DataType::Int8 => 1 << 7,

@@ -65,11 +65,11 @@ struct Tile {
 pub(crate) trait Number: Copy + Ord + Into<i128> {
     const LOWEST: Self;
     const HIGHEST: Self;
-    /// The byte at bit `shift` of the distance from `low`, which must be at most the value.
+    /// Returns the byte at bit `shift` of the distance from `low`, which must be at most the value.
     fn byte(self, low: Self, shift: u32) -> u8;
-    /// The lowest 32 bits of the distance from `low`.
+    /// Returns the lowest 32 bits of the distance from `low`.
     fn low_distance(self, low: Self) -> u32;
-    /// The difference to another number, as the nearest float.
+    /// Returns the difference to another number, as the nearest float.
     fn distance(self, from: Self) -> f64;
 }
 
@@ -119,7 +119,7 @@ numbers!(
 /// The lower half of 64 bits.
 const HALF: i64 = 0xffff_ffff;
 
-/// The distance of two numbers of 64 bits, given by their upper and lower halves.
+/// Returns the distance of two numbers of 64 bits, given by their upper and lower halves.
 #[inline(always)]
 fn halves(value: (i64, i64), from: (i64, i64)) -> f64 {
     (value.0 - from.0) as f64 * (1u64 << 32) as f64 + (value.1 - from.1) as f64
@@ -282,7 +282,7 @@ pub(crate) fn add_shared(
     }
 }
 
-/// As [`add_shared`] for few columns of narrow values, by [`few`].
+/// Adds rows as [`add_shared`] does, for few columns of narrow values, by [`few`].
 fn add_few<'a>(
     words: usize,
     arrays: impl Iterator<Item = &'a ArrayRef>,
@@ -322,8 +322,7 @@ pub(crate) fn add_split(
     if columns.iter().any(|column| column.bytes > 8) {
         return false;
     }
-    // After the bytes of the distances follow those of their squares, and one that tells whether there is a
-    // value.
+    // The bytes of the distances are followed by those of their squares, and by one that is set if there is a value.
     let tiles = arrange(&mut columns, |bytes| 2 * bytes + 1);
     let rows = arrays[0].len();
     room.matrix.reshape(tiles.last().map_or(0, |tile| tile.bytes.end), rows);
@@ -363,7 +362,7 @@ impl Column {
         self.sum = above + Wide::product(self.low, i128::from(count));
     }
 
-    /// The sum of products with another column: that of the distances, corrected for the least values.
+    /// Returns the sum of products with another column: that of the distances, corrected for the least values.
     fn product(&self, other: &Column, above: Wide, words: usize) -> Wide {
         // Of 64-bit integers, the sums of a block fit 128 bits.
         let times = |low: i128, sum: Wide| match words {
@@ -472,7 +471,7 @@ struct Products<'a> {
 }
 
 impl Products<'_> {
-    /// The sum of the products of two columns' bytes, each shifted to its weight, where values have at most
+    /// Returns the sum of the products of two columns' bytes, each shifted to its weight, where values have at most
     /// four bytes.
     #[inline]
     fn narrow_total(&self, left: (usize, usize), right: (usize, usize)) -> i128 {
@@ -486,8 +485,8 @@ impl Products<'_> {
         total.cast_signed()
     }
 
-    /// The sum of the products of two columns, each given by the index of its first byte and the number of
-    /// its bytes.
+    /// Returns the sum of the products of two columns, each given by the index of its first byte and the number of its
+    /// bytes.
     #[inline]
     fn total(&self, left: (usize, usize), right: (usize, usize)) -> Wide {
         let mut sums = [0u64; 40];

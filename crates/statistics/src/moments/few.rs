@@ -20,7 +20,7 @@ pub(crate) struct Distances {
     all: Vec<u32>,
 }
 
-/// Whether columns whose distances take these numbers of bytes are eligible.
+/// Returns whether columns whose distances take these numbers of bytes are eligible.
 pub(crate) fn fits(mut bytes: impl ExactSizeIterator<Item = usize>) -> bool {
     bytes.len() <= COLUMNS_MAX && bytes.all(|bytes| bytes <= BYTES_MAX)
 }

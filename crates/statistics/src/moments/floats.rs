@@ -61,8 +61,8 @@ impl Room {
         }
     }
 
-    /// Like [`Self::each_pair`] for columns that fit one group, pair by pair: a tile would compute more
-    /// products.
+    /// Visits pairs as [`Self::each_pair`] does, for columns that fit one group, pair by pair: a tile would compute
+    /// more products.
     fn each_pair_of_few(&mut self, layout: &Layout, each: usize, mut f: impl FnMut(&Products, usize, usize)) {
         self.products.resize(LANES * LANES, 0.0);
         for i in 0..each * layout.columns() {
@@ -111,7 +111,7 @@ impl Products<'_> {
     }
 }
 
-/// What was subtracted from a column, and what is left.
+/// The mean subtracted from a column, and the remainders.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
     mean: Mean,

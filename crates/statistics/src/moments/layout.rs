@@ -45,7 +45,7 @@ impl Layout {
         self.types.len()
     }
 
-    /// The scale of the integers at a place: decimal digits after the point.
+    /// Returns the scale of the integers at a place: decimal digits after the point.
     pub(crate) fn scale(&self, place: usize) -> i32 {
         match self.types[self.at[place]] {
             DataType::Decimal128(_, scale) => i32::from(scale),
@@ -54,13 +54,13 @@ impl Layout {
     }
 }
 
-/// The index in the triangle of a pair of places, which may be in either order.
+/// Returns the index in the triangle of a pair of places, which may be in either order.
 pub(crate) fn pair_at(p: usize, q: usize) -> usize {
     let (p, q) = (p.max(q), p.min(q));
     triangle(p) + q
 }
 
-/// The number of pairs of `count` columns, including each column with itself.
+/// Returns the number of pairs of `count` columns, including each column with itself.
 pub(crate) fn triangle(count: usize) -> usize {
     count * (count + 1) / 2
 }

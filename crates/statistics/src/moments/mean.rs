@@ -10,7 +10,7 @@ pub(crate) struct Mean {
 }
 
 impl Mean {
-    /// An integer, to 106 bits.
+    /// Returns an integer, to 106 bits.
     pub(crate) fn of(value: i128) -> Mean {
         let high = value as f64;
         Mean { high, low: value.saturating_sub(high as i128) as f64 }
@@ -25,7 +25,7 @@ impl Mean {
         if high.is_finite() { Mean { high, low } } else { Mean { high, low: 0.0 } }
     }
 
-    /// The difference to another mean.
+    /// Returns the difference to another mean.
     pub(crate) fn minus(self, other: Mean) -> f64 {
         (self.high - other.high) + (self.low - other.low)
     }

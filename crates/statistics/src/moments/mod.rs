@@ -70,22 +70,22 @@ impl Moments {
         Moments { whole: Shared::new(&layout), split: None, rows: 0, room: blocks::Room::default(), layout }
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         self.layout.columns()
     }
 
-    /// The types of the columns.
+    /// Returns the types of the columns.
     pub fn types(&self) -> &[DataType] {
         &self.layout.types
     }
 
-    /// Which rows count for a pair if there are NULLs.
+    /// Returns which rows count for a pair if there are NULLs.
     pub fn nulls(&self) -> NullHandling {
         self.layout.nulls
     }
 
-    /// Number of rows that are processed together. Adding rows in multiples of this number gives, bit for
+    /// Returns the number of rows that are processed together. Adding rows in multiples of this number gives, bit for
     /// bit, the same state as adding all rows at once.
     pub fn block_rows(&self) -> usize {
         blocks::rows(&self.layout)
@@ -180,44 +180,44 @@ impl Moments {
         }
     }
 
-    /// The number of rows that count for a pair of columns: those in which neither of the two, or no column
-    /// at all, is NULL.
+    /// Returns the number of rows that count for a pair of columns: those in which neither of the two, or no column at
+    /// all, is NULL.
     pub fn count(&self, i: usize, j: usize) -> u64 {
         self.pair(i, j).count
     }
 
-    /// The mean of a column, over the rows in which the column itself counts; NaN without rows.
+    /// Returns the mean of a column, over the rows in which the column itself counts; NaN without rows.
     pub fn mean(&self, i: usize) -> f64 {
         self.pair(i, i).x.mean()
     }
 
-    /// The variance of a column; NaN with too few rows.
+    /// Returns the variance of a column; NaN with too few rows.
     pub fn variance(&self, i: usize, form: Form) -> f64 {
         self.covariance(i, i, form)
     }
 
-    /// The covariance of a pair; NaN with too few rows.
+    /// Returns the covariance of a pair; NaN with too few rows.
     pub fn covariance(&self, i: usize, j: usize, form: Form) -> f64 {
         self.pair(i, j).covariance(form)
     }
 
-    /// Pearson's correlation coefficient of a pair, between -1 and 1; NaN where a column is constant.
+    /// Returns Pearson's correlation coefficient of a pair, between -1 and 1; NaN if a column is constant.
     pub fn correlation(&self, i: usize, j: usize) -> f64 {
         self.pair(i, j).correlation()
     }
 
-    /// The correlation coefficients of all pairs, row by row.
+    /// Returns the correlation coefficients of all pairs, row by row.
     pub fn correlations(&self) -> Vec<f64> {
         let columns = 0..self.columns();
         columns.clone().flat_map(|i| columns.clone().map(move |j| self.correlation(i, j))).collect()
     }
 
-    /// The line y = slope x + intercept through the rows of a pair.
+    /// Returns the line y = slope x + intercept through the rows of a pair.
     pub fn regression(&self, y: usize, x: usize) -> Regression {
         self.pair(x, y).regression()
     }
 
-    /// The cosine of the angle between two columns; NaN where one of them is 0 throughout.
+    /// Returns the cosine of the angle between two columns; NaN where one of them is 0 throughout.
     pub fn cosine_similarity(&self, i: usize, j: usize) -> f64 {
         self.pair(i, j).cosine()
     }

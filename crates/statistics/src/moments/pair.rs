@@ -52,7 +52,7 @@ pub(crate) struct Side {
     pub(crate) scale: i32,
 }
 
-/// Which kinds of values that are not finite a float column has.
+/// Kinds of non-finite values in a float column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Odd(pub(crate) u8);
 
@@ -80,7 +80,7 @@ impl Odd {
         self.0 |= other.0;
     }
 
-    /// The mean of finite values of mean `mean` and of these.
+    /// Returns the mean of finite values of mean `mean` and of these.
     fn mean(self, mean: f64) -> f64 {
         match self.0 {
             0 => mean,
@@ -103,7 +103,7 @@ pub(crate) struct Pair {
     pub(crate) raw: f64,
 }
 
-/// The exact sum of products around the means over `count` rows: sum((x - mean x) (y - mean y)).
+/// Returns the exact sum of products around the means over `count` rows: sum((x - mean x) (y - mean y)).
 pub(crate) fn central(count: u64, x: Wide, y: Wide, xy: Wide) -> f64 {
     (Wide::from(count) * xy - x * y).to_f64() / count as f64
 }
@@ -132,7 +132,7 @@ impl Side {
 }
 
 impl Pair {
-    /// The pair with its columns swapped.
+    /// Returns the pair with its columns swapped.
     pub(crate) fn swapped(self) -> Pair {
         Pair { x: self.y, y: self.x, ..self }
     }
@@ -181,8 +181,8 @@ impl Pair {
     }
 }
 
-/// `xy` / sqrt(`xx` `yy`), clamped to the range from -1 to 1, which it may leave by rounding; NaN where `xx`
-/// or `yy` is 0.
+/// Returns `xy` / sqrt(`xx` `yy`), clamped to the range from -1 to 1, which rounding may exceed; NaN if `xx` or `yy` is
+/// 0.
 fn ratio(xy: f64, xx: f64, yy: f64) -> f64 {
     if !(xx > 0.0 && yy > 0.0) {
         return f64::NAN;
@@ -192,7 +192,7 @@ fn ratio(xy: f64, xx: f64, yy: f64) -> f64 {
     ratio.clamp(-1.0, 1.0)
 }
 
-/// `value` / 10^`scale`.
+/// Returns `value` / 10^`scale`.
 fn scaled(value: f64, scale: i32) -> f64 {
     if scale >= 0 { value / 10f64.powi(scale) } else { value * 10f64.powi(-scale) }
 }

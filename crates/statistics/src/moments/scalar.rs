@@ -58,12 +58,12 @@ impl Values {
     }
 }
 
-/// `value` - `from` as the nearest float; approximate if the difference does not fit 128 bits.
+/// Returns `value` - `from` as the nearest float; approximate if the difference does not fit 128 bits.
 pub(crate) fn distance(value: i128, from: i128) -> f64 {
     value.checked_sub(from).map_or_else(|| value as f64 - from as f64, |distance| distance as f64)
 }
 
-/// The sums of all pairs over the rows.
+/// Returns the sums of all pairs over the rows.
 pub(crate) fn split(layout: &Layout, columns: &[ArrayRef], rows: usize) -> Split {
     let values: Vec<Values> = layout.at.iter().map(|column| Values::of(&columns[*column])).collect();
     let whole = |row: &usize| columns.iter().all(|column| column.is_valid(*row));
@@ -95,7 +95,7 @@ fn exact(p: &Values, q: &Values, rows: &[usize]) -> ExactSums {
     sums
 }
 
-/// The sums of a pair with a float over those of the rows in which neither is NULL.
+/// Returns the sums of a pair with a float over those of the rows in which neither is NULL.
 pub(crate) fn floats(p: &Values, q: &Values, rows: &[usize]) -> FloatSums {
     let valid = |row: &usize| p.is_valid(*row) && q.is_valid(*row);
     let rows: Vec<usize> = rows.iter().copied().filter(valid).collect();

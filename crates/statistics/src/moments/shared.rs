@@ -56,7 +56,7 @@ impl Shared {
             + 8 * self.comoments.capacity()
     }
 
-    /// The column at a place.
+    /// Returns the column at a place.
     fn side(&self, layout: &Layout, place: usize) -> Side {
         let pair = pair_at(place, place);
         let Some(float) = pair.checked_sub(triangle(layout.exact)) else {
@@ -67,7 +67,7 @@ impl Shared {
         Side::float(self.rows, mean, self.comoments[float], odd, 0)
     }
 
-    /// The pair of columns at two places.
+    /// Returns the pair of columns at two places.
     pub(crate) fn pair(&self, layout: &Layout, p: usize, q: usize) -> Pair {
         let (x, y) = (self.side(layout, p), self.side(layout, q));
         let (products, raw) = if p.max(q) < layout.exact {

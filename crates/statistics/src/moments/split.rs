@@ -51,7 +51,7 @@ impl Split {
         8 * self.counts.capacity() + self.sums.bytes_held() + size_of::<FloatSums>() * self.floats.capacity()
     }
 
-    /// The number of rows of the pair with the most.
+    /// Returns the number of rows of the pair with the most.
     pub(crate) fn rows(&self) -> u64 {
         self.counts.iter().copied().chain(self.floats.iter().map(|pair| pair.count)).max().unwrap_or(0)
     }

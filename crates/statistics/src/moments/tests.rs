@@ -34,7 +34,7 @@ impl Numbers {
         Arc::new(builder.finish())
     }
 
-    /// A random column of any type: of the full range, of a few values or of one; some with NULLs.
+    /// Returns a random column of any type: of the full range, of a few values or of one; some with NULLs.
     fn column(&mut self, rows: usize) -> ArrayRef {
         let (choice, bits) = (self.next() >> 40 & 15, (self.next() >> 40) as u32 % 64);
         let nulls = (self.next() >> 40 & 7).saturating_sub(4);
@@ -75,7 +75,7 @@ fn moments(columns: &[ArrayRef], nulls: NullHandling) -> Moments {
     moments
 }
 
-/// The plain twin's sums of the same rows.
+/// Returns the plain twin's sums of the same rows.
 fn twin(columns: &[ArrayRef], nulls: NullHandling) -> Split {
     let layout = Layout::new(&types(columns), nulls).unwrap();
     scalar::split(&layout, columns, columns[0].len())
@@ -237,7 +237,7 @@ fn constant_columns_correlate_with_nothing() {
     assert_eq!(moments.correlation(3, 3), 1.0);
 }
 
-/// Constant only where the other column is not NULL, and far from the other rows.
+/// Constant only over the rows where the other column is not NULL, and far from the other rows.
 #[test]
 fn a_column_constant_over_the_rows_of_a_pair() {
     let rows = 5000;

@@ -23,14 +23,14 @@ impl Wide {
         Wide(all)
     }
 
-    /// The exact product of two.
+    /// Returns the exact product of two.
     #[inline]
     pub(crate) fn product(a: i128, b: i128) -> Wide {
         let product = magnitude_product(a.unsigned_abs(), b.unsigned_abs());
         if (a < 0) == (b < 0) { product } else { Wide::default() - product }
     }
 
-    /// The lower 128 bits.
+    /// Returns the lower 128 bits.
     #[inline]
     pub(crate) fn low_i128(self) -> i128 {
         (u128::from(self.0[0]) | u128::from(self.0[1]) << 64).cast_signed()
@@ -50,12 +50,12 @@ impl Wide {
         self.0[WORDS - 1].cast_signed() < 0
     }
 
-    /// The absolute value; that of the least number wraps to itself, which is correct as an unsigned number.
+    /// Returns the absolute value; that of the least number wraps to itself, which is correct as an unsigned number.
     fn magnitude(self) -> Wide {
         if self.is_negative() { Wide::default() - self } else { self }
     }
 
-    /// The nearest float; ties go to the even one.
+    /// Returns the nearest float; ties go to the even one.
     pub(crate) fn to_f64(self) -> f64 {
         let Wide(words) = self.magnitude();
         let Some(top) = words.iter().rposition(|word| *word != 0) else { return 0.0 };
@@ -69,14 +69,14 @@ impl Wide {
         if self.is_negative() { -value } else { value }
     }
 
-    /// Whether the absolute value is at most that of `bound`.
+    /// Returns whether the absolute value is at most that of `bound`.
     pub(crate) fn within(self, bound: Wide) -> bool {
         let (left, right) = (self.magnitude(), bound.magnitude());
         left.0.iter().rev().cmp(right.0.iter().rev()) != Ordering::Greater
     }
 }
 
-/// The product of two unsigned numbers, which is less than 2^256.
+/// Returns the product of two unsigned numbers, which is less than 2^256.
 #[inline]
 fn magnitude_product(a: u128, b: u128) -> Wide {
     let low = |value: u128| value & u128::from(u64::MAX);
@@ -151,7 +151,7 @@ fn difference(left: Wide, right: Wide) -> Wide {
 impl Mul for Wide {
     type Output = Wide;
 
-    /// The lower 384 bits of the product.
+    /// Returns the lower 384 bits of the product.
     fn mul(self, other: Wide) -> Wide {
         let mut product = Wide::default();
         for i in 0..WORDS {

@@ -75,7 +75,7 @@ pub struct ColumnMoments {
 }
 
 impl Profile {
-    /// The profile of a table of `schema`, which is canonical, without rows.
+    /// Returns the profile of a table of `schema`, which is canonical, without rows.
     ///
     /// # Errors
     /// `Invalid` when the schema is not canonical.
@@ -94,22 +94,22 @@ impl Profile {
         })
     }
 
-    /// The schema of the table.
+    /// Returns the schema of the table.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Number of rows that were added.
+    /// Returns the number of rows that were added.
     pub fn rows(&self) -> u64 {
         self.columns.first().map_or(0, |column| column.sketch.rows())
     }
 
-    /// The statistics of each column.
+    /// Returns the statistics of each column.
     pub fn columns(&self) -> &[ColumnProfile] {
         &self.columns
     }
 
-    /// The moments of the numeric columns, of which only the first [`limits::TAP_MOMENT_COLUMNS_MAX`] are
+    /// Returns the moments of the numeric columns, of which only the first [`limits::TAP_MOMENT_COLUMNS_MAX`] are
     /// covered; `None` if there is no numeric column.
     pub fn moments(&self) -> Option<&ColumnMoments> {
         self.moments.as_ref()
@@ -155,8 +155,8 @@ impl Profile {
         histogram.as_mut().map_or(Ok(()), |histogram| histogram.update(values))
     }
 
-    /// Like [`Profile::update_column`], for rows given by distinct values: each of `values`, which are not
-    /// NULL, occurs as often as its count in `counts` says, and NULL `nulls` times.
+    /// Adds rows as [`Profile::update_column`] does, given as distinct values: each of `values`, which are not NULL,
+    /// occurs as often as its count in `counts` states, and NULL `nulls` times.
     ///
     /// # Errors
     /// As [`Profile::update`].
@@ -255,12 +255,12 @@ impl Profile {
     }
 }
 
-/// Whether a table has few enough columns for all sketches.
+/// Returns whether a table has few enough columns for all sketches.
 fn has_everything(schema: &SchemaRef) -> bool {
     schema.fields().len() <= limits::TAP_COLUMNS_MAX
 }
 
-/// The parameters of the sketch of a column of `data_type`.
+/// Returns the parameters of the sketch of a column of `data_type`.
 fn parameters(everything: bool, data_type: &DataType) -> SketchParameters {
     match everything {
         true => SketchParameters { quantiles: has_quantiles(data_type).then_some(QUANTILES), ..EVERYTHING },
@@ -299,13 +299,13 @@ impl ColumnMoments {
         Ok(Some(ColumnMoments { columns, moments }))
     }
 
-    /// The position of a table column among these columns.
+    /// Returns the position of a table column among these columns.
     pub fn place(&self, column: usize) -> Option<usize> {
         self.columns.binary_search(&column).ok()
     }
 }
 
-/// Whether values of this canonical type can be multiplied: integers, decimals and floats.
+/// Returns whether values of this canonical type can be multiplied: integers, decimals and floats.
 pub fn is_numeric(data_type: &DataType) -> bool {
     use DataType::{Date32, Timestamp};
     data_type.is_floating()

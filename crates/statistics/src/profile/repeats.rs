@@ -90,7 +90,7 @@ impl Repeats {
     }
 }
 
-/// The values of an array of fixed width, as numbers of that width.
+/// Returns the values of an array of fixed width, as numbers of that width.
 fn bits<K: ArrowNativeType>(values: &ArrayRef) -> ScalarBuffer<K> {
     let data = values.to_data();
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
@@ -124,7 +124,7 @@ impl<'a, K: Key> Entries<'a, K> {
         }
     }
 
-    /// The entry of a value, or the free slot for it.
+    /// Returns the entry of a value, or the free slot for it.
     #[inline]
     fn find(&mut self, key: K) -> Result<usize, usize> {
         let mask = self.slots.len() - 1;
@@ -158,7 +158,7 @@ impl<'a, K: Key> Entries<'a, K> {
 
 /// The bits by which values are compared.
 trait Key: Copy + PartialEq {
-    /// A hash whose lowest bits select the slot.
+    /// Returns a hash whose lowest bits select the slot.
     fn mixed(self) -> u64;
 }
 
@@ -198,7 +198,7 @@ mod tests {
     use arrow_array::UInt64Array;
     use std::sync::Arc;
 
-    /// Whether an array in which each value occurs eight times is counted.
+    /// Returns whether an array in which each value occurs eight times is counted.
     fn are_counted(values: &[u64]) -> bool {
         let rows = UInt64Array::from_iter_values(values.iter().copied().cycle().take(8 * values.len()));
         let rows: ArrayRef = Arc::new(rows);

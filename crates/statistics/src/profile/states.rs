@@ -14,14 +14,14 @@ impl Profile {
         columns.chain(self.moments_state()).collect()
     }
 
-    /// The states of one column, which must be one of the table's.
+    /// Returns the states of one column, which must be one of the table's.
     pub fn column_states(&self, column: usize) -> Vec<Vec<u8>> {
         let column = &self.columns[column];
         let histogram = column.histogram.as_ref().map(Histogram::to_bytes);
         std::iter::once(column.sketch.to_bytes()).chain(histogram).collect()
     }
 
-    /// The state of the moments, if there are any.
+    /// Returns the state of the moments, if there are any.
     pub fn moments_state(&self) -> Option<Vec<u8>> {
         self.moments.as_ref().map(|moments| moments.moments.to_bytes())
     }

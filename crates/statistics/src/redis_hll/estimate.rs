@@ -1,4 +1,5 @@
-//! The estimator of Redis: Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6.
+//! The estimator of Redis: Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017),
+//! algorithm 6.
 
 use super::{INDEX_BITS, REGISTER_MASK, REGISTERS};
 
@@ -8,7 +9,7 @@ const MOST_ZEROS: usize = 64 - INDEX_BITS as usize;
 /// 1 / (2 ln 2).
 const ALPHA: f64 = 0.721_347_520_444_481_7;
 
-/// How many registers have each value.
+/// Number of registers with each value.
 pub(super) struct Histogram([u32; REGISTER_MASK as usize + 1]);
 
 impl Default for Histogram {
@@ -35,7 +36,7 @@ impl Histogram {
     }
 }
 
-/// x + x^2 + 2 x^4 + 4 x^8 + …, which is infinite for 1.
+/// Computes x + x^2 + 2 x^4 + 4 x^8 + …, which is infinite for 1.
 fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
@@ -52,7 +53,7 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// (1 - x - (1 - x^(1/2))^2 / 2 - (1 - x^(1/4))^2 / 4 - …) / 3.
+/// Computes (1 - x - (1 - x^(1/2))^2 / 2 - (1 - x^(1/4))^2 / 4 - …) / 3.
 fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;

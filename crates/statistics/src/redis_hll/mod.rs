@@ -7,8 +7,8 @@
 //!       8..16  the cardinality that was computed last; the highest bit is set once it no longer holds
 //!       16..   16,384 registers: dense, six bits each, or sparse, as runs of equal registers
 //! ```
-//! Numbers are little-endian. The bytes after the same additions are those that Redis has, so that values can be moved and
-//! compared. What Redis does: a value begins sparse and becomes dense when it would take more than 3,000 bytes or when a
+//! Numbers are little-endian. After the same additions the bytes equal those of Redis, so that values can be moved and
+//! compared. As in Redis, a value begins sparse and becomes dense when it would take more than 3,000 bytes or when a
 //! register exceeds 32, and never becomes sparse again.
 
 use farpool_model::Error;
@@ -35,7 +35,8 @@ const DENSE_BYTES: usize = HEADER_BYTES + REGISTERS * REGISTER_BITS / 8;
 /// Bytes that a sparse value may take, its header included: Redis' default of `hll-sparse-max-bytes`.
 const SPARSE_BYTES: usize = 3000;
 
-/// Bytes of the longest value whose runs make up all registers: an encoder that knows no better uses two bytes for each.
+/// Bytes of the longest value whose runs make up all registers: an encoder that knows no better uses two bytes for
+/// each.
 const LONGEST_BYTES: usize = HEADER_BYTES + 2 * REGISTERS;
 
 /// The seed of Redis' hash function.
@@ -46,7 +47,7 @@ const SEED: u64 = 0xadc8_3b19;
 pub struct Corrupt;
 
 impl Corrupt {
-    /// The error for who has given the value.
+    /// Returns the error for the client that sent the value.
     pub fn into_error(self) -> Error {
         Error::invalid("a HyperLogLog is corrupt: its registers do not add up")
     }
@@ -79,7 +80,7 @@ impl Registers {
         Registers(vec![0; REGISTERS].into())
     }
 
-    /// The value with these registers: sparse if it can be. Its cardinality has not been computed.
+    /// Returns the value with these registers: sparse if it can be. Its cardinality has not been computed.
     fn written(&self) -> Writer {
         let mut value = Writer::new();
         value.forget_count();
@@ -110,8 +111,8 @@ impl Registers {
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Returns `None` if the value has no header of a HyperLogLog, or is dense and has another length. Its runs may still be
-    /// corrupt.
+    /// Returns `None` if the value has no header of a HyperLogLog, or is dense and has another length. Its runs may
+    /// still be corrupt.
     pub fn new(value: &'a [u8]) -> Option<Self> {
         let is_one = match value.get(..HEADER_BYTES)? {
             [b'H', b'Y', b'L', b'L', DENSE, ..] => value.len() == DENSE_BYTES,
@@ -126,12 +127,12 @@ impl<'a> Reader<'a> {
         self.0.len()
     }
 
-    /// Whether each register has six bits of its own.
+    /// Returns whether each register has six bits of its own.
     pub fn is_dense(self) -> bool {
         self.0[4] == DENSE
     }
 
-    /// The cardinality that was computed last, if it still holds.
+    /// Returns the cardinality that was computed last, if it still holds.
     pub fn cached_count(self) -> Option<u64> {
         let bytes = self.0[8..HEADER_BYTES].try_into().ok()?;
         Some(u64::from_le_bytes(bytes)).filter(|count| count >> 63 == 0)
@@ -189,7 +190,7 @@ impl<'a> Reader<'a> {
         if first == REGISTERS { Ok(()) } else { Err(Corrupt) }
     }
 
-    /// Whether the value is dense and has seen an element that raises a register as this one would.
+    /// Returns whether the value is dense and has seen an element that raises a register as this one would.
     pub fn is_dense_with(self, element: &[u8]) -> bool {
         let (index, rank) = place(element);
         self.is_dense() && dense_register(&self.0[HEADER_BYTES..], index) >= rank
@@ -207,7 +208,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// A value without elements.
+    /// Creates a value without elements.
     pub fn new() -> Self {
         let mut value = vec![0; HEADER_BYTES];
         value[..4].copy_from_slice(MAGIC);
@@ -216,7 +217,7 @@ impl Writer {
         Writer(value)
     }
 
-    /// A copy of a value, which is corrupt if it is longer than all registers need.
+    /// Returns a copy of a value, which is corrupt if it is longer than all registers need.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -224,7 +225,7 @@ impl Writer {
         if value.0.len() > LONGEST_BYTES { Err(Corrupt) } else { Ok(Writer(value.0.to_vec())) }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -243,8 +244,8 @@ impl Writer {
         self.raise(index, rank)
     }
 
-    /// Raises all registers to those of another value; the result is dense if either is. Its bytes are unspecified after an
-    /// error.
+    /// Raises all registers to those of another value; the result is dense if either is. Its bytes are unspecified
+    /// after an error.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -342,7 +343,7 @@ pub fn keep_count(value: &mut [u8], count: u64) {
     value[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
 }
 
-/// Four registers lie in three bytes.
+/// Decodes four registers from three bytes.
 fn four(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
 }
@@ -367,7 +368,7 @@ fn raise_dense(dense: &mut [u8], index: usize, rank: u8) -> bool {
     true
 }
 
-/// The register of an element, and the number of zeros that follow in its hash, plus one.
+/// Returns the register of an element, and the number of zeros that follow in its hash, plus one.
 fn place(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let index = hash as usize & (REGISTERS - 1);
@@ -376,7 +377,7 @@ fn place(element: &[u8]) -> (usize, u8) {
     (index, rest.trailing_zeros() as u8 + 1)
 }
 
-/// MurmurHash64A (Austin Appleby), on little-endian words.
+/// Computes MurmurHash64A (Austin Appleby), on little-endian words.
 fn hash(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
     let mut hash = SEED ^ (bytes.len() as u64).wrapping_mul(FACTOR);

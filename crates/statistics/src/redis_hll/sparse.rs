@@ -13,7 +13,8 @@ const ZEROS_IN_BYTE: usize = 64;
 const GREATEST_VALUE: u8 = 32;
 const VALUES_IN_BYTE: usize = 4;
 
-/// Runs that are looked at to be joined after one has changed: the run before it, and the three that it may have become.
+/// Runs that are looked at to be joined after one has changed: the run before it, and the three that it may have
+/// become.
 const JOINED_RUNS: usize = 5;
 
 /// The run of a value without elements.
@@ -26,7 +27,7 @@ pub(super) const NO_ELEMENTS: [u8; 2] = {
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub register: u8,
-    /// How many there are.
+    /// Number of registers.
     pub count: usize,
     /// Bytes that they are encoded in.
     bytes: usize,
@@ -47,7 +48,7 @@ impl Run {
     }
 }
 
-/// The runs of a value, up to the first that is incomplete.
+/// Returns the runs of a value, up to the first that is incomplete.
 pub(super) fn runs(mut bytes: &[u8]) -> impl Iterator<Item = Result<Run, Corrupt>> {
     std::iter::from_fn(move || {
         let run = Run::first(bytes)?;
@@ -56,13 +57,13 @@ pub(super) fn runs(mut bytes: &[u8]) -> impl Iterator<Item = Result<Run, Corrupt
     })
 }
 
-/// What became of a register.
+/// Outcome of raising a register.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Raised {
-    /// It is as great already.
+    /// The register has at least that value already.
     No,
     Yes,
-    /// It cannot be raised while the value is sparse.
+    /// The register cannot be raised while the value is sparse.
     NeedsDense,
 }
 
@@ -94,7 +95,7 @@ fn value(register: u8, count: usize) -> u8 {
     0x80 | (register - 1) << 2 | (count - 1) as u8
 }
 
-/// The runs of all registers; none if a run cannot hold one of them, or the value would be too long.
+/// Returns the runs of all registers; none if a run cannot hold one of them, or the value would be too long.
 pub(super) fn written(registers: &[u8]) -> Option<Vec<u8>> {
     let mut runs = Vec::new();
     for equal in registers.chunk_by(|one, other| one == other) {

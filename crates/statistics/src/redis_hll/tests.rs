@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The 64-bit FNV-1a hash.
+/// Returns the 64-bit FNV-1a hash.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -14,7 +14,7 @@ fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// A value with the elements of these numbers, its cardinality unknown.
+/// Returns a value with the elements of these numbers, its cardinality unknown.
 fn with_elements(numbers: std::ops::Range<u32>) -> Writer {
     let mut value = Writer::new();
     for number in numbers {
@@ -118,7 +118,7 @@ fn what_is_none_and_what_does_not_add_up_is_told_apart() {
     assert_eq!((short.raise(16, 1), short.raise(17, 1)), (Ok(true), Err(Corrupt)));
 }
 
-/// What a register of a plain table of registers is raised to, and by which element.
+/// Generates raises of registers in a plain table: the register and its new value.
 fn raised() -> impl Strategy<Value = Vec<(usize, u8)>> {
     let near = (0..200_usize, 1..6_u8);
     let far = (0..REGISTERS, 1..52_u8);

@@ -13,27 +13,27 @@ use arrow_schema::DataType;
 use farpool_model::{Counters, Error, Literal, Result};
 
 impl Sketch {
-    /// Number of rows, NULLs included.
+    /// Returns the number of rows, NULLs included.
     pub fn rows(&self) -> u64 {
         self.basics.rows
     }
 
-    /// Number of rows that are NULL.
+    /// Returns the number of rows that are NULL.
     pub fn nulls(&self) -> u64 {
         self.basics.nulls
     }
 
-    /// The least value; `None` without values. NaN is greater than any number.
+    /// Returns the least value; `None` without values. NaN is greater than any number.
     pub fn minimum(&self) -> Option<&Literal> {
         self.basics.range.as_ref().map(|(low, _)| low)
     }
 
-    /// The greatest value; `None` without values.
+    /// Returns the greatest value; `None` without values.
     pub fn maximum(&self) -> Option<&Literal> {
         self.basics.range.as_ref().map(|(_, high)| high)
     }
 
-    /// The sum of the values of a numeric column; `None` for other types, and without values.
+    /// Returns the sum of the values of a numeric column; `None` for other types, and without values.
     pub fn sum(&self) -> Option<Total> {
         self.basics.total()
     }
@@ -45,7 +45,7 @@ impl Sketch {
         Some(estimate(value.round(), low, high, values.min(1.0), values))
     }
 
-    /// How often `value` occurs; `None` without Count-Min.
+    /// Estimates the number of occurrences of `value`; `None` without Count-Min.
     ///
     /// # Errors
     /// `Invalid` when the value is not of the column's type.
@@ -53,7 +53,7 @@ impl Sketch {
         self.frequencies().of(value)
     }
 
-    /// Prepares estimates of the frequencies of many values: what they need of the whole sketch is computed
+    /// Prepares estimates of the frequencies of many values: the parts that depend on the whole sketch are computed
     /// once.
     pub fn frequencies(&self) -> Frequencies<'_> {
         Frequencies { sketch: self, judged: self.judge() }
@@ -73,8 +73,8 @@ impl Sketch {
         all.into_iter().take(count).map(|(estimate, _, value)| (value.clone(), estimate)).collect()
     }
 
-    /// For each of `shares`, returns the value such that this share of the values is at or below it, ignoring
-    /// NULLs; empty without values. `None` without KLL.
+    /// Returns for each of `shares` the value such that this share of the values is at or below it, ignoring NULLs;
+    /// empty without values. `None` without KLL.
     pub fn quantiles(&self, shares: &[f64]) -> Option<Vec<Quantile>> {
         let mut found = self.quantiles.as_ref()?.at(shares, &self.data_type);
         // The least and the greatest value are known exactly.
@@ -106,7 +106,7 @@ impl Sketch {
         }
     }
 
-    /// Whether the counts of all values are known to be exact: each value is kept as a frequent one, no count
+    /// Returns whether the counts of all values are known to be exact: each value is kept as a frequent one, no count
     /// is too low, and together they are no more than there are values.
     fn is_counted_exactly(&self) -> bool {
         let distinct = self.distinct.as_ref().and_then(Distinct::few);
@@ -197,7 +197,7 @@ impl Sketch {
         .advise("cast both columns to the same type"))
     }
 
-    /// Whether this has integers beyond 63 bits and the other negative ones: they have the same 8 bytes.
+    /// Returns whether this has integers beyond 63 bits and the other negative ones: they have the same 8 bytes.
     fn wraps(&self, other: &Sketch) -> bool {
         let beyond = |literal: &Literal| literal.as_int().is_some_and(|v| v > i64::MAX.into());
         let negative = |literal: &Literal| literal.as_int().is_some_and(|v| v < 0);
@@ -229,7 +229,7 @@ pub struct Frequencies<'a> {
 }
 
 impl Frequencies<'_> {
-    /// How often `value` occurs; `None` without Count-Min.
+    /// Estimates the number of occurrences of `value`; `None` without Count-Min.
     ///
     /// # Errors
     /// `Invalid` when the value is not of the column's type.
@@ -243,7 +243,7 @@ impl Frequencies<'_> {
     }
 }
 
-/// What estimates of single values need of the whole sketch.
+/// Properties of the whole sketch that estimates of single values need.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     trusted: bool,

@@ -23,7 +23,7 @@ pub enum Total {
 }
 
 impl Total {
-    /// The nearest float; for decimals, that of the unscaled sum.
+    /// Returns the nearest float; for decimals, that of the unscaled sum.
     pub fn as_f64(self) -> f64 {
         match self {
             Total::Integer(sum) => {
@@ -68,7 +68,7 @@ impl Basics {
         Basics { rows: 0, nulls: 0, range: None, sum, within: false }
     }
 
-    /// Number of values, without NULLs.
+    /// Returns the number of values, without NULLs.
     pub fn values(&self) -> u64 {
         self.rows - self.nulls
     }
@@ -140,7 +140,7 @@ impl Basics {
         }
     }
 
-    /// Whether a block is within the range: most blocks are, and then no literal is created.
+    /// Returns whether a block is within the range: most blocks are, and then no literal is created.
     fn within(&self, inside: impl Fn(&Literal, &Literal) -> Option<bool>) -> bool {
         self.range.as_ref().is_some_and(|(least, greatest)| inside(least, greatest).unwrap_or(false))
     }
@@ -312,7 +312,7 @@ fn bytes_of(literal: &Literal) -> Option<&[u8]> {
     }
 }
 
-/// A value of the column as a literal.
+/// Returns a value of the column as a literal.
 pub(crate) fn literal(value: Value, data_type: &DataType) -> Literal {
     Literal::new(value, data_type.clone()).expect("the value was in a column of that type")
 }

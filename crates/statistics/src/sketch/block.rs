@@ -47,7 +47,7 @@ impl Hashes {
         &self.high
     }
 
-    /// The words that hold the lanes of four rows: all first words (`word` 0) or all second ones.
+    /// Returns the words that hold the lanes of four rows: all first words (`word` 0) or all second ones.
     pub fn of_lanes(&self, word: usize) -> &[u64] {
         if word == 0 { &self.low } else { &self.high }
     }
@@ -66,7 +66,7 @@ impl Hashes {
 /// A block of values.
 pub(crate) struct Block<'a> {
     pub hashes: &'a Hashes,
-    /// How often each value occurs; `None` if each occurs once.
+    /// Number of occurrences of each value; `None` if each occurs once.
     pub counts: Option<&'a [u64]>,
     /// Returns the value at a position; `None` if it is too long to be kept.
     pub value: &'a dyn Fn(usize) -> Option<Literal>,

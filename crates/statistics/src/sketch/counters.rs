@@ -1,17 +1,16 @@
 //! Tables of counters: Count-Min (Cormode and Muthukrishnan 2005; thesis, section 4.2.2) and Fast-AGMS
 //! (Cormode and Garofalakis 2005; section 4.2.3).
 //!
-//! A row of Fast-AGMS is kept as twice as many plain counts: a cell for the values that add to a counter and
-//! one for those that take away from it. The counter is the difference of the two, and their sum is what a
-//! row of Count-Min counts in the same place. So where the shapes agree one table serves both, at half the
-//! work. The sign is the highest bit of a cell's number.
+//! A row of Fast-AGMS is stored as twice as many plain counts: a cell for the values that increment a counter and one
+//! for those that decrement it. The counter is the difference of the two, and their sum is the counter of Count-Min at
+//! the same position. So where the shapes agree one table serves both, at half the cost. The sign is the highest bit of
+//! a cell's number.
 //!
-//! Row j has bits j·s up to j·s + b of the hash for itself, b being the bits of a cell's number. The stride s
-//! is 16 where the hash has so many bits, because then the rows' bits lie in lanes, and b otherwise, as in
-//! SKT.
+//! Row j uses bits j·s up to j·s + b of the hash, where b is the number of bits of a cell's number. The stride s is 16
+//! if the hash has that many bits, because the rows' bits are then in lanes, and b otherwise, as in SKT.
 //!
-//! A block of values is counted in bytes, which for four rows fit the core's own cache; a byte that overflows
-//! carries 256 to its cell.
+//! A block of values is counted in bytes, which for four rows fit into the L1 cache; a byte that overflows carries 256
+//! to its cell.
 //!
 //! Invariant: the cells of each row add up to the number of values.
 
@@ -27,7 +26,7 @@ const LANE: u8 = 16;
 /// row's own cells are never touched.
 type Bytes = [u8; 1 << LANE];
 
-/// How the rows of a table use the bits of the hash.
+/// Assignment of the hash's bits to the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub rows: u8,
@@ -43,7 +42,7 @@ impl Shape {
         Shape { rows, bits, stride: if lanes { LANE } else { bits } }
     }
 
-    /// Number of cells of a row.
+    /// Returns the number of cells of a row.
     pub fn width(self) -> usize {
         1 << self.bits
     }
@@ -89,7 +88,7 @@ impl Table {
         self.cells.capacity() * size_of::<u64>() + self.bytes.len() * self.shape.width()
     }
 
-    /// The cells of a row.
+    /// Returns the cells of a row.
     pub fn row(&self, row: usize) -> Vec<u64> {
         let width = self.shape.width();
         let mut cells =
@@ -163,7 +162,7 @@ impl Table {
         (0..usize::from(self.shape.rows)).map(move |row| self.cell(row, self.shape.place(hash, row)))
     }
 
-    /// For each row, returns the cell of `hash` and the cell of the other sign.
+    /// Returns for each row the cell of `hash` and the cell of the other sign.
     fn both_at(&self, hash: Hash) -> impl Iterator<Item = (u64, u64)> {
         let half = self.shape.width() / 2;
         (0..usize::from(self.shape.rows)).map(move |row| {
@@ -172,18 +171,18 @@ impl Table {
         })
     }
 
-    /// For each row, returns the signed counter of `hash`, with the sign of the value: an unbiased estimate
-    /// of its frequency.
+    /// Returns for each row the signed counter of `hash`, with the sign of the value: an unbiased estimate of its
+    /// frequency.
     pub fn signed_at(&self, hash: Hash) -> impl Iterator<Item = i128> {
         self.both_at(hash).map(|(with, against)| i128::from(with) - i128::from(against))
     }
 
-    /// For each row, returns the sum of the counts of both signs for `hash`, the counter of Count-Min.
+    /// Returns for each row the sum of the counts of both signs for `hash`, the counter of Count-Min.
     pub fn unsigned_at(&self, hash: Hash) -> impl Iterator<Item = u64> {
         self.both_at(hash).map(|(with, against)| with + against)
     }
 
-    /// For each row, returns the inner product of its signed counters with those of `other`.
+    /// Returns for each row the inner product of its signed counters with those of `other`.
     pub fn products(&self, other: &Table) -> Vec<i128> {
         let product = |row| product(&self.row(row), &other.row(row));
         (0..usize::from(self.shape.rows)).map(product).collect()
@@ -239,14 +238,14 @@ impl<const ROWS: usize> Kernel for Lanes<'_, ROWS> {
     }
 }
 
-/// Kept out of line of the loop.
+/// Out of line, so that the loop stays small.
 #[cold]
 #[inline(never)]
 fn carry(carries: &mut Vec<u32>, cell: usize) {
     carries.push(cell as u32);
 }
 
-/// The middle value, or the mean of the two middle ones.
+/// Returns the middle value, or the mean of the two middle ones.
 pub(crate) fn median(values: impl IntoIterator<Item = i128>) -> f64 {
     let mut values: Vec<i128> = values.into_iter().collect();
     values.sort_unstable();

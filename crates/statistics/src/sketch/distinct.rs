@@ -44,7 +44,7 @@ pub(crate) enum State {
     Many(Vec<u8>),
 }
 
-/// The coupons that a sketch of 2^`precision` registers keeps at most: half of the bytes of the registers.
+/// Returns the coupons that a sketch of 2^`precision` registers keeps at most: half of the bytes of the registers.
 pub(crate) fn coupons_max(precision: u8) -> usize {
     1 << (precision - 3)
 }
@@ -173,7 +173,7 @@ impl Distinct {
         }
     }
 
-    /// The number of distinct values (equal coupons counted once) while there are few; `None` for many.
+    /// Returns the number of distinct values (equal coupons counted once) while there are few; `None` for many.
     pub fn few(&self) -> Option<usize> {
         match self.state() {
             State::Few(coupons) => Some(coupons.len()),
@@ -200,7 +200,7 @@ fn raise(registers: &mut [u8], coupon: u32) {
     registers[place] = registers[place].max(rank);
 }
 
-/// Ertl's improved raw estimator (algorithm 6 of *New cardinality estimation algorithms for HyperLogLog
+/// Computes Ertl's improved raw estimator (algorithm 6 of *New cardinality estimation algorithms for HyperLogLog
 /// sketches*, arXiv 1702.01284).
 pub(crate) fn estimate(registers: &[u8]) -> f64 {
     let mut of_rank = [0_u32; RANK_MAX as usize + 1];
@@ -261,7 +261,7 @@ impl Coupons {
         self.table.iter().copied().filter(|coupon| *coupon != 0)
     }
 
-    /// The coupons in ascending order.
+    /// Returns the coupons in ascending order.
     pub fn sorted(&self) -> Vec<u32> {
         self.iter().collect::<BTreeSet<u32>>().into_iter().collect()
     }

@@ -7,7 +7,7 @@ use crate::hash::{self, Hash, SEED};
 use arrow_schema::DataType;
 use farpool_model::{Literal, Value, limits};
 
-/// The hashes of a block of values.
+/// Computes the hashes of a block of values.
 pub(super) fn fill(hashes: &mut Hashes, items: &Items<'_>) {
     match items {
         Items::Signed(words, _) | Items::Unsigned(words) => hashes.fill_words(words),

@@ -33,7 +33,7 @@ pub(crate) struct Hot {
 }
 
 impl Hot {
-    /// Must be called before each block: returns the hot words and counts so far if other words become hot.
+    /// Returns the hot words and counts so far if other words become hot. Must be called before each block.
     pub fn before(&mut self, words: &[u64]) -> Option<Counted> {
         let due = self.blocks.is_multiple_of(PATIENCE) && words.len() == BLOCK;
         self.blocks = self.blocks.wrapping_add(1);

@@ -26,7 +26,7 @@ pub(crate) enum Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The integers as words; `None` for other forms.
+    /// Returns the integers as words; `None` for other forms.
     pub fn words(&self) -> Option<&'a [u64]> {
         match self {
             Items::Signed(words, _) | Items::Unsigned(words) => Some(words),

@@ -89,7 +89,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.levels.iter().map(|level| level.capacity() * size_of::<T>() + size_of::<Vec<T>>()).sum()
     }
 
-    /// The most bytes that a state with this `k` takes between two updates.
+    /// Returns the most bytes that a state with this `k` takes between two updates.
     pub fn bytes_most(k: u16) -> usize {
         let values = 3 * usize::from(k) + LEVELS_MAX * LEVEL_MIN;
         2 * values * size_of::<T>() + LEVELS_MAX * size_of::<Vec<T>>()
@@ -152,8 +152,8 @@ impl<T: Copy + Ord> Levels<T> {
         self.compress();
     }
 
-    /// For each share `q` of `shares`, returns the value such that the share `q` of the values is at or below
-    /// it; empty without values.
+    /// Returns for each share `q` of `shares` the value such that the share `q` of the values is at or below it; empty
+    /// without values.
     pub fn ranked(&self, shares: &[f64]) -> Vec<Ranked<T>> {
         let weight = |height: usize| 1_u64 << height;
         let all = self.levels.iter().enumerate();
@@ -179,12 +179,12 @@ impl<T: Copy + Ord> Levels<T> {
         shares.iter().map(ranked).collect()
     }
 
-    /// The error of the rank of a value, at [`CONFIDENCE`].
+    /// Returns the error of the rank of a value, at [`CONFIDENCE`].
     pub fn rank_error(&self) -> f64 {
         (2.0 * self.squares * (2.0 / (1.0 - CONFIDENCE)).ln()).sqrt()
     }
 
-    /// The logarithm of the size of sampled blocks: their error is a fraction of what [`Levels::k`] allows,
+    /// Returns the logarithm of the size of sampled blocks: their error is a fraction of what [`Levels::k`] allows,
     /// whatever the number of values.
     fn block_log(&self) -> u32 {
         (self.count / SAMPLED_FROM).checked_ilog2().map_or(0, |log| (log + 1).min(BLOCK_LOG_MAX))
@@ -196,7 +196,7 @@ impl<T: Copy + Ord> Levels<T> {
         }
     }
 
-    /// The size of the level at `height`.
+    /// Returns the size of the level at `height`.
     fn capacity(&self, height: usize) -> usize {
         let depth = (self.levels.len() - 1 - height) as i32;
         ((f64::from(self.k) * SHRINK.powi(depth)).ceil() as usize).max(LEVEL_MIN)
@@ -237,7 +237,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.squares += 4_f64.powi(height as i32);
     }
 
-    /// A number below `end`, a power of two.
+    /// Returns a number below `end`, a power of two.
     fn below(&mut self, end: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

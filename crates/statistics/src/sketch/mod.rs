@@ -69,7 +69,7 @@ pub fn check(parameters: &SketchParameters) -> Result<()> {
     parameters.check()
 }
 
-/// Whether the table of Fast-AGMS also serves as Count-Min's.
+/// Returns whether the table of Fast-AGMS also serves as Count-Min's.
 fn shared(parameters: &SketchParameters) -> bool {
     match (parameters.frequency, parameters.second_moment) {
         (Some(frequency), Some(moment)) => {
@@ -79,7 +79,7 @@ fn shared(parameters: &SketchParameters) -> bool {
     }
 }
 
-/// The shapes of Count-Min's table, if it has one of its own, and of Fast-AGMS's.
+/// Returns the shapes of Count-Min's table, if it has one of its own, and of Fast-AGMS's.
 fn shapes(parameters: &SketchParameters) -> (Option<Shape>, Option<Shape>) {
     let frequency = parameters.frequency.filter(|_| !shared(parameters));
     (
@@ -95,7 +95,7 @@ impl Sketch {
         frequency.into_iter().chain(second_moment).map(Shape::bytes).sum()
     }
 
-    /// The most bytes that quantiles of `data_type` take.
+    /// Returns the most bytes that quantiles of `data_type` take.
     pub(crate) fn bytes_of_quantiles(parameters: &SketchParameters, data_type: &DataType) -> usize {
         parameters.quantiles.map_or(0, |k| Quantiles::bytes_most(k, data_type))
     }
@@ -122,12 +122,12 @@ impl Sketch {
         })
     }
 
-    /// The parameters of the sketch.
+    /// Returns the parameters of the sketch.
     pub fn parameters(&self) -> SketchParameters {
         self.parameters
     }
 
-    /// The canonical type of the column.
+    /// Returns the canonical type of the column.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
@@ -150,7 +150,7 @@ impl Sketch {
         self.take_in(values, None)
     }
 
-    /// Like [`Sketch::update`], for strings whose least and greatest value are known.
+    /// Adds values as [`Sketch::update`] does, for strings whose least and greatest value are known.
     ///
     /// # Errors
     /// As [`Sketch::update`].
@@ -166,7 +166,7 @@ impl Sketch {
     /// Adds each of `values` as often as its count in `counts` says, as for the values of a dictionary.
     ///
     /// # Errors
-    /// Those of [`Sketch::update`]; also `Invalid` when `counts` differs from `values` in length.
+    /// Errors of [`Sketch::update`]; also `Invalid` when `counts` differs from `values` in length.
     pub fn update_counted(&mut self, values: &dyn Array, counts: &[u64]) -> Result<()> {
         self.expect_type(values.data_type())?;
         if values.len() != counts.len() {
@@ -235,7 +235,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// Adds hot words with their counts; `items` tells their kind.
+    /// Adds hot words with their counts; `items` determines their kind.
     fn take_in_hot(&mut self, counted: Option<hot::Counted>, items: &Items<'_>, hashes: &mut Hashes) {
         let Some((words, counts)) = counted else { return };
         let there = words.iter().zip(&counts).filter(|(_, count)| **count > 0);
@@ -308,7 +308,7 @@ impl Sketch {
             + self.quantiles.as_ref().map_or(0, Quantiles::bytes_held)
     }
 
-    /// The state of HyperLogLog, if the sketch has it.
+    /// Returns the state of HyperLogLog, if the sketch has it.
     pub(crate) fn distinct_state(&self) -> Option<&Distinct> {
         self.distinct.as_ref()
     }
@@ -329,7 +329,7 @@ fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table
     .unwrap_or(0)
 }
 
-/// How often each value of a dictionary occurs, and how many keys are NULL.
+/// Counts the occurrences of each value of a dictionary, and the NULL keys.
 fn occurrences(dictionary: &dyn AnyDictionaryArray) -> (Vec<u64>, u64) {
     let mut counts = vec![0; dictionary.values().len()];
     if counts.is_empty() {

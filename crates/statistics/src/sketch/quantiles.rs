@@ -30,7 +30,7 @@ pub(super) enum Quantiles {
     Wide(Levels<i128>),
 }
 
-/// Whether values of this type have quantiles.
+/// Returns whether values of this type have quantiles.
 pub(crate) fn has_quantiles(data_type: &DataType) -> bool {
     data_type.is_floating() || schema::is_integer_like(data_type)
 }
@@ -98,7 +98,7 @@ impl Quantiles {
         }
     }
 
-    /// The error of the rank of a value.
+    /// Returns the error of the rank of a value.
     pub fn rank_error(&self) -> f64 {
         match self {
             Quantiles::Words(levels) => levels.rank_error(),

@@ -44,7 +44,7 @@ impl Candidates {
         Candidates { top: top as usize, seen: 0, found: HashMap::default(), floor: 0 }
     }
 
-    /// The most candidates after pruning, and hence in an encoded state.
+    /// Returns the most candidates after pruning, and hence in an encoded state.
     pub fn kept_max(top: u32) -> usize {
         SPARE * top as usize
     }
@@ -74,7 +74,7 @@ impl Candidates {
         self.seen += len;
     }
 
-    /// Checks the values of which at least one row is to be checked.
+    /// Checks the values of which at least one row must be checked.
     fn update_counted(&mut self, block: &Block<'_>, counts: &[u64], count: &dyn Fn(Hash) -> u64) {
         for (place, rows) in counts.iter().enumerate() {
             let before = self.seen;
@@ -149,7 +149,7 @@ impl Candidates {
         kept
     }
 
-    /// All candidates, with their hashes.
+    /// Returns all candidates, with their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (Hash, &Literal)> {
         self.found.iter().map(|(hash, candidate)| (*hash, &candidate.value))
     }

@@ -1,4 +1,4 @@
-//! Whether Count-Min can be trusted, judged from the other two sketches (thesis, sections 4.3.4 and 4.3.5).
+//! Trust in Count-Min, judged from the other two sketches (thesis, sections 4.3.4 and 4.3.5).
 //!
 //! Count-Min overestimates a value when another one shares its counter in every row. The number of distinct
 //! values (HyperLogLog) tells how likely that is; their skew (Fast-AGMS) tells whether some are so frequent
@@ -13,7 +13,7 @@ const SHARED_MAX: f64 = 0.01;
 /// The relative error up to which the count of a frequent value is trusted.
 const ERROR_MAX: f64 = 0.1;
 
-/// How far the counts of a sketch's Count-Min can be trusted.
+/// Trust in the counts of a sketch's Count-Min.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trust {
     /// Whether the count of any value can be taken as nearly exact.
@@ -68,7 +68,7 @@ impl Evidence {
         Trust { trusted, frequent_from, reason }
     }
 
-    /// The mean excess of a counter is `values / width`; it changes ten times that count by a tenth. The most
+    /// Returns the mean excess of a counter is `values / width`; it changes ten times that count by a tenth. The most
     /// frequent value occurs at least F2 / F1 times.
     fn frequent_from(&self) -> Option<f64> {
         let from = self.values / self.width / ERROR_MAX;

@@ -18,7 +18,7 @@ pub fn mean_of_decimals(sum: i128, count: i64, factor: i128) -> Option<i128> {
     narrow().or_else(|| mean_of_wide_decimals(i256::from_i128(sum), count, factor)?.to_i128())
 }
 
-/// Like [`mean_of_decimals`], for a sum of 256 bits. `factor` is positive.
+/// Computes a mean as [`mean_of_decimals`] does, for a sum of 256 bits. `factor` is positive.
 pub fn mean_of_wide_decimals(sum: i256, count: i64, factor: i128) -> Option<i256> {
     let (divisor, factor) = (i256::from_i128(count.into()), i256::from_i128(factor));
     let (whole, rest) = (sum.checked_div(divisor)?, sum.checked_rem(divisor)?);

@@ -60,9 +60,9 @@ pub struct ExactSums {
 enum AnyTotals {
     /// Sums of signed integers.
     Integers(Totals<i64>),
-    /// Of decimals of up to 128 bits, and of unsigned integers.
+    /// Sums of decimals of up to 128 bits, and of unsigned integers.
     Narrow(Totals<i128>),
-    /// Of decimals of 256 bits.
+    /// Sums of decimals of 256 bits.
     Wide(Totals<i256>),
 }
 
@@ -99,14 +99,14 @@ impl ExactSums {
         self
     }
 
-    /// Name and type of each column of the states.
+    /// Returns the name and type of each column of the states.
     pub fn state_types(&self) -> Vec<(&'static str, DataType)> {
         let carries = self.has_carries.then_some(("carries", DataType::Int64));
         let counts = (self.purpose == Purpose::Mean).then_some(("count", DataType::UInt64));
         [("sum", self.totals.data_type())].into_iter().chain(carries).chain(counts).collect()
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn groups(&self) -> usize {
         match &self.totals {
             AnyTotals::Integers(totals) => totals.len(),
@@ -183,7 +183,7 @@ impl ExactSums {
         [sums].into_iter().chain(carries).chain(counts.map(|counts| Arc::new(counts) as ArrayRef)).collect()
     }
 
-    /// The states of rows that are a group each.
+    /// Returns the states of rows that are a group each.
     ///
     /// # Panics
     /// As [`ExactSums::update`].
@@ -280,7 +280,7 @@ impl ExactSums {
 }
 
 impl AnyTotals {
-    /// Type of the column of words; words may have more digits than the type allows.
+    /// Returns the type of the column of words; words may have more digits than the type allows.
     fn data_type(&self) -> DataType {
         match self {
             AnyTotals::Integers(_) => DataType::Int64,
@@ -343,7 +343,7 @@ impl AnyTotals {
     }
 }
 
-/// The values of an array, which is of type `T`.
+/// Returns the values of an array, which is of type `T`.
 fn native<T: ArrowPrimitiveType>(values: &dyn Array) -> &[T::Native] {
     values.as_primitive::<T>().values()
 }

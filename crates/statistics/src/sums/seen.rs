@@ -4,7 +4,7 @@ use super::words::{Rows, take_first};
 use arrow_array::UInt64Array;
 use arrow_buffer::NullBuffer;
 
-/// Which groups have values, or how many.
+/// Records which groups have values, or how many.
 #[derive(Debug)]
 pub(super) enum Seen {
     /// Each of the first groups, of this number, has a value: no row was NULL or filtered out so far.
@@ -45,7 +45,7 @@ impl Seen {
         }
     }
 
-    /// Validity of the first `groups` groups; `None` if all have had a value.
+    /// Returns the validity of the first `groups` groups; `None` if all have had a value.
     pub(super) fn nulls(&self, groups: usize) -> Option<NullBuffer> {
         let nulls: NullBuffer = match self {
             Seen::All(_) => return None,

@@ -21,10 +21,10 @@ pub(super) trait Word: ArrowNativeType {
 
 /// A word whose values can be decimals.
 pub(super) trait Digits: Word + Ord {
-    /// Whether the value has at most this many decimal digits.
+    /// Returns whether the value has at most this many decimal digits.
     fn has_digits(&self, digits: u8) -> bool;
 
-    /// The mean of `count` values with this sum, as [`mean_of_wide_decimals`]; `None` when it does not fit.
+    /// Returns the mean of `count` values with this sum, as [`mean_of_wide_decimals`]; `None` when it does not fit.
     fn mean(self, carries: i64, count: i64, factor: i128) -> Option<Self>;
 }
 
@@ -90,13 +90,13 @@ impl Digits for i256 {
         bound.is_none_or(|bound| bound.wrapping_neg() < *self && *self < bound)
     }
 
-    /// There is no wider type to divide in, so there is no mean of a sum that exceeds 256 bits.
+    /// Returns no mean of a sum that exceeds 256 bits, because there is no wider type to divide in.
     fn mean(self, carries: i64, count: i64, factor: i128) -> Option<i256> {
         if carries == 0 { mean_of_wide_decimals(self, count, factor) } else { None }
     }
 }
 
-/// Which rows count, and their groups.
+/// Rows that count, and their groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
     /// The group of each row; `None` when all rows belong to the first group.
@@ -168,7 +168,7 @@ impl<W: Word> Totals<W> {
         }
     }
 
-    /// To the first group, whose sum stays in registers meanwhile.
+    /// Adds to the first group, whose sum stays in registers meanwhile.
     #[inline]
     fn fold<N: Into<W>>(&mut self, values: impl Iterator<Item = N>, op: &impl Fn(W, W) -> (W, i64)) {
         let Some(word) = self.words.first_mut() else { return };
@@ -202,7 +202,7 @@ impl<W: Word> Totals<W> {
         self.carries.get(group).copied().unwrap_or(0)
     }
 
-    /// The sums of the first `groups` groups, if each fits its word. Those of groups without values are 0.
+    /// Returns the sums of the first `groups` groups, if each fits its word. Those of groups without values are 0.
     pub(super) fn exact(&self, groups: usize) -> Option<&[W]> {
         let carries = self.carries.get(..groups).unwrap_or(&[]);
         carries.iter().all(|carry| *carry == 0).then(|| &self.words[..groups])

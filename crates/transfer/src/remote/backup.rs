@@ -29,7 +29,7 @@ impl RemotePool {
 }
 
 impl RemoteBackup {
-    /// The files, the manifest last.
+    /// Returns the files, the manifest last.
     pub fn files(&self) -> &BackupFiles {
         &self.files
     }
@@ -37,7 +37,7 @@ impl RemoteBackup {
     /// Reads a part of a file of `bytes` bytes in all, as many from `offset` on as come at once.
     ///
     /// # Errors
-    /// `Unavailable` or `Stale` when the connection has ended, so that the backup must begin again; those of the node.
+    /// `Unavailable` or `Stale` when the connection has ended, so that the backup must begin again; errors of the node.
     pub async fn read(&self, file: &str, bytes: u64, offset: u64) -> Result<Bytes> {
         let wanted = usize_saturating(bytes.saturating_sub(offset)).min(limits::BACKUP_READ_BYTES_MAX);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);

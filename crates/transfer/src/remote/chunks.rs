@@ -8,7 +8,7 @@ use farpool_model::{Error, Receipt, Result, cast};
 use farpool_wire::{ChunkImage, Grants, Outlines, Request, Response};
 use std::time::Duration;
 
-/// Requests of which the fastest tells the latency.
+/// Number of requests, the fastest of which determines the latency.
 const PROBES: usize = 5;
 
 /// Chunks on their way. Dropping it cancels the rest.
@@ -18,8 +18,8 @@ pub struct ChunkStream {
 }
 
 impl RemotePool {
-    /// Describes chunks of the table version that a handle holds: those of `columns`, in ascending order, of as many row
-    /// groups from `first` on as come at once; none, if the list of row groups has the number `known`.
+    /// Describes chunks of the table version that a handle holds: those of `columns`, in ascending order, of as many
+    /// row groups from `first` on as come at once; none, if the list of row groups has the number `known`.
     ///
     /// # Errors
     /// `Invalid` for a table of which clients keep no chunks; `Stale` when the handle is lost.
@@ -57,7 +57,7 @@ impl RemotePool {
         Ok(ChunkStream { channel: start_kept(kept, &request).await?, grants: Grants::new() })
     }
 
-    /// Time from a small request to its answer, the least of a few.
+    /// Measures the latency: the shortest time from a small request to its answer, among several.
     ///
     /// # Errors
     /// `Unavailable` when the node does not answer.
@@ -81,10 +81,10 @@ impl RemotePool {
 }
 
 impl ChunkStream {
-    /// The next chunk, in any order; or the receipt, after the last.
+    /// Returns the next chunk, in any order; or the receipt, after the last.
     ///
     /// # Errors
-    /// Those of the node; `Unavailable` when it goes away.
+    /// Errors of the node; `Unavailable` when it goes away.
     pub async fn next(&mut self) -> Result<std::result::Result<ChunkImage, Receipt>> {
         let message = self.channel.receive().await?;
         match Response::decode(&message, None)? {

@@ -25,8 +25,8 @@ use tokio::time::timeout;
 /// A read of at least this many bytes is followed by a yield to other tasks.
 const YIELD_BYTES: usize = 64 << 10;
 
-/// Number of open streams of one connection from which the client opens another connection: fewer than a node
-/// allows, because the node may learn a moment later than the client that a stream has ended.
+/// Number of open streams of one connection from which the client opens another connection: fewer than a node allows,
+/// because the node may learn slightly later than the client that a stream has ended.
 const STREAMS_MAX: usize = limits::STREAMS_PER_CONNECTION_MAX - 8;
 
 /// The stream number after which another connection is opened, since numbers are not reused. The remaining
@@ -40,7 +40,8 @@ pub(super) struct Patience {
     pub ping_after: Duration,
     /// Further silence after which the connection is given up.
     pub pong_max: Duration,
-    /// Time without the next message of any answer after which the connection is given up although `Ping`s are answered.
+    /// Time without the next message of any answer after which the connection is given up although `Ping`s are
+    /// answered.
     pub answer_max: Duration,
 }
 
@@ -54,7 +55,7 @@ impl Default for Patience {
     }
 }
 
-/// Identity and state of the node at the other end, as told in its hello.
+/// Identity and state of the node at the other end, from its hello.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Greeting {
     /// Identifies the node's process; 0 if it does not tell, and knows no outcomes of loads.
@@ -68,7 +69,7 @@ pub(super) struct Greeting {
 pub(super) struct Connection {
     shared: Arc<Shared>,
     tasks: [AbortHandle; 2],
-    /// How the node proves who it is, where its answers are sealed, and what was shown to it.
+    /// Proof of the node's identity, if its answers are sealed, and the digest of the handshake.
     sealed: Option<(Proof, Digest)>,
     instance: u64,
     newest: AtomicU64,
@@ -89,7 +90,7 @@ struct Streams {
     /// Ordered, so that waiting tasks learn of the end in the order of their requests, in every run.
     open: BTreeMap<u32, Arc<Mailbox>>,
     last: u32,
-    /// Streams dropped before their end, whose partly received messages are to be discarded.
+    /// Streams dropped before their end, whose partly received messages must be discarded.
     dropped: Vec<u32>,
     closed: Option<Closed>,
 }
@@ -97,7 +98,7 @@ struct Streams {
 /// Why a connection ended.
 #[derive(Clone, Debug)]
 enum Closed {
-    /// The node or the network is gone; with the system's message, if there is one.
+    /// The node or the network failed; with the system's message, if there is one.
     Gone(Option<String>),
     /// The client or the node reported an error.
     Failed(Error),
@@ -138,13 +139,13 @@ impl Connection {
         self.newest.fetch_max(version.0, Ordering::Relaxed);
     }
 
-    /// Whether the connection works, as far as is known, and can open another stream.
+    /// Returns whether the connection works, as far as is known, and can open another stream.
     pub fn has_room(&self) -> bool {
         let streams = self.shared.streams.lock();
         streams.closed.is_none() && streams.open.len() < STREAMS_MAX && streams.last < STREAM_LAST
     }
 
-    /// Whether the connection is known to be broken.
+    /// Returns whether the connection is known to be broken.
     pub fn is_closed(&self) -> bool {
         self.shared.streams.lock().closed.is_some()
     }
@@ -166,8 +167,8 @@ impl Connection {
         self.open_bound(request, doing, None)
     }
 
-    /// As [`Connection::open`], for a request that names a prepared program: `prepared` is what sealed answers are
-    /// bound to.
+    /// Opens a stream as [`Connection::open`] does, for a request that names a prepared program: `prepared` is the
+    /// digest that sealed answers are bound to.
     ///
     /// # Errors
     /// As [`Connection::open`].
@@ -231,8 +232,7 @@ impl Streams {
 impl Shared {
     async fn read(&self, received: BytesMut) {
         let closed = self.read_messages(Intake::new(received)).await.err().unwrap_or(Closed::Gone(None));
-        // Tells a node that was at fault that the client no longer reads; a node that is gone does not
-        // matter.
+        // Tells a misbehaving node that the client no longer reads; irrelevant if the node is gone.
         drop(self.socket.end_writing());
         let mut streams = self.streams.lock();
         streams.closed = Some(closed);
@@ -297,7 +297,7 @@ impl Shared {
         }
     }
 
-    /// Whether a stream expects something from the node.
+    /// Returns whether a stream expects something from the node.
     fn is_expecting(&self) -> bool {
         self.streams.lock().open.values().any(|mailbox| !mailbox.has_ended())
     }
@@ -311,7 +311,7 @@ impl Shared {
         .advise("see whether it still runs and the network is up, and try again")
     }
 
-    /// Fails if somebody waits for an answer and all who do have waited for too long: a node that answers nothing else.
+    /// Fails if there are waiting readers and all of them have waited for too long: the node no longer answers.
     fn check_progress(&self) -> Result<(), Closed> {
         let streams = self.streams.lock();
         let waiting = streams.open.values().filter(|mailbox| !mailbox.has_ended()).map(|m| m.waited()).min();
@@ -335,8 +335,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the frame is to be assembled: frames that were in flight when their stream was cancelled are
-    /// not.
+    /// Returns whether the frame must be assembled: frames that were in flight when their stream was cancelled are not.
     fn is_wanted(&self, header: &FrameHeader) -> Result<bool> {
         let FrameHeader { kind, stream, .. } = *header;
         if stream == 0 {
@@ -397,7 +396,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// The stream's number.
+    /// Returns the stream's number.
     pub fn id(&self) -> u32 {
         self.id
     }

@@ -1,4 +1,4 @@
-//! How a client opens a socket to its node: over TCP, or by any other source of a [`Socket`].
+//! Connectors: open a socket to a node, over TCP or by any other source of a [`Socket`].
 
 use crate::PoolUrl;
 use async_trait::async_trait;

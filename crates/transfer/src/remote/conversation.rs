@@ -42,12 +42,12 @@ impl Conversation {
         }
     }
 
-    /// Whether the node has sent its last message on the stream.
+    /// Returns whether the node has sent its last message on the stream.
     pub fn has_ended(&self) -> bool {
         self.stage == Stage::Ended
     }
 
-    /// Whether credit allows to send rows of a load now.
+    /// Returns whether credit allows to send rows of a load now.
     pub fn may_send(&self) -> bool {
         self.outgoing.is_open()
     }

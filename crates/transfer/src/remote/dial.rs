@@ -34,12 +34,12 @@ impl Dialer {
         Dialer { url: url.clone(), options, connector, patience, unread }
     }
 
-    /// Whether answers are to be sealed.
+    /// Returns whether answers must be sealed.
     pub fn is_sealed(&self) -> bool {
         self.options.sealed.is_some()
     }
 
-    /// The node's address.
+    /// Returns the node's address.
     pub fn url(&self) -> &PoolUrl {
         &self.url
     }
@@ -113,8 +113,8 @@ impl Dialer {
     }
 }
 
-/// Checks before anything is asked that the node will seal its answers. What it says here may be changed on its way: that
-/// leads to a refusal, or to answers that cannot be opened.
+/// Checks before any request that the node will seal its answers. This statement of the node may be tampered with,
+/// which leads to a refusal, or to answers that cannot be opened.
 fn check_sealing(url: &PoolUrl, proof: &Proof, sealing: Option<Sealing>) -> Result<()> {
     let Some(Sealing { node_key }) = sealing else {
         return Err(Error::invalid(format!("the node at {url} does not encrypt results"))
@@ -173,7 +173,7 @@ async fn first_message(socket: &dyn Socket, received: &mut BytesMut, url: &PoolU
     }
 }
 
-/// Before its welcome a node may send nothing else, so that it cannot send large messages.
+/// Checks the first frame: before its welcome a node may send nothing else, so that it cannot send large messages.
 fn check_greeting(FrameHeader { kind, stream, .. }: FrameHeader, url: &PoolUrl) -> Result<()> {
     match kind {
         FrameKind::Welcome | FrameKind::Error if stream == 0 => Ok(()),

@@ -87,7 +87,7 @@ impl RemotePool {
     /// Loads `batches`, with retries if the connection breaks.
     ///
     /// # Errors
-    /// Those of the batches, after which the node discards the load; those of the node, as soon as it reports
+    /// Errors of the batches, after which the node discards the load; errors of the node, as soon as it reports
     /// them. `Unavailable` when the connection broke and the load failed or its outcome is not known.
     pub(super) async fn load_once(&self, task: Task<'_>, batches: BatchStream) -> Result<TableInfo> {
         let mut rows = Rows::new(batches);
@@ -135,7 +135,7 @@ impl RemotePool {
     /// Asks the node to change rows by a program that it keeps.
     ///
     /// # Errors
-    /// Those of the node; `Stale` when it has lost the program, or the connection broke and nothing was
+    /// Errors of the node; `Stale` when it has lost the program, or the connection broke and nothing was
     /// changed; `Unavailable` when it is not known whether rows were changed.
     pub(super) async fn change_once(&self, handle: &Handle, kept: &Kept, rows: u64) -> Result<TableInfo> {
         let (name, schema) = (&handle.effective.table, kept.schema.clone());
@@ -266,7 +266,7 @@ impl RemotePool {
     }
 }
 
-/// The error of a load whose outcome cannot be determined.
+/// Returns the error of a load whose outcome cannot be determined.
 fn unknown(lost: &Error, why: &str) -> Error {
     Error::unavailable(format!(
         "{}; all rows had been sent, and whether they were loaded is not known: {why}",
@@ -316,8 +316,8 @@ impl Rows {
         answer(&mut channel).await
     }
 
-    /// Sends one batch, in parts of at most a row group, waiting for credit as needed. If the node refused
-    /// the load or is gone, rows are no longer sent, but kept for a repetition if all earlier ones were.
+    /// Sends one batch, in parts of at most a row group, waiting for credit as needed. If the node has refused the load
+    /// or is unreachable, rows are no longer sent, but kept for a retry if all earlier ones were kept.
     async fn send_batch(
         &mut self,
         channel: &mut Channel,

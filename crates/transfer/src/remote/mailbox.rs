@@ -153,7 +153,7 @@ impl Mailbox {
         Poll::Pending
     }
 
-    /// For how long the reader has waited for the next message; zero where nobody waits.
+    /// Returns the time for which the reader has waited for the next message; zero if there is no reader.
     pub fn waited(&self) -> Duration {
         self.0.lock().waiting_since.map_or(Duration::ZERO, |since| since.elapsed())
     }

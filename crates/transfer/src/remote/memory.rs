@@ -101,7 +101,7 @@ mod tests {
     use arrow_schema::{DataType, Field, Schema};
     use farpool_columns::{Parcel, pack_array, pack_chunks};
 
-    /// 4 MiB of rows, decoded from a parcel.
+    /// Creates 4 MiB of rows, decoded from a parcel.
     fn rows(room: &mut Room) -> Vec<RecordBatch> {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..limits::ROW_GROUP_ROWS as i64));
         let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, true)]));

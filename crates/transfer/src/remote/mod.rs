@@ -53,8 +53,8 @@ pub struct ClientOptions {
     /// The certificate authorities to trust for `farpools://` addresses; those that the system trusts if
     /// `None`.
     pub tls: Option<ClientTls>,
-    /// Has the node encrypt its answers to this client alone, and prove who it is; rows of loads are sent as they
-    /// are.
+    /// Makes the node encrypt its answers to this client alone, and prove its identity; rows of loads are sent in the
+    /// clear.
     pub sealed: Option<Proof>,
 }
 
@@ -84,9 +84,9 @@ impl RemotePool {
         RemotePool::dial(dialer, Results::of_process()).await
     }
 
-    /// As [`RemotePool::connect`], over sockets from `connector`; `url` names the node in messages, and
-    /// determines whether these sockets use TLS and for which host. The pool shares nothing with others, not
-    /// even memory for results.
+    /// Connects as [`RemotePool::connect`] does, over sockets from `connector`; `url` names the node in messages, and
+    /// determines whether these sockets use TLS and for which host. The pool shares nothing with others, not even
+    /// memory for results.
     ///
     /// # Errors
     /// As [`RemotePool::connect`].
@@ -118,7 +118,7 @@ impl RemotePool {
         self
     }
 
-    /// Whether the node encrypts its answers to this client.
+    /// Returns whether the node encrypts its answers to this client.
     pub fn is_sealed(&self) -> bool {
         self.dialer.is_sealed()
     }
@@ -281,7 +281,7 @@ struct Kept {
     connection: Arc<Connection>,
     /// The stream on which the program was prepared, which is also its handle.
     stream: u32,
-    /// What sealed answers of its runs are bound to.
+    /// Digest that sealed answers of its runs are bound to.
     bound: Option<Digest>,
     schema: SchemaRef,
 }
@@ -459,7 +459,7 @@ impl Pool for RemotePool {
         let task = Task { table: name, options, schema, rows_hint };
         let table = self.load_once(task, batches).await?;
         if self.dialer.is_sealed() {
-            // The answer to a load came in the clear, and no program may be made for what it says of the columns.
+            // The answer to a load was not sealed, and its columns must not be used to build a program.
             self.forget(name);
             return match self.describe(name, false).await {
                 Ok(Relation::Table(described)) => Ok(described),

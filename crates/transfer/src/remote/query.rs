@@ -18,12 +18,12 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 /// Receives the answers, which come before any row.
 ///
 /// # Errors
-/// Those of the node; `Unavailable` when it goes away.
+/// Errors of the node; `Unavailable` when it goes away.
 pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
     read_answers(&channel.receive().await?)
 }
 
-/// As [`answers`], with what sealed answers of later runs of the program are bound to.
+/// Receives answers as [`answers`] does, with the digest that sealed answers of later runs of the program are bound to.
 ///
 /// # Errors
 /// As [`answers`].
@@ -249,7 +249,7 @@ impl Stream for Reader {
     }
 }
 
-/// The error for a message that is not expected here.
+/// Returns the error for a message that is not expected here.
 pub(super) fn unexpected(kind: FrameKind) -> Error {
     Error::corrupt(format!("the pool answered with {}, which does not belong here", kind.name()))
         .advise("client and pool may be of different versions: upgrade the older one")

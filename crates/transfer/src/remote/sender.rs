@@ -24,13 +24,13 @@ pub(super) struct Sender {
 #[derive(Debug, Default)]
 struct Queue {
     segments: VecDeque<Bytes>,
-    /// Whether a `Pong` is to be sent behind everything in the queue.
+    /// True if a `Pong` must be sent behind everything in the queue.
     owes_pong: bool,
 }
 
 impl Sender {
-    /// Queues a message and sends what the socket accepts at once. Failures of the socket are noticed by the
-    /// reader, which ends the connection.
+    /// Queues a message and sends as much as the socket accepts at once. The reader notices failures of the socket and
+    /// ends the connection.
     pub fn send(&self, socket: &dyn Socket, stream: u32, message: Outgoing) {
         self.add(socket, |queue| queue.segments.extend(message.frames(stream)));
     }
@@ -50,7 +50,7 @@ impl Sender {
         }
     }
 
-    /// The writer task: sends what the socket did not accept at once, until the socket fails.
+    /// Runs the writer task: sends what the socket did not accept at once, until the socket fails.
     pub async fn run(&self, socket: &dyn Socket) {
         loop {
             self.writer.notified().await;
@@ -68,7 +68,7 @@ impl Sender {
 }
 
 impl Queue {
-    /// Writes what the socket accepts; returns true when nothing is left.
+    /// Writes as much as the socket accepts; returns true when nothing is left.
     fn flush(&mut self, socket: &dyn Socket) -> io::Result<bool> {
         while !self.is_done() {
             let segments = self.segments.iter().take(SEGMENTS_PER_WRITE);
@@ -86,7 +86,7 @@ impl Queue {
         Ok(true)
     }
 
-    /// Whether nothing is left to send, not even the `Pong` that goes last.
+    /// Returns whether nothing is left to send, not even the `Pong` that goes last.
     fn is_done(&mut self) -> bool {
         if self.segments.is_empty() && std::mem::take(&mut self.owes_pong) {
             let pong = Request::Pong.encode().into_iter().flatten();

@@ -20,7 +20,7 @@ const AS_IT_IS: i64 = -1;
 /// Zstandard's lowest level, which is the best trade of time for bytes on Arrow's buffers.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Arrow's name of the codec.
+/// Returns Arrow's name of the codec.
 pub(super) fn codec(compression: Compression) -> CompressionType {
     match compression {
         Compression::Lz4 => CompressionType::LZ4_FRAME,

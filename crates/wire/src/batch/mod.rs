@@ -61,7 +61,7 @@ fn metadata(message: &[u8]) -> Result<(usize, arrow_ipc::Message<'_>)> {
     Ok((8 + metadata.len(), parsed))
 }
 
-/// Total bytes of the strings of all views; shared ones count once per view.
+/// Returns the total bytes of the strings of all views; shared ones count once per view.
 fn string_bytes(views: &[u8]) -> usize {
     let (views, _) = views.as_chunks::<16>();
     views.iter().map(|[a, b, c, d, ..]| u32::from_le_bytes([*a, *b, *c, *d]) as usize).sum()

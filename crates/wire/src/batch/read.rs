@@ -1,5 +1,5 @@
-//! Reads batches from IPC messages. Arrow's decoder validates values (UTF-8, views, null counts) but panics
-//! when buffers lie outside the body or counts do not fit the schema; so those are checked here first.
+//! Reads batches from IPC messages. Arrow's decoder validates values (UTF-8, views, null counts) but panics if buffers
+//! are outside the body or counts do not fit the schema; so those are checked here first.
 
 use super::compress::Compressed;
 use super::{metadata, string_bytes};

@@ -164,7 +164,7 @@ mod tests {
     use arrow_ipc::{FieldBuilder, MessageBuilder, SchemaBuilder};
     use farpool_model::ErrorKind;
 
-    /// A schema with `count` fields that all share one place in the message.
+    /// Returns a schema with `count` fields that all share one place in the message.
     fn shared(count: usize, name: &str) -> Bytes {
         let mut builder = FlatBufferBuilder::new();
         let name = builder.create_string(name);

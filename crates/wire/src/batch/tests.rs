@@ -275,7 +275,7 @@ fn with_length(message: &Bytes, at: usize, length: u64) -> Bytes {
     damaged.into()
 }
 
-/// A message of one column made of `buffers`, of which the last `data` hold the data of its views.
+/// Returns a message of one column made of `buffers`, of which the last `data` hold the data of its views.
 fn handmade(rows: usize, buffers: &[Vec<u8>], data: usize) -> Bytes {
     let mut layout = write::Layout::default();
     layout.nodes.push(arrow_ipc::FieldNode::new(rows as i64, 0));

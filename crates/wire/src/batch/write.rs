@@ -41,7 +41,8 @@ pub fn encode_batch(
     Ok(encoded)
 }
 
-/// As [`encode_batch`], with a limit of `bytes_max` for one message. Halves the batch until its parts fit.
+/// Encodes a batch as [`encode_batch`] does, with a limit of `bytes_max` for one message. Halves the batch until its
+/// parts fit.
 pub(super) fn encode_within(
     kind: FrameKind,
     batch: &RecordBatch,

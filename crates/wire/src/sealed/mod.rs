@@ -1,11 +1,11 @@
 //! Sealed answers: a client sends a public key along with a request, and every answer comes back encrypted to it and
 //! authenticated, by HPKE (RFC 9180) with X25519, HKDF-SHA-256 and AES-128-GCM.
 //!
-//! The client makes a key for each request ([`Opener`]). What proves that the answers are from the node is a key of the
-//! node that the client knows, or the client's token ([`Proof`]). The keys of the answers depend on the whole request as it
-//! came, on its stream and on the token that came with the hello (else somebody between could have the node answer for
-//! another tenant), and where the request names a prepared program, on the request and answer that prepared it: a
-//! request that was changed on its way has answers that the client cannot open.
+//! The client draws a key for each request ([`Opener`]). The proof that the answers are from the node is a key of the
+//! node that the client knows, or the client's token ([`Proof`]). The keys of the answers depend on the whole request
+//! as received, on its stream, on the token in the hello (otherwise an attacker in between could make the node answer
+//! for another tenant) and, if the request names a prepared program, on the request and answer that prepared it: the
+//! client cannot open answers to a request that was tampered with.
 //!
 //! A sealed answer is a message of its usual kind, whose body is
 //!
@@ -13,11 +13,12 @@
 //! | ciphertext, as long as the plain body | a tag of 16 bytes for each block | encapsulated key, 32 | number, 8 |
 //! ```
 //!
-//! The ciphertext is in blocks of `BLOCK_BYTES`, the last one shorter, each encrypted by itself, so that it stays in the
-//! CPU caches while it is copied and encrypted. Answers are numbered from 0 as they must come; an `Error` may come at any
-//! time and has a number from `ERROR_NUMBERS` on. Authenticated with each block are stream, number, kind, the place of
-//! the block and whether it is the last: an answer that was dropped, repeated, exchanged, cut off or given another kind is
-//! an error.
+//! The ciphertext is in blocks of `BLOCK_BYTES`, the last one shorter, each encrypted by itself, so that it stays in
+//! the CPU caches while it is copied and encrypted. Answers are numbered from 0 in their order; an `Error` may come at
+//! any time and has a number from `ERROR_NUMBERS` on. The associated data of a block are the stream, the number, the
+//! kind, the block's index and whether it is the last: an answer that was dropped, repeated, swapped, truncated or
+//! given another kind is an error. Example: if answer 1 is dropped in transit, the client expects
+//! number 1 and refuses answer 2; renumbering answer 2 as 1 makes its tag wrong.
 
 mod open;
 mod seal;
@@ -38,8 +39,8 @@ use farpool_cipher::{Secret, TAG_BYTES, sha256};
 use farpool_model::{Error, ErrorKind, Result, cast};
 use std::fmt;
 
-/// Plain bytes of a block: with more, the second pass over them finds less in the CPU caches; with fewer, tags and calls
-/// cost more. From 64 KiB to 512 KiB there is no difference to measure.
+/// Plain bytes of a block: with more, the second pass over them finds less in the CPU caches; with fewer, tags and
+/// calls cost more. From 64 KiB to 512 KiB there is no difference to measure.
 const BLOCK_BYTES: usize = 128 << 10;
 
 /// The number of the one suite that there is: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
@@ -57,10 +58,10 @@ const TRAILER_BYTES: usize = KEY_BYTES + 8;
 /// A digest of a request, or of one and its answer.
 pub type Digest = [u8; 32];
 
-/// What the keys of the answers depend on beside the request, so that they fit nothing else.
+/// Context string that the keys of answers are derived with, so that they cannot be used for anything else.
 const INFO: &[u8] = b"farpool/1 sealed answers, from the node to the client";
 
-/// How a client knows that answers are from the node.
+/// Method by which a client verifies that answers are from the node.
 #[derive(Clone, Debug)]
 pub enum Proof {
     /// By a key of the node, whose public half the client was given.
@@ -92,11 +93,11 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// The key of a token that `farpool token new` has made: a prefix and 64 hexadecimal digits.
+    /// Returns the key of a token that `farpool token new` has made: a prefix and 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Invalid` for any other, which may be easy to guess: who guesses a token can try it on recorded answers (RFC 9180,
-    /// section 9.5). `OverLimit` where the process may not lock more memory.
+    /// `Invalid` for any other, which may be easy to guess: who guesses a token can try it on recorded answers (RFC
+    /// 9180, section 9.5). `OverLimit` where the process may not lock more memory.
     pub fn of(token: &str) -> Result<TokenKey> {
         let digits = token.strip_prefix("fp_").filter(|digits| digits.len() == 64 && is_hex(digits));
         let Some(digits) = digits else {
@@ -122,7 +123,7 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-/// A request whose answers are to be sealed, as it came.
+/// A request whose answers must be sealed, as it was received.
 #[derive(Debug)]
 pub struct SealedRequest {
     /// The request itself.
@@ -175,7 +176,7 @@ impl SealedRequest {
         })
     }
 
-    /// The stream of the `Prepare` whose program the request names.
+    /// Returns the stream of the `Prepare` whose program the request names.
     ///
     /// # Errors
     /// As those of the request.
@@ -191,7 +192,7 @@ impl SealedRequest {
     }
 }
 
-/// Wraps `request` so that its answers are sealed for whoever has `key`. Returns the message and its digest.
+/// Wraps `request` so that its answers are sealed for the holder of `key`. Returns the message and its digest.
 fn wrap(request: Outgoing, key: PublicKey, proof: &Proof) -> Result<(Outgoing, Digest)> {
     let (kind, pieces, _) = request.into_parts();
     let body = body(&proto::Sealed {
@@ -206,25 +207,26 @@ fn wrap(request: Outgoing, key: PublicKey, proof: &Proof) -> Result<(Outgoing, D
     Ok((Outgoing::new(FrameKind::Sealed, vec![body])?, digest))
 }
 
-/// The digest of the token that a client has shown in its hello; zeros without one.
+/// Returns the digest of the token that a client has shown in its hello; zeros without one.
 pub fn shown(token: Option<&str>) -> Digest {
     token.map_or([0; 32], |token| sha256(token.as_bytes()))
 }
 
-/// Both sides' `info`.
+/// Returns the `info` of both sides.
 fn info(stream: u32, shown: &Digest, request: &Digest, prepared: Option<&Digest>) -> Vec<u8> {
     let prepared = prepared.copied().unwrap_or_default();
     [INFO, &stream.to_le_bytes(), shown, request, &prepared].concat()
 }
 
-/// What later requests that name a prepared program are bound to: the request that prepared it, and its answer.
+/// Returns the digest that later requests for a prepared program are bound to: of the request that prepared it, and its
+/// answer.
 fn bind<'a>(request: &Digest, answer: impl Iterator<Item = &'a [u8]>) -> Digest {
     let mut bytes = request.to_vec();
     answer.for_each(|piece| bytes.extend_from_slice(piece));
     sha256(&bytes)
 }
 
-/// What is authenticated beside a block.
+/// Returns the associated data of a block.
 fn associated(stream: u32, number: u64, kind: FrameKind, block: usize, is_last: bool) -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..4].copy_from_slice(&stream.to_le_bytes());
@@ -235,12 +237,12 @@ fn associated(stream: u32, number: u64, kind: FrameKind, block: usize, is_last: 
     bytes
 }
 
-/// The number of a block of a message among all blocks of the stream.
+/// Returns the number of a block of a message among all blocks of the stream.
 fn nonce(number: u64, block: usize) -> u64 {
     number << BLOCK_BITS | cast::u64_from(block)
 }
 
-/// Blocks of a message of so many plain bytes.
+/// Returns the number of blocks of a message with `bytes` plain bytes.
 fn blocks(bytes: usize) -> usize {
     bytes.div_ceil(BLOCK_BYTES).max(1)
 }

@@ -24,7 +24,7 @@ pub struct Opener {
     prepared: Option<Digest>,
     /// The number of the answer that must come next.
     pub(super) next: AtomicU64,
-    /// What the first answer that could be opened was encrypted with.
+    /// Key and context of the first answer that could be opened.
     pub(super) context: Mutex<Option<(PublicKey, Arc<Context>)>>,
 }
 
@@ -37,9 +37,9 @@ struct Trailer {
 }
 
 impl Opener {
-    /// Makes a key for the answers to `request`, and the message that asks for them. `shown` is the
-    /// [digest](super::shown) of the token that the client has shown in its hello; `prepared` is what the program that
-    /// the request names is bound to, as [`Opener::bind`] has returned it.
+    /// Draws a key for the answers to `request`, and returns the message that requests them. `shown` is the
+    /// [digest](super::shown) of the token in the client's hello; `prepared` is the digest that the named program is
+    /// bound to, as returned by [`Opener::bind`].
     ///
     /// # Errors
     /// `OverLimit` when the request is too large, or the process may not lock more memory.
@@ -55,13 +55,14 @@ impl Opener {
         Ok((message, Opener { key, proof, shown, digest, prepared, next, context }))
     }
 
-    /// What requests that name the program prepared by this one are bound to; `answer` is the answer, opened.
+    /// Returns the digest that requests for the program prepared by this one are bound to; `answer` is the opened
+    /// answer.
     pub fn bind(&self, answer: &Message) -> Digest {
         bind(&self.digest, std::iter::once(&answer.body[..]))
     }
 
-    /// Checks that an answer comes when it must. Answers are checked in the order in which they came, each once, and may
-    /// be opened in any.
+    /// Checks that an answer comes when it must. Answers are checked in the order in which they came, each once, and
+    /// may be opened in any.
     ///
     /// # Errors
     /// `Corrupt` when another one was due.
@@ -79,11 +80,10 @@ impl Opener {
         }
     }
 
-    /// Decrypts an answer that was checked, in the memory that it came in. An error that the node has sent in the clear
-    /// says so.
+    /// Decrypts an answer that was checked, in place. If the node has sent an error in the clear, the result says so.
     ///
     /// # Errors
-    /// `Corrupt` when it was changed on its way, or is from somebody else.
+    /// `Corrupt` if the answer was tampered with, or is from another sender.
     pub fn open(&self, message: Message) -> Result<Message> {
         if message.kind == FrameKind::Error {
             return self.open_error(message);
@@ -112,7 +112,7 @@ impl Opener {
         if let Ok(trailer) = Trailer::read(&message)
             && trailer.number >= ERROR_NUMBERS
         {
-            // A node that has lost the program does not know what answers were to be bound to.
+            // A node that has lost the program cannot know the digest that answers are bound to.
             let bound_to = self.prepared.iter().map(Some).chain([None]);
             for prepared in bound_to {
                 let context = self.derive(&message, &trailer, prepared);
@@ -186,7 +186,7 @@ fn forged(kind: FrameKind) -> Error {
         .advise("see that --node-key, or the token, is that of the node, and who is between it and here")
 }
 
-/// An error that came in the clear, where the client wants proof.
+/// Returns an error that came in the clear, where the client wants proof.
 fn unproven(said: Error) -> Error {
     Error {
         message: format!("refused in the clear, so by the node or somebody on the way: {}", said.message),

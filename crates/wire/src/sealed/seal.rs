@@ -14,14 +14,14 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a node can prove who it is with: its key, and what the client has shown.
+/// Inputs for a node's proof of its identity: its key, and the credentials that the client has shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeProof<'a> {
     /// The node's key.
     pub key: Option<&'a PrivateKey>,
     /// The key of the client's token.
     pub token: Option<&'a TokenKey>,
-    /// What the client has shown; see [`shown`](super::shown).
+    /// Digest of the credentials that the client has shown; see [`shown`](super::shown).
     pub shown: Digest,
 }
 
@@ -49,7 +49,7 @@ struct Order {
     waiting: BTreeMap<u64, Outgoing>,
 }
 
-/// A sealed answer, which goes when those with lower numbers have gone.
+/// A sealed answer, to be sent after those with lower numbers.
 #[derive(Debug)]
 pub struct Numbered {
     pub(super) number: u64,
@@ -57,12 +57,12 @@ pub struct Numbered {
 }
 
 impl Sealer {
-    /// Sets up the encryption of answers to `request`. `prepared` is what the program that it names is bound to, as
-    /// [`Sealer::bind`] has returned it.
+    /// Sets up the encryption of answers to `request`. `prepared` is the digest that its program is bound to, as
+    /// returned by [`Sealer::bind`].
     ///
     /// # Errors
-    /// `Denied` when the node cannot prove who it is in the way that the client wants; `Invalid` for a public key with
-    /// which nothing can be agreed on; `OverLimit` where the process may not lock more memory.
+    /// `Denied` if the node cannot prove its identity by the method that the client requires; `Invalid` for a public
+    /// key of low order; `OverLimit` if the process may not lock more memory.
     pub fn new(request: &SealedRequest, prepared: Option<&Digest>, proof: NodeProof<'_>) -> Result<Sealer> {
         let stream = request.request.stream;
         let info = info(stream, &proof.shown, &request.digest, prepared);
@@ -105,13 +105,14 @@ impl Sealer {
         })
     }
 
-    /// Whether the answers are bound to this program. One that the request runs must be the one that was there when the
-    /// keys were made.
+    /// Returns whether the answers are bound to this program. One that the request runs must be the one that was there
+    /// when the keys were made.
     pub fn is_bound_to(&self, prepared: Option<&Digest>) -> bool {
         self.prepared.as_ref() == prepared
     }
 
-    /// What requests that name the program prepared by this one are bound to; `answer` is the plain answer.
+    /// Returns the digest that requests for the program prepared by this one are bound to; `answer` is the plain
+    /// answer.
     pub fn bind(&self, answer: &[Outgoing]) -> Digest {
         bind(&self.digest, answer.iter().flat_map(Outgoing::pieces))
     }
@@ -125,8 +126,8 @@ impl Sealer {
         Ok(Numbered { number, message: self.encrypt(number, message)? })
     }
 
-    /// Passes an answer to `put` when all before it have gone there, be it now, with those that wait for it, or by another
-    /// thread.
+    /// Passes an answer to `put` in the order of the numbers: now, followed by later ones that wait for it, or from a
+    /// later call by another thread.
     pub fn deliver(&self, numbered: Numbered, mut put: impl FnMut(Outgoing)) {
         let mut order = self.order.lock();
         order.waiting.insert(numbered.number, numbered.message);
@@ -138,10 +139,10 @@ impl Sealer {
         }
     }
 
-    /// Seals an answer when no other is being sealed; the caller sends it at once.
+    /// Seals an answer while no other answer is pending; the caller sends it at once.
     ///
     /// # Errors
-    /// As [`Sealer::seal`]; `Internal` when an answer before it has not gone.
+    /// Errors of [`Sealer::seal`]; `Internal` if an earlier answer is pending.
     pub fn seal_alone(&self, message: Outgoing) -> Result<Outgoing> {
         let Numbered { number, message } = self.seal(message)?;
         let mut order = self.order.lock();
@@ -152,7 +153,7 @@ impl Sealer {
         Ok(message)
     }
 
-    /// Seals an error, which may be sent at any time in place of all that has not gone.
+    /// Seals an error, which may be sent at any time and replaces all pending answers.
     ///
     /// # Errors
     /// As [`Sealer::seal`].
@@ -161,8 +162,8 @@ impl Sealer {
         self.encrypt(self.errors.fetch_add(1, Ordering::Relaxed), message)
     }
 
-    /// Copies the pieces of a message block by block and encrypts each block while it is in the cache. The pieces may be
-    /// memory of the pool, which others read.
+    /// Copies the pieces of a message block by block and encrypts each block while it is in the cache. The pieces may
+    /// be memory of the pool, which others read.
     fn encrypt(&self, number: u64, message: Outgoing) -> Result<Outgoing> {
         let (kind, pieces, bytes) = message.into_parts();
         let cipher = self.context.expand()?;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 const STREAM: u32 = 7;
 
-/// What the client has shown.
+/// Digest of the credentials that the client has shown.
 const SHOWN: Digest = [9; 32];
 
-/// The message as its receiver has it.
+/// Returns the message as the receiver gets it.
 fn received(message: Outgoing, stream: u32) -> Message {
     let bytes = message.frames(stream).concat();
     let (mut assembler, mut rest) = (Assembler::new(), &bytes[..]);
@@ -47,7 +47,7 @@ fn error(text: &str) -> Outgoing {
     Response::Error(Error::invalid(text)).encode().unwrap().pop().unwrap()
 }
 
-/// A client and a node that agree on how to prove who the node is.
+/// A client and a node that agree on how the node proves its identity.
 struct Pair {
     opener: Opener,
     sealer: Sealer,
@@ -130,10 +130,10 @@ fn threads_seal_at_once_and_answers_leave_in_order() {
         let opened = pair.open(received(message, STREAM)).unwrap();
         assert_eq!(opened.body, received(parcel(place % 300), STREAM).body);
     }
-    // What is left behind keeps the end from going.
+    // An answer that is never delivered blocks the end.
     drop(pair.sealer.seal(parcel(1)).unwrap());
     assert_eq!(pair.sealer.seal_alone(receipt()).unwrap_err().kind, ErrorKind::Internal);
-    // An error goes all the same, and in place of all that was not sent.
+    // An error is sent nevertheless, and replaces everything that was not sent.
     let opened =
         pair.open(received(pair.sealer.seal_error(error("division by 42")).unwrap(), STREAM)).unwrap();
     let Response::Error(said) = Response::decode(&opened, None).unwrap() else { panic!("{opened:?}") };
@@ -175,7 +175,7 @@ fn every_bit_of_an_answer_counts() {
             let mut body = answer.body.to_vec();
             body[at / 8] ^= 1 << (at % 8);
             let error = pair.opener.open(Message { body: body.into(), ..answer.clone() }).unwrap_err();
-            // Encrypted bytes may happen to look like an error in the clear, which is told as what it is.
+            // Encrypted bytes may happen to look like an error in the clear, which is reported as such.
             let is_told = answer.kind == FrameKind::Error && error.message.contains("in the clear");
             assert!(error.kind == ErrorKind::Corrupt || is_told, "bit {at}: {error}");
         }
@@ -243,7 +243,7 @@ fn another_node_token_request_or_program_has_other_keys() {
         answer(&forged(&own_id), &[1; 32], NodeProof { key: Some(&other), token: None, shown: SHOWN })
             .unwrap();
     assert!(opener(answered).is_err(), "another node");
-    // The right node, which takes the client for somebody else.
+    // The right node, which mistakes the client for another one.
     let another = NodeProof { shown: [8; 32], ..proof };
     assert!(opener(answer(&sealed, &[1; 32], another).unwrap()).is_err(), "another token");
     // The right node, to which another request was sent.

@@ -59,7 +59,7 @@ pub trait Socket: Send + Sync + fmt::Debug {
         "?:0".into()
     }
 
-    /// Whether the other end is known to be on the same machine.
+    /// Returns whether the other end is known to be on the same machine.
     fn is_near(&self) -> bool;
 
     /// Bytes of memory that the socket holds in this process, apart from the system's buffers.

@@ -113,7 +113,7 @@ fn with_options(
     Ok((state.into(), others))
 }
 
-/// The reason why a call of a known aggregate function is not supported, if so.
+/// Returns the reason why a call of a known aggregate function is not supported, if so.
 fn refused_aggregate(
     function: AggregateFunction,
     call: &proto::AggregateFunction,

@@ -15,19 +15,18 @@ use std::collections::HashMap;
 /// Decodes a plan over one table to a program. `schema_of` returns the canonical schema of a table.
 ///
 /// # Errors
-/// `Corrupt` when the bytes are damaged; `OverLimit` when the plan is too large, too deep or has too many
-/// nodes; `Invalid` when it has an unsupported relation, or does not fit the table; and what `schema_of`
-/// returns.
+/// `Corrupt` if the bytes are damaged; `OverLimit` if the plan is too large, too deep or has too many nodes; `Invalid`
+/// if it has an unsupported relation, or does not fit the table; and errors of `schema_of`.
 pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>) -> Result<Program> {
     decode_program_within(plan, schema_of, &|_| Ok(()))
 }
 
-/// As [`decode_program`], within bounded memory: `holds` is called, before memory is allocated, with the
-/// total bytes that decoding and compiling the plan take so far. This is an upper bound, and may decrease
+/// Decodes a program as [`decode_program`] does, within bounded memory: before memory is allocated, `holds` is called
+/// with the total bytes that decoding and compiling the plan take so far. This is an upper bound, and may decrease
 /// again.
 ///
 /// # Errors
-/// As [`decode_program`], and what `holds` returns.
+/// Errors of [`decode_program`], and errors of `holds`.
 pub fn decode_program_within(
     plan: &[u8],
     schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>,

@@ -1,5 +1,4 @@
-//! Encodes programs as plans: Read → Filter → Project or Aggregate → Sort → Fetch, each only where the
-//! program has it.
+//! Encodes programs as plans: Read → Filter → Project or Aggregate → Sort → Fetch, each only if the program has it.
 
 use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
 use super::order;
@@ -100,7 +99,7 @@ impl Encoder<'_> {
 
     fn project(&mut self, input: Bytes, columns: &[NamedExpr]) -> Result<(Bytes, Vec<String>)> {
         let expressions = columns.iter().map(|c| self.expression(&c.expr, 0)).collect::<Result<Vec<_>>>()?;
-        // A projection appends to its input; the mapping keeps only what was appended.
+        // A projection appends to its input; the mapping keeps only the appended columns.
         let first = self.schema.fields().len() as i32;
         let emit = proto::Emit { output_mapping: (first..first + columns.len() as i32).collect() };
         let common = proto::RelCommon { emit: Some(emit), advanced_extension: None };

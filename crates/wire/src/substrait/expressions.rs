@@ -1,9 +1,10 @@
-//! Decodes the expressions of a plan, which refer to the columns of the relation they stand in, to
-//! expressions over the columns of the table: references are replaced by what they refer to ([`Slot`]).
+//! Decodes the expressions of a plan, which refer to the columns of their relation, to expressions over the columns of
+//! the table: references are replaced by the referenced expressions ([`Slot`]).
 //!
-//! Invariant: nesting and bytes are counted before anything is decoded deeper or copied, so that a plan of
-//! projections that double one another, or that refer to a long constant over and over, is rejected instead
-//! of growing without bound. A pattern is compiled once, and all patterns of a plan together are bounded.
+//! Invariant: nesting and bytes are counted before anything is decoded deeper or copied, so that a plan of projections
+//! that double one another, or that refer to a long constant repeatedly, is rejected instead of growing without bound.
+//! A pattern is compiled once, and all patterns of a plan together are bounded. Example: `b = a + a`, `c = b + b` and
+//! so on, 60 times, is a short plan whose last column has 2^60 nodes.
 
 use super::functions::{self, Function};
 use super::proto::{self, ArgType, ReferenceType, RexType, RootType, SegmentType};
@@ -34,7 +35,7 @@ pub(super) struct Reader<'a> {
     /// Results of compiling patterns so far, and the bytes left for further ones.
     patterns: RefCell<HashMap<(String, bool), Result<Pattern, String>>>,
     pattern_bytes_left: Cell<usize>,
-    /// Total bytes that the plan takes so far, and the callback that is told of more.
+    /// Total bytes that the plan takes so far, and the callback to be called with larger totals.
     bytes_held: Cell<usize>,
     holds: &'a dyn Fn(usize) -> Result<()>,
 }
@@ -80,7 +81,7 @@ impl Extensions {
         &self.types
     }
 
-    /// The name of a function, or the reason why it is not supported.
+    /// Returns the name of a function, or the reason why it is not supported.
     pub(super) fn function(&self, anchor: u32) -> Result<Result<&str, String>> {
         let Some((name, urn)) = self.functions.get(&anchor) else {
             return Err(Error::invalid(format!("the plan uses function {anchor} but does not declare it")));
@@ -113,8 +114,7 @@ impl Budget for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader for a plan whose messages take `bytes_held`; `holds` is told of what comes on top of
-    /// that.
+    /// Creates a reader for a plan whose messages take `bytes_held`; `holds` is called with larger totals.
     pub(super) fn new(
         extensions: &'a Extensions,
         schema: &'a Schema,
@@ -418,8 +418,8 @@ impl<'a> Reader<'a> {
         Ok(Expr::Case { branches, otherwise: otherwise.map(Box::new) })
     }
 
-    /// Gives a constant timestamp the time zone of what it is compared with: Substrait does not keep zones,
-    /// and the instant is the same.
+    /// Gives a constant timestamp the time zone of the compared expression: Substrait does not keep zones, and the
+    /// instant is the same.
     fn in_zone_of(&self, expr: Expr, other: &Expr) -> Expr {
         let Expr::Literal(literal) = &expr else { return expr };
         let DataType::Timestamp(unit, Some(_)) = literal.data_type() else { return expr };
@@ -449,7 +449,7 @@ fn field(reference: &proto::FieldReference) -> Option<usize> {
     }
 }
 
-/// An unsupported expression whose inputs are not known.
+/// Returns an unsupported expression whose inputs are not known.
 fn opaque(reason: &str) -> Expr {
     Expr::opaque(reason, Vec::new())
 }

@@ -106,7 +106,7 @@ pub(super) fn extension_of(aggregate: &Aggregate) -> &'static str {
     }
 }
 
-/// The URN of an extension.
+/// Returns the URN of an extension.
 pub(super) fn urn(extension: Extension) -> &'static str {
     match extension {
         Extension::Generic => AGGREGATE,
@@ -121,7 +121,7 @@ pub(super) fn simple_name(name: &str) -> String {
     name.split(':').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Whether the names of an extension have the meaning of the tables above.
+/// Returns whether the names of an extension have the meaning of the tables above.
 pub(super) fn is_known_extension(urn: &str) -> bool {
     urn.is_empty()
         || urn == "/"
@@ -131,8 +131,8 @@ pub(super) fn is_known_extension(urn: &str) -> bool {
         || urn.rsplit('/').next().is_some_and(|f| f.starts_with("functions_") && f.ends_with(".yaml"))
 }
 
-/// Returns what an option requires that is not supported; `None` when all are supported. Options without a
-/// preference leave the choice to us.
+/// Returns the unsupported requirement of an option; `None` if all are supported. Options without a preference leave
+/// the choice to the node.
 pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String> {
     let refused = options.iter().find(|option| {
         let done: &[&str] = match option.name.to_ascii_lowercase().as_str() {
@@ -148,7 +148,7 @@ pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String
     Some(format!("option {} = {}", refused.name, refused.preference.join(" or ")))
 }
 
-/// Whether the options ask for case-insensitive matching: the first known preference counts.
+/// Returns whether the options ask for case-insensitive matching: the first known preference counts.
 pub(super) fn wants_case_insensitive(options: &[proto::FunctionOption]) -> bool {
     let preferences = options
         .iter()

@@ -16,12 +16,12 @@ const FIELD_BYTES: usize = 3 * 40;
 /// becomes four and the list has up to twice the capacity.
 const BYTE_BYTES: usize = 8;
 
-/// Maximum bytes that the messages of `plan` take when decoded, without the expressions made of them.
+/// Returns the maximum bytes of the decoded messages of `plan`, without the expressions made of them.
 pub(super) fn bytes_to_read(plan: &[u8]) -> usize {
     BYTE_BYTES * plan.len() + FIELD_BYTES * fields(plan)
 }
 
-/// Maximum number of fields of the messages in `plan`.
+/// Returns the maximum number of fields of the messages in `plan`.
 fn fields(plan: &[u8]) -> usize {
     let (mut count, mut at) = (0, 0);
     let mut ends = vec![plan.len()];

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use prost::Message;
 use std::sync::Arc;
 
-/// Every type but timestamps in UTC, whose constants take the zone of what they are compared with.
+/// Returns every type except timestamps in UTC, whose constants take the zone of the compared expression.
 fn types() -> Vec<DataType> {
     let stamps = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond]
         .into_iter()
@@ -83,7 +83,7 @@ fn any_arithmetic() -> impl Strategy<Value = ArithmeticOp> {
     proptest::sample::select(vec![Add, Subtract, Multiply, Divide, Modulo])
 }
 
-/// Expressions of any shape: they need not be well typed, since the node reports what is wrong.
+/// Generates expressions of any shape: they need not be well typed, since the node reports type errors.
 fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
     let leaf = prop_oneof![
         4 => (0..columns).prop_map(Expr::Column),
@@ -162,7 +162,7 @@ fn any_aggregate(columns: usize) -> impl Strategy<Value = Aggregate> {
     )
 }
 
-/// A table that has every type, in order, so that an aggregate's argument has the type it asks for.
+/// Generates a table that has every type, in order, so that an aggregate's argument has the type it asks for.
 fn any_program() -> impl Strategy<Value = (Program, SchemaRef)> {
     (0..types().len()).prop_flat_map(|extra| {
         let types = types();
@@ -559,7 +559,7 @@ fn options_that_ask_for_something_else_are_refused() {
     )]));
 }
 
-/// The schema of the table that the committed plans of DataFusion read.
+/// Returns the schema of the table that the committed plans of DataFusion read.
 fn items() -> SchemaRef {
     let micros = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
     Arc::new(Schema::new(vec![

@@ -223,8 +223,8 @@ fn read_user_defined(value: &proto::UserDefinedValue, names: &TypeNames) -> Resu
     }
 }
 
-/// Whether an expression of type `actual` may stand where a plan declares `declared`: the same type, except
-/// for the zone of a timestamp, which Substrait does not keep.
+/// Returns whether an expression of type `actual` may stand where a plan declares `declared`: the same type, except for
+/// the zone of a timestamp, which Substrait does not keep.
 pub(super) fn agree(declared: &DataType, actual: &DataType) -> bool {
     match (declared, actual) {
         (DataType::Timestamp(a, Some(_)), DataType::Timestamp(b, Some(_))) => a == b,
@@ -232,7 +232,7 @@ pub(super) fn agree(declared: &DataType, actual: &DataType) -> bool {
     }
 }
 
-/// Whether the type needs our own type of timestamps with a time zone.
+/// Returns whether the type needs our own type of timestamps with a time zone.
 pub(super) fn is_zoned(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(_, Some(zone)) if &**zone != UTC)
 }

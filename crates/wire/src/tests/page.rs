@@ -67,7 +67,7 @@ fn the_page_has_the_limits_that_are_enforced() {
     }
 }
 
-/// The hexadecimal dump of the page's worked example under `heading`.
+/// Returns the hexadecimal dump of the page's worked example under `heading`.
 fn doc_bytes(heading: &str) -> Vec<u8> {
     let section = DOC.split(&format!("\n### {heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
     let block = section.split("```").nth(1).unwrap();

@@ -1,10 +1,10 @@
-//! Segments of which little is needed any more.
+//! Tests of the compaction of sparse segments.
 
 use super::*;
 
 const ROWS: i64 = 2_600_000;
 
-/// Does what waits for the disk at once, and from a call of [`Waiting::begin`] on when it is told to.
+/// Background that does disk work at once, or on request after [`Waiting::begin`].
 #[derive(Debug, Default)]
 struct Waiting {
     jobs: Mutex<Vec<Job>>,
@@ -29,7 +29,7 @@ impl Waiting {
         self.waits.store(true, Ordering::Relaxed);
     }
 
-    /// Does everything, and returns how many jobs that were.
+    /// Runs all queued jobs, and returns their number.
     fn run(&self) -> usize {
         let mut jobs = 0;
         while let Some(job) = { self.jobs.lock().pop() } {
@@ -49,7 +49,7 @@ fn open_waiting(directory: &Arc<SimulatedDirectory>) -> (Arc<Catalog>, Arc<Waiti
     (catalog, waiting)
 }
 
-/// The numbers of the segments on disk, and their bytes.
+/// Returns the numbers of the segments on disk, and their lengths in bytes.
 fn segments(directory: &Arc<SimulatedDirectory>) -> BTreeMap<u64, u64> {
     let names = directory.names().unwrap();
     let segment = |name: &String| {
@@ -58,7 +58,7 @@ fn segments(directory: &Arc<SimulatedDirectory>) -> BTreeMap<u64, u64> {
     names.iter().filter_map(segment).collect()
 }
 
-/// Removes the row groups of a table but the last and the first of them.
+/// Removes all row groups of a table except the first and the last.
 fn thin_out(catalog: &Arc<Catalog>, table: &TableName) -> Vec<Option<i64>> {
     let (version, base) = catalog.get(&tenant(), table).unwrap();
     let last = base.row_groups.len() - 1;
@@ -79,14 +79,14 @@ fn what_is_left_of_a_segment_is_written_anew_by_itself() {
         waiting.begin();
         let before = segments(&directory);
         let expected = thin_out(&catalog, &t);
-        // Where the values are does not matter.
+        // Whether the values are in memory makes no difference.
         catalog.durable.get().unwrap().reads.cache.reclaim(None, 64 * limits::PAGE_BYTES);
         assert!(waiting.run() < 20, "compaction ends");
         let after = segments(&directory);
         let (was, is) = (before.values().sum::<u64>(), after.values().sum::<u64>());
         assert!(is < was / 4, "{was} bytes became {is}");
         assert!(values(&catalog.get(&tenant(), &t).unwrap().1) == expected);
-        // Power is lost, twice: what was moved is where the manifest says.
+        // After two losses of power, moved chunks are found where the manifest says.
         drop(catalog);
         for seed in 1..3 {
             directory.crash(seed);
@@ -115,7 +115,7 @@ fn a_segment_that_an_old_version_needs_is_left_alone_until_it_is_gone() {
     assert!(before.keys().all(|number| !after.contains_key(number)));
 }
 
-/// A change that is recorded before a segment is compacted, and durable afterwards, refers to chunks where they were.
+/// A change recorded before a compaction, and durable after it, still refers to the old locations of chunks.
 #[test]
 fn changes_under_way_may_name_a_segment_that_is_gone() {
     let directory = SimulatedDirectory::new();
@@ -129,7 +129,7 @@ fn changes_under_way_may_name_a_segment_that_is_gone() {
     let group = filled(&base.row_groups[0]);
     let mut columns: Vec<_> = group.chunks.iter().map(|chunk| chunk.decode(0..group.rows).unwrap()).collect();
     columns[1] = arrow_array::new_null_array(columns[1].data_type(), group.rows);
-    // One column is new, the other is the same chunk.
+    // One column is new; the other shares its chunk with the old version.
     let mut chunks = base.row_groups[0].chunks.clone();
     chunks[1] = encoded(&catalog, &base, &columns).chunks[1].clone();
     let changed = BTreeMap::from([(0, Some(Arc::new(RowGroup { rows: group.rows, chunks })))]);
@@ -148,7 +148,7 @@ fn changes_under_way_may_name_a_segment_that_is_gone() {
     }
 }
 
-/// The disk fails at each of its calls in turn while a segment is compacted, and power is lost then.
+/// Each disk call of a compaction fails in turn, followed by a loss of power.
 #[test]
 fn compaction_loses_nothing_on_a_disk_that_fails() {
     let mut compacted = 0;
@@ -161,7 +161,7 @@ fn compaction_loses_nothing_on_a_disk_that_fails() {
         bench.directory.set_faults(Faults { fails_after: Some(after), ..Faults::default() });
         let first = bench.catalog.compact();
         bench.check();
-        // The next one that succeeds does the rest.
+        // The next compaction without a failure completes the work.
         bench.directory.set_faults(Faults::default());
         compacted += usize::from(bench.catalog.compact().is_ok() || first.is_ok());
         bench.check();

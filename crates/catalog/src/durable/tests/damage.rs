@@ -1,4 +1,4 @@
-//! Damaged files, and a disk that is full.
+//! Tests of damaged files and of a full disk.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn every_byte_of_a_directory_is_flipped() {
 }
 
 pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
-    // A copy without the space that a larger log reserves would be one that was cut.
+    // Log files of the length that copies have: shorter ones would count as truncated.
     let mut bench = Bench::sized(directory, LOG_BYTES);
     bench.load(&name("t"), LoadMode::Create, batch(0..200), None).unwrap();
     bench.load(&name("u"), LoadMode::Create, batch(0..100), None).unwrap();
@@ -22,7 +22,7 @@ pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
     for file in bench.directory.names().unwrap() {
         let bytes = bench.directory.open(&file).unwrap().bytes().unwrap() as usize;
         for at in 0..bytes {
-            // Opening may clear what looks like a torn end.
+            // Opening may clear an end that looks torn.
             let directory = without_reserve(&bench.directory);
             directory.flip(&file, at, 1 << (at % 8));
             let opened = open(&directory);
@@ -34,13 +34,13 @@ pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
                 Ok((catalog, _, recovery)) if !recovery.damaged.is_empty() => {
                     let place = format!("{file} in");
                     assert!(recovery.damaged[0].message.contains(&place), "{}", recovery.damaged[0]);
-                    // What is damaged is an error, the rest is served.
+                    // Damaged data are errors, and all other data are served.
                     let lost = check_lost(catalog, &bench.tables);
                     assert_eq!(lost, recovery.damaged.len());
                     damaged += 1;
                 }
                 Ok((catalog, _, recovery)) => {
-                    // A last record that looks torn was not acknowledged for all that can be told.
+                    // A last record that looks torn counts as not acknowledged.
                     let is_torn = recovery.dropped.is_some();
                     for (table, expected) in &bench.tables {
                         let found = values(&catalog.get(&tenant(), table).unwrap().1);
@@ -55,10 +55,10 @@ pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
     assert!(refused > 500 && damaged > 500 && harmless > 500, "{refused}, {damaged}, {harmless}");
 }
 
-/// Bytes of a log's file that copies of a directory have.
+/// Length of a log file in copies of a directory.
 pub(super) const LOG_BYTES: u64 = 8 << 10;
 
-/// The same files without the space that the log reserves.
+/// Copies the files without the space reserved by the log.
 pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDirectory> {
     let copy = SimulatedDirectory::new();
     for name in directory.names().unwrap() {
@@ -74,7 +74,7 @@ pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDi
     copy
 }
 
-/// Number of chunks that are errors; all others have the right values.
+/// Returns the number of chunks that are errors, and checks the values of all others.
 fn check_lost(catalog: &Catalog, tables: &BTreeMap<TableName, Vec<Option<i64>>>) -> usize {
     let mut lost = 0;
     for (table, expected) in tables {
@@ -108,13 +108,13 @@ fn a_full_disk_refuses_rows_and_takes_drops() {
     let (t, u) = (name("t"), name("u"));
     bench.load(&t, LoadMode::Create, batch(0..10), None).unwrap();
     bench.load(&u, LoadMode::Create, batch(0..100_000), None).unwrap();
-    // What there is, and nothing more.
+    // Limits the disk to the space in use.
     let bytes = |file: &String| bench.directory.open(file).unwrap().bytes().unwrap();
     let capacity = bench.directory.names().unwrap().iter().map(bytes).sum();
     bench.directory.set_faults(Faults { capacity: Some(capacity), ..Faults::default() });
     let error = bench.load(&t, LoadMode::Append, batch(0..400_000), None).unwrap_err();
     assert!(error.kind == ErrorKind::OverLimit && error.message.contains("segment"), "{error}");
-    // The log's file is reserved, so that small changes go on until it is full.
+    // The log file is reserved, so that small changes succeed until it is full.
     bench.load(&t, LoadMode::Append, batch(10..20), None).unwrap();
     bench.catalog.drop_table(&tenant(), &u).unwrap().wait().unwrap();
     let bench = Bench { tables: [(t, (0..20).map(Some).collect())].into(), ..bench };

@@ -1,4 +1,4 @@
-//! A log that has lost its end, and one whose end was torn.
+//! Tests of logs that lost their end, and of logs with a torn end.
 
 use super::damage::without_reserve;
 use super::encrypted::new_directory;
@@ -9,13 +9,13 @@ const LOG: &str = "log-000000000001";
 const MARK: &str = "durable";
 
 impl Bench {
-    /// Writes the mark of the log, as its thread does.
+    /// Writes the mark of the log, as its background thread does.
     pub(super) fn mark(&self) {
         self.catalog.durable.get().unwrap().log.mark().unwrap();
     }
 }
 
-/// Makes the last `bytes` bytes of the log zeros, counted from the last one that is not.
+/// Zeroes the last `bytes` bytes of the log, up to the last one that is not zero.
 fn zero_end(directory: &SimulatedDirectory, bytes: usize) {
     let file = directory.open(LOG).unwrap();
     let mut contents = vec![0; file.bytes().unwrap() as usize];
@@ -25,7 +25,7 @@ fn zero_end(directory: &SimulatedDirectory, bytes: usize) {
     file.sync().unwrap();
 }
 
-/// A directory as it is when the process of a node is killed, some time after its last change.
+/// Creates a directory as a killed node leaves it, some time after its last change.
 fn killed(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     let bench = Bench::sized(new_directory(is_encrypted), damage::LOG_BYTES);
     let catalog = bench.catalog.clone();
@@ -62,7 +62,7 @@ fn a_log_that_has_lost_what_was_acknowledged_is_an_error() {
             assert!(error.message.contains("lost its end") && error.message.contains(LOG), "{error}");
             let advice = error.advice.clone().unwrap_or_default();
             assert!(advice.ends_with("remove the file durable"), "{advice}");
-            // As the advice says, and as in a directory of before there were marks.
+            // Follows the advice of the error; also the state of a directory from before there were marks.
             directory.remove(MARK).unwrap();
             let (catalog, _, recovery) = open(&directory).unwrap();
             assert!(recovery.dropped.is_some() || bytes > 176);
@@ -74,7 +74,7 @@ fn a_log_that_has_lost_what_was_acknowledged_is_an_error() {
     }
 }
 
-/// What came after the mark may look torn, also where the mark is of long ago.
+/// Records behind the mark may look torn, also behind an old mark.
 #[test]
 fn an_older_mark_and_none_are_no_error() {
     for has_mark in [false, true] {
@@ -92,7 +92,7 @@ fn an_older_mark_and_none_are_no_error() {
     }
 }
 
-/// A checkpoint has what the log has lost; records that are appended then are found again.
+/// A checkpoint covers the records that the log lost; records appended afterwards are recovered.
 #[test]
 fn the_end_of_a_log_is_not_missed_behind_a_checkpoint() {
     for is_clean in [true, false] {
@@ -137,7 +137,7 @@ fn a_backup_and_what_is_made_of_it_have_no_mark_of_another_log() {
     open(&copy).unwrap();
 }
 
-/// Background work that is done when the test says so.
+/// Background that works on request.
 #[derive(Debug, Default)]
 struct Queued(Mutex<Vec<Job>>);
 

@@ -1,4 +1,4 @@
-//! Random changes, merges, checkpoints, crashes and failures of the disk.
+//! Random changes, merges, checkpoints, crashes and disk failures, checked against a model.
 
 use super::*;
 use proptest::prelude::*;
@@ -35,13 +35,13 @@ enum Step {
     Merge,
     Checkpoint,
     Compact,
-    /// Memory is short.
+    /// Simulates a shortage of memory, in which values are evicted.
     Evict,
-    /// The mark of the log is written.
+    /// Writes the mark of the log.
     Mark,
     Crash(u64),
     Close,
-    /// The disk fails after so many calls, and power is lost then.
+    /// The disk fails after this many calls, followed by a loss of power.
     Fail {
         after: u64,
         seed: u64,
@@ -97,7 +97,7 @@ impl Bench {
                         self.newest = info.version.0;
                         self.tables.get_mut(&table).unwrap().extend(rows.map(Some));
                     }
-                    // It is not there, or has other columns.
+                    // Expected if the table does not exist or has other columns.
                     Err(error) => {
                         assert!([ErrorKind::NotFound, ErrorKind::Invalid].contains(&error.kind), "{error}")
                     }
@@ -197,7 +197,7 @@ impl Bench {
                 let values = self.tables.remove(table).unwrap();
                 self.tables.insert(to.clone(), values);
             }
-            // There is none, or the name is taken, or it has that column.
+            // Expected if the table does not exist, or the name or column already does.
             Err(error) => {
                 let expected = [ErrorKind::NotFound, ErrorKind::Exists, ErrorKind::Invalid];
                 assert!(expected.contains(&error.kind), "{error}");
@@ -205,7 +205,7 @@ impl Bench {
         }
     }
 
-    /// Appends while the disk fails: afterwards the rows are there or not, as a whole, and there if that was said.
+    /// Appends while the disk fails. Afterwards all rows are there or none, and all of them if the append succeeded.
     fn fail(&mut self, after: u64, seed: u64) {
         let table = named(0);
         self.directory.set_faults(Faults { fails_after: Some(after), ..Faults::default() });
@@ -250,7 +250,7 @@ proptest! {
         bench.check();
         bench.again(None);
         bench.check();
-        // Nothing is kept for tables that are gone.
+        // Dropped tables leave nothing in the catalog.
         for table in bench.tables.keys().cloned().collect::<Vec<_>>() {
             bench.catalog.drop_table(&tenant(), &table).unwrap().wait().unwrap();
         }

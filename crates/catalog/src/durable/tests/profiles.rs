@@ -1,15 +1,15 @@
-//! Profiles that a start leaves on disk.
+//! Tests of profiles that recovery leaves on disk.
 
 use super::*;
 use crate::AwaitedStatistics;
 use farpool_model::TableStatistics;
 use std::collections::VecDeque;
 
-/// Columns and rows of a table whose profile is more than a start reads itself.
+/// Columns and rows of a table whose profile is too large for the start to read itself.
 const COLUMNS: usize = 48;
 const ROWS: i64 = limits::ROW_GROUP_ROWS as i64;
 
-/// Computes and reads when it is told to.
+/// Background that computes and reads on request.
 #[derive(Debug, Default)]
 struct Waiting {
     chores: Mutex<Vec<Chore>>,
@@ -29,7 +29,7 @@ impl Background for Waiting {
 }
 
 impl Waiting {
-    /// Reads everything that is to be read; returns how many jobs that were.
+    /// Runs all queued reads, and returns their number.
     fn read_all(&self) -> usize {
         let mut jobs = 0;
         while let Some(job) = { self.reads.lock().pop_front() } {
@@ -39,7 +39,7 @@ impl Waiting {
         jobs
     }
 
-    /// Works until there is nothing to do that does not wait for the disk.
+    /// Works until only disk reads are left.
     fn work(&self) {
         while let Some(chore) = { self.chores.lock().pop() } {
             while chore.step(&|| true) == Stepped::Worked {}
@@ -78,7 +78,7 @@ fn load(catalog: &Arc<Catalog>, table: &str, mode: LoadMode, rows: &RecordBatch)
     load.commit().unwrap();
 }
 
-/// What is known of the table `t`.
+/// Returns the known statistics of the table `t`.
 fn known(catalog: &Catalog) -> TableStatistics {
     let columns: Vec<usize> = (0..catalog.info(&tenant(), &name("t")).unwrap().columns.len()).collect();
     catalog.known_statistics(&tenant(), &name("t"), &columns).unwrap()
@@ -88,7 +88,7 @@ fn is_known(catalog: &Catalog) -> bool {
     known(catalog).columns.iter().all(|states| states.sketch.is_some())
 }
 
-/// A directory with tables that are profiled, and what is known of the first one, `t`.
+/// Creates a directory with profiled tables, and returns the statistics of the first one, `t`.
 fn filled(is_encrypted: bool, columns: usize, tables: &[&str]) -> (Arc<SimulatedDirectory>, TableStatistics) {
     let directory = encrypted::new_directory(is_encrypted);
     let (catalog, waiting) = start(&directory);
@@ -136,7 +136,7 @@ fn who_asks_at_once_waits_until_it_is_read() {
     let profile = asked.profile();
     assert!(!profile.is_settled() && !profile.has_step() && !profile.step(&|| true));
     assert_eq!(profile.bytes_lacking(), None);
-    // One that gives up leaves it to others.
+    // A request that is cancelled leaves the read to others.
     profile.give_up(&Error::cancelled());
     assert_eq!((waiting.reads.lock().len(), woken.load(Ordering::Relaxed)), (2, 0), "it is read out of turn");
     let urgent = waiting.reads.lock().pop_back();
@@ -144,11 +144,11 @@ fn who_asks_at_once_waits_until_it_is_read() {
     assert!(woken.load(Ordering::Relaxed) > 0 && profile.is_settled());
     let told = asked.get().unwrap();
     assert!(told.columns == before.columns && told.table.rows_profiled.is_none() && told.moments.is_some());
-    // A description is asked for more often, and has it read too, once.
+    // A description reads the profile, too, and only once.
     let (catalog, waiting) = start(&directory);
     (0..3).for_each(|_| assert!(!is_known(&catalog)));
     assert_eq!(waiting.reads.lock().len(), 2);
-    // A thread that waits.
+    // A thread that blocks on the profile.
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| catalog.statistics(&tenant(), &name("t")).unwrap());
         while !asking.is_finished() {
@@ -180,7 +180,7 @@ fn checkpoints_keep_those_that_were_not_read() {
 fn one_that_was_not_read_moves_when_its_segment_is_compacted() {
     for is_encrypted in [false, true] {
         let (directory, before) = filled(is_encrypted, COLUMNS, &["t", "u", "v"]);
-        // The last one is that of the checkpoint at the end, and has the profiles.
+        // The last segment is that of the final checkpoint, and has the profiles.
         let segment =
             directory.names().unwrap().into_iter().rfind(|name| name.starts_with("segment")).unwrap();
         let (catalog, waiting) = start(&directory);
@@ -236,7 +236,7 @@ fn one_that_is_damaged_is_computed_again() {
         let (directory, before) = filled(false, columns, &["t"]);
         let segment =
             directory.names().unwrap().into_iter().rfind(|name| name.starts_with("segment")).unwrap();
-        // The profile is the last part, before the segment's directory.
+        // The profile is the last part of the segment.
         let bytes = directory.open(&segment).unwrap().bytes().unwrap() as usize;
         directory.flip(&segment, bytes - (16 << 10), 4);
         let (catalog, waiting) = start(&directory);
@@ -253,7 +253,7 @@ fn one_that_is_damaged_is_computed_again() {
             None => waiting.run(),
         }
         assert!(known(&catalog) == before);
-        // The next checkpoint has it again, and the next start finds it.
+        // The next checkpoint stores it again, and the next start finds it.
         load(&catalog, "t", LoadMode::Append, &rows(columns, 0..1));
         catalog.close().unwrap();
         let (catalog, waiting) = start(&directory);

@@ -1,9 +1,9 @@
-//! Logs that have lost their end: what tells them from torn ones, and what the errors say.
+//! Logs that lost their end: detection, as opposed to torn writes, and the text of the errors.
 
 use super::*;
 use crate::prefixed::prefixed;
 
-/// Makes the last bytes of a file that are not zero zeros, `bytes` of them from the last one on.
+/// Zeroes the last `bytes` bytes up to the last one that is not zero.
 fn zero_end(directory: &SimulatedDirectory, name: &str, bytes: usize) {
     let file = directory.open(name).unwrap();
     let mut contents = vec![0; file.bytes().unwrap() as usize];
@@ -40,12 +40,12 @@ fn a_thread_keeps_the_mark_until_the_log_is_stopped_closed_or_fails() {
             }
         });
         directory.set_faults(Faults::default());
-        // Not more than what was durable.
+        // The mark states no more than was durable.
         assert_eq!(Mark::read(&*directory), Some(Mark { log: 7, records: 2 }));
     }
 }
 
-/// A loss of power while marks and records are written never leaves a mark of records that are not there.
+/// No loss of power leaves a mark that states more records than are recovered.
 #[test]
 fn no_loss_of_power_leaves_a_mark_that_promises_too_much() {
     for seed in 0..300 {
@@ -67,9 +67,9 @@ fn no_loss_of_power_leaves_a_mark_that_promises_too_much() {
     }
 }
 
-/// 1. Records up to 3 are in a manifest, and the log need not have them any more.
+/// 1. Records up to 3 are covered by a manifest and need not be in the log.
 /// 2. The last of them are damaged: nothing is lost.
-/// 3. A record that is appended then has a number that the next start reads.
+/// 3. A record appended afterwards gets a number that the next start reads.
 #[test]
 fn a_lost_end_that_is_not_needed_is_no_error_and_hides_nothing() {
     for is_encrypted in [false, true] {
@@ -100,7 +100,7 @@ fn a_lost_end_that_is_not_needed_is_no_error_and_hides_nothing() {
     }
 }
 
-/// The log of a directory that is a part of another one, with three records and a mark.
+/// Returns a view of a part of another directory, with a log of three records and a mark.
 fn part() -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
     let whole = SimulatedDirectory::new();
     let part = prefixed(whole.clone(), "kv-");
@@ -131,7 +131,7 @@ fn errors_name_files_as_they_are_called() {
     assert!(advice.contains(&format!("restore {FILE},")), "{advice}");
     assert!(advice.contains(&format!("truncate -s {FILE_BYTES} {FILE}")), "{advice}");
     assert!(advice.ends_with("remove the file kv-durable"), "{advice}");
-    // No file is to be removed that is not there.
+    // The advice must not name a file that does not exist.
     let without_mark = |whole: &Arc<SimulatedDirectory>| {
         whole.remove("kv-durable").unwrap();
         cut(whole, FILE, 1000, 0);
@@ -143,14 +143,14 @@ fn errors_name_files_as_they_are_called() {
     let (message, advice) = told(&|whole| whole.remove(FILE).unwrap(), Some(7));
     assert!(message.contains("(kv-log-*) is missing"), "{message}");
     assert!(advice.ends_with("remove the file kv-durable"), "{advice}");
-    // Where none may be begun, that would not help.
+    // If no new log may be begun, removing the mark would not help.
     assert!(!told(&|whole| whole.remove(FILE).unwrap(), None).1.contains("durable"));
     let (message, _) = told(&|whole| whole.flip(FILE, 512 + 45, 1), Some(7));
     assert!(message.contains(&format!("{FILE} is damaged at byte 512")), "{message}");
     assert!(
         told(&|whole| whole.flip(FILE, 10, 1), Some(7)).0.contains(&format!("{FILE} is damaged at byte 0"))
     );
-    // What is torn is told by its name, too.
+    // The dropped end is reported with its full name, too.
     let (whole, part) = part();
     whole.remove("kv-durable").unwrap();
     zero_end(&whole, FILE, 4);

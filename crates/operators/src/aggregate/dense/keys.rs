@@ -30,7 +30,7 @@ pub(crate) struct DenseKeys<'a> {
     base: u32,
 }
 
-/// How a key is coded over a whole table.
+/// Coding of a key over a whole table.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFrame {
     /// The value of code 0.
@@ -129,12 +129,12 @@ impl<'a> DenseKeys<'a> {
         Ok(dense)
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The lanes that keys are read from.
+    /// Returns the lanes that keys are read from.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         self.keys.iter().filter_map(|key| match key.codes {
             Codes::Lane(lane, _) => Some(lane),
@@ -385,7 +385,7 @@ fn codes_of<'a>(
     Ok(domain(min, max).map(|domain| (codes, domain)))
 }
 
-/// How the codes of a key are read within a frame, and the frame's code of the row group's least value.
+/// Returns the reading of a key's codes within a frame, and the frame's code of the row group's least value.
 fn codes_within<'a>(
     key: &Key,
     frame: &KeyFrame,

@@ -71,7 +71,7 @@ impl Measures {
         Ok(measures)
     }
 
-    /// The lanes that sums and folds read.
+    /// Returns the lanes that sums and folds read.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         let summed = self.sums.iter().filter_map(|s| match s {
             SumOf::Lane(lane, _) => Some(*lane),
@@ -119,13 +119,13 @@ impl Measures {
     }
 }
 
-/// The lane of an argument, and its bounds.
+/// Returns the lane of an argument, and its bounds.
 fn bounded(argument: Option<&Argument>, extent: &Extent<'_>) -> Fit<(LaneId, (i64, i64))> {
     let lane = argument.and_then(|argument| argument.lane);
     lane.and_then(|lane| Some((lane, (extent.interval)(lane)?))).ok_or(NOT_ON_LANES)
 }
 
-/// Whether an accumulator can run on lanes in some row groups.
+/// Returns whether an accumulator can run on lanes in some row groups.
 fn may_run_on_lanes(aggregation: &Aggregation, accumulator: &Accumulator) -> bool {
     let Some(index) = accumulator.argument else { return accumulator.kind == Kind::Count };
     let argument = &aggregation.arguments[index];

@@ -15,8 +15,8 @@ use std::borrow::Cow;
 /// Rows per part where blocks are computed whole: about ten buffers of them stay within the L2 cache.
 pub(crate) const ROWS_AT_A_TIME: usize = 2048;
 
-/// Where fewer than one row in this many is selected, values are gathered; otherwise whole blocks are
-/// computed and the rows that are not selected are masked.
+/// If fewer than one row in this many is selected, values are gathered; otherwise whole blocks are computed and the
+/// rows that are not selected are masked.
 const GATHER_BELOW: usize = 2;
 
 /// The same limit without groups, where a masked row costs next to nothing.

@@ -101,7 +101,7 @@ impl Target for Tables {
     }
 }
 
-/// The number of bits of the largest sum of each lane over one part; `None` if it is not known to fit a word.
+/// Returns the number of bits of the largest sum of each lane over one part; `None` if it is not known to fit a word.
 fn widths(rows: &DenseRows<'_>) -> Vec<Option<u32>> {
     let width = |sum: &SumOf| match sum {
         SumOf::Rows(_) => Some(bits_of(ROWS_OF_A_PART as u128)),

@@ -107,12 +107,12 @@ impl SumTables {
         self.take_apart();
     }
 
-    /// The number of rows of a group.
+    /// Returns the number of rows of a group.
     pub(super) fn rows(&self, group: usize) -> i64 {
         self.sum(self.sums, group)
     }
 
-    /// The value of one sum of a group.
+    /// Returns the value of one sum of a group.
     pub(super) fn sum(&self, sum: usize, group: usize) -> i64 {
         self.totals[group * (self.sums + 1) + sum]
     }
@@ -234,7 +234,7 @@ impl FoldTable {
         for_fold!(self.fold, combine => fold_rows(&mut self.values, groups, values, mask, combine));
     }
 
-    /// The fold of a group; unspecified if no row was added to the group.
+    /// Returns the fold of a group; unspecified if no row was added to the group.
     pub(super) fn value(&self, group: usize) -> i64 {
         self.values[group]
     }

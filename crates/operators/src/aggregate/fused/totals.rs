@@ -10,7 +10,7 @@ use crate::selection::Selection;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 
-/// Whether all sums are eligible.
+/// Returns whether all sums are eligible.
 pub(super) fn is_total(rows: &DenseRows<'_>) -> bool {
     let packed = |sum: &SumOf| match sum {
         SumOf::Rows(_) => true,

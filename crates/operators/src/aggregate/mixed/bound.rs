@@ -19,14 +19,13 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Where at least one row in this many is selected, unselected rows are masked instead of the selected ones
-/// being gathered.
+/// If at least one row in this many is selected, unselected rows are masked rather than the selected ones gathered.
 const MASK_ABOVE: usize = 8;
 
 /// An aggregation bound to one row group.
 pub(crate) struct Mixed<'a> {
     aggregation: &'a Aggregation,
-    /// How rows are partitioned once there are many groups; `None` if they never are.
+    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
     radix: Option<&'a Shape>,
     group: &'a RowGroup,
     lanes: BoundLanes<'a>,
@@ -81,7 +80,7 @@ impl<'a> Mixed<'a> {
         })
     }
 
-    /// The form in which the keys of `aggregation` are looked up over `group`.
+    /// Returns the form in which the keys of `aggregation` are looked up over `group`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -237,7 +236,7 @@ impl<'a> Mixed<'a> {
     }
 }
 
-/// The keys of `aggregation` over `group`, in the form that is best for them.
+/// Returns the keys of `aggregation` over `group`, in the form that is best for them.
 fn keys_of<'a>(
     aggregation: &'a Aggregation,
     lanes: &BoundLanes<'a>,
@@ -255,7 +254,7 @@ fn keys_of<'a>(
     Ok(Box::new(WordKeys::bind(aggregation, lanes)))
 }
 
-/// For each accumulator, the lane of its argument, where it is bound.
+/// Returns for each accumulator the lane of its argument, if it is bound.
 fn argument_lanes(aggregation: &Aggregation, lanes: &BoundLanes<'_>) -> Vec<Option<LaneId>> {
     let bound = |lane: &LaneId| lanes.interval(*lane).is_some();
     let lane = |argument: usize| aggregation.arguments[argument].lane.filter(bound);
@@ -269,7 +268,7 @@ fn count<'a>(aggregation: &Aggregation, of: &Accumulator, group: &'a RowGroup) -
     Counted::bind(aggregation, state, group)
 }
 
-/// The columns of conditions, and of arguments that are neither on lanes nor counted.
+/// Returns the columns of conditions, and of arguments that are neither on lanes nor counted.
 fn decoded_arguments(
     aggregation: &Aggregation,
     lanes: &[Option<LaneId>],
@@ -290,7 +289,7 @@ fn decoded_arguments(
     decoded
 }
 
-/// Whether there are no groups, conditions or lanes, and every argument is a plain column of floats.
+/// Returns whether there are no groups, conditions or lanes, and every argument is a plain column of floats.
 fn is_maskable(aggregation: &Aggregation, group: &RowGroup) -> bool {
     let is_float = |argument: usize| {
         let column = aggregation.arguments[argument].compiled.as_column();

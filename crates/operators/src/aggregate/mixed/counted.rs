@@ -24,10 +24,10 @@ pub(crate) struct Counted<'a> {
     unpacked: Vec<i64>,
 }
 
-/// How often each value has occurred so far.
+/// Number of occurrences of each value so far.
 #[derive(Debug, Default)]
 struct Counts {
-    /// By code, from the least to the greatest.
+    /// Indexed by code, from the least to the greatest.
     of_codes: Vec<u64>,
     nulls: u64,
 }
@@ -53,7 +53,7 @@ impl CountsMemo {
         self.0 = Some(left.into_iter().map(|counted| counted.map(|counted| counted.counts)).collect());
     }
 
-    /// Whether all counts have been added to their sketches.
+    /// Returns whether all counts have been added to their sketches.
     pub(crate) fn is_done(&self) -> bool {
         self.0.iter().flatten().all(Option::is_none)
     }

@@ -51,7 +51,7 @@ impl<'a> PackedKeys<'a> {
         Ok(Some(PackedKeys { packing, keys, codes: Vec::new(), numbers: Vec::new() }))
     }
 
-    /// The packed key of each row.
+    /// Returns the packed key of each row.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

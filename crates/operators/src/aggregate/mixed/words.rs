@@ -25,7 +25,7 @@ enum Source {
 }
 
 impl<'a> WordKeys<'a> {
-    /// The keys of `aggregation`.
+    /// Returns the keys of `aggregation`.
     pub(super) fn bind(aggregation: &'a Aggregation, lanes: &BoundLanes<'_>) -> Self {
         let source = |key: &Key| match key.lane.filter(|lane| lanes.interval(*lane).is_some()) {
             Some(lane) => Source::Lane(lane),
@@ -35,7 +35,7 @@ impl<'a> WordKeys<'a> {
         WordKeys { keys, words: Rows::default() }
     }
 
-    /// The values of all keys for some rows.
+    /// Returns the values of all keys for some rows.
     fn values<'v>(&self, input: KeyInput<'v>) -> Result<Vec<KeyValues<'v>>> {
         let values = |(key, source): &(&Key, Source)| match source {
             Source::Lane(lane) => {

@@ -54,7 +54,7 @@ impl Partitions {
         all
     }
 
-    /// The number of tasks.
+    /// Returns the number of tasks.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks
     }

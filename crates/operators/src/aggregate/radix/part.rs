@@ -145,7 +145,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The key in words of a record.
+    /// Returns the key in words of a record.
     fn key(&self, record: usize) -> &'a [i64] {
         let start = self.starts.map_or(0, |starts| starts[record]) + self.width;
         &self.words[start..start + key_words(self.words, start)]
@@ -163,7 +163,7 @@ fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     }
 }
 
-/// The length of the key in words that begins at `start`; the word before it holds the length.
+/// Returns the length of the key in words that begins at `start`; the word before it holds the length.
 fn key_words(words: &[i64], start: usize) -> usize {
     usize_saturating(words[start - 1].cast_unsigned())
 }

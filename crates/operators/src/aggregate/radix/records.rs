@@ -42,7 +42,7 @@ struct Open {
     end: usize,
 }
 
-/// The partition of a hash.
+/// Returns the partition of a hash.
 #[inline]
 pub(super) fn partition_of(hash: u64) -> usize {
     (hash >> (u64::BITS - PARTITION_BITS)) as usize
@@ -63,7 +63,7 @@ impl Records {
         }
     }
 
-    /// Approximate number of records, from the words in use.
+    /// Returns the approximate number of records, from the words in use.
     pub(super) fn count(&self) -> usize {
         self.used / self.width
     }
@@ -73,13 +73,13 @@ impl Records {
         self.used * size_of::<i64>()
     }
 
-    /// Whether there are no records.
+    /// Returns whether there are no records.
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Whether records of `words` more words are certain to fit: a chunk is at least half full before the
-    /// next one is begun.
+    /// Returns whether records of `words` more words are certain to fit: a chunk is at least half full before the next
+    /// one is begun.
     pub(super) fn has_room(&self, words: usize) -> bool {
         self.used + 2 * words + PARTITIONS * CHUNK_WORDS <= self.words.capacity()
     }
@@ -179,7 +179,7 @@ impl Records {
         start
     }
 
-    /// The records of a partition, as contiguous pieces.
+    /// Returns the records of a partition, as contiguous pieces.
     pub(super) fn of(&self, partition: usize) -> impl Iterator<Item = &[i64]> {
         let Open { start, next, .. } = self.open[partition];
         let pieces = self.full[partition].iter().cloned().chain((next > start).then_some(start..next));

@@ -56,7 +56,7 @@ pub(crate) struct Shape {
 pub(crate) struct Source {
     /// The word that holds the value; `None` where only rows are counted.
     pub(super) word: Option<usize>,
-    /// The bit that tells whether the row counts; `None` where all do.
+    /// Bit that is set if the row counts; `None` if all rows do.
     pub(super) bit: Option<u32>,
 }
 
@@ -92,12 +92,12 @@ impl Shape {
         (shape.words <= WORDS_MAX && shape.masked.len() <= 64).then_some(shape)
     }
 
-    /// The index of the word with the NULL bits.
+    /// Returns the index of the word with the NULL bits.
     pub(super) fn valid_word(&self) -> usize {
         1 + self.lanes.len()
     }
 
-    /// The most bytes that a worker holds besides groups.
+    /// Returns the most bytes that a worker holds besides groups.
     pub(crate) fn bytes_bound(&self) -> usize {
         self.bytes_max + BYTES_EMPTY
     }

@@ -49,7 +49,7 @@ impl Radix {
         self.records.bytes() + self.parts.iter().map(Part::bytes).sum::<usize>()
     }
 
-    /// Whether there are neither records nor groups.
+    /// Returns whether there are neither records nor groups.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.parts.is_empty()
     }
@@ -149,7 +149,7 @@ impl Radix {
         Ok(true)
     }
 
-    /// Number of groups that have left.
+    /// Returns the number of groups that have left.
     pub(crate) fn given(&self) -> usize {
         self.given
     }

@@ -51,7 +51,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Number of words before the sums.
+    /// Returns the number of words before the sums.
     pub(super) fn rows_words(self) -> usize {
         usize::from(self == Form::Rows)
     }
@@ -94,12 +94,12 @@ impl Whole {
         Ok(self)
     }
 
-    /// How the keys are coded.
+    /// Returns the coding of the keys.
     pub(crate) fn keys(&self) -> &[KeyFrame] {
         &self.keys
     }
 
-    /// The measures of each group.
+    /// Returns the measures of each group.
     pub(crate) fn measures(&self) -> &Measures {
         &self.measures
     }

@@ -30,7 +30,7 @@ impl WholeTables {
         WholeTables { tables, domain: whole.domain }
     }
 
-    /// The number of tasks.
+    /// Returns the number of tasks.
     pub(crate) fn tasks(&self) -> usize {
         if self.tables.is_empty() { 0 } else { self.domain.div_ceil(NUMBERS_PER_TASK) }
     }

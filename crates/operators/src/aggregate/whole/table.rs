@@ -95,12 +95,12 @@ impl WholeTable {
         (self.words.capacity() + self.ones.capacity()) * size_of::<i64>()
     }
 
-    /// Whether every group of `whole` exists and nothing is computed, so that further rows change nothing.
+    /// Returns whether every group of `whole` exists and nothing is computed, so that further rows change nothing.
     pub(crate) fn is_complete(&self, whole: &Whole) -> bool {
         self.form == Form::Bits && whole.domain <= COMPLETE_MAX && self.marked(whole.domain) == whole.domain
     }
 
-    /// Number of the first `groups` groups that are marked.
+    /// Returns the number of the first `groups` groups that are marked.
     fn marked(&self, groups: usize) -> usize {
         let whole = self.words[..groups / 64].iter().map(|word| word.count_ones()).sum::<u32>() as usize;
         let rest = (0..groups % 64).filter(|bit| self.words[groups / 64] >> bit & 1 == 1).count();

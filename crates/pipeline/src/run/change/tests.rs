@@ -1,4 +1,4 @@
-//! Changes of rows against a loop over the rows.
+//! Tests of changes of rows against a loop over the rows.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -30,7 +30,7 @@ fn changing(table: &Arc<Table>, filter: Option<Expr>, columns: Vec<NamedExpr>) -
     Run::start_changing(&program, encoder)
 }
 
-/// Executes a run on some threads.
+/// Executes a run on several threads.
 fn run(run: &Run, threads: usize) -> Result<Changed> {
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
         let step_all = || loop {

@@ -1,4 +1,4 @@
-//! Runs over tables whose values come and go, against the same runs over tables in memory.
+//! Tests of runs over tables whose values are loaded and evicted, against the same runs over tables in memory.
 
 mod riders;
 
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 const GROUP_ROWS: i64 = 12_000;
 
-/// Has the values of all handles, and gives them back when it is told to.
+/// Source that stores the values of all handles, and returns them on request.
 #[derive(Debug, Default)]
 struct Shelf {
     tenant: TenantName,
@@ -59,7 +59,7 @@ impl Source for Shelf {
 }
 
 impl Shelf {
-    /// Answers a request; with `keeps`, the values stay until they are used.
+    /// Answers a request. With `keeps`, the values are held until they are used.
     fn answer(&self, random: usize, keeps: bool) -> bool {
         let request = {
             let mut requests = self.requests.lock();
@@ -81,14 +81,14 @@ impl Shelf {
         true
     }
 
-    /// Takes the values of a handle away.
+    /// Evicts the values of a handle.
     fn evict(&self, random: usize) {
         let handles = self.handles.lock();
         drop(handles[random % handles.len()].take_values());
     }
 }
 
-/// The same table with handles, whose values are on the shelf, encrypted by a tier if one is given.
+/// Returns the same table with handles whose values are on the shelf, encrypted if a tier is given.
 fn on_shelf(table: &Table, tier: Option<Tier>) -> (Arc<Table>, Arc<Shelf>) {
     let cipher = tier.map(|tier| table_cipher(tier).unwrap());
     let shelf = Arc::new(Shelf::default());
@@ -128,7 +128,7 @@ fn rows_of(batches: &[RecordBatch]) -> Vec<Vec<Option<i64>>> {
     rows
 }
 
-/// Steps a run until it is done, with values that come and go by `random`.
+/// Steps a run until it is done, while values are loaded and evicted at random.
 fn drive(run: &Run, shelf: Option<&Shelf>, random: &mut dyn FnMut() -> usize) -> Vec<RecordBatch> {
     let clock = Ticking::default();
     let mut batches = Vec::new();
@@ -212,7 +212,7 @@ proptest! {
             Some(_) => prop_assert_eq!(found.len(), expected.len()),
         }
         prop_assert_eq!(receipt.rows_scanned + receipt.rows_skipped, shelved.rows);
-        // Not more is read than was fetched, and a run that needs no values reads none.
+        // No more is read than was fetched, and a run that needs no values reads none.
         if form == 1 && !filters {
             prop_assert_eq!(receipt.bytes_from_disk, 0);
         }
@@ -222,7 +222,7 @@ proptest! {
 #[test]
 fn other_columns_are_read_only_where_a_row_passes() {
     let (table, shelf) = on_shelf(&table_of(6, GROUP_ROWS), None);
-    // Zone maps do not tell where the square of an id is so large.
+    // Zone maps cannot decide a condition on the square of an id.
     let squared = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), Expr::Column(0));
     let last = Expr::compare(CompareOp::GtEq, squared, int(25 * GROUP_ROWS * GROUP_ROWS));
     let output = outputs().swap_remove(2);
@@ -235,16 +235,16 @@ fn other_columns_are_read_only_where_a_row_passes() {
     assert!(read <= of(0).sum::<usize>() + of(2).sum::<usize>() && read >= expected, "{read} of {expected}");
     let receipt = run.receipt();
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (read as u64, 0));
-    // All of it was in memory when the table was made.
+    // All values were in memory when the table was created.
     assert_eq!(receipt.bytes_again, read as u64);
-    // Columns of the filter count as used, also where no row passes.
+    // Columns of the filter count as used even if no row passes.
     assert!(table.row_groups.iter().all(|group| group.chunks[0].take_use() > 0));
-    // The next one finds there what this one has read.
+    // The next run finds in memory what this one has read.
     let again = Run::start(&bound).unwrap();
     drive_plainly(&again, &shelf);
     let receipt = again.receipt();
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (0, read as u64));
-    // What has left memory since is read again.
+    // Evicted values are read again.
     let left = table.row_groups[0].chunks[0].take_values().unwrap().bytes_encoded() as u64;
     let third = Run::start(&bound).unwrap();
     drive_plainly(&third, &shelf);
@@ -311,7 +311,7 @@ fn what_is_cancelled_waits_for_nothing() {
     assert_eq!(waiting, 0);
     while shelf.answer(0, true) {}
     assert!(run.step(&clock).is_err());
-    // An error of the disk stops a run.
+    // A disk error stops a run.
     let run = Run::start(&bound(&table, None, sum_and_count_by_k(), None, Budget::default())).unwrap();
     shelf.handles.lock().iter().for_each(|handle| drop(handle.take_values()));
     while !matches!(run.step(&clock).unwrap(), Step::Busy) {}

@@ -1,4 +1,4 @@
-//! Programs with the same filter, against the same programs by themselves.
+//! Tests of programs with the same filter, against the same programs by themselves.
 
 use super::*;
 use crate::Passes;
@@ -6,14 +6,14 @@ use farpool_columns::table_cipher;
 use farpool_memory::{Account, WorkMemory};
 use farpool_model::Tier;
 
-/// Row groups of this many rows have a step for themselves.
+/// Row groups of this many rows take a step of their own.
 const ROWS: i64 = 20_000;
 
 fn account(bytes: usize) -> Account {
     WorkMemory::new(bytes).account(&TenantName::default())
 }
 
-/// What zone maps do not tell: ids whose remainder by seven is 2.
+/// Creates a filter that zone maps cannot decide: ids with this remainder modulo seven.
 fn of_remainder(remainder: i64) -> Option<Expr> {
     Some(Expr::compare(CompareOp::Eq, Expr::Column(1), int(remainder)))
 }
@@ -53,7 +53,7 @@ fn a_filter_is_evaluated_once_for_all_that_have_it() {
         let run = joined(&program, &passes, &account);
         assert_eq!(sorted(&drive(&run, 1).unwrap()), expected, "turn {turn}");
         let receipt = run.receipt();
-        // The second is the first that notes anything.
+        // Judgements are recorded from the second program on.
         let known = if turn < 2 { 0 } else { table.rows };
         assert_eq!((receipt.rows_known, receipt.rows_scanned), (known, table.rows), "turn {turn}");
         assert!(account.memory().usage().bytes_used < 1 << 20);
@@ -68,7 +68,7 @@ fn a_filter_is_evaluated_once_for_all_that_have_it() {
     let of_column =
         |column: usize| table.row_groups.iter().map(move |group| group.chunks[column].bytes_encoded());
     assert_eq!(receipt.bytes_scanned, of_column(0).sum::<usize>() as u64);
-    // Another filter is another matter, and so is one to which conditions are added.
+    // Another filter uses no judgement, and neither does the same one with added conditions.
     let other = bound(&table, of_remainder(3), rows(&[0]), None, Budget::default());
     let narrowed = program.narrowed(&id_compares(CompareOp::Lt, 5_000).unwrap()).unwrap();
     for program in [other, narrowed] {
@@ -85,7 +85,7 @@ fn a_filter_is_evaluated_once_for_all_that_have_it() {
 fn where_no_row_passes_nothing_is_read() {
     let table = table_of(4, ROWS);
     let (passes, account) = (Arc::<Passes>::default(), account(1 << 30));
-    // One row, which zone maps do not tell.
+    // Selects one row that zone maps cannot find.
     let squared = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), Expr::Column(0));
     let filter = Some(Expr::compare(CompareOp::Eq, squared, int(9)));
     let program = bound(&table, filter, rows(&[2]), None, Budget::default());
@@ -140,7 +140,7 @@ fn what_is_known_is_of_row_groups_and_not_of_tables() {
         drive(&run, 1).unwrap();
         assert_eq!(run.receipt().rows_known, 0);
     }
-    // Those of a table that is gone make room.
+    // Judgements of a dropped table make room.
     let held = account.memory().usage().bytes_used;
     assert!(held > 0);
     drop((first, other));
@@ -152,7 +152,7 @@ fn what_is_known_is_of_row_groups_and_not_of_tables() {
     assert_eq!(account.memory().usage().bytes_used, 0, "bits of row groups that are gone are kept");
     let held = small.memory().usage().bytes_used;
     assert!(held > 0 && passes.bytes_held() as u64 == held);
-    // And when somebody looks for such.
+    // They are also removed at a lookup.
     drop(table);
     passes.forget_gone();
     assert_eq!(small.memory().usage().bytes_used, 0);

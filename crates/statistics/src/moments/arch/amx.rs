@@ -8,7 +8,7 @@ use crate::moments::matrix::{Bytes, GROUP, LINE};
 use std::arch::asm;
 use std::ops::Range;
 
-/// Whether the processor has tiles of bytes and Linux grants this process their use, which must be requested.
+/// Returns whether the processor has tiles of bytes and Linux grants this process their use, which must be requested.
 pub(super) fn allowed() -> bool {
     /// `ARCH_REQ_XCOMP_PERM` and the number of the tiles' state, of the kernel's `asm/prctl.h`.
     const REQUEST: (libc::c_long, libc::c_long) = (0x1023, 18);
@@ -72,7 +72,7 @@ pub(super) unsafe fn byte_products(
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
-/// The products of two groups of columns on the left with two on the right.
+/// Computes the products of two groups of columns on the left with two on the right.
 ///
 /// # Safety
 /// As [`byte_products`], with the tiles configured.

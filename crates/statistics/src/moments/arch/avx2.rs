@@ -46,8 +46,8 @@ pub(super) unsafe fn byte_products(
     }
 }
 
-/// Computes the products of 4 columns from `i` on with those of a group. Of each quad of rows the even and the odd bytes
-/// are widened apart, which takes a mask and a shift.
+/// Computes the products of 4 columns from `i` on with those of a group. Of each quad of rows the even and the odd
+/// bytes are widened apart, which takes a mask and a shift.
 ///
 /// # Safety
 /// As [`byte_products`].

@@ -175,7 +175,7 @@ pub(super) unsafe fn float_products(
     }
 }
 
-/// The products of 8 columns from `i` on with those of `N` groups.
+/// Computes the products of 8 columns from `i` on with those of `N` groups.
 #[inline]
 #[target_feature(enable = "avx512f,fma")]
 unsafe fn float_tile<const N: usize>(matrix: &Floats, i: usize, group: usize, to: &mut [f64], width: usize) {

@@ -27,13 +27,13 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// The highest level of this processor.
+    /// Returns the highest level of this processor.
     pub(crate) fn best() -> Level {
         let cpu = crate::arch::Level::best();
         Level { cpu, has_tiles: cpu.instructions() == Instructions::Avx512 && has_tiles() }
     }
 
-    /// All levels of this processor, the lowest first.
+    /// Returns all levels of this processor, the lowest first.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Level> {
         let without_tiles = crate::arch::Level::all().map(|cpu| Level { cpu, has_tiles: false });
@@ -104,7 +104,7 @@ impl Level {
         }
     }
 
-    /// The products of columns of floats; ranges and `to` as in [`Self::byte_products`].
+    /// Computes the products of columns of floats; ranges and `to` as in [`Self::byte_products`].
     pub(crate) fn float_products(
         self,
         matrix: &Floats,
@@ -125,7 +125,7 @@ impl Level {
     }
 }
 
-/// Whether this process may use tiles; Linux is asked once.
+/// Returns whether this process may use tiles; Linux is asked once.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn has_tiles() -> bool {
     static ALLOWED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(amx::allowed);

@@ -54,7 +54,7 @@ pub(super) struct FloatProducts<'a> {
 impl Kernel for FloatProducts<'_> {
     type Output = ();
 
-    /// Four columns on the left and a group on the right at a time.
+    /// Computes four columns on the left and a group on the right at a time.
     #[inline(always)]
     fn run(self) {
         let first = self.right.start;

@@ -3,7 +3,7 @@
 use super::Level;
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES};
 
-/// A simple random number generator; its quality does not matter here.
+/// Returns a simple random number generator; its quality does not matter here.
 fn numbers(mut state: u64) -> impl FnMut() -> u64 {
     move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

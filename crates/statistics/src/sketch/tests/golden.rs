@@ -21,7 +21,7 @@ fn feed(hashes: impl Iterator<Item = Hash>, mut take: impl FnMut(&Hashes)) {
     }
 }
 
-/// The rows of Fast-AGMS of SKT's repository, with its 128-bit hash (re-computed from its arithmetic).
+/// Compares with the rows of Fast-AGMS of SKT's repository, with its 128-bit hash (recomputed from its arithmetic).
 #[test]
 fn skt_counts_the_same_second_moments() {
     let mut table = Table::new(Shape { rows: 6, bits: 14, stride: 14 });
@@ -51,7 +51,7 @@ fn skt_estimates_as_many_distinct_keys() {
     }
 }
 
-/// Flajolet et al. 2007, figure 3, as SKT has it.
+/// Computes the estimate of Flajolet et al. 2007, figure 3, as SKT does.
 fn classic_estimate(registers: &[u8]) -> f64 {
     let m = registers.len() as f64;
     let raw =

@@ -114,7 +114,7 @@ where
     pool_with(Patience::default(), script).await
 }
 
-/// As [`pool`], with the given time limits.
+/// Creates a pool as [`pool`] does, with the given time limits.
 pub async fn pool_with<F>(
     patience: Patience,
     script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static,
@@ -164,7 +164,7 @@ pub fn table_name() -> TableName {
     TableName::new("t").unwrap()
 }
 
-/// A batch of `count` rows.
+/// Returns a batch of `count` rows.
 pub fn rows(count: i64) -> RecordBatch {
     let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..count));
     RecordBatch::try_from_iter_with_nullable([("a", values, true)]).unwrap()

@@ -115,7 +115,7 @@ async fn rows_beyond_the_credit_end_the_connection() {
     .await;
     pool.schemas.lock().insert(table_name(), schema());
     let execution = pool.execute(&scan(), 1).await.unwrap();
-    // No task reads the result, and the connection ends all the same.
+    // No task reads the result, and the connection ends nevertheless.
     let another =
         async { while pool.tables().await.is_err_and(|e| !e.message.contains("beyond the credit")) {} };
     timeout(PATIENCE, another).await.expect("the client takes everything in");

@@ -46,7 +46,7 @@ async fn a_node_that_answers_nothing_but_pings_is_given_up_in_the_end() {
     for of_node in [true, false] {
         let pool = pool_with(patience, move |mut peer| async move {
             while peer.receive().await.is_some() {
-                // Time that is paused goes on only while everybody waits.
+                // Paused time advances only while all tasks wait.
                 tokio::time::sleep(SHORT / 10).await;
                 let sent = if of_node { Response::Ping } else { Response::Pong };
                 peer.send(0, &sent).await;

@@ -16,7 +16,7 @@ pub(super) enum Fault {
     CutOff,
     /// The peer speaks another protocol.
     NoTls(String),
-    /// One side rejected what the other sent.
+    /// One side rejected a message of the other.
     Tls(rustls::Error),
 }
 
@@ -38,7 +38,7 @@ impl From<Fault> for io::Error {
     }
 }
 
-/// The error of a client that cannot connect to a node; its text follows the node's address.
+/// Returns the error of a client that cannot connect to a node; its text follows the node's address.
 pub(super) fn refused_by_client(fault: &Fault, host: &str) -> Error {
     let (message, advice) = match fault {
         Fault::Socket(error) => (
@@ -139,7 +139,7 @@ fn alert_of_node(alert: AlertDescription) -> (String, &'static str) {
     }
 }
 
-/// The error of a node that refuses a client, for its log.
+/// Returns the error of a node that refuses a client, for its log.
 pub(super) fn refused_by_node(fault: &Fault) -> Error {
     Error::unavailable(match fault {
         Fault::Socket(error) => format!("the connection failed while TLS was agreed on: {error}"),

@@ -53,8 +53,7 @@ async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fau
     loop {
         let is_sent = match session.flush(&*socket) {
             Ok(()) => true,
-            // The peer has closed the connection; what it sent before is still read, since it may explain
-            // why.
+            // The peer has closed the connection; its earlier bytes are still read, since they may explain why.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => return Err(Fault::Socket(error)),
@@ -81,8 +80,8 @@ async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fau
     }
 }
 
-/// Waits for ciphertext and reads it. Where `sends` says that some waits to be sent, returns false as soon as the socket takes
-/// it: the peer may have no room for it before this side reads.
+/// Waits for ciphertext and reads it. Where `sends` says that some waits to be sent, returns false as soon as the
+/// socket takes it: the peer may have no room for it before this side reads.
 async fn fill(session: &mut Session, socket: &dyn Socket, sends: bool) -> Result<bool, Fault> {
     loop {
         match session.fill(socket) {

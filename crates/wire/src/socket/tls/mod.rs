@@ -69,7 +69,7 @@ impl Socket for Tls {
         loop {
             count += session.take(buffer, wanted - count);
             if session.peer_has_ended {
-                // What waits to leave, such as our own end, leaves with reads also where there is nothing more to read.
+                // Queued bytes, such as our own end of stream, are sent by reads even if there is nothing more to read.
                 drop(session.flush(&*self.socket));
                 return Ok(count);
             }
@@ -164,12 +164,12 @@ impl Session {
         taken
     }
 
-    /// Decrypts what has been read, after reading more if there is nothing.
+    /// Decrypts the bytes read, after reading more if there are none.
     fn receive(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
         let filled = if self.incoming.is_empty() { self.fill(socket) } else { Ok(()) };
         let decrypted = filled.and_then(|()| self.decrypt());
-        // Some protocol messages need a reply, and the end may not have left yet: what cannot be written now is sent with
-        // the next bytes.
+        // Some protocol messages need a reply, and the end of the stream may be unsent: bytes that cannot be written
+        // now are sent with the next ones.
         drop(self.flush(socket));
         decrypted
     }

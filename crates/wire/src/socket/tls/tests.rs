@@ -58,7 +58,7 @@ fn server(certificate: &str, key: &str) -> Result<ServerTls> {
     ServerTls::new(ServerTls::chain(certificate.as_bytes())?, ServerTls::key(key.as_bytes())?)
 }
 
-/// A client that supports only one version of TLS.
+/// Returns a client that supports only one version of TLS.
 fn client_of(version: &'static SupportedProtocolVersion) -> ClientTls {
     let mut roots = RootCertStore::empty();
     roots.add(ServerTls::chain(AUTHORITY.pem.as_bytes()).unwrap().remove(0)).unwrap();
@@ -186,7 +186,7 @@ fn an_end_that_finds_no_room_leaves_with_reads_behind_the_end_of_the_other_side(
 fn an_end_that_finds_no_room_is_sent_later() {
     let (left, right) = pair(3000);
     let mut sent = 0;
-    // Until the socket is full, and so is what may wait to be encrypted.
+    // Until the socket is full, and the queue of bytes to be encrypted, too.
     while let Ok(written) = left.try_write_vectored(&[IoSlice::new(&[7; 1000])]) {
         sent += written;
     }
@@ -201,7 +201,7 @@ fn an_end_that_finds_no_room_is_sent_later() {
             Ok(bytes) => received += bytes.len(),
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
-        // Nothing comes from the other side, and what waits leaves all the same.
+        // The other side sends nothing, and queued bytes are sent nevertheless.
         assert_eq!(read(&left, 1).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
     panic!("the end does not come after {received} bytes");
@@ -287,7 +287,7 @@ fn bytes_that_were_changed_are_no_bytes() {
     assert!(error.to_string().contains("BadRecordMac"), "{error}");
 }
 
-/// The errors of a client with `host` and of the node, when the handshake fails.
+/// Returns the errors of a client with `host` and of the node, when the handshake fails.
 fn quarrel(client: &ClientTls, certificate: (String, String), host: &str) -> (Error, Error) {
     let node = server(&certificate.0, &certificate.1).unwrap();
     let (client, node) = meet(ROOM, client, &node, host);
@@ -350,7 +350,7 @@ fn each_reason_not_to_agree_has_its_words_at_both_ends() {
     }
 }
 
-/// The error of a client whose peer answers `answer` and closes.
+/// Returns the error of a client whose peer answers `answer` and closes.
 fn hears(answer: &[u8]) -> Error {
     let (left, right) = pipe(ROOM);
     right.try_write_vectored(&[IoSlice::new(answer)]).unwrap();

@@ -1,5 +1,5 @@
-//! Expressions and function calls of Substrait as protocol buffers; the parent explains what is left as
-//! bytes.
+//! Expressions and function calls of Substrait as protocol buffers; the parent module explains which fields stay
+//! encoded.
 
 use super::StructItem;
 use super::types::{Literal, Type};

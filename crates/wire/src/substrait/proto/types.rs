@@ -1,4 +1,4 @@
-//! Types and constants of Substrait as protocol buffers; the parent explains what is left as bytes.
+//! Types and constants of Substrait as protocol buffers; the parent module explains which fields stay encoded.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};

@@ -1,11 +1,11 @@
-//! Runs that share what is read, against the same runs by themselves.
+//! Tests of runs that share reads, against the same runs by themselves.
 
 use super::*;
 use crate::{BoundProgram, Passes};
 use farpool_memory::WorkMemory;
 use farpool_model::{SortKey, TableName};
 
-/// Memory that has room for some bytes of a shelf's values: the oldest that nobody uses leave.
+/// Memory with room for some bytes of a shelf's values: evicts the oldest that are not in use.
 struct Memory<'a> {
     shelf: &'a Shelf,
     bytes_max: usize,
@@ -17,7 +17,7 @@ impl<'a> Memory<'a> {
         Memory { shelf, bytes_max, came: Vec::new() }
     }
 
-    /// Answers the oldest request. What was read is kept until it is used, up to a half of the memory.
+    /// Answers the oldest request. Values are held until they are used, up to half of the memory.
     fn answer(&mut self) -> bool {
         let next = self.shelf.requests.lock().first().map(|request| request.handles.clone());
         let Some(handles) = next else { return false };
@@ -40,7 +40,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Whether somebody uses values, beside the handle and the shelf.
+/// Returns true if values are referenced by others than the handle and the shelf.
 fn is_used(handle: &Arc<Chunk>) -> bool {
     handle.values().is_some_and(|values| Arc::strong_count(&values) > 3)
 }
@@ -59,12 +59,12 @@ impl Rider {
     fn of(program: &BoundProgram, passes: &Arc<Passes>) -> Rider {
         let run = Run::start(program).unwrap();
         run.join(passes.company(program, &WorkMemory::new(1 << 30).account(&TenantName::default())));
-        // A row group or two.
+        // About two row groups.
         run.reading.most.store(AHEAD, Ordering::Relaxed);
         Rider { run, batches: Vec::new(), is_done: false }
     }
 
-    /// Does a step. False when there is nothing to do before values come.
+    /// Does a step. Returns false if there is nothing to do until values arrive.
     fn step(&mut self) -> bool {
         match self.run.step(&Ticking::default()).unwrap() {
             Step::Batches(more) => self.batches.extend(more),
@@ -76,7 +76,7 @@ impl Rider {
     }
 }
 
-/// Steps all in turn, each as often as `speeds` says, until they are done.
+/// Steps all runs in turn, each as often as `speeds` says, until they are done.
 fn ride(riders: &mut [Rider], speeds: &[usize], memory: &mut Memory<'_>) {
     while riders.iter().any(|rider| !rider.is_done) {
         let mut has_worked = false;
@@ -106,11 +106,11 @@ fn sum_of(column: usize) -> Output {
     Output::Aggregate { keys: vec![], aggregates: vec![sum] }
 }
 
-/// Row groups of the tests' tables, and as many as fit the memory.
+/// Number of row groups of the tables in these tests, and number that fits into memory.
 const GROUPS: i64 = 64;
 const FITTING: i64 = 16;
 
-/// Bytes that a run reads ahead.
+/// Read-ahead of a run in bytes.
 const AHEAD: usize = 50_000;
 
 fn shelved() -> (Arc<Table>, Arc<Table>, Arc<Shelf>) {
@@ -130,28 +130,28 @@ fn what_several_need_is_read_once() {
     assert_eq!(shelf.fetched.load(Ordering::Relaxed), once);
     let answers: Vec<_> = riders.iter().map(|rider| rows_of(&rider.batches)).collect();
     assert!(answers.iter().all(|answer| *answer == answers[0]));
-    // What one has asked for first is counted for it, and for others as shared.
+    // Reads count for the run that requested them first, and as shared for the others.
     let receipts: Vec<_> = riders.iter().map(|rider| rider.run.receipt()).collect();
     assert_eq!(receipts.iter().map(|receipt| receipt.bytes_from_disk).sum::<u64>(), once as u64);
     for receipt in &receipts {
         assert_eq!(receipt.bytes_from_disk + receipt.bytes_from_cache, once as u64);
         assert_eq!(receipt.bytes_from_cache, receipt.bytes_shared);
     }
-    // What all have used because one has read it is not what is used again and again.
+    // One read shared by all runs does not count as repeated use.
     assert!(shelf.handles.lock().iter().all(|handle| handle.uses() <= 1));
-    // Without a pass each reads all of it.
+    // Without a pass each run reads everything.
     shelf.handles.lock().iter().for_each(|handle| drop(handle.take_values()));
     shelf.fetched.store(0, Ordering::Relaxed);
     let mut riders: Vec<Rider> =
         (0..6).map(|_| Rider::new(&table, &Arc::default(), None, rows_sum())).collect();
-    // Where they do not begin together.
+    // The runs need not begin together.
     for rider in &mut riders {
         ride(std::slice::from_mut(rider), &[1], &mut memory);
     }
     assert!(shelf.fetched.load(Ordering::Relaxed) > 5 * once);
 }
 
-/// Two columns, summed.
+/// Returns an output with the sums of two columns.
 fn rows_sum() -> Output {
     let Output::Aggregate { keys, mut aggregates } = sum_of(2) else { unreachable!() };
     let Output::Aggregate { aggregates: more, .. } = sum_of(0) else { unreachable!() };
@@ -184,7 +184,7 @@ fn who_is_slower_is_not_waited_for() {
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
     let passes = Arc::<Passes>::default();
     let mut riders: Vec<Rider> = (0..2).map(|_| Rider::new(&table, &passes, None, sum_of(2))).collect();
-    // The second never steps at all.
+    // The second run never steps at all.
     let (fast, slow) = riders.split_at_mut(1);
     ride(fast, &[1], &mut memory);
     assert_eq!(shelf.fetched.load(Ordering::Relaxed), once);
@@ -198,7 +198,7 @@ fn all_together_read_no_more_ahead_than_one() {
     let (_, table, shelf) = shelved();
     let passes = Arc::<Passes>::default();
     let mut riders: Vec<Rider> = (0..12).map(|_| Rider::new(&table, &passes, None, sum_of(2))).collect();
-    // Nothing comes before all wait.
+    // No values arrive before all runs wait.
     for _ in 0..100 {
         riders.iter_mut().for_each(|rider| _ = rider.step());
     }
@@ -211,7 +211,7 @@ fn all_together_read_no_more_ahead_than_one() {
             .collect()
     };
     let group = bytes_of(&table, &[2]) / GROUPS as usize;
-    // As much as one reads ahead, and the row group with which that is exceeded.
+    // The read-ahead of one run, plus the row group that exceeds it.
     assert!(awaited.len() * group <= AHEAD + 2 * group, "{} row groups", awaited.len());
     let mut memory = Memory::new(&shelf, bytes_of(&table, &[2]) / (GROUPS / FITTING) as usize);
     ride(&mut riders, &[1; 12], &mut memory);
@@ -248,7 +248,7 @@ fn an_order_of_its_own_is_kept() {
     let mut riders = vec![Rider::new(&table, &passes, None, sum_of(2)), Rider::of(&top.unwrap(), &passes)];
     let mut memory = Memory::new(&shelf, bytes_of(&table, &[2]) / (GROUPS / FITTING) as usize);
     ride(&mut riders, &[1, 1], &mut memory);
-    // The zone maps rule out all row groups but the last, whatever others have read.
+    // Zone maps rule out all row groups but the last, even those that others have read.
     assert_eq!(riders[1].run.receipt().rows_scanned, GROUP_ROWS as u64);
     assert_eq!(riders[1].run.receipt().bytes_shared, 0);
 }
