@@ -869,19 +869,19 @@ fn wanted(args: &Args<'_>, command: Option<&'static Command>, host: &dyn Host) -
     }
 }
 
-/// The refusal of a command that does not exist; the reply is made by [`unknown`], as what a client sends may be no text.
+/// Error of an unknown command. The reply is made by [`unknown`], because the client's bytes need not be valid UTF-8.
 const UNKNOWN: &str = "ERR unknown command";
 
-/// The refusal of a command with too few or too many arguments.
+/// Returns the error of a command with the wrong number of arguments.
 pub fn wrong_number(name: &[u8]) -> Refusal {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{name}' command")))
 }
 
-/// Bytes of a name, and of the arguments, that a reply about an unknown command shows.
+/// Most bytes of the name, and of the arguments, that the error of an unknown command shows.
 const SHOWN_BYTES: usize = 128;
 
-/// The reply to a command that does not exist: its name and arguments as they came, up to a zero byte, as Redis has it.
+/// Returns the error of an unknown command with its name and arguments, each up to a zero byte, as Redis does.
 fn unknown(args: &Args<'_>) -> Vec<u8> {
     let shown = |text: &[u8], most: usize| {
         let text = &text[..text.len().min(most)];
