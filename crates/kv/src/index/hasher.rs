@@ -10,8 +10,8 @@
 use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Hashes keys with a secret of the process. SipHash-1-3 is what Rust's own maps use against chosen keys; Redis uses
-/// SipHash-1-2.
+/// The hash function of keys, keyed with a secret of the process. SipHash-1-3 is the function that Rust's own maps use
+/// against chosen keys; Redis uses SipHash-1-2.
 #[derive(Clone, Copy)]
 pub struct KeyHasher(SipHasher13);
 
@@ -42,7 +42,7 @@ pub struct IndexOrder(u64);
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl IndexOrder {
-    /// Creates the order that a random number names.
+    /// Creates the order with this seed.
     pub fn new(seed: u64) -> IndexOrder {
         IndexOrder(seed)
     }
@@ -60,10 +60,10 @@ impl IndexOrder {
         IndexOrder(self.of(!self.0).rotate_left(29) ^ MULTIPLIER)
     }
 
-    /// Returns the hash that [`IndexOrder::of`] makes `ordered` of.
+    /// Returns the hash that [`IndexOrder::of`] maps to `ordered`.
     #[cfg(test)]
     pub fn inverse(self, ordered: u64) -> u64 {
-        // Newton's iteration: each step doubles the number of low bits that are right.
+        // Newton's iteration: each step doubles the number of correct low bits.
         let inverse = (0..6).fold(1u64, |inverse, _| {
             inverse.wrapping_mul(2u64.wrapping_sub(MULTIPLIER.wrapping_mul(inverse)))
         });
@@ -78,7 +78,7 @@ fn mixed(bits: u64) -> u64 {
     product ^ product >> 32
 }
 
-/// The orders of all indexes of a tenant: each gets another one.
+/// A generator of orders for all indexes of a tenant; each index gets a different one.
 #[derive(Debug)]
 pub struct IndexOrders {
     hasher: KeyHasher,
@@ -87,7 +87,7 @@ pub struct IndexOrders {
 }
 
 impl IndexOrders {
-    /// Creates those of a tenant with this name.
+    /// Creates the generator of the tenant with this name.
     pub fn new(hasher: KeyHasher, tenant: &str) -> IndexOrders {
         IndexOrders { hasher, of_tenant: hasher.hash(tenant.as_bytes()), given: AtomicU64::new(0) }
     }
