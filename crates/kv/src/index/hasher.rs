@@ -1,11 +1,11 @@
-//! The hash function of keys: SipHash-1-3 with a secret key, so that clients cannot choose keys that collide; and the order
-//! that an index gives to these hashes.
+//! The hash function of keys, SipHash-1-3 with a secret key, so that clients cannot choose keys that collide; and the
+//! order in which each index arranges these hashes.
 //!
-//! The hash of a key is the same in all indexes, so that it is computed once for a command. The order in which an index has
-//! its entries is its own:
+//! The hash of a key is the same in all indexes, so that it is computed once per command. The order in which an index
+//! stores its entries is its own:
 //! 1. Table A is scanned: its keys come in the order of its buckets.
-//! 2. They are written to table B in this order, as `COPY` does it, or a client with `HKEYS` or `SCAN`.
-//! 3. If B had the same order, all of them would want the first of its buckets, however many B had by then.
+//! 2. They are written to table B in this order, by `COPY`, or by a client with `HKEYS` or `SCAN`.
+//! 3. If B had the same order, all keys would go to the first of its buckets, however many buckets B had by then.
 
 use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,8 +47,8 @@ impl IndexOrder {
         IndexOrder(seed)
     }
 
-    /// Returns a hash as the index uses it. A product has the entropy in its high bits, and the shift brings it to those that
-    /// choose buckets; after one round, the orders of some pairs of seeds still had something in common.
+    /// Returns a hash as the index uses it. The product has its entropy in the high bits, and the shift moves it to
+    /// those that select buckets; after a single round, the orders of some pairs of seeds were still correlated.
     #[inline]
     pub fn of(self, hash: u64) -> u64 {
         mixed(mixed(hash ^ self.0))

@@ -12,7 +12,7 @@
 //! type       = "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" | "f32" | "f64"
 //! ```
 //! Conditions on columns become an [`Expr`], as those of SQL do. A space without a schema has the columns of
-//! [`plain_schema`], and its conditions may also be about bytes at offsets of the value, as Caribou's are (section 4.3):
+//! [`plain_schema`], and its conditions may also refer to bytes at offsets of the value, as Caribou's do (section 4.3):
 //! numbers are little-endian there, and the first byte is at offset 0.
 //!
 //! Invariant: a condition is true, false or unknown, as in SQL, and entries pass only where it is true. On bytes beyond
