@@ -71,7 +71,7 @@ pub struct Ran {
     pub outcome: Outcome,
 }
 
-/// How long a command may occupy the thread that executes it.
+/// The time that a command may occupy the thread that executes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// At most one step, and without waiting for long commands: the thread serves other clients as well.

@@ -134,8 +134,8 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// Refused where it is longer than [`KV_PATTERN_BYTES_MAX`], or has more than [`KV_PATTERN_ELEMENTS_MAX`] elements in
-    /// long segments between stars.
+    /// When the pattern is longer than [`KV_PATTERN_BYTES_MAX`], or has more than [`KV_PATTERN_ELEMENTS_MAX`] elements
+    /// in long segments between stars.
     pub fn new(pattern: &[u8]) -> Result<Pattern, Refusal> {
         if pattern.len() > KV_PATTERN_BYTES_MAX {
             let bytes = pattern.len();
