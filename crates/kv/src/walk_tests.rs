@@ -111,7 +111,7 @@ fn replayed(keys: &Keyspace, records: &[Vec<u8>]) {
     records.iter().for_each(|record| replay.apply(keys, record).unwrap());
 }
 
-/// A command on a few keys, so that commands often meet the same key.
+/// Returns a command on a few keys, so that commands often meet the same key.
 fn command() -> impl Strategy<Value = String> {
     let key = || prop_oneof![Just("a"), Just("b"), Just("c"), Just("d"), Just("e"), Just("f")];
     let word = prop_oneof![Just("1".to_string()), Just("some text".replace(' ', "_")), "[xyz]{60,90}"];

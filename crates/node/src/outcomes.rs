@@ -63,8 +63,8 @@ pub(crate) enum Begun {
     Known(Arc<Record>),
 }
 
-/// The record of a load under way, held by whoever carries it out. If it is dropped before an outcome was
-/// set, the outcome is that nothing was loaded.
+/// The record of a load in progress, held by the code that carries it out. If it is dropped before an outcome was set,
+/// the outcome is that nothing was loaded.
 pub(crate) struct Recording {
     outcomes: Arc<Outcomes>,
     id: LoadId,
@@ -135,7 +135,7 @@ impl Outcomes {
         let mut state = self.0.lock();
         state.forgotten = loads.forgotten;
         for (id, made) in &loads.latest {
-            // What finds no memory is forgotten, and what came before it with it.
+            // A load that finds no memory is forgotten, together with all earlier ones.
             let Ok(held) = state.reserve(account) else {
                 state.forgotten = state.forgotten.max(made.version.0);
                 continue;
@@ -146,12 +146,12 @@ impl Outcomes {
         }
     }
 
-    /// Bytes of memory reserved for the outcomes.
+    /// Returns the bytes of memory reserved for the outcomes.
     pub fn bytes_held(&self) -> usize {
         self.0.lock().records.values().map(|record| record.0.lock().held.bytes()).sum()
     }
 
-    /// Forgets outcomes that have been remembered for long enough.
+    /// Drops outcomes that have been kept for long enough.
     pub fn forget_old(&self, now_ns: u64) {
         self.0.lock().forget_old(now_ns);
     }
@@ -191,7 +191,7 @@ impl State {
 }
 
 impl Record {
-    /// The outcome, if the load has ended.
+    /// Returns the outcome, if the load has ended.
     pub fn outcome(&self) -> Option<LoadOutcome> {
         match &self.0.lock().stage {
             Stage::Ended(outcome) => Some(outcome.clone()),
@@ -199,7 +199,7 @@ impl Record {
         }
     }
 
-    /// Whether the load has ended.
+    /// Returns whether the load has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.0.lock().stage, Stage::Ended(_))
     }
@@ -226,7 +226,7 @@ impl Record {
     }
 
     fn end(&self) {
-        // Outside the lock, since the load may end within the call.
+        // Called outside the lock, since it may end the load and so take the lock again.
         let end = match &mut self.0.lock().stage {
             Stage::UnderWay { end, .. } => mem::replace(end, Box::new(|| {})),
             Stage::Ended(_) => return,

@@ -107,7 +107,7 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
     assert_eq!(load(&pool, "t", change, 3).await.unwrap().rows, 3);
 }
 
-/// A stream of batches that a test feeds.
+/// Returns a stream of batches that a test feeds.
 fn futures_channel() -> (
     tokio::sync::mpsc::Sender<Result<arrow_array::RecordBatch>>,
     impl futures::Stream<Item = Result<arrow_array::RecordBatch>>,

@@ -138,7 +138,7 @@ async fn a_load_waits_for_memory_and_its_rows_are_all_there() {
     load(&pool, "less", LoadMode::Create, 10).await.unwrap();
 }
 
-/// A filter of `id` by some thousand values, whose plan takes megabytes while it is decoded.
+/// Returns a filter of `id` by some thousand values, whose plan takes megabytes while it is decoded.
 fn one_of_many() -> Program {
     let int = |value: i128| Literal::new(Value::Int(value), DataType::Int64).unwrap();
     let list = (0..8000).map(|value| int(3 * value)).collect();

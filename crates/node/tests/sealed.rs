@@ -1,5 +1,5 @@
-//! Tests of sealed answers: with somebody in the middle who reads and changes them, with wrong keys and tokens, with many
-//! of them, and with clients that go away.
+//! Tests of sealed answers: with somebody in the middle who reads and changes them, with wrong keys and tokens, with
+//! many of them, and with clients that go away.
 
 use crate::common::*;
 use arrow_array::RecordBatch;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A node with a key and a table of `rows`, somebody in front of it, and the public key.
+/// Returns a node with a key and a table of `rows`, somebody in front of it, and the public key.
 async fn node(rows: i64) -> (Server, Middle, PublicKey) {
     let server = Server::start().await;
     let key = PrivateKey::random().unwrap();
@@ -39,7 +39,7 @@ fn first(below: i64) -> Program {
     Program { filter, ..scan("t") }
 }
 
-/// The ids of the rows, if all is there.
+/// Returns the ids of the rows, if all is there.
 fn ids(batches: &[RecordBatch]) -> Vec<i64> {
     integers(batches, 0)
 }

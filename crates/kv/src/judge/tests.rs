@@ -158,7 +158,7 @@ fn op() -> impl Strategy<Value = CompareOp> {
     ])
 }
 
-/// A constant of a type, out of a few, so that some are equal.
+/// Returns a constant of a type, out of a few, so that some are equal.
 fn constant(data_type: DataType) -> impl Strategy<Value = Literal> {
     (0_usize..10).prop_map(move |choice| {
         let (least, most) = farpool_model::literal::integer_range(&data_type).unwrap_or((0, 0));

@@ -301,7 +301,7 @@ fn conditions_on_bytes_and_columns_go_together() {
     ));
 }
 
-/// The value of a column or a condition in the naive evaluator.
+/// Returns the value of a column or a condition in the naive evaluator.
 fn value_of(expr: &Expr, row: &[Literal]) -> Literal {
     let boolean = |truth: Option<bool>| {
         Literal::new(truth.map_or(Value::Null, Value::Bool), DataType::Boolean).unwrap()

@@ -18,7 +18,7 @@ impl BigNatural {
         self.0.is_empty()
     }
 
-    /// Number of binary digits.
+    /// Returns the number of binary digits.
     pub fn bits(&self) -> usize {
         32 * self.0.len() - self.0.last().map_or(0, |digit| digit.leading_zeros() as usize)
     }

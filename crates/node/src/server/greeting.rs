@@ -210,7 +210,7 @@ fn hello(
     let timeout = timeout_ms.map(Duration::from_millis);
     let (caller, pass) = node.admit(token.as_deref())?;
     tracing::debug!(tenant = ?caller.tenant(), ?client, "a client connects");
-    // A token that is easy to guess is none to seal answers with; who asks for that is told.
+    // A guessable token is unsuitable for sealing answers; a client that requests sealing gets an error.
     let shown = sealed::shown(token.as_deref());
     let token_key = token.and_then(|token| TokenKey::of(&token).ok()).map(Arc::new);
     let token = pass.token_name().map(str::to_string);

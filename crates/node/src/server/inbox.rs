@@ -1,7 +1,7 @@
-//! The received rows of one load that wait to be decoded.
+//! The inbox of a load: received rows that wait to be decoded.
 //!
-//! Invariant: a client that respects its credit has at most a window and one message in here; one that does
-//! not is disconnected. The memory of one window belongs to the load; anything beyond is reserved here.
+//! Invariant: a client that respects its credit has at most a window and one message in the inbox; one that does not is
+//! disconnected. The memory of one window belongs to the load; anything beyond is reserved here.
 
 use farpool_catalog::Claim;
 use farpool_memory::{Account, Reservation};
@@ -133,7 +133,7 @@ impl Inbox {
         self.state.lock().window.granted(bytes)
     }
 
-    /// Whether [`Inbox::take`] has something to return.
+    /// Returns whether [`Inbox::take`] has something to return.
     pub fn has_news(&self) -> bool {
         let state = self.state.lock();
         state.is_closed || state.is_complete || !state.rows.is_empty()
@@ -169,7 +169,7 @@ impl Inbox {
         self.state.lock().memory.take()
     }
 
-    /// Whether [`Inbox::take_memory`] has a result.
+    /// Returns whether [`Inbox::take_memory`] has a result.
     pub fn has_memory(&self) -> bool {
         self.state.lock().memory.is_some()
     }
@@ -183,12 +183,12 @@ impl Inbox {
         state.looks_silent >= looks
     }
 
-    /// Whether all rows have come.
+    /// Returns whether all rows have come.
     pub fn is_complete(&self) -> bool {
         self.state.lock().is_complete
     }
 
-    /// Whether the client cancelled or disconnected.
+    /// Returns whether the client cancelled or disconnected.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
     }

@@ -420,7 +420,7 @@ impl LoadTask {
     }
 }
 
-/// The error of a load that its client has ended by asking for the outcome.
+/// Returns the error of a load that its client has ended by asking for the outcome.
 pub(super) fn ended_by_asking() -> Error {
     Error::new(ErrorKind::Cancelled, "the load with this id was given up before all of its rows had come")
         .advise("nothing of it was loaded; load again, with another id")

@@ -1,4 +1,4 @@
-//! The programs of clients under way at a node: who runs each, how far it is, and how to stop it.
+//! The clients' programs in progress at a node: who runs each, its progress, and how to stop it.
 //!
 //! Invariant: a program is listed from the moment it was accepted until its last message is queued, however
 //! it ends. Nothing is called under the lock of the list.
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The list of programs under way.
+/// The list of programs in progress.
 #[derive(Default)]
 pub(crate) struct Queries {
     last: AtomicU64,
@@ -28,9 +28,9 @@ pub(crate) struct Identity {
     pub client: String,
     /// Its network address.
     pub peer: String,
-    /// What its token proves to it that answers are from the node with; not for display.
+    /// Key derived from its token, by which answers prove to come from this node; not for display.
     pub token_key: Option<Arc<TokenKey>>,
-    /// The digest of its token, to which sealed answers are bound; not for display.
+    /// Digest of its token, to which sealed answers are bound; not for display.
     pub shown: Digest,
 }
 

@@ -59,8 +59,7 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
         return Ok(());
     }
-    // The bytes have already come, so they are accounted for even beyond the limit; reading more waits for
-    // room.
+    // The bytes have arrived already, so they are accounted for even beyond the limit; further reads wait for memory.
     let memory = PlanMemory::new(connection.caller.account().take(message.body.len()));
     Looked { connection: connection.clone(), message, asked, memory }.look();
     Ok(())
@@ -117,7 +116,7 @@ impl Looked {
     }
 }
 
-/// Whether a message of this kind is a request of its own.
+/// Returns whether a message of this kind is a request of its own.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
         AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateSchema, CreateView, Drop, DropSchema,
@@ -319,14 +318,14 @@ fn kept(connection: &Connection, stream: u32, handle: u32) -> Result<Arc<BoundPr
         let mut shelf = connection.shelf.lock();
         (shelf.get(handle), shelf.bound(handle))
     };
-    // The handle may have been given to another program since.
+    // The handle may have been reused for another program since.
     let is_it = connection.sealer(stream).is_none_or(|sealer| sealer.is_bound_to(bound.as_ref()));
     let program = program.filter(|_| is_it);
     program.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))
 }
 
-/// Stores a program prepared on a stream, with the memory `held` for it, unless the client has cancelled the
-/// stream. `bound` is what sealed answers of its runs are bound to.
+/// Stores a program prepared on a stream, with the memory `held` for it, unless the client has cancelled the stream.
+/// `bound` is the digest that sealed answers of its runs are bound to.
 fn keep(
     connection: &Connection,
     stream: u32,
@@ -351,7 +350,7 @@ fn shape(results: ResultForm) -> Shape {
     }
 }
 
-/// The response to a client that prepares or runs a plan.
+/// Returns the response to a client that prepares or runs a plan.
 fn answers(program: &BoundProgram) -> Response {
     let (prepared, table_schema) = (Prepared::clone(program.prepared()), program.table().schema.clone());
     Response::Prepared { prepared, table_schema }

@@ -1,8 +1,8 @@
 //! Recomputes an UPDATE or DELETE for rows of a space that clients have changed since the statement read them.
 //!
-//! A statement over rows that clients change all the time would never find a moment without a change. Condition and new values
-//! are therefore computed again for such rows, under the locks of their shards. If the condition is no longer true for one of
-//! them, the whole statement is planned again, as the number of changed rows was already announced.
+//! A statement over rows that clients change all the time would never find a moment without a change. Condition and new
+//! values are therefore computed again for such rows, under the locks of their shards. If the condition is no longer
+//! true for one of them, the whole statement is planned again, as the number of changed rows was already announced.
 
 use super::gather::Wanted;
 use super::judge::Entries;

@@ -116,7 +116,7 @@ fn what_tables_can_and_spaces_cannot_is_refused() {
     }
 }
 
-/// A program that sets `n` where it is 7.
+/// Returns a program that sets `n` where it is 7.
 fn update(name: &str) -> Program {
     let value = Expr::Literal(Literal::new(Value::Int(70), DataType::Int32).unwrap());
     let output = Output::Rows(vec![NamedExpr { name: name.to_string(), expr: value }]);
@@ -129,7 +129,7 @@ fn change(caller: &Caller, bound: &farpool_pipeline::BoundProgram, rows: u64) ->
     caller.publish_change(bound, &run, rows, None)?.wait()
 }
 
-/// A program that adds 1 to `n` where `s` is the text.
+/// Returns a program that adds 1 to `n` where `s` is the text.
 fn add(text: &str) -> Program {
     let one = Expr::Literal(Literal::new(Value::Int(1), DataType::Int32).unwrap());
     let sum = Expr::Arithmetic(ArithmeticOp::Add, Box::new(Expr::Column(1)), Box::new(one));

@@ -54,7 +54,7 @@ impl Middle {
         *self.change.lock() = Arc::new(change);
     }
 
-    /// Whether bytes stand in what the node has sent since the last call of [`Middle::forget`].
+    /// Returns whether bytes stand in what the node has sent since the last call of [`Middle::forget`].
     pub fn has_seen(&self, bytes: &[u8]) -> bool {
         self.seen.lock().concat().windows(bytes.len()).any(|part| part == bytes)
     }

@@ -23,7 +23,7 @@ impl Client {
         field(&line, "id").to_string()
     }
 
-    /// A value of `INFO`.
+    /// Returns a value of `INFO`.
     pub(super) async fn info(&mut self, section: &str, key: &str) -> String {
         let told = self.bulk(&format!("INFO {section}")).await;
         let value = told.split("\r\n").find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-/// A field of a line of `CLIENT LIST`.
+/// Returns a field of a line of `CLIENT LIST`.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
     line.trim_end().split(' ').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).unwrap()
 }

@@ -17,7 +17,7 @@ fn connect(node: &Arc<Node>, tenant: TenantName) -> (Arc<Connection>, Pipe) {
     (Connection::new(node.owner(tenant), Arc::new(socket)), client)
 }
 
-/// The messages that the client has received.
+/// Returns the messages that the client has received.
 fn received(client: &Pipe) -> Vec<(u32, Response)> {
     let mut buffer = BytesMut::with_capacity(64 << 10);
     drop(client.try_read(&mut buffer));
