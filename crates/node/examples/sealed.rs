@@ -76,7 +76,7 @@ fn alone(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the message as its receiver has it.
+/// Returns the message as its receiver sees it.
 fn received(message: Outgoing) -> Result<Message> {
     let mut bytes = bytes::BytesMut::from(&message.frames(1).concat()[..]);
     let mut assembler = Assembler::new();

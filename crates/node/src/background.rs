@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How long an idle thread waits for more work before it ends, so that a load of small row groups does not
-/// start a thread for each.
+/// Time that an idle thread waits for more work before it ends, so that a load of small row groups does not start a
+/// thread for each.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// The background threads of one node.

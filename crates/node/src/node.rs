@@ -51,7 +51,7 @@ pub struct NodeConfig {
     pub work: Arc<WorkMemory>,
     /// Number of threads that run programs. With 0, programs run only when their owner steps them.
     pub workers: usize,
-    /// Who may connect, and the limits of tenants.
+    /// Tokens of clients, and limits of tenants.
     pub access: Access,
     /// Data directory in which tables and views are durable; without it they are in memory only.
     pub data: Option<Arc<dyn Directory>>,

@@ -9,7 +9,7 @@
 //! A page of which at most a quarter is in use, and whose class has no room for its entries elsewhere, is emptied into
 //! a smaller one: after most entries are deleted, each class would otherwise keep a page of 64 KiB for a few.
 //!
-//! Where no class has such pages, slab pages are moved out of pool pages (2 MiB) of which at most a quarter is in use:
+//! If no class has such pages, slab pages are moved out of pool pages (2 MiB) of which at most a quarter is in use:
 //! after most entries are deleted, one slab page would otherwise keep a page in use that is 32 times larger. Such a
 //! slab page is emptied in the same way, and if its class has no free slots, into a new slab page at a lower address.
 //! Any other address could cause entries to move back and forth.

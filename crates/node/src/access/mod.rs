@@ -26,7 +26,7 @@ pub struct Access {
     tenants: BTreeMap<TenantName, TenantLimits>,
 }
 
-/// What a client may do, and the token that granted it.
+/// The tenant and right of a client, and the token that granted them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Digest of the client's token; `None` where no token is needed.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a peer whose connection is closed may take to read the reason.
+/// Time that a peer whose connection is closed gets to read the reason.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Bytes per read: a hello is small.

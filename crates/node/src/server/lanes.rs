@@ -167,7 +167,7 @@ impl<W> Lanes<W> {
         }
     }
 
-    /// What encrypts the answers of a stream, if something does.
+    /// Returns the sealer that encrypts the answers of a stream, if there is one.
     pub fn sealer(&self, stream: u32) -> Option<Arc<Sealer>> {
         self.lanes.get(&stream)?.sealer.clone()
     }

@@ -87,7 +87,7 @@ struct State {
     decoding: usize,
     /// Aborts the wait for memory.
     waits: Option<AbortHandle>,
-    /// Where the outcome is recorded, if the load has an id.
+    /// Record of the outcome, if the load has an id.
     recording: Option<Recording>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Identity {
     pub token: Option<String>,
     /// Name that the client gave of itself.
     pub client: String,
-    /// Its network address.
+    /// Network address of the client.
     pub peer: String,
     /// Key derived from its token, by which answers prove to come from this node; not for display.
     pub token_key: Option<Arc<TokenKey>>,

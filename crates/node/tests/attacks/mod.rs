@@ -31,7 +31,7 @@ impl Flood {
             let (stop, sent, bytes) = (stop.clone(), bytes_sent.clone(), bytes.to_vec());
             std::thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // The node may end the connection: then the flood continues on another.
+                    // The node may close the connection; the flood then continues on another.
                     drop(flood_once(address, &bytes, &stop, &sent));
                 }
             })

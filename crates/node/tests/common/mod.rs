@@ -55,7 +55,7 @@ impl Server {
         Self::of(address, NodeConfig { memory_bytes, workers: 2, access, ..NodeConfig::default() }).await
     }
 
-    /// Returns a server whose memory for work is `bytes`.
+    /// Starts a server whose memory for work is `bytes`.
     pub async fn working_within(bytes: usize) -> Self {
         let work = WorkMemory::new(bytes);
         let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, work, ..NodeConfig::default() };
@@ -115,7 +115,7 @@ impl Server {
     }
 }
 
-/// Returns a token for each tenant, all of which may write.
+/// Returns access with a token for each tenant, all of which may write.
 pub fn tokens(tokens: &[(&str, &str)]) -> Access {
     tokens.iter().fold(Access::of_nobody(), |access, (token, name)| {
         access.with_token(token, tenant(name), Right::Write)
@@ -140,8 +140,8 @@ pub fn name(text: &str) -> TableName {
     TableName::new(text).unwrap()
 }
 
-/// Rows `start..end`: `id` counts, `tens` is its last digit, `word` has a hundred values, and `noise` does
-/// not compress.
+/// Returns rows `start..end`: `id` counts, `tens` is its last digit, `word` has a hundred values, and `noise` does not
+/// compress.
 pub fn batch(start: i64, end: i64) -> RecordBatch {
     let ids = || start..end;
     let noise = |id: i64| id.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64) ^ (id << 17);
@@ -188,7 +188,7 @@ pub fn removing(table: &str, below: i64) -> Program {
     Program { output: Output::Rows(Vec::new()), ..count_and_sum(table, below) }
 }
 
-/// `select count(*), sum(id) where id < below`.
+/// Returns the program `select count(*), sum(id) where id < below`.
 pub fn count_and_sum(table: &str, below: i64) -> Program {
     let aggregate = |name: &str, function, arguments| Aggregate {
         name: name.to_string(),
@@ -211,7 +211,7 @@ pub fn count_and_sum(table: &str, below: i64) -> Program {
     }
 }
 
-/// `select tens, count(*) group by tens`.
+/// Returns the program `select tens, count(*) group by tens`.
 pub fn count_by_tens(table: &str) -> Program {
     Program {
         output: Output::Aggregate {

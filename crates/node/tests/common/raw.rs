@@ -29,7 +29,7 @@ impl Raw {
         Raw::with_token(socket, None).await
     }
 
-    /// As [`Raw::over`], with a token.
+    /// Does the same as [`Raw::over`], with a token.
     pub async fn with_token(socket: Arc<dyn Socket>, token: Option<&str>) -> Self {
         let mut raw = Raw::silent(socket);
         raw.socket.write_all(&hello_with(token)).await.unwrap();
@@ -150,7 +150,7 @@ pub fn frames(stream: u32, request: &Request) -> Vec<u8> {
     messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
 }
 
-/// As [`batch`], with the types used on the wire.
+/// Returns [`batch`] with the types used on the wire.
 pub fn canonical_batch(start: i64, end: i64) -> RecordBatch {
     let batch = batch(start, end);
     let schema = farpool_model::schema::canonical_schema(&batch.schema()).unwrap();
