@@ -213,7 +213,7 @@ impl KeyCut {
     /// different shards as far as possible, so that threads which read one part each do not contend for a lock.
     ///
     /// # Errors
-    /// As [`KeyCut::read`].
+    /// Errors of [`KeyCut::read`].
     pub fn parts(&self, entries: usize, bytes: usize) -> Result<Vec<KeyCutPart>> {
         let mut shards = Vec::new();
         for (at, (shard, cut)) in self.shards.iter().enumerate() {

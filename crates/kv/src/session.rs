@@ -93,13 +93,13 @@ pub enum PutOff {
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The command was not carried out at [`Pace::Short`]; the caller executes it again later.
+    /// The command was not executed at [`Pace::Short`]; the caller executes it again later.
     PutOff(PutOff),
     /// The command was refused before it began.
     Rejected,
     /// The command is queued until `EXEC`.
     Queued,
-    /// The command was carried out.
+    /// The command was executed.
     Done,
     /// The command began and was refused.
     Failed,
@@ -207,7 +207,7 @@ struct Queue {
     is_refused: bool,
 }
 
-/// A parsed request, by who executes it.
+/// A parsed request, classified by its executor.
 enum Wanted {
     Command(&'static Command),
     OfHost,

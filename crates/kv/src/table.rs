@@ -53,7 +53,7 @@ pub(crate) struct Table {
     /// Fields of large hashes.
     pub(crate) tables: Tables,
     packers: Packers,
-    /// Scan cursor of the recompression of existing values, while it is under way.
+    /// Scan cursor of the recompression of existing values, while it is in progress.
     repack_cursor: Option<u64>,
     /// Number of entries that have an expiry.
     expiring: usize,

@@ -356,7 +356,7 @@ impl Caller {
     /// Begins to load rows of `schema` into a table.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::begin_load`].
+    /// Errors of [`farpool_catalog::Catalog::begin_load`].
     pub fn begin_load(
         &self,
         name: &TableName,
@@ -421,7 +421,7 @@ impl Caller {
     /// Applies all of these changes to a table, or none.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::alter_table`].
+    /// Errors of [`farpool_catalog::Catalog::alter_table`].
     pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<Commit<TableInfo>> {
         self.check(Verb::Alter)?;
         let altered = self.node.catalog().alter_table(&self.tenant, name, changes);
@@ -433,7 +433,7 @@ impl Caller {
     /// [`Caller::publish_change`].
     ///
     /// # Errors
-    /// As [`Run::start_changing`].
+    /// Errors of [`Run::start_changing`].
     pub fn start_change(&self, program: &BoundProgram) -> Result<Arc<Run>> {
         self.check(Verb::Change)?;
         if let Some(run) = self.start_key_change(program)? {
@@ -494,10 +494,10 @@ impl Caller {
         self.node.catalog().drop_table(tenant, name)
     }
 
-    /// Stores a view; with `replace`, in the place of one with the same name.
+    /// Stores a view; `replace` allows replacing one with the same name.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::create_view`].
+    /// Errors of [`farpool_catalog::Catalog::create_view`].
     pub fn create_view(&self, view: View, replace: bool) -> Result<Commit<()>> {
         self.check(Verb::CreateView)?;
         self.node.catalog().create_view(&self.tenant, view, replace)
@@ -517,7 +517,7 @@ impl Caller {
     /// Creates a schema.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::create_schema`].
+    /// Errors of [`farpool_catalog::Catalog::create_schema`].
     pub fn create_schema(&self, schema: &SchemaName) -> Result<Commit<()>> {
         self.check(Verb::ChangeSchemas)?;
         self.node.catalog().create_schema(&self.tenant, schema)
@@ -526,7 +526,7 @@ impl Caller {
     /// Drops a schema; with `cascade`, also the tables and views in it. Spaces of keys are not dropped with it.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is
+    /// Errors of [`farpool_catalog::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is
     /// created.
     pub fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<Commit<()>> {
         self.check(Verb::ChangeSchemas)?;
@@ -547,7 +547,7 @@ impl Caller {
         })
     }
 
-    /// Lists the programs of clients that are under way; includes other tenants only if the caller's right
+    /// Lists the programs of clients that are in progress; includes other tenants only if the caller's right
     /// reaches them.
     ///
     /// # Errors
@@ -558,7 +558,7 @@ impl Caller {
         Ok(self.node.queries().list(tenant, self.node.clock().now_ns()))
     }
 
-    /// Stops a program that is under way; the error that its client gets names who did so.
+    /// Stops a program in progress; the error that its client gets names the caller.
     ///
     /// # Errors
     /// `NotFound` when there is none with this number that the caller may stop.

@@ -3,7 +3,7 @@
 //! connections or tables took turns instead, all profiles would be begun at once, and each holds some 100 KiB
 //! per column until it is settled.
 //!
-//! A chore that finds too little memory is set aside, so that those that hold some go on. When all have been
+//! A chore that finds too little memory is set aside, so that chores that hold some can continue. When all have been
 //! set aside they are tried again; if no other background work is done, only after a short pause.
 
 use crate::profiles::within_step;

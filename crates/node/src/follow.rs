@@ -53,7 +53,7 @@ impl<T: Send + 'static> Followed<T> {
     /// Reads the files with `read` for the first time, and keeps it for later reads.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Errors of `read`.
     pub fn open(paths: Vec<PathBuf>, read: fn(&[PathBuf]) -> Result<T>) -> Result<(Self, T)> {
         let stamps = stamps(&paths);
         let first = read(&paths)?;

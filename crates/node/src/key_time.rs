@@ -3,7 +3,7 @@
 //! The clock is the wall time at the start of the node plus the monotonic time that has passed since. It starts no
 //! earlier than the latest time in the log of keys, so that time does not go back over a restart. The scenario that
 //! this prevents:
-//! 1. A lock expires at 12:00:10, and at 12:00:11 somebody else is told that it is free.
+//! 1. A lock expires at 12:00:10, and at 12:00:11 another client is told that it is free.
 //! 2. The clock of the machine is put back by an hour, while the node runs or before it is started again.
 //! 3. With the wall clock, the expired lock would exist again. With a clock that stands still until the wall clock has
 //!    caught up, a lock of one second that is taken meanwhile would last an hour.

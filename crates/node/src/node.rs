@@ -167,7 +167,7 @@ impl Node {
     /// for the client to merge.
     ///
     /// # Errors
-    /// As [`Node::start`].
+    /// Errors of [`Node::start`].
     pub fn start_within(config: NodeConfig, group_bytes: usize) -> Result<Arc<Self>> {
         Node::assemble(config, Environment { group_bytes, ..Environment::of_system() })
     }
@@ -175,7 +175,7 @@ impl Node {
     /// Creates a node with a given clock and keys: a simulation passes deterministic ones.
     ///
     /// # Errors
-    /// As [`Node::start`].
+    /// Errors of [`Node::start`].
     pub fn assemble(config: NodeConfig, environment: Environment) -> Result<Arc<Self>> {
         let Environment { clock, hash_seed, instance, processors, group_bytes, .. } = environment;
         let Environment { background_threads, disk_threads, failures, .. } = environment;
@@ -286,7 +286,7 @@ impl Node {
     /// Authenticates a token. Returns the caller, and the pass that tells when its connection must end.
     ///
     /// # Errors
-    /// As [`Node::caller`].
+    /// Errors of [`Node::caller`].
     pub(crate) fn admit(self: &Arc<Self>, token: Option<&str>) -> Result<(Caller, Pass)> {
         let mut access = self.access.subscribe();
         let clock = self.clock.clone();

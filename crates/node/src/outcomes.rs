@@ -1,4 +1,4 @@
-//! Outcomes of loads that have an id, for clients that lost the answer: for each tenant, the loads under way
+//! Outcomes of loads that have an id, for clients that lost the answer: for each tenant, the loads in progress
 //! and the latest that have ended.
 //!
 //! An id is used once. A second load with the same id gets the outcome of the first, whatever that was, and

@@ -49,7 +49,7 @@ pub enum Verb {
     Describe,
     /// Return the statistics of a table.
     Statistics,
-    /// Answer how a program would be carried out.
+    /// Answer how a program would be executed.
     Prepare,
     /// Run a program.
     Execute,
@@ -77,9 +77,9 @@ pub enum Verb {
     DescribeOfAll,
     /// Drop a table or view of another tenant.
     DropOfAll,
-    /// List the programs of the caller's tenant that are under way.
+    /// List the programs of the caller's tenant that are in progress.
     Queries,
-    /// List the programs of all tenants that are under way.
+    /// List the programs of all tenants that are in progress.
     QueriesOfAll,
     /// Stop a program of the caller's tenant.
     CancelQuery,

@@ -104,7 +104,7 @@ fn shown(is_shown: bool) -> Result<()> {
     if is_shown { Ok(()) } else { Err(Error::new(ErrorKind::Denied, "not shown")) }
 }
 
-/// Returns a program that stays under way, since its rows are not read.
+/// Returns a program that stays in progress, since its rows are not read.
 async fn stuck(pool: &dyn Pool, table: &str) -> Result<Execution> {
     pool.execute(&scan(table), 1).await
 }

@@ -73,7 +73,7 @@ struct Effort {
 
 impl<'j> Slot<'_, '_, 'j> {
     /// Calls `f` on the table of the key, and again after evictions while it fails for lack of memory. `bytes` is about
-    /// what it needs. If `f` fails, it must have changed nothing.
+    /// what it needs. If `f` fails, it must not have changed anything.
     pub(super) fn with_room<T>(
         &mut self,
         bytes: usize,

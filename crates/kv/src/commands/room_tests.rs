@@ -1,4 +1,4 @@
-//! Writes that go on when memory is full: the policy's victims are evicted, and the log records them.
+//! Writes that continue when memory is full: the policy's victims are evicted, and the log records them.
 
 use crate::evict::Policy;
 use crate::resp::{Protocol, Replies};

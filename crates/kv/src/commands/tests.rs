@@ -636,7 +636,7 @@ fn what_is_wrong_in_a_transaction_ends_it() {
     }
 }
 
-/// As in Redis 7.0.15, commands that change nothing touch no watch.
+/// Commands that change nothing touch no watch, as in Redis 7.0.15.
 #[test]
 fn what_changes_nothing_touches_nothing() {
     let changes = |before: &str, command: &str| {

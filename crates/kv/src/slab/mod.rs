@@ -103,7 +103,7 @@ impl Slabs {
     /// Allocates a slot of at least `bytes` bytes with unspecified contents. The slot counts as written from now on.
     ///
     /// # Errors
-    /// `OverLimit` when an entry of so many bytes is not allowed, or when the pool or the tenant's quota has no
+    /// `OverLimit` when an entry of this size is not allowed, or when the pool or the tenant's quota has no
     /// room for another page; nothing is changed then.
     pub fn allocate(&mut self, bytes: usize) -> Result<Place> {
         let Some(class) = class_of(bytes) else { return self.allocate_large(bytes) };

@@ -1,9 +1,9 @@
 //! Backups of keys: a snapshot, plus the records appended while it was taken. Together they are the state at one
 //! moment.
 //!
-//! These records are copied to a log of their own next to the snapshot's files (`kv-snapshot-<number>-tail-log-…`), so
-//! that a backup reads no file that is still being written. A directory restored from a backup starts its log with
-//! them.
+//! The records appended meanwhile are copied to a log of their own next to the snapshot's files
+//! (`kv-snapshot-<number>-tail-log-…`), so that a backup reads no file that is still being written. A directory
+//! restored from a backup starts its log with them.
 //!
 //! Invariant: no file of the snapshot is removed while a backup uses it. Otherwise a client that downloads the files
 //! one by one would find some of them gone once the node takes its next snapshot.

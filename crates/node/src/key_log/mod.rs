@@ -288,7 +288,7 @@ impl KeyLog {
     fn write(&self) {
         self.waiting.store(0, Ordering::Relaxed);
         if let Some(last) = self.log.next_record().checked_sub(1) {
-            // The observer is told the outcome.
+            // The outcome goes to the observer.
             drop(self.log.commit(last));
         }
         if self.make_room_or_refuse(AHEAD_BYTES).is_ok() {

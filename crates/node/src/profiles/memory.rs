@@ -53,7 +53,7 @@ impl ProfileMemory {
         Ok(())
     }
 
-    /// Starts a wait for `bytes`, unless one is under way.
+    /// Starts a wait for `bytes`, unless one is in progress.
     pub fn wait_for(&self, bytes: usize) {
         let mut state = self.0.state.lock();
         if state.waits.is_some() || state.outcome.is_some() {

@@ -28,7 +28,7 @@ pub(super) struct ChangeRequest {
     pub rows: u64,
 }
 
-/// A change under way.
+/// A change in progress.
 pub(super) struct Change {
     request: ChangeRequest,
     /// The caller of the client's request.
@@ -47,7 +47,7 @@ impl ChangeRequest {
     /// Starts the change, or answers with the outcome of an earlier one with the same id.
     ///
     /// # Errors
-    /// Mistakes in the change; those of [`Starting::begin`].
+    /// Mistakes in the change; errors of [`Starting::begin`].
     pub fn begin(self, caller: &Caller, id: LoadId, asked: &Asked, memory: &mut PlanMemory) -> Result<()> {
         let run = caller.start_change(&self.program)?;
         // Everything that may wait and restart happens before the change is recorded.

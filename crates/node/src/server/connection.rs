@@ -1,7 +1,7 @@
 //! One client's connection: reads requests, gives each a stream of its own, and makes sure that no work
 //! outlives the connection.
 //!
-//! Invariants: the reader never waits for a request to be carried out, so that it sees at once when the
+//! Invariants: the reader never waits for a request to be executed, so that it sees at once when the
 //! client cancels, gives credit or disconnects; a client that sends without pause gets no more than its turn
 //! on the reading thread.
 
@@ -44,11 +44,11 @@ const ANSWER_BYTES_MIN: u64 = 64 << 10;
 
 /// The work of an open stream.
 pub(crate) enum Work {
-    /// A request that waits for a worker, is being carried out, or waits for memory.
+    /// A request that waits for a worker, is being executed, or waits for memory.
     Request(Asked),
     /// A running program.
     Run(Arc<Run>),
-    /// A load under way.
+    /// A load in progress.
     Load(Arc<Inbox>),
     /// An answer that waits to be sent, and its memory.
     Answer(#[expect(dead_code, reason = "held until it has left")] Reservation),
@@ -137,7 +137,7 @@ impl Connection {
     /// Encrypts answers if the client requested that; the caller sends them at once, before or after all rows.
     ///
     /// # Errors
-    /// As [`Connection::push`]; `Internal` when rows are missing.
+    /// Errors of [`Connection::push`]; `Internal` when rows are missing.
     pub fn seal(&self, stream: u32, messages: Vec<Outgoing>) -> Result<Vec<Outgoing>> {
         let Some(sealer) = self.sealer(stream) else { return Ok(messages) };
         let seal = |message: Outgoing| match message.kind() {
@@ -186,7 +186,7 @@ impl Connection {
     /// Does a part of a request, on any thread. A panic is a bug in the node: it ends only the request.
     ///
     /// # Errors
-    /// Those of `work`; `Internal` when there is no open stream to send the error on.
+    /// Errors of `work`; `Internal` when there is no open stream to send the error on.
     pub fn guarded(&self, stream: u32, work: impl FnOnce() -> Result<()>) -> Result<()> {
         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(work)) {
             return outcome;
@@ -226,7 +226,7 @@ impl Connection {
     /// Serves requests until the client closes the connection.
     ///
     /// # Errors
-    /// A violation of the protocol after which the connection cannot go on.
+    /// A violation of the protocol after which the connection cannot continue.
     pub async fn serve(self: &Arc<Self>, mut buffer: BytesMut) -> Result<()> {
         let mut assembler = Assembler::new();
         let mut turn = Turn::new();

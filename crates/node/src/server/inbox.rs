@@ -82,7 +82,7 @@ impl Inbox {
     /// Adds rows, or their end. Returns the task to be woken.
     ///
     /// # Errors
-    /// When the client sends more than its credit, or goes on after the end.
+    /// When the client sends more than its credit, or continues after the end.
     pub fn put(&self, message: Message) -> Result<Option<TaskId>> {
         let mut state = self.state.lock();
         if state.is_complete {

@@ -280,7 +280,7 @@ impl<W> Lanes<W> {
         std::mem::take(&mut self.lanes).into_values().filter_map(|lane| lane.work).collect()
     }
 
-    /// Returns whether a program may go on making batches for the stream. Also true when the stream is closed: then
+    /// Returns whether a program may continue to make batches for the stream. Also true when the stream is closed: then
     /// nothing is queued, and the program will soon notice that it is cancelled.
     pub fn has_room(&self, stream: u32) -> bool {
         self.lanes.get(&stream).is_none_or(|lane| lane.has_room(self.is_crowded()))

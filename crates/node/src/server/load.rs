@@ -34,7 +34,7 @@ const FORMS: usize = 2;
 /// Opens a stream for the load that `message` begins.
 ///
 /// # Errors
-/// When the client may not open the stream, so that the connection cannot go on. Errors of the load itself
+/// When the client may not open the stream, so that the connection cannot continue. Errors of the load itself
 /// are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let account = connection.caller.account();
@@ -104,7 +104,7 @@ enum Phase {
     Committed(Durable),
     /// A load with the same id was begun before; this one waits for its outcome.
     Again(Arc<Again>),
-    /// A worker has taken the state and decides how the load goes on.
+    /// A worker has taken the state and decides how the load continues.
     Taken,
 }
 
@@ -257,7 +257,7 @@ impl LoadTask {
         Ok(Progress::Worked)
     }
 
-    /// Goes on with a load whose rows are all encoded, and durable where they are on disk.
+    /// Continues a load whose rows are all encoded, and durable where they are on disk.
     fn commit(&self, open: Box<Open>) -> Result<()> {
         let wake = || self.connection.caller.waker();
         if let Some(profile) = open.load.profile_before(wake()) {
@@ -470,7 +470,7 @@ impl State {
     }
 
     fn take_step(&mut self, inbox: &Inbox) -> Step {
-        // A load that is already part of a version under way is not dropped: its outcome may be asked for.
+        // A load that is already part of a version in progress is not dropped: its outcome may be asked for.
         let is_taken = |phase: &Phase| match phase {
             Phase::InLine(append) => !append.leave(),
             Phase::Committed(_) => true,

@@ -53,7 +53,7 @@ const IDLE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// Connections close when nothing is under way on them.
+    /// Connections close when nothing is in progress on them.
     Draining,
     /// Connections close.
     Ending,
@@ -76,7 +76,7 @@ pub async fn serve(
 /// to let minutes pass in a moment.
 ///
 /// # Errors
-/// As [`serve`].
+/// Errors of [`serve`].
 #[doc(hidden)]
 pub async fn serve_ticking<L: Listener>(
     node: Arc<Node>,

@@ -72,7 +72,7 @@ impl Packing {
     /// Encodes rows that are still encoded as in the pool. `schema` is that of the result.
     ///
     /// # Errors
-    /// As [`Packing::batch`].
+    /// Errors of [`Packing::batch`].
     pub fn encoded(&self, group: &RowGroup, schema: &arrow_schema::SchemaRef) -> Result<Vec<Outgoing>> {
         let pieces = pack_chunks(group.rows, &group.chunks);
         if let Ok(message) = Outgoing::new(FrameKind::Parcel, pieces) {
@@ -95,7 +95,7 @@ impl Packing {
     /// Encodes the chunks of the row group at a position as they are.
     ///
     /// # Errors
-    /// As [`Packing::batch`]; that of a chunk whose data are damaged.
+    /// Errors of [`Packing::batch`]; that of a chunk whose data are damaged.
     pub fn fetched(&self, place: usize, group: &RowGroup) -> Result<Vec<Outgoing>> {
         self.packed.add(group.bytes_plain());
         let message = |(column, chunk): (usize, &Arc<Chunk>)| {

@@ -34,7 +34,7 @@ pub(crate) struct Identity {
     pub shown: Digest,
 }
 
-/// A program under way.
+/// A program in progress.
 pub(crate) struct Query {
     pub tenant: TenantName,
     identity: Arc<Identity>,
@@ -125,7 +125,7 @@ impl Queries {
         let _removed = self.open.lock().remove(&id);
     }
 
-    /// Returns the program with this number, while it is under way.
+    /// Returns the program with this number, while it is in progress.
     pub fn get(&self, id: u64) -> Option<Arc<Query>> {
         self.open.lock().get(&id).cloned()
     }

@@ -33,11 +33,11 @@ enum Outcome {
     Started,
     /// The statistics have to be computed first.
     Statistics(Box<AwaitedStatistics>),
-    /// Memory for the plan is short: try again once so many bytes are available.
+    /// Memory for the plan is short: try again once this many bytes are available.
     Waits(Box<Looked>, Lacked),
 }
 
-/// A request for a worker to carry out.
+/// A request for a worker to execute.
 struct Looked {
     connection: Arc<Connection>,
     message: Message,
@@ -48,7 +48,7 @@ struct Looked {
 /// Opens a stream for the request in `message`, and submits it to the workers.
 ///
 /// # Errors
-/// When the client may not open the stream, so that the connection cannot go on. Errors of the request itself
+/// When the client may not open the stream, so that the connection cannot continue. Errors of the request itself
 /// are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let asked = Asked::default();

@@ -113,7 +113,7 @@ async fn a_connection_lasts_for_as_long_as_its_latest_token() {
     assert!(client.end().await.starts_with("-NOAUTH "), "it is told");
 }
 
-/// As Redis does without a password.
+/// Matches Redis without a password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_node_knows_the_default_user_only() {
     let redis = Redis::start(Access::of_everybody()).await;

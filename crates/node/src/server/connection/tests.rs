@@ -103,7 +103,7 @@ fn a_request_that_waits_for_a_profile_ends_with_its_stream_or_is_answered() {
         let request = Request::Statistics { table: table.clone(), columns };
         connection.receive(message(stream, &request), &mut Assembler::new()).unwrap();
     };
-    // Cancelled after it was carried out by a worker, before the profile is begun.
+    // Cancelled after it was executed by a worker, before the profile is begun.
     ask(1, None);
     assert!(step());
     connection.receive(message(1, &Request::Cancel), &mut Assembler::new()).unwrap();
