@@ -131,7 +131,8 @@ impl Shard {
         std::iter::once(selected).chain(named)
     }
 
-    /// Removes all keys of a numbered space. Watches are touched only for keys that existed at `now`.
+    /// Removes all keys of a numbered space. Watches are touched only for keys that existed at `now`: a key that had
+    /// expired is absent before and after, and an `EXEC` that watched it as absent must succeed.
     pub fn flush(&mut self, selected: SpaceId, now: u64) {
         for space in self.parts(selected).collect::<Vec<_>>() {
             let Some(table) = self.tables.remove(&space) else { continue };

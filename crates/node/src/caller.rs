@@ -341,7 +341,7 @@ impl Caller {
         self.submit_in_turn(run, sink, None);
     }
 
-    /// Submits a program that holds a turn; the turn is given back when the program ends.
+    /// Submits a program that holds a turn; the turn is released when the program ends.
     pub(crate) fn submit_in_turn(&self, run: Arc<Run>, sink: Arc<dyn Sink>, turn: Option<Turn>) {
         let accounted = self.accounted(&run, sink, turn);
         self.node.scheduler().submit_run(&self.region, run, Arc::new(accounted));

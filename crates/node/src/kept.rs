@@ -1,5 +1,5 @@
-//! Prepared programs that a client keeps: each with the table version that it was prepared for and the
-//! compiled plan, until the client gives it back.
+//! Prepared programs that a client keeps: each with the table version that it was prepared for and the compiled plan,
+//! until the client releases it.
 //!
 //! Invariant: what one connection keeps is bounded in number and in bytes; beyond that, the least recently
 //! used is evicted. A run holds its table itself, so that eviction does not affect it.

@@ -1,14 +1,20 @@
-//! Outcomes of loads that have an id, for clients that lost the answer: for each tenant, the loads in progress
-//! and the latest that have ended.
+//! Outcomes of loads that have an id, for clients that lost the answer: for each tenant, the loads in progress and the
+//! latest ones that have ended.
 //!
-//! An id is used once. A second load with the same id gets the outcome of the first, whatever that was, and
-//! so does a request for the outcome. Such a request says that the load will not be continued: one whose rows
-//! have not all come is ended, and one that has not begun can no longer begin.
+//! An id is used once. A second load with the same id gets the outcome of the first, whatever that was, and so does a
+//! request for the outcome. Such a request says that the load will not be continued: a load whose rows have not all
+//! arrived is ended, and one that has not begun can no longer begin. Example:
 //!
-//! Invariants: an id makes at most one version, as long as it is remembered; if a load is reported as not
-//! loaded, none of its rows are or will become visible. Outcomes are reserved from the tenant's memory for
-//! work and evict only outcomes of the same tenant. The newest version whose load is forgotten is known: a
-//! load that is not remembered, and would have made a later version, has not come.
+//! 1. A client sends load 7, and its connection breaks before the answer.
+//! 2. It reconnects and asks for the outcome of load 7. The first connection's bytes are still buffered, so the load
+//!    has not begun; the answer is "not loaded".
+//! 3. The client sends the rows again as load 8. When the buffered load 7 is read, it must be refused, or the rows
+//!    would be in the table twice.
+//!
+//! Invariants: an id makes at most one version, as long as it is remembered; if a load is reported as not loaded, none
+//! of its rows are or will become visible. Outcomes are reserved from the tenant's memory for work and evict only
+//! outcomes of the same tenant. The newest version whose load was evicted is remembered: a load that is not remembered,
+//! and would have made a later version, was never received.
 
 use farpool_catalog::Loads;
 use farpool_memory::{Account, Reservation};

@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Least number of buckets that `FP.SCAN` visits in one step, unless it finds enough entries before.
+/// Number of buckets and entries, counted together, that one step of `FP.SCAN` visits unless it finds enough matches
+/// before.
 const SCAN_ENTRIES: usize = 512;
 
 /// Default and greatest `LIMIT`, the approximate number of entries returned.

@@ -23,8 +23,8 @@ use farpool_model::limits::PAGE_BYTES;
 /// one.
 const EIGHTHS_FREE: usize = 2;
 
-/// A page is replaced by a smaller one when at most 1/4 of it is in use. The smaller one is then at most half full,
-/// well above this bound, so it is not replaced in turn.
+/// A page is replaced by a smaller one when at most 1/4 of it is in use. More than 1/4 and at most half of the smaller
+/// one is then in use, so that it is not replaced in turn.
 const PART_WRITTEN: usize = 4;
 
 /// Slab pages are moved out of a pool page when at most 1/4 of it is in use.

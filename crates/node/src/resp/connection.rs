@@ -331,7 +331,8 @@ impl Connection {
     }
 
     /// Sends replies once the changes they acknowledge are as durable as `--fsync` asks for. If they cannot become
-    /// durable, an error is sent instead and the connection is closed: the client must not take the change for done.
+    /// durable, an error is sent instead and the connection is closed: a client that got `OK` for `SET a 1` under
+    /// `always`, followed by a loss of power, would find `a` missing.
     async fn send(&mut self) -> io::Result<()> {
         let Some(desk) = self.desk.as_deref_mut() else { return Ok(()) };
         if let (Some(number), Some(log)) = (desk.session.take_recorded(), &mut self.log)

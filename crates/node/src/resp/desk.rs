@@ -42,8 +42,8 @@ pub(super) enum Progress {
     Paused,
     /// The next command takes long.
     Long,
-    /// The next command waits for a long command of the same tenant; the value of [`Keyspace::releases`] before it was
-    /// tried.
+    /// The next command waits for a long command of the same tenant; the value of [`farpool_kv::Keyspace::releases`]
+    /// before it was tried.
     Held(u64),
     /// The connection is to be closed.
     Leaves,

@@ -160,7 +160,7 @@ impl<W> Lanes<W> {
         self.lanes.get_mut(&stream).filter(|lane| !lane.ended)?.work.as_mut()
     }
 
-    /// Sets what encrypts the answers of a stream, if it is open.
+    /// Sets the sealer that encrypts the answers of a stream, if it is open.
     pub fn set_sealer(&mut self, stream: u32, sealer: Arc<Sealer>) {
         if let Some(lane) = self.lanes.get_mut(&stream) {
             lane.sealer = Some(sealer);

@@ -1,12 +1,12 @@
-//! Loads: rows come in on a stream, are decoded and encoded by workers within the caller's share, and become
-//! a version of a table when all have come.
+//! Loads: rows arrive on a stream, are decoded and encoded by workers within the caller's share, and become a version
+//! of a table once all have arrived.
 //!
-//! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a
-//! row group in the pool, writes some of them to a segment, works on earlier profiles that an append would get too
-//! far ahead of, or makes the rows visible, those of an append together with those of others that wait. Several
-//! workers may encode at once, one decodes. Credit is given back to the client once its rows have been encoded, which
-//! is the only backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded
-//! yet; there is one such row group for each load, and its bytes are bounded.
+//! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a row group
+//! in the pool, writes some of them to a segment, works on earlier profiles that an append would otherwise get too far
+//! ahead of, or makes the rows visible (those of an append together with other waiting appends). Several workers may
+//! encode at once, one decodes. Credit is returned to the client once its rows have been encoded, which is the only
+//! backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded yet; there is
+//! one such row group per load, and its bytes are bounded.
 
 use super::connection::{Connection, Work};
 use super::inbox::{Inbox, Taken};
@@ -78,10 +78,9 @@ struct State {
     phase: Phase,
     /// Number of steps in progress.
     in_hand: usize,
-    /// Messages whose credit was not given back, in order: the number of rows up to the end of each, and its
-    /// bytes.
+    /// Messages whose credit was not returned yet, in order: the number of rows up to the end of each, and its bytes.
     unpaid: VecDeque<(u64, u64)>,
-    /// Memory of rows from when they come in until they are in the pool.
+    /// Memory of rows from their arrival until they are in the pool.
     held: Reservation,
     /// The part of `held` for the message being decoded.
     decoding: usize,
@@ -94,7 +93,7 @@ struct State {
 enum Phase {
     /// The request that begins the load has not been decoded.
     New(Message),
-    /// Rows come in. Boxed, as are large variants everywhere.
+    /// Rows are arriving. Boxed, as are large variants everywhere.
     Open(Box<Open>),
     /// All rows are encoded, but profiles have to be computed before they are published.
     Behind(Box<Open>, Arc<Behind>),
@@ -360,7 +359,7 @@ impl LoadTask {
         })
     }
 
-    /// Records the result of a step, and gives credit back for what has been encoded.
+    /// Records the result of a step, and returns credit for rows that were encoded.
     fn settle(
         &self,
         book: impl FnOnce(&mut Open, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,

@@ -69,7 +69,7 @@ impl PlanMemory {
         held.try_grow(more).inspect_err(|_| self.lacked.set(Some(Lacked::Plan(wanted))))
     }
 
-    /// Returns a reservation of `bytes` for what the plan became, into which that of the plan is moved.
+    /// Returns a reservation of `bytes` for the program that the plan became; the plan's reservation is moved into it.
     ///
     /// # Errors
     /// `OverLimit`, with sizes, when so much is not available now.
@@ -176,7 +176,7 @@ mod tests {
         let kept = memory.keep(STEP_BYTES + 7).unwrap();
         assert_eq!((kept.bytes(), account.free()), (STEP_BYTES + 7, LIMIT - MESSAGE - STEP_BYTES - 7));
         assert_eq!((memory.held.get_mut().bytes(), memory.wait_wanted()), (MESSAGE, None));
-        // A program smaller than its plan gives the rest back.
+        // A program smaller than its plan releases the rest.
         drop(kept);
         memory.hold(IN_HAND_BYTES + STEP_BYTES).unwrap();
         let kept = memory.keep(7).unwrap();
