@@ -225,7 +225,7 @@ fn has_changed(key: &[u8]) -> Error {
     Error::stale(format!("the key '{shown}' has changed since this statement began"))
 }
 
-/// Fails only on a bug in this crate: at the long pace, shards are waited for.
+/// Returns the error of shards that were not locked. This is a bug in this crate, as the long pace waits for them.
 fn no_wait() -> Error {
     Error::internal("a change of keys did not wait for their shards")
 }
