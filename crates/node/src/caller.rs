@@ -374,7 +374,7 @@ impl Caller {
     }
 
     /// Registers the id of a load that begins, unless the id is known already. `end` is called to end the
-    /// load while its rows have not all come.
+    /// load while its rows have not all arrived.
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember the outcome.
@@ -385,7 +385,7 @@ impl Caller {
     }
 
     /// Calls `then` with the outcome of a load of the caller's tenant, once it has ended, and the newest
-    /// version whose load is forgotten. A load whose rows have not all come is ended by this.
+    /// version whose load is forgotten. A load whose rows have not all arrived is ended by this.
     ///
     /// # Errors
     /// `Busy` when too many wait for the same; `OverLimit` when there is no memory to remember the outcome.
@@ -605,7 +605,7 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, task)
     }
 
-    /// Tells the scheduler that a waiting task of the caller has work again, such as rows that have come.
+    /// Tells the scheduler that a waiting task of the caller has work again, such as rows that have arrived.
     pub(crate) fn wake_task(&self, task: TaskId) {
         self.node.scheduler().wake(task);
     }

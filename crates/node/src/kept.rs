@@ -1,8 +1,8 @@
 //! Prepared programs that a client keeps: each with the table version that it was prepared for and the compiled plan,
 //! until the client releases it.
 //!
-//! Invariant: what one connection keeps is bounded in number and in bytes; beyond that, the least recently
-//! used is evicted. A run holds its table itself, so that eviction does not affect it.
+//! Invariant: the programs that one connection keeps are bounded in number and in bytes; beyond that, the least
+//! recently used is evicted. A run holds its table itself, so that eviction does not affect it.
 
 use farpool_columns::Table;
 use farpool_memory::Reservation;

@@ -248,7 +248,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Changes who may connect and the limits of tenants. Clients whose grant no longer stands are
+    /// Changes who may connect and the limits of tenants. Clients whose grant is no longer valid are
     /// disconnected; what a tenant already has beyond a limit stays until it ends.
     pub fn set_access(&self, access: Access) {
         let before = self.access.borrow().clone();

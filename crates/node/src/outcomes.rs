@@ -51,7 +51,7 @@ struct RecordState {
 
 enum Stage {
     UnderWay {
-        /// Ends the load if its rows have not all come.
+        /// Ends the load if its rows have not all arrived.
         end: Box<dyn Fn() + Send + Sync>,
         waiters: Vec<Waiter>,
     },
@@ -79,7 +79,7 @@ pub(crate) struct Recording {
 }
 
 impl Outcomes {
-    /// Registers a load. `end` is called, perhaps more than once, to end it while its rows have not all come.
+    /// Registers a load. `end` is called, perhaps more than once, to end it while its rows have not all arrived.
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember its outcome.
@@ -103,7 +103,7 @@ impl Outcomes {
     }
 
     /// Calls `then` with the outcome of a load, once it has ended, and the newest version whose load is
-    /// forgotten. A load whose rows have not all come is ended.
+    /// forgotten. A load whose rows have not all arrived is ended.
     ///
     /// # Errors
     /// `Busy` when too many wait for it; `OverLimit` when there is no memory to remember that it must not

@@ -55,7 +55,7 @@ pub enum Verb {
     Execute,
     /// Create, extend or replace a table.
     Load,
-    /// Return the outcome of a load, which ends one whose rows have not all come.
+    /// Return the outcome of a load, which ends one whose rows have not all arrived.
     LoadOutcome,
     /// Change a table's columns or name.
     Alter,

@@ -156,7 +156,7 @@ impl Slabs {
     /// Returns the bytes of a written or reclaimable slot: the whole slot, at least as many as were asked for.
     ///
     /// # Panics
-    /// When the page of `place` is gone.
+    /// When the page of `place` does not exist any more.
     #[inline]
     pub fn bytes(&self, place: Place) -> &[u8] {
         let bytes = self.table.get(place.page()).extent.as_slice();
@@ -169,7 +169,7 @@ impl Slabs {
     /// Returns the bytes of a slot for writing.
     ///
     /// # Panics
-    /// When the page of `place` is gone.
+    /// When the page of `place` does not exist any more.
     #[inline]
     pub fn bytes_mut(&mut self, place: Place) -> &mut [u8] {
         let bytes = self.table.get_mut(place.page()).extent.as_mut_slice();

@@ -91,7 +91,7 @@ pub(crate) struct Connection {
     socket: Arc<dyn Socket>,
     /// Number of received bytes that do not form a whole message yet.
     incomplete: AtomicUsize,
-    /// Grows by the bytes of each read and by one for each frame, since frames that came in one read may wait
+    /// Grows by the bytes of each read and by one for each frame, since frames that arrived in one read may wait
     /// for their turns.
     received: AtomicU64,
 }
@@ -254,11 +254,11 @@ impl Connection {
         }
     }
 
-    /// Returns the number of bytes to read at once, after waiting for memory for them. `held` bytes have come
+    /// Returns the number of bytes to read at once, after waiting for memory for them. `held` bytes have arrived
     /// that do not form a whole message yet.
     ///
     /// # Errors
-    /// `OverLimit` when memory was short for too long: what has come so far may be needed by others.
+    /// `OverLimit` when memory was short for too long: the memory of what has arrived may be needed by others.
     async fn room_to_read(&self, held: usize) -> Result<usize> {
         let account = self.caller.account();
         if account.free() >= READ_BYTES {

@@ -50,7 +50,8 @@ struct Stage {
     /// The connection as accepted, or TLS over it.
     socket: Arc<dyn Socket>,
     received: BytesMut,
-    /// Set while a message is being written: an error sent in the middle of it would be taken for its rest.
+    /// Set while a message is being written: an error sent in the middle of it would be taken for the rest of that
+    /// message.
     is_answering: bool,
 }
 

@@ -48,9 +48,9 @@ impl State {
 pub(crate) enum Taken {
     /// A message with rows.
     Rows(Message),
-    /// Nothing has come yet.
+    /// Nothing has arrived yet.
     Nothing,
-    /// All rows have come.
+    /// All rows have arrived.
     Complete,
     /// The client cancelled or disconnected.
     Gone,
@@ -174,7 +174,7 @@ impl Inbox {
         self.state.lock().memory.is_some()
     }
 
-    /// Called once per tick; returns whether nothing has come for `looks` calls and nothing is queued.
+    /// Called once per tick; returns whether nothing has arrived for `looks` calls and nothing is queued.
     pub fn is_silent(&self, looks: u32) -> bool {
         let mut state = self.state.lock();
         let messages = std::mem::take(&mut state.messages);
@@ -183,7 +183,7 @@ impl Inbox {
         state.looks_silent >= looks
     }
 
-    /// Returns whether all rows have come.
+    /// Returns whether all rows have arrived.
     pub fn is_complete(&self) -> bool {
         self.state.lock().is_complete
     }

@@ -57,7 +57,7 @@ const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 struct Lane<W> {
     /// `None` once the stream was given up: only the error is still to be sent.
     work: Option<W>,
-    /// Encrypts the answers, if the client wants that.
+    /// Sealer of the answers, if the client requested that.
     sealer: Option<Arc<Sealer>>,
     opened_ns: u64,
     queue: VecDeque<Queued>,

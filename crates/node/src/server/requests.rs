@@ -23,7 +23,7 @@ use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Result of carrying out a request.
+/// Result of executing a request.
 enum Outcome {
     /// The answer, which ends the stream.
     Answer(Vec<Outgoing>),
@@ -66,7 +66,7 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
 }
 
 impl Looked {
-    /// Submits the request to a worker, which carries it out or starts it.
+    /// Submits the request to a worker, which executes or starts it.
     fn look(self) {
         let (to, stream) = (self.connection.clone(), self.message.stream);
         let caller = self.connection.caller.until(self.asked.cancel.clone());
@@ -149,7 +149,7 @@ fn is_request(kind: FrameKind) -> bool {
     )
 }
 
-/// Returns the request in `message`, and has its answers sealed from now on.
+/// Returns the request in `message`, and seals its answers from now on.
 fn unwrap(caller: &Caller, connection: &Connection, message: &Message) -> Result<Message> {
     let sealed = SealedRequest::read(message)?;
     let prepared = sealed.handle()?.and_then(|handle| connection.shelf.lock().bound(handle));
