@@ -1,28 +1,28 @@
-//! Requests that wait for their turn behind others of the same client: what is known of them already, and their keys, whose
-//! memory comes to the cache in the meantime. Most of the time of a short command is waiting for memory; that of many keys
-//! at once takes hardly longer than that of one.
+//! Look-ahead for pipelined requests: parses commands and hashes keys that wait behind others of the same client, and
+//! prefetches the memory of their keys. A short command spends most of its time waiting for memory; fetching many keys
+//! at once takes hardly longer than fetching one.
 
 use crate::commands::{Args, Command, Keys, command};
 use crate::keyspace::Keyspace;
 use crate::shard::SpaceId;
 use crate::table::Table;
 
-/// Bytes of a key beyond which it is hashed when its turn comes: an argument may have 512 MiB, and what is done ahead is short.
+/// Longest key, in bytes, that is hashed ahead: an argument may have 512 MiB, and the look-ahead must be short.
 const KEY_BYTES: usize = 4096;
 
-/// Keys whose memory is asked for at once: more would drive out each other's.
+/// Most keys prefetched at once; more would evict each other from the cache.
 const KEYS: usize = 64;
 
-/// What is known of a request before its turn.
+/// The look-ahead for one request.
 #[derive(Clone, Copy, Default)]
 pub struct Ahead {
     pub(crate) command: Option<&'static Command>,
-    /// The hash of its key, if it has just one.
+    /// Hash of its key, if it has exactly one.
     pub(crate) hash: Option<u64>,
 }
 
 impl Ahead {
-    /// What is known of a request to a keyspace; it means nothing to another one.
+    /// Parses a request to a keyspace. The result is meaningless for any other keyspace.
     pub fn of(keyspace: &Keyspace, args: &Args<'_>) -> Ahead {
         let command = args.first().and_then(|name| command(name));
         let key = command.and_then(|command| match command.keys {
@@ -33,25 +33,25 @@ impl Ahead {
         Ahead { command, hash: key.map(|key| keyspace.hash(key)) }
     }
 
-    /// Whether it is a command on keys.
+    /// Returns whether the request is a command on keys.
     pub fn is_of_keys(&self) -> bool {
         self.command.is_some()
     }
 }
 
-/// Keys of requests, whose memory is to come to the cache.
+/// A list of keys of pending requests, to be prefetched.
 pub struct Upcoming<'a> {
     keys: [(u64, &'a [u8]); KEYS],
     count: usize,
 }
 
 impl<'a> Upcoming<'a> {
-    /// Makes a list without keys.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Upcoming { keys: [(0, &[]); KEYS], count: 0 }
     }
 
-    /// Adds the keys of a request, as far as there is room.
+    /// Adds the keys of a request, up to the capacity of the list.
     pub fn add(&mut self, keyspace: &Keyspace, ahead: &Ahead, args: &Args<'a>) {
         let Some(command) = ahead.command else { return };
         let keys = command.keys.of(args).filter(|key| key.len() <= KEY_BYTES);
@@ -62,8 +62,8 @@ impl<'a> Upcoming<'a> {
         }
     }
 
-    /// Asks for the memory of the keys, of a client that has selected the space with this number. Shards that others have
-    /// are left out.
+    /// Prefetches the memory of the keys, for a client that has selected space `selected`. Skips shards that other
+    /// threads have locked.
     pub fn prefetch(&mut self, keyspace: &Keyspace, selected: SpaceId) {
         let keys = &mut self.keys[..self.count];
         if keys.len() < 2 {
@@ -106,13 +106,13 @@ mod tests {
         assert_eq!(of(&[b"GET", b"k"]), ("get", hash));
         assert_eq!(of(&[b"hset", b"k", b"f", b"v"]), ("hset", hash));
         assert_eq!(of(&[b"object", b"freq", b"k"]), ("object", hash));
-        // Several keys, none, one that is missing, and nothing.
+        // Several keys, no key, a missing key, an unknown command, no command.
         assert_eq!(of(&[b"mget", b"k"]), ("mget", None));
         assert_eq!(of(&[b"dbsize"]), ("dbsize", None));
         assert_eq!(of(&[b"get"]), ("get", None));
         assert_eq!(of(&[b"nope", b"k"]), ("", None));
         assert_eq!(of(&[]), ("", None));
-        // What is no key any more, and takes long to hash.
+        // Too long to be hashed ahead.
         assert_eq!(of(&[b"get", &[b'k'; KEY_BYTES + 1]]), ("get", None));
         let mut upcoming = Upcoming::new();
         let many = [&b"k"[..]; KEYS * 2];
@@ -120,7 +120,7 @@ mod tests {
             upcoming.add(&keys, &Ahead::of(&keys, args), args);
         }
         assert_eq!(upcoming.count, KEYS);
-        // Keys that are not there, some of which others have.
+        // Absent keys, some of them in a shard that is locked.
         let taken = keys.lock(keys.shard_of(keys.hash(b"k")));
         upcoming.prefetch(&keys, 0);
         drop(taken);

@@ -1,6 +1,6 @@
-//! Hours of churn in miniature: keys are set, overwritten with values of other sizes, removed and expire, many times as much
-//! as is there at any time, while cuts are read and walks for snapshots go on. What is left takes no more memory than the
-//! same keys in a new keyspace, but for a stated factor.
+//! Hours of churn in miniature: keys are set, overwritten with values of other sizes, removed and expire, many times as
+//! many as exist at any time, while cuts are read and snapshots walk over the keys. Afterwards, memory usage is within
+//! a stated factor of a new keyspace with the same keys.
 
 use crate::resp::{Protocol, Replies};
 use crate::{Args, Journal, KeyCut, Keyspace, Moment, NoHost, Session, Walk};
@@ -13,11 +13,11 @@ const NOW: u64 = 1_700_000_000_000;
 const KEYS: usize = 20_000;
 const SHARDS: usize = 4;
 
-/// How much more memory than a new keyspace with the same keys it may take.
+/// Most memory, relative to a new keyspace with the same keys.
 const AFTER_CHURN: f64 = 1.25;
 const AFTER_REMOVALS: f64 = 1.5;
 
-/// Takes records and keeps none.
+/// A journal that discards its records.
 struct Nowhere;
 
 impl Journal for Nowhere {
@@ -32,13 +32,13 @@ impl Journal for Nowhere {
     }
 }
 
-/// What a key holds.
+/// The expected contents of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     Nothing,
-    /// A string of so many bytes.
+    /// A string of this many bytes.
     Text(usize),
-    /// A hash with so many fields.
+    /// A hash with this many fields.
     Fields(usize),
 }
 
@@ -91,7 +91,7 @@ impl Churned {
         self.held[key] = held;
     }
 
-    /// Changes a key at random. Sizes go up and down with the rounds.
+    /// Changes a random key; sizes rise and fall with the rounds.
     fn change(&mut self, round: usize) {
         let key = self.below(KEYS);
         let most = [200, 1500, 400, 3000, 90, 800][round % 6];
@@ -103,7 +103,7 @@ impl Churned {
             60..75 if self.held[key] != Held::Nothing => {
                 let (name, ms) = (format!("key:{key}"), (1 + self.below(500)).to_string());
                 self.run(&[b"PEXPIRE", name.as_bytes(), ms.as_bytes()]);
-                // Before anybody looks at it again, it has expired.
+                // The key expires before anything reads it again.
                 self.held[key] = Held::Nothing;
                 self.now += 501;
             }
@@ -133,13 +133,13 @@ impl Churned {
         }
     }
 
-    /// Bytes of the pieces of the pool that hold entries and indexes, and of the pool's pages.
+    /// Returns the bytes of pool allocations for entries and indexes, and of the pool's pages.
     fn bytes(&mut self) -> (usize, usize) {
         self.tidy();
         (self.keys.uses().bytes, self.pool.bytes_used())
     }
 
-    /// The memory of a new keyspace with the same keys.
+    /// Returns the memory usage of a new keyspace with the same keys.
     fn fresh(&self) -> (usize, usize) {
         let mut fresh = Churned::new();
         for (key, held) in self.held.iter().enumerate().filter(|(_, held)| **held != Held::Nothing) {
@@ -168,14 +168,14 @@ fn memory_does_not_creep_with_churn_cuts_and_walks() {
     for round in 0..12 {
         for step in 0..KEYS {
             churned.change(round);
-            // As a node does it now and then.
+            // A node does this in the background.
             if step % 500 == 0 {
                 churned.keys.tidy(churned.now);
             }
             if step % 64 == 0 && !churned.keys.walk(&mut walk, &Nowhere).unwrap() {
                 walk = Walk::default();
             }
-            // A statement begins, lasts, and ends.
+            // A statement begins, runs for a while, and ends.
             if step % 4000 == 1000 {
                 cut = Some((churned.keys.cut(0, churned.now), churned.count()));
             } else if step % 4000 == 3000 {

@@ -1,4 +1,8 @@
-//! What scans read: all entries of a space at one moment, while clients change them.
+//! Cuts: point-in-time views of all entries of a space, for scans by SQL while clients change the keys.
+//!
+//! Example: a cut is taken while `a = 1`; then a client sets `a = 2`. The slot with the old entry is kept for the cut,
+//! the scan reads `a = 1`, and the slot is freed when the cut is dropped. If memory runs short first, the cut is ended
+//! and the scan fails with `Stale`; it never mixes entries of different moments.
 
 mod packed;
 
@@ -16,45 +20,45 @@ use packed::{PackedEntries, PlainValues};
 use std::fmt;
 use std::sync::Arc;
 
-/// What is read before others may have the shard, in nanoseconds: a slot of 16 KiB more takes some microseconds, and one that
-/// is larger as long as its bytes take.
+/// Nanoseconds of reading after which the shard is released for others. One slot of 16 KiB can add some microseconds,
+/// and a larger one as long as copying its bytes takes.
 const STEP_NS: usize = 40_000;
 
-/// About what it takes to look at an entry, and to copy one.
+/// Estimated nanoseconds to look at an entry, and to copy one.
 const ENTRY_NS: usize = 6;
 const COPY_NS: usize = 80;
 const BYTES_COPIED_PER_NS: usize = 2;
 
-/// Parts of compressed entries are so much smaller, since there is more in them.
+/// Factor by which parts of compressed entries are smaller, because the same number of bytes holds more entries.
 const PACKED_PARTS: usize = 4;
 
-/// The entries of a space at one moment; see [`Keyspace::cut`]. It ends when it is dropped.
+/// A cut: the entries of a space at one moment; see [`Keyspace::cut`]. Dropping it frees the kept entries.
 pub struct KeyCut {
     keyspace: Arc<Keyspace>,
     space: SpaceId,
     now: u64,
-    /// For each shard that has keys of the space, its number and cut.
+    /// Number and cut of each shard that has keys of the space.
     shards: Vec<(usize, Arc<Cut>)>,
 }
 
-/// Some of the entries of a cut, to be read at once.
+/// A part of a cut, read by one call of [`KeyCut::read`].
 #[derive(Clone, Debug)]
 pub struct KeyCutPart {
-    /// The position of the shard.
+    /// Index into [`KeyCut::shards`].
     shard: usize,
     part: CutPart,
 }
 
-/// What was read of a part.
+/// Counters of one read of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCount {
-    /// Entries that had not expired, whether they were dropped or not.
+    /// Number of unexpired entries, including those that the filter dropped.
     pub entries: usize,
-    /// Bytes of them that the filter was about.
+    /// Bytes that the filter examined.
     pub bytes_judged: usize,
 }
 
-/// An entry that is read.
+/// An entry during a read, with its uncompressed value.
 #[derive(Clone, Copy)]
 pub struct ReadEntry<'a> {
     entry: Entry<'a>,
@@ -62,41 +66,41 @@ pub struct ReadEntry<'a> {
 }
 
 impl<'a> ReadEntry<'a> {
-    /// No entry.
+    /// A placeholder for no entry.
     pub(crate) const NONE: ReadEntry<'static> = ReadEntry { entry: Entry::NONE, value: &[] };
 
-    /// An entry with its value, which is not packed any more.
+    /// Creates an entry from its header and its uncompressed value.
     pub(crate) fn new(entry: Entry<'a>, value: &'a [u8]) -> Self {
         ReadEntry { entry, value }
     }
 
-    /// The bytes of its value, whatever it is.
+    /// Returns the bytes of the value, of any kind.
     pub(crate) fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// Its key.
+    /// Returns the key.
     pub fn key(&self) -> &'a [u8] {
         self.entry.key()
     }
 
-    /// The bytes of its value; `None` if that is a hash.
+    /// Returns the value if it is a string.
     pub fn string(&self) -> Option<&'a [u8]> {
         (self.entry.kind() == Kind::String).then_some(self.value)
     }
 
-    /// Its row; `None` if its value is none.
+    /// Returns the value if it is a row.
     pub fn row(&self) -> Option<&'a [u8]> {
         (self.entry.kind() == Kind::Row).then_some(self.value)
     }
 
-    /// When it expires, in milliseconds since the epoch.
+    /// Returns the expiry in milliseconds since the epoch.
     pub fn expiry(&self) -> Option<u64> {
         self.entry.expiry()
     }
 }
 
-/// What tells whether an entry is still the one that was read.
+/// A fingerprint that detects whether an entry has changed since it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     hash: u64,
@@ -105,7 +109,8 @@ pub struct Fingerprint {
 }
 
 impl Keyspace {
-    /// The fingerprint of an entry: another value has another one, but for one in 2^64 of those that are as long.
+    /// Returns the fingerprint of an entry. Two different values of the same length and expiry collide with probability
+    /// 2^-64.
     pub fn fingerprint(&self, entry: ReadEntry<'_>) -> Fingerprint {
         let value = entry.value();
         Fingerprint { hash: self.hash(value), bytes: value.len(), expiry: entry.expiry() }
@@ -113,20 +118,21 @@ impl Keyspace {
 }
 
 impl KeyCutPart {
-    /// Number of entries, those that have expired among them.
+    /// Returns the number of entries, including expired ones.
     pub fn entries(&self) -> usize {
         self.part.entries
     }
 
-    /// Bytes of the entries, and of what is unused of their slots; most bytes that they may have where some are compressed.
+    /// Returns the bytes of the entries' slots, including unused bytes; an upper bound on the plain size where some are
+    /// compressed.
     pub fn bytes(&self) -> usize {
         self.part.bytes
     }
 }
 
 impl Keyspace {
-    /// Keeps all entries of a space as they are now, for as long as the cut lives, or until memory is short. It takes all
-    /// shards at once, for the time of copying a bit for each slot.
+    /// Takes a cut of a space as of `now`. Entries are kept until the cut is dropped or memory is short. All shards are
+    /// locked at once, for as long as it takes to copy one bit per slot.
     pub fn cut(self: &Arc<Self>, space: SpaceId, now: u64) -> KeyCut {
         let now = self.not_before(now);
         let all: Vec<usize> = (0..self.shards()).collect();
@@ -134,7 +140,8 @@ impl Keyspace {
         self.cut_taken(taken, (space, now))
     }
 
-    /// As [`Keyspace::cut`]; `None` where a long command has some keys: a worker does not wait for it.
+    /// Does the same as [`Keyspace::cut`], but returns `None` if a long command holds a shard, for workers that must
+    /// not block.
     pub fn try_cut(self: &Arc<Self>, space: SpaceId, now: u64) -> Option<KeyCut> {
         let all: Vec<usize> = (0..self.shards()).collect();
         let now = self.not_before(now);
@@ -147,11 +154,11 @@ impl Keyspace {
         KeyCut { keyspace: Arc::clone(self), space, now, shards }
     }
 
-    /// Reads the entries of some keys of a space, all at one moment; those that are there. Returns false, and reads none, where
-    /// their values have more than `bytes_max` bytes.
+    /// Reads the entries of the given keys that exist, all at one moment. Returns false, and reads none, if their
+    /// values exceed `bytes_max` bytes in total.
     ///
     /// # Errors
-    /// `Corrupt` where a compressed value is damaged; `Busy` where a long command has some of them.
+    /// `Corrupt` where a compressed value is damaged; `Busy` where a long command holds one of the shards.
     pub fn read_keys(
         &self,
         space: SpaceId,
@@ -192,21 +199,21 @@ impl Keyspace {
 }
 
 impl KeyCut {
-    /// The moment, in milliseconds since the epoch.
+    /// Returns the time of the cut, in milliseconds since the epoch.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// Bytes that it takes outside the pool.
+    /// Returns the bytes that the cut takes outside the pool.
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|(_, cut)| cut.bytes()).sum()
     }
 
-    /// Divides the entries into parts of about so many entries and bytes. Those that follow one another are of different shards
-    /// as far as possible, so that threads that read one each do not wait for one another.
+    /// Divides the entries into parts of about `entries` entries and `bytes` bytes. Consecutive parts belong to
+    /// different shards as far as possible, so that threads which read one part each do not contend for a lock.
     ///
     /// # Errors
-    /// As [`KeyCut::read`].
+    /// Errors of [`KeyCut::read`].
     pub fn parts(&self, entries: usize, bytes: usize) -> Result<Vec<KeyCutPart>> {
         let mut shards = Vec::new();
         for (at, (shard, cut)) in self.shards.iter().enumerate() {
@@ -214,7 +221,7 @@ impl KeyCut {
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
             let bytes = if table.has_packed() { bytes / PACKED_PARTS } else { bytes };
             let of_shard = table.parts_of(cut, entries, bytes).into_iter();
-            // What is compressed is bounded by its slots.
+            // Plain sizes are unknown, so the size of the slots gives an upper bound.
             let per_byte = if table.has_packed() { PLAIN_PER_BYTE } else { 1 };
             shards.push(of_shard.map(move |mut part| {
                 part.bytes *= per_byte;
@@ -228,19 +235,21 @@ impl KeyCut {
         Ok(parts)
     }
 
-    /// Whether the entry of a key is still the one of the cut. `table` has the keys of the space in the shard with this number.
+    /// Returns whether the entry of a key is still the one in the cut. `table` holds the keys of the space in shard
+    /// number `shard`.
     pub(crate) fn has_unchanged(&self, shard: usize, table: &Table, (hash, key): (u64, &[u8])) -> bool {
         let cut = self.shards.iter().find(|(number, _)| *number == shard);
         cut.is_some_and(|(_, cut)| table.has_of_cut(hash, key, cut))
     }
 
-    /// Calls `f` with the entries of a part that had not expired, some at a time, or with those of them that `filter` does not
-    /// drop. The shard is given to others after some tens of microseconds; compressed values that take long to read are copied,
-    /// and read when others have it.
+    /// Calls `f` with batches of the part's unexpired entries that pass `filter`. The shard is released for others
+    /// after some tens of microseconds. Compressed values that are slow to decompress are copied under the lock and
+    /// decompressed after it is released.
     ///
     /// # Errors
-    /// `Stale` when the entries are no longer kept, because memory was short; `Corrupt` where a compressed value is damaged;
-    /// `Busy` where a long command has them, behind which all of the part can be read again ([`Keyspace::poll_released`]).
+    /// `Stale` when the entries are no longer kept because memory was short; `Corrupt` where a compressed value is
+    /// damaged; `Busy` where a long command holds the shard: the part may then be read again from its start
+    /// ([`Keyspace::poll_released`]).
     pub fn read(
         &self,
         part: &KeyCutPart,
@@ -284,7 +293,7 @@ impl KeyCut {
     }
 }
 
-/// What is done with each batch of entries.
+/// The consumer of the batches of one read.
 struct Reading<'f> {
     filter: Option<&'f RowFilter>,
     count: ReadCount,
@@ -292,12 +301,12 @@ struct Reading<'f> {
 }
 
 impl Reading<'_> {
-    /// The kind of values that the filter is about.
+    /// Returns the kind of values that the filter applies to.
     fn kind(&self) -> Kind {
         self.filter.map_or(Kind::String, RowFilter::kind)
     }
 
-    /// Passes on the entries of a batch that are not dropped; returns about how long this takes, in nanoseconds.
+    /// Passes the entries of a batch that pass the filter to `f`; returns the estimated time of that in nanoseconds.
     fn take(&mut self, batch: &Batch<'_>) -> usize {
         let (entries, mut kept) = (batch.count(), batch.all());
         let mut spent_ns = entries * ENTRY_NS;
@@ -336,7 +345,7 @@ fn not_kept() -> Error {
     Error::stale(message).advise("run it again; give the pool more memory")
 }
 
-/// The error of a part whose shard a long command has: to be read again behind it.
+/// Returns the error of a read whose shard a long command holds; the read may be repeated.
 fn held() -> Error {
     Error::busy("a long command has the keys", *RETRY_AFTER_MS.start())
 }

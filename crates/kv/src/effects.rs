@@ -1,13 +1,17 @@
-//! What commands have done to keys, as bytes: each effect assigns a final state.
+//! Effects: what commands have done to keys, as bytes. Each effect assigns a final state.
 //!
-//! Invariant: effects that are applied again, in their order, from any state between the one before the first of them and
-//! the one behind the last, end in the same state. So a snapshot may be taken while keys change: what is applied behind it
-//! puts right whatever the snapshot has seen too late. For that, a key that comes to be by an [`Effect::Edit`] or an
-//! [`Effect::Field`] is removed first, whatever it was, and these are followed by the expiry that the key has, since no effect
-//! tells that it has expired. Nothing that is applied depends on the time.
+//! Invariant: effects that are replayed in order, starting from any state between the one before the first of them and
+//! the one after the last, end in the same state. So a snapshot may be taken while keys change, and replay corrects
+//! whatever the snapshot saw too late. This requires two rules, because expiry itself has no effect and nothing in
+//! replay depends on the time: a key that comes into existence by an [`Effect::Edit`] or an [`Effect::Field`] is
+//! preceded by an [`Effect::Remove`], and these effects are followed by the key's expiry. Example:
 //!
-//! Layout of an effect: a byte that tells which, the number of the space, and the numbers and lengths of what it has, as
-//! variable-length integers (LEB128) of seven bits a byte; then the key and the other bytes.
+//! 1. `a = "old"` expires.
+//! 2. `APPEND a x` finds no `a` and creates `a = "x"`. It records: remove `a`, edit `a`.
+//! 3. Replay still has `a = "old"`; without the removal it would end with a mixture of `"old"` and `"x"`.
+//!
+//! Layout of an effect: a byte for its kind, the number of the space, then its numbers and lengths as variable-length
+//! integers (LEB128, seven bits a byte), then the key and the other bytes.
 
 use crate::entry::Kind;
 use crate::evict::Policy;
@@ -21,36 +25,37 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::limits::{KV_DICTIONARY_BYTES_MAX, KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use farpool_model::{Error, ErrorKind, Result};
 
-/// A change of keys.
+/// One change of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect<'a> {
-    /// The key has this value, and no other expiry.
+    /// Sets the key to this value and expiry.
     Put { space: SpaceId, key: &'a [u8], kind: Kind, expiry: Option<u64>, value: &'a [u8] },
-    /// The key has a string of `length` bytes, `bytes` among them from `offset` on; others stay, or are zeros.
+    /// Makes the key a string of `length` bytes with `bytes` at `offset`; other bytes stay, or are zero if they are
+    /// new.
     Edit { space: SpaceId, key: &'a [u8], length: usize, offset: usize, bytes: &'a [u8] },
-    /// The key expires then, or never; absent keys stay so.
+    /// Sets or removes the expiry of the key; an absent key stays absent.
     Expire { space: SpaceId, key: &'a [u8], expiry: Option<u64> },
-    /// The key is absent.
+    /// Removes the key.
     Remove { space: SpaceId, key: &'a [u8] },
-    /// The key has a hash with this field.
+    /// Sets a field of the key's hash, creating the hash if the key is absent.
     Field { space: SpaceId, key: &'a [u8], field: &'a [u8], value: &'a [u8] },
-    /// The hash that the key has, if it has one, does not have this field; without its last one it is absent.
+    /// Removes a field of the key's hash, if it has one; without fields the key is removed.
     RemoveField { space: SpaceId, key: &'a [u8], field: &'a [u8] },
-    /// All keys of the space are absent.
+    /// Removes all keys of the space.
     Flush { space: SpaceId },
-    /// All keys are absent.
+    /// Removes all keys.
     FlushAll,
-    /// These are the spaces with names (`spaces.rs`).
+    /// Replaces the definitions of named spaces (`spaces.rs`).
     Spaces { definitions: &'a [u8] },
-    /// About so many keys of the space follow: a hint, for the index to be large enough at once.
+    /// Announces about `keys` keys of the space: a hint to size the index once.
     Expect { space: SpaceId, keys: usize },
-    /// The values of the space, if it is there and compresses them, are compressed with this sample of values.
+    /// Sets the dictionary for values of the space, if it exists and compresses them.
     Dictionary { space: SpaceId, dictionary: &'a [u8] },
-    /// These are the settings.
+    /// Sets the memory limit and the policy.
     Limits { limits: Limits },
 }
 
-/// The first byte of each effect.
+/// The first byte of each kind of effect.
 mod tag {
     pub const PUT: u8 = 1;
     pub const EDIT: u8 = 2;
@@ -72,7 +77,7 @@ const VARINT_BYTES: usize = 10;
 /// Most integers of an effect.
 const NUMBERS: usize = 5;
 
-/// Collects the first bytes of an effect.
+/// The bytes of an effect up to its key.
 struct Head {
     bytes: [u8; 1 + NUMBERS * VARINT_BYTES],
     length: usize,
@@ -94,7 +99,7 @@ impl Head {
         self.number(u64_from(count))
     }
 
-    /// A time, or 0 for none.
+    /// Appends an expiry, or 0 for none.
     fn expiry(self, expiry: Option<u64>) -> Self {
         self.number(expiry.unwrap_or_default())
     }
@@ -104,7 +109,7 @@ impl Head {
     }
 }
 
-/// Writes a number and returns how many bytes it takes.
+/// Writes a variable-length integer; returns its number of bytes.
 pub(crate) fn put_varint(place: &mut [u8], mut number: u64) -> usize {
     let mut at = 0;
     while number >= 0x80 {
@@ -116,7 +121,7 @@ pub(crate) fn put_varint(place: &mut [u8], mut number: u64) -> usize {
     at + 1
 }
 
-/// Takes a number from the front; `None` within where it is cut off.
+/// Reads a variable-length integer and advances `bytes`; `Ok(None)` if it is cut off.
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<Option<u64>> {
     let mut number = 0;
     for (at, byte) in bytes.iter().take(VARINT_BYTES).enumerate() {
@@ -138,7 +143,7 @@ pub(crate) fn damaged(what: &str) -> Error {
 }
 
 impl<'a> Effect<'a> {
-    /// Gives the bytes of the effect to `out`, piece by piece.
+    /// Passes the bytes of the effect to `out`, in pieces.
     pub fn encode(&self, mut out: impl FnMut(&[u8])) {
         match *self {
             Effect::Put { space, key, kind, expiry, value } => {
@@ -194,7 +199,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Takes an effect from the front; `None` where its end has not come yet, and the bytes stay.
+    /// Decodes one effect and advances `bytes`; returns `Ok(None)` and leaves `bytes` unchanged if it is cut off.
     pub fn decode(bytes: &mut &'a [u8]) -> Result<Option<Effect<'a>>> {
         let mut rest = *bytes;
         let effect = Effect::take(&mut rest)?;
@@ -225,7 +230,7 @@ impl<'a> Effect<'a> {
             let Some(maxmemory) = take_varint(rest)? else { return Ok(None) };
             return Ok(Some(Effect::Limits { limits: Limits { maxmemory, policy } }));
         }
-        // Numbers behind the space and the length of the key.
+        // Numbers after the space and the length of the key.
         let count = match tag {
             tag::PUT | tag::EDIT => 3,
             tag::FIELD => 2,
@@ -287,10 +292,10 @@ impl<'a> Effect<'a> {
         }))
     }
 
-    /// Makes the keys what the effect says.
+    /// Applies the effect to the keyspace.
     ///
     /// # Errors
-    /// `OverLimit` when the pool has no room.
+    /// `OverLimit` when memory is too small.
     pub fn apply(&self, keyspace: &Keyspace) -> Result<()> {
         let (space, key) = match *self {
             Effect::FlushAll => {
@@ -347,9 +352,9 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// As [`Effect::apply`], of an effect on one key, to the keys that it would be among.
+    /// Applies an effect on one key to the table that the key belongs to.
     fn apply_to(&self, table: &mut Table, hash: u64) -> Result<()> {
-        // Nothing has expired for effects.
+        // At time 0, nothing has expired.
         let now = 0;
         match *self {
             Effect::Put { key, kind, expiry, value, .. } => {
@@ -377,12 +382,12 @@ impl<'a> Effect<'a> {
             Effect::Flush { .. } | Effect::FlushAll | Effect::Expect { .. } => {}
             Effect::Spaces { .. } | Effect::Dictionary { .. } | Effect::Limits { .. } => {}
         }
-        // What is left to tidy up in the index is done later: it would shrink again what was made for keys to come.
+        // The index is not tidied here: that would shrink it again after [`Effect::Expect`] has enlarged it.
         Ok(())
     }
 }
 
-/// Removes a key that has a value of another kind, as keys may have before later effects are applied.
+/// Removes the key if its value is of another kind, as it may be in a snapshot that saw later changes.
 fn remove_unless(table: &mut Table, hash: u64, key: &[u8], is_right: impl Fn(Kind) -> bool) {
     if table.get(hash, key, 0).is_some_and(|entry| !is_right(entry.kind())) {
         table.remove(hash, key);
@@ -394,7 +399,7 @@ fn length(number: u64, most: usize) -> Result<usize> {
     if length <= most { Ok(length) } else { Err(damaged("a length")) }
 }
 
-/// The kind with this number, of a value that must be one of it.
+/// Returns the kind with this number, if `value` is well formed for it.
 fn kind_of(number: u64, value: &[u8]) -> Result<Kind> {
     match number {
         0 => Ok(Kind::String),
@@ -457,16 +462,16 @@ mod tests {
         let refused: &[&[u8]] = &[
             &[0],
             &[13, 0],
-            // A dictionary that is too long.
+            // Too long a dictionary.
             &[tag::DICTIONARY, 0, 0x81, 0x80, 1],
-            // A policy that does not exist.
+            // An unknown policy.
             &[tag::LIMITS, 8, 0],
-            // A space, a key, a value, a value's end beyond what there may be.
+            // Values above the limit: the number of a space, the length of a key, of a value, the end of an edit.
             &[tag::REMOVE, 0xff, 0xff, 0xff, 0xff, 0x7f],
             &[tag::REMOVE, 0, 0x80, 0x80, 4],
             &[tag::PUT, 0, 0, 0, 0, 0x81, 0x80, 0x80, 0x80, 2],
             &[tag::EDIT, 0, 0, 2, 1, 2, 0, 0],
-            // A kind that does not exist, fields that are cut off, a number that is written in another way.
+            // An unknown kind, truncated fields, a number that is not in its shortest form.
             &[tag::PUT, 0, 0, 2, 0, 0],
             &[tag::PUT, 0, 0, 1, 0, 1, 9],
             &[tag::FLUSH, 0x80, 0],

@@ -1,15 +1,16 @@
-//! How an entry lies in its slot: a header, its expiry if it has one, the key and the value.
+//! Layout of an entry in its slot: a header, the expiry if there is one, the key and the value.
 //!
 //! ```text
-//! byte  0..2  from the lowest: kind of the value (2 bits), whether it is packed (1 bit), whether it expires (1 bit), when or how
-//!              often it was used (12 bits)
+//! byte  0..2  from the lowest bit: kind of the value (2 bits), packed (1 bit), has an expiry (1 bit),
+//!              stamp of its use (12 bits)
 //!       2..4  length of the key
 //!       4..8  length of the value
-//!       ...   when it expires (8 bytes, milliseconds since the epoch), if it does
+//!       ...   expiry (8 bytes, milliseconds since the epoch), if the entry has one
 //!       ...   the key, the value
 //! ```
-//! Numbers are little-endian. A packed value is compressed (`packing/known.rs`); its length is that of the compressed bytes. What is left of the slot is room for the value to grow. When it was used is no content: it may
-//! change where the entry lies although a cut keeps that.
+//! Numbers are little-endian. A packed value is compressed (`packing/known.rs`), and its length is that of the
+//! compressed bytes. The rest of the slot lets the value grow in place. The stamp is not part of the contents: it may
+//! change in place even while a cut keeps the entry.
 
 use crate::evict::{STAMP_BITS, Stamp};
 use farpool_model::cast::u32_checked;
@@ -18,7 +19,7 @@ use std::ops::Range;
 const HEADER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
 
-/// Bits of the first two bytes.
+/// Bits of the first two bytes of the header.
 const KIND_MASK: u16 = 0b11;
 const PACKED: u16 = 0b100;
 const EXPIRES: u16 = 0b1000;
@@ -26,21 +27,21 @@ const STAMP_SHIFT: u32 = 4;
 
 const _: () = assert!(STAMP_SHIFT + STAMP_BITS == u16::BITS);
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes.
+    /// A string of bytes.
     String,
-    /// The fields of a hash and their values, one behind the other.
+    /// A small hash: its fields and their values back to back.
     Fields,
-    /// The number of a table of fields, of a hash that is large.
+    /// A large hash: the number of its table of fields.
     Table,
-    /// A row of a space that has a schema.
+    /// A row of a space with a schema.
     Row,
 }
 
 impl Kind {
-    /// The name, as `TYPE` tells it.
+    /// Returns the name that `TYPE` reports.
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
@@ -49,12 +50,13 @@ impl Kind {
     }
 }
 
-/// Bytes of a slot for an entry of these sizes.
+/// Returns the bytes of an entry with these sizes.
 pub(crate) fn entry_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
     HEADER_BYTES + if expires { EXPIRY_BYTES } else { 0 } + key_bytes + value_bytes
 }
 
-/// The value of the entry that lies in `slot` if it is of a kind, not packed and never expires: this reads the header once.
+/// Returns the value of the entry in `slot` if it has the given kind, is not packed and has no expiry. Reads the header
+/// once.
 #[inline]
 pub(crate) fn value_of_kind(slot: &[u8], kind: Kind) -> Option<&[u8]> {
     let header = u64::from_le_bytes(*slot.first_chunk()?);
@@ -65,15 +67,15 @@ pub(crate) fn value_of_kind(slot: &[u8], kind: Kind) -> Option<&[u8]> {
     slot.get(start..)?.get(..(header >> 32) as usize)
 }
 
-/// An entry that is read.
+/// A view of an entry in its slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a>(&'a [u8]);
 
 impl<'a> Entry<'a> {
-    /// No entry: nothing may be read of it.
+    /// A placeholder for no entry; nothing of it may be read.
     pub const NONE: Entry<'static> = Entry(&[]);
 
-    /// The entry that lies in `slot`, which [`write`] has filled.
+    /// Returns a view of the entry in `slot`, which [`write`] has filled.
     pub fn of(slot: &'a [u8]) -> Self {
         Entry(slot)
     }
@@ -93,7 +95,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether the value is compressed.
+    /// Returns whether the value is compressed.
     pub fn is_packed(self) -> bool {
         self.first() & PACKED != 0
     }
@@ -103,7 +105,7 @@ impl<'a> Entry<'a> {
         self.first() & EXPIRES != 0
     }
 
-    /// When or how often it was used.
+    /// Returns the stamp of its use.
     pub fn stamp(self) -> Stamp {
         Stamp::from_bits(self.first() >> STAMP_SHIFT)
     }
@@ -123,7 +125,7 @@ impl<'a> Entry<'a> {
         u32::from_le_bytes([self.0[4], self.0[5], self.0[6], self.0[7]]) as usize
     }
 
-    /// When it expires, in milliseconds since the epoch.
+    /// Returns the expiry in milliseconds since the epoch.
     pub fn expiry(self) -> Option<u64> {
         let bytes = self.0.get(HEADER_BYTES..HEADER_BYTES + EXPIRY_BYTES).filter(|_| self.has_expiry())?;
         bytes.try_into().ok().map(u64::from_le_bytes)
@@ -134,33 +136,33 @@ impl<'a> Entry<'a> {
         &self.0[self.key_at()..][..self.key_bytes()]
     }
 
-    /// Whether it has not expired.
+    /// Returns whether the entry has not expired at `now`.
     #[inline]
     pub fn is_valid(self, now: u64) -> bool {
         self.expiry().is_none_or(|expiry| expiry > now)
     }
 
-    /// Where the bytes of the value lie in the slot.
+    /// Returns the range of the value's bytes in the slot.
     #[inline]
     pub fn stored_range(self) -> Range<usize> {
         let start = self.key_at() + self.key_bytes();
         start..start + self.value_bytes()
     }
 
-    /// The bytes of the value as they are stored, compressed if it is packed.
+    /// Returns the value as stored: compressed if the entry is packed.
     #[inline]
     pub fn stored(self) -> &'a [u8] {
         &self.0[self.key_at() + self.key_bytes()..][..self.value_bytes()]
     }
 
-    /// All bytes of the entry.
+    /// Returns all bytes of the entry, without the unused rest of the slot.
     pub fn bytes(self) -> &'a [u8] {
         &self.0[..self.key_at() + self.key_bytes() + self.value_bytes()]
     }
 }
 
-/// Writes the header and the key of an entry into `slot`, and returns the place of its value. The key is at most 65,535
-/// bytes long, the value less than 4 GiB, and the slot as long as [`entry_bytes`] says, or longer.
+/// Writes the header and the key of an entry into `slot`; returns the bytes for its value, which the caller fills. The
+/// key has at most 65,535 bytes, the value less than 4 GiB, and the slot at least [`entry_bytes`] bytes.
 pub(crate) fn write<'a>(
     slot: &'a mut [u8],
     (kind, is_packed): (Kind, bool),
@@ -189,13 +191,13 @@ pub(crate) fn write<'a>(
     &mut rest[..value_bytes]
 }
 
-/// Says when or how often the entry that lies in `slot` was used.
+/// Sets the stamp of the entry in `slot`.
 pub(crate) fn set_stamp(slot: &mut [u8], stamp: Stamp) {
     let rest = u16::from_le_bytes([slot[0], slot[1]]) & (KIND_MASK | PACKED | EXPIRES);
     slot[..2].copy_from_slice(&(rest | stamp.bits() << STAMP_SHIFT).to_le_bytes());
 }
 
-/// The value of the entry that lies in `slot`, to be written.
+/// Returns the value of the entry in `slot` for writing.
 pub(crate) fn value_mut(slot: &mut [u8]) -> &mut [u8] {
     let entry = Entry::of(slot);
     let (start, bytes) = (entry.key_at() + entry.key_bytes(), entry.value_bytes());

@@ -1,8 +1,9 @@
-//! The fields of hashes.
+//! Fields of hashes.
 //!
-//! A small hash has its fields in its value, one behind the other: two bytes of the length of the field, two of that of its
-//! value, and both. What is larger has a table of its own, in which fields are keys; the value is then its number. A hash
-//! that has become large stays so. Either way, a change costs no more than a small hash is long.
+//! A small hash stores its fields in its value, back to back: two bytes for the length of the field, two for that of
+//! its value, then both. A larger hash has a table of its own in which fields are keys, and its value is the number of
+//! that table. A hash that has become large stays large. Either way, a change copies no more than the size of a small
+//! hash.
 
 use crate::entry::Kind;
 use crate::rows::RowSchema;
@@ -10,8 +11,8 @@ use crate::table::{Table, Value};
 use farpool_model::{Error, Result, limits};
 use std::borrow::Cow;
 
-/// Most fields and most bytes of a small hash, and most bytes of one of its values: those of Redis' listpacks, but for the
-/// bytes in all, so that a change stays cheap.
+/// Most fields and bytes of a small hash, and most bytes of a field or a field's value in it. The first and last are
+/// those of Redis' listpacks; the total keeps changes cheap.
 const SMALL_FIELDS: usize = 128;
 const SMALL_BYTES: usize = 4096;
 const SMALL_VALUE_BYTES: usize = 64;
@@ -21,7 +22,7 @@ const SMALL_VALUE_BYTES: usize = 64;
 pub(crate) struct Tables {
     tables: Vec<Option<Box<Table>>>,
     free: Vec<u32>,
-    /// The number from which tidying up goes on.
+    /// Number of the table where maintenance continues.
     next: usize,
 }
 
@@ -39,7 +40,7 @@ impl Tables {
         }
     }
 
-    /// Removes the table that a value names, and returns it.
+    /// Removes and returns the table with the number stored in `value`.
     pub fn remove(&mut self, value: &[u8]) -> Option<Box<Table>> {
         let number = number_of(value)?;
         let table = self.tables.get_mut(number as usize)?.take()?;
@@ -55,12 +56,12 @@ impl Tables {
         self.tables.get_mut(number_of(value)? as usize)?.as_deref_mut()
     }
 
-    /// Bytes of the pool that they take.
+    /// Returns the bytes of the pool that all tables take.
     pub fn bytes(&self) -> usize {
         self.tables.iter().flatten().map(|table| table.bytes()).sum()
     }
 
-    /// Tidies up one of them; returns whether there may be more to do in it.
+    /// Does a step of maintenance in one table; returns whether that table may need more.
     pub fn tidy_one(&mut self) -> bool {
         let count = self.tables.len();
         if count == 0 {
@@ -68,7 +69,7 @@ impl Tables {
         }
         self.next = (self.next + 1) % count;
         let Some(table) = &mut self.tables[self.next] else { return false };
-        // Where the pool has no room, the index stays as it is.
+        // Without free memory, the index stays as it is.
         table.tidy().unwrap_or(false) | table.compact()
     }
 }
@@ -77,17 +78,17 @@ fn number_of(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// The fields of a hash that is read.
+/// A view of the fields of a hash.
 #[derive(Clone)]
 pub(crate) enum Fields<'a> {
     Small(Cow<'a, [u8]>),
     Large(&'a Table),
-    /// Of a space with a schema: those of the row that are not NULL, as text.
+    /// A row of a space with a schema: its fields that are not NULL, as text.
     Row(&'a RowSchema, Cow<'a, [u8]>),
 }
 
 impl<'a> Fields<'a> {
-    /// The number of fields.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         match self {
             Fields::Small(bytes) => pairs(bytes).count(),
@@ -96,7 +97,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(&self, field: &[u8]) -> Option<Cow<'a, [u8]>> {
         match self {
             Fields::Small(bytes) => within(bytes, |bytes| {
@@ -112,8 +113,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Calls `f` with fields from `cursor` on, and returns the cursor that goes on, as [`Table::scan`] does; a small hash is
-    /// seen at once.
+    /// Calls `f` with fields from `cursor` on and returns the next cursor, as [`Table::scan`] does. A small hash is
+    /// returned whole.
     pub fn scan(&self, cursor: u64, mut f: impl FnMut(&[u8], &[u8])) -> u64 {
         match self {
             Fields::Small(bytes) => {
@@ -133,7 +134,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A part of bytes, which is copied where these are those of a compressed value.
+/// Returns a part of `bytes`, copied if `bytes` is a temporary decompressed value.
 fn within<'a>(
     bytes: &Cow<'a, [u8]>,
     part: impl for<'b> FnOnce(&'b [u8]) -> Option<Cow<'b, [u8]>>,
@@ -144,7 +145,7 @@ fn within<'a>(
     }
 }
 
-/// The fields and values of a small hash.
+/// Iterates over the fields and values of a small hash.
 fn pairs(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let (lengths, rest) = bytes.split_first_chunk::<4>()?;
@@ -156,7 +157,7 @@ fn pairs(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether bytes are those of a small hash, with nothing behind it; it has a field.
+/// Returns whether bytes encode a small hash with at least one field and nothing after it.
 pub(crate) fn is_well_formed(bytes: &[u8]) -> bool {
     let length: usize = pairs(bytes).map(|(field, value)| 4 + field.len() + value.len()).sum();
     length == bytes.len() && length > 0
@@ -170,7 +171,7 @@ fn push(bytes: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     bytes.extend_from_slice(value);
 }
 
-/// Puts keys and values in order, and of those with the same key keeps the last.
+/// Sorts pairs by key; of pairs with the same key, keeps the last.
 pub(crate) fn keep_last(pairs: &mut Vec<(&[u8], &[u8])>) {
     pairs.sort_by_key(|(key, _)| *key);
     pairs.reverse();
@@ -182,11 +183,11 @@ fn is_small(field: &[u8], value: &[u8]) -> bool {
 }
 
 impl Table {
-    /// The fields of the hash that `key` has, if it is there; `None` within if it is no hash. Those of a row are told by the
-    /// schema of the space.
+    /// Returns the fields of the hash at `key`: `None` if the key is absent, `Some(None)` if its value is not a hash.
+    /// `schema` is the schema of the space, for rows.
     ///
     /// # Errors
-    /// As [`Table::plain`].
+    /// Errors of [`Table::plain`].
     pub fn fields<'a>(
         &'a self,
         hash: u64,
@@ -203,11 +204,11 @@ impl Table {
         }))
     }
 
-    /// Sets a field of the hash that `key` has, or gets now; it must have no other kind of value. Returns whether the field
-    /// is new.
+    /// Sets a field of the hash at `key`, which is created if absent; any other value must be a hash. Returns whether
+    /// the field is new.
     ///
     /// # Errors
-    /// `OverLimit` when the pool has no room, or a field is too long; the hash then has what it had.
+    /// `OverLimit` when memory is too small or the field too long; the hash is then unchanged.
     pub fn set_field(
         &mut self,
         hash: u64,
@@ -255,10 +256,10 @@ impl Table {
         Ok(is_new)
     }
 
-    /// Sets several fields, all of them or none, as [`Table::set_field`] does it. Returns how many are new.
+    /// Sets several fields, all or none; otherwise as [`Table::set_field`]. Returns how many are new.
     ///
     /// # Errors
-    /// As [`Table::set_field`].
+    /// Errors of [`Table::set_field`].
     pub fn set_all_fields(
         &mut self,
         hash: u64,
@@ -302,7 +303,7 @@ impl Table {
         Ok(new)
     }
 
-    /// Gives keys of a table of fields their values, all of them or none. Returns how many are new.
+    /// Sets several keys of a table of fields, all or none. Returns how many are new.
     fn put_all(&mut self, fields: &[(&[u8], &[u8])]) -> Result<usize> {
         let mut fields = fields.to_vec();
         keep_last(&mut fields);
@@ -328,10 +329,10 @@ impl Table {
         Ok(added.len())
     }
 
-    /// Gives the key a large hash, and takes it from `table` for that; it must be there.
+    /// Makes the value of `key` a large hash with the fields of `table`, which must be `Some` and is taken.
     ///
     /// # Errors
-    /// As [`Table::put`]; the large hash stays where it was.
+    /// Errors of [`Table::put`]; `table` is then put back.
     pub fn put_table(
         &mut self,
         hash: u64,
@@ -354,10 +355,10 @@ impl Table {
         }
     }
 
-    /// Removes a field of the hash that `key` has, and with its last one the hash. Returns whether it was there.
+    /// Removes a field of the hash at `key`, and the key with its last field. Returns whether the field was present.
     ///
     /// # Errors
-    /// As [`Table::set_field`].
+    /// Errors of [`Table::set_field`].
     pub fn remove_field(&mut self, hash: u64, key: &[u8], field: &[u8], now: u64) -> Result<bool> {
         let Some(entry) = self.get(hash, key, now) else { return Ok(false) };
         let is_last = match entry.kind() {
@@ -394,10 +395,10 @@ impl Table {
         Ok(true)
     }
 
-    /// Returns a copy of the table of fields that `key` has, if its hash is large.
+    /// Returns a copy of the table of fields if the hash at `key` is large.
     ///
     /// # Errors
-    /// `OverLimit` when the pool has no room for it.
+    /// `OverLimit` when memory is too small for it.
     pub fn copied_fields(&self, hash: u64, key: &[u8], now: u64) -> Result<Option<Box<Table>>> {
         match self.fields(hash, key, None, now)? {
             Some(Some(Fields::Large(table))) => Ok(Some(Box::new(table.copy()?))),
@@ -405,13 +406,13 @@ impl Table {
         }
     }
 
-    /// Takes the table of fields of a large hash, whose key is removed or given another value next.
+    /// Takes the table of fields of a large hash. The caller removes or overwrites the key next.
     pub fn take_fields(&mut self, hash: u64, key: &[u8], now: u64) -> Option<Box<Table>> {
         let value = self.get(hash, key, now).filter(|entry| entry.kind() == Kind::Table)?.stored().to_vec();
         self.tables.remove(&value)
     }
 
-    /// Gives the large hash that `key` has other fields.
+    /// Replaces the fields of the large hash at `key`.
     pub fn set_fields(&mut self, hash: u64, key: &[u8], fields: Box<Table>, now: u64) {
         let Some(value) = self.get(hash, key, now).map(|entry| entry.stored().to_vec()) else { return };
         if let Some(table) = self.tables.get_mut(&value) {

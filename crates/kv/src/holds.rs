@@ -1,10 +1,13 @@
 //! Registry of the shards that long commands hold, with a snapshot of each shard's counts.
 //!
-//! A long command holds shards for longer than a step. A thread that serves several tenants never waits for such a shard: it puts
-//! the command off until a shard is released. Readers of counts get the snapshot from the moment at which the shard was taken.
+//! A long command holds shards for longer than a step. A thread that serves several tenants never waits for such a
+//! shard: it puts the command off until a shard is released. Readers of counts get the snapshot from the moment at
+//! which the shard was locked.
 //!
-//! Invariant: a long command announces itself before it locks a shard, and so does a caller that waits for a long command while
-//! it holds other shards. A thread that finds a shard locked and not announced therefore waits for a step at most.
+//! Invariant: a long command announces itself before it locks a shard, and so does a caller that waits for a long
+//! command while it holds other shards. A thread that finds a shard locked and not announced therefore waits for a step
+//! at most. Example: a caller locks shard 1 and then waits for a long command on shard 2. If shard 1 were not
+//! announced, a serving thread would wait for shard 1, and so, indirectly, for the long command.
 
 use crate::keyspace::{KeyCount, Keyspace};
 use crate::shard::{Shard, SpaceId};
@@ -130,7 +133,7 @@ impl Keyspace {
         Hold { holds: self.holds(), shards: shards.to_vec() }
     }
 
-    /// Takes a shard for a long command that has been announced.
+    /// Locks a shard for a long command that was announced.
     fn hold(&self, shard: usize) -> ShardGuard<'_> {
         let taken = self.lock(shard);
         let held = &self.holds().shards[shard];
@@ -140,13 +143,14 @@ impl Keyspace {
         ShardGuard { _mark: Some(HeldMark(held)), shard: taken }
     }
 
-    /// Takes shards, in their order, for a long command.
+    /// Locks shards, given in ascending order, for a long command.
     pub(crate) fn hold_all(&self, shards: &[usize]) -> (Vec<ShardGuard<'_>>, Hold<'_>) {
         let hold = self.announce(shards);
         (shards.iter().map(|shard| self.hold(*shard)).collect(), hold)
     }
 
-    /// Takes shards, in their order, for a step that cannot be put off: where a long command has one of them, it waits.
+    /// Locks shards, given in ascending order, for a step that cannot be put off: waits for long commands that hold one
+    /// of them.
     pub(crate) fn take_or_hold(&self, shards: &[usize]) -> (Vec<ShardGuard<'_>>, Option<Hold<'_>>) {
         match self.take_all(shards) {
             Some(taken) => (taken, None),
@@ -157,12 +161,12 @@ impl Keyspace {
         }
     }
 
-    /// Takes shards, in their order, for a step; `None` where a long command has one of them.
+    /// Locks shards, given in ascending order, for a step; `None` when a long command holds one of them.
     pub(crate) fn take_all(&self, shards: &[usize]) -> Option<Vec<ShardGuard<'_>>> {
         shards.iter().map(|shard| self.take(*shard)).collect()
     }
 
-    /// Takes a shard for a step; `None` where a long command has it, or is about to.
+    /// Locks a shard for a step; `None` when a long command holds it or has announced itself.
     pub(crate) fn take(&self, shard: usize) -> Option<ShardGuard<'_>> {
         if let Some(taken) = self.try_lock(shard) {
             return Some(taken.into());
@@ -181,7 +185,8 @@ impl Keyspace {
         None
     }
 
-    /// Calls `f` with a shard, or `of_known` with what is known of one that a long command has. Never waits for such a command.
+    /// Calls `f` with the shard, or `of_known` with the snapshot of its counts if a long command holds it. Never waits
+    /// for a long command.
     pub(crate) fn look<T>(&self, shard: usize, f: impl Fn(&Shard) -> T, of_known: impl Fn(&Known) -> T) -> T {
         let held = &self.holds().shards[shard];
         loop {
@@ -194,12 +199,12 @@ impl Keyspace {
         }
     }
 
-    /// Number of times that long commands have given shards back: see [`Keyspace::poll_released`].
+    /// Returns the number of holds that have ended; see [`Keyspace::poll_released`].
     pub fn releases(&self) -> u64 {
         self.holds().released.load(Ordering::Acquire)
     }
 
-    /// Resolves when a long command has given shards back since `releases` was read, or none has any.
+    /// Resolves when a hold has ended since `releases` was read, or when there is none.
     pub fn poll_released(&self, releases: u64, context: &mut Context<'_>) -> Poll<()> {
         let holds = self.holds();
         let mut waiting = holds.waiting.lock();
@@ -214,7 +219,7 @@ impl Keyspace {
         Poll::Pending
     }
 
-    /// Whether commands have waited for a long one since the last call.
+    /// Returns whether a command has waited for a long one since the last call.
     pub fn take_waited(&self) -> bool {
         self.holds().have_waited.swap(false, Ordering::AcqRel)
     }

@@ -1,11 +1,17 @@
-//! How what commands do gets to a log, and back: records.
+//! Records: the form in which the effects of commands go to a log and come back.
 //!
-//! A command, or all of a transaction, is one record: its time and its effects. It is appended while the command has its
-//! shards, so that the log has the changes of a key in their order. A record that is large goes in parts, which belong
-//! together by a random number; what is read back is applied when the last of them has come, or not at all.
+//! One command, or a whole transaction, is one record: its time and its effects. It is appended while the command holds
+//! its shards, so that the log has the changes of each key in the order in which they happened:
 //!
-//! Layout of a record: what the journal begins each with; a byte that tells which part it is; the time, as a variable-length
-//! integer; if it is a part, eight bytes that tell of which record; the effects (`effects.rs`).
+//! 1. `SET a 1` and `SET a 2` run one after the other.
+//! 2. If a record were appended after its shard is released, the log could have `a = 2` before `a = 1`, and recovery
+//!    would end with `a = 1`.
+//!
+//! A large record is split into parts that share a random id. Replay applies them when the last part has arrived, or
+//! not at all: a crash between two parts must not leave half a transaction.
+//!
+//! Layout of a record: the head that the journal writes; a byte for the kind of part; the time as a variable-length
+//! integer; for parts, eight bytes with the id; the effects (`effects.rs`).
 
 use crate::effects::{Effect, damaged, put_varint, take_varint};
 use crate::keyspace::Keyspace;
@@ -13,25 +19,26 @@ use farpool_model::limits::KV_RECORD_BYTES_MAX;
 use farpool_model::{Error, Result};
 use std::collections::HashMap;
 
-/// Where changes of keys are recorded.
+/// A log of changes of keys.
 pub trait Journal: Send + Sync {
-    /// Whether changes can be recorded: asked before a command changes anything. `bytes` are those of the command.
+    /// Checks that changes can be recorded; called before a command changes anything. `bytes` is the size of the
+    /// command.
     ///
     /// # Errors
-    /// Why they cannot.
+    /// The reason why they cannot be recorded.
     fn check(&self, bytes: usize) -> Result<()>;
 
-    /// Appends to an empty record what each begins with.
+    /// Appends the head of a record to `record`, which is empty.
     fn begin(&self, record: &mut Vec<u8>);
 
-    /// Appends a record, of about [`KV_RECORD_BYTES_MAX`] bytes at most, and returns its number.
+    /// Appends a record of about [`KV_RECORD_BYTES_MAX`] bytes at most, and returns its number.
     ///
     /// # Errors
-    /// Why it could not be done: nothing is recorded from then on.
+    /// The reason why it could not be appended; no later record is accepted then.
     fn append(&self, record: &[u8]) -> Result<u64>;
 }
 
-/// Which part of a record it is.
+/// Kinds of parts.
 mod part {
     pub const WHOLE: u8 = 0;
     pub const FIRST: u8 = 1;
@@ -39,37 +46,37 @@ mod part {
     pub const LAST: u8 = 3;
 }
 
-/// Bytes of a record's buffer that are kept for the next one.
+/// Capacity of a record's buffer that is kept for the next record, in bytes.
 const KEPT_BYTES: usize = 16 << 10;
 
-/// Collects the effects of a command.
+/// Collects the effects of one command into a record.
 pub(crate) struct Recorder<'j> {
     journal: Option<&'j dyn Journal>,
     record: Vec<u8>,
     now: u64,
-    /// Tells parts of different records apart.
+    /// Random id that the parts of this record share.
     id: u64,
-    /// Bytes in front of the effects.
+    /// Bytes before the effects.
     head: usize,
     has_parts: bool,
-    /// Whether parts are appended as soon as they are full.
+    /// Whether a part is appended as soon as it is full.
     is_eager: bool,
     failure: Option<Error>,
 }
 
 impl<'j> Recorder<'j> {
-    /// Records nothing.
+    /// Creates a recorder that records nothing.
     pub fn off() -> Self {
         Recorder::new(None, Vec::new(), 0, 0)
     }
 
-    /// Records in `journal`, if there is one. The buffer is used again.
+    /// Creates a recorder for `journal`, if there is one; reuses `buffer`.
     pub fn new(journal: Option<&'j dyn Journal>, buffer: Vec<u8>, now: u64, id: u64) -> Self {
         let (has_parts, failure) = (false, None);
         Recorder { journal, record: buffer, now, id, head: 0, has_parts, is_eager: true, failure }
     }
 
-    /// Appends nothing before [`Recorder::finish`], however much it is.
+    /// Defers all appends to [`Recorder::finish`], however many bytes there are.
     pub fn lazy(self) -> Self {
         Recorder { is_eager: false, ..self }
     }
@@ -78,7 +85,7 @@ impl<'j> Recorder<'j> {
         self.journal.is_some()
     }
 
-    /// Bytes of the effects that wait.
+    /// Returns the bytes of the effects that were not appended yet.
     pub fn bytes(&self) -> usize {
         self.record.len() - self.head
     }
@@ -118,7 +125,7 @@ impl<'j> Recorder<'j> {
         appended.map_err(|error| self.failure = Some(error)).ok()
     }
 
-    /// Appends what there is; returns the number of the record, if there was anything, and the buffer.
+    /// Appends the rest; returns the number of the last part, or `None` if there were no effects, and the buffer.
     pub fn finish(mut self) -> (Result<Option<u64>>, Vec<u8>) {
         let done = match self.journal {
             Some(journal) if !self.record.is_empty() => self.append(journal).map(Some),
@@ -150,7 +157,7 @@ impl<'j> Recorder<'j> {
     }
 }
 
-/// Begins a record; returns how long it is.
+/// Begins a record; returns its length so far.
 fn begin(journal: &dyn Journal, record: &mut Vec<u8>, kind: u8, now: u64) -> usize {
     journal.begin(record);
     record.push(kind);
@@ -161,11 +168,11 @@ fn begin(journal: &dyn Journal, record: &mut Vec<u8>, kind: u8, now: u64) -> usi
 }
 
 impl Keyspace {
-    /// Records the latest time that a command came with, if none came with that one yet: a clock that is put back after a
-    /// restart then revives nothing. Returns the record's number.
+    /// Records the latest time of a client's command, unless a record has it already. A clock that is put back across a
+    /// restart then revives no expired key. Returns the number of the record.
     ///
     /// # Errors
-    /// Those of the journal.
+    /// Errors of the journal.
     pub fn record_time(&self) -> Result<Option<u64>> {
         let Some(journal) = self.journal() else { return Ok(None) };
         let Some(now) = self.unrecorded_time() else { return Ok(None) };
@@ -175,20 +182,21 @@ impl Keyspace {
     }
 }
 
-/// Applies records of one keyspace, in their order.
+/// The replay of one keyspace's records, in order.
 #[derive(Default)]
 pub struct Replay {
-    /// Parts whose last one has not come, by the number that they have in common.
+    /// Incomplete records: the parts so far, by id.
     parts: HashMap<u64, Vec<u8>>,
 }
 
 impl Replay {
-    /// Applies a record, without what [`Journal::begin`] has put in front of it.
+    /// Applies a record without the head that [`Journal::begin`] wrote.
     ///
-    /// Parts whose first one was not among the records are ignored: what these began before did, the keys have.
+    /// Parts whose first part is missing are ignored: the record began before the snapshot that was read, which
+    /// contains the effects of its earlier parts.
     ///
     /// # Errors
-    /// `Corrupt` where it is none; `OverLimit` where the pool has no room.
+    /// `Corrupt` when the bytes are not a record; `OverLimit` when memory is too small.
     pub fn apply(&mut self, keyspace: &Keyspace, record: &[u8]) -> Result<()> {
         let (&kind, mut rest) = record.split_first().ok_or_else(|| damaged("it is empty"))?;
         let now = take_varint(&mut rest)?.ok_or_else(|| damaged("its time is cut off"))?;
@@ -214,12 +222,12 @@ impl Replay {
         }
     }
 
-    /// Bytes of the parts that wait for others.
+    /// Returns the bytes of incomplete records.
     pub fn bytes(&self) -> usize {
         self.parts.values().map(Vec::len).sum()
     }
 
-    /// Whether a record is one by itself, so that records of a snapshot may be applied in any order.
+    /// Returns whether a record is complete in itself. Such records of a snapshot may be applied in any order.
     pub fn is_whole(record: &[u8]) -> bool {
         record.first() == Some(&part::WHOLE)
     }

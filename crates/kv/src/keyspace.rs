@@ -1,4 +1,4 @@
-//! All keys of a tenant, in shards that threads take one by one.
+//! The keyspace of a tenant, divided into shards with one lock each.
 
 use crate::evict::Policy;
 use crate::holds::Holds;
@@ -21,10 +21,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The keys of a tenant.
+/// The keyspace of a tenant: all its keys.
 ///
-/// A command takes the shards of all its keys, in their order, before it does anything: what it does, others see whole or
-/// not at all.
+/// A command locks the shards of all its keys in ascending order before it does anything, so that its effects are
+/// atomic and commands cannot deadlock. Example: `MSET a 1 b 2` and `MSET b 3 a 4` both lock the shard of `a` before
+/// that of `b` (or both the other way round); if each locked its first key first, each could wait for the other
+/// forever.
 pub struct Keyspace {
     pub(crate) pool: Arc<Pool>,
     pub(crate) tenant: TenantName,
@@ -32,27 +34,28 @@ pub struct Keyspace {
     shards: Box<[Mutex<Shard>]>,
     holds: Holds,
     meter: Arc<Meter>,
-    /// The settings ([`Limits`]): the limit, and the position of the policy among all.
+    /// Settings ([`Limits`]): the memory limit, and the index of the policy in [`Policy::ALL`].
     maxmemory: AtomicU64,
     policy: AtomicU8,
-    /// The latest time that a command came with.
+    /// Latest time that any command came with.
     latest: AtomicU64,
-    /// The latest time that a command of a client came with, and the one of these that was recorded last by itself.
+    /// Latest time that a client's command came with, and the latest of these times that [`Keyspace::record_time`] has
+    /// recorded.
     asked: AtomicU64,
     recorded: AtomicU64,
     journal: OnceLock<Box<dyn Journal>>,
-    /// What compresses the values of spaces, and memory of the pool that stands for what it takes.
+    /// Compressors of the spaces, each with an extent of the pool that stands for the memory it takes.
     pub(crate) charges: Mutex<Vec<(Arc<Packer>, Extent)>>,
-    /// Cuts that have ended while a long command had their shards.
+    /// Cuts that were dropped while a long command held their shards.
     ended: Mutex<Vec<(usize, SpaceId, Arc<Cut>)>>,
 }
 
-/// How many keys there are.
+/// Counts of the keys of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyCount {
-    /// Keys.
+    /// Number of keys.
     pub keys: usize,
-    /// Keys that expire.
+    /// Number of keys that have an expiry.
     pub expiring: usize,
     /// Bytes of the pool.
     pub bytes: usize,
@@ -71,7 +74,8 @@ impl KeyCount {
 }
 
 impl Keyspace {
-    /// Makes a keyspace without keys, whose hash function is known to nobody who does not know `secret`.
+    /// Creates an empty keyspace. The hash function depends on `secret`, so that clients cannot choose keys that
+    /// collide.
     ///
     /// # Panics
     /// If `shards` is zero, or more than 512.
@@ -102,13 +106,14 @@ impl Keyspace {
         }
     }
 
-    /// Has changes recorded from now on; only the first journal counts. What was recorded before is applied by now.
+    /// Records all changes from now on; only the first journal counts. Called when recovery is done, so recorded limits
+    /// take effect from here on.
     pub fn set_journal(&self, journal: Box<dyn Journal>) {
         drop(self.journal.set(journal));
         self.all_applied();
     }
 
-    /// What the keys may take, and which go.
+    /// Returns the memory limit and the eviction policy.
     pub fn limits(&self) -> Limits {
         Limits { maxmemory: self.maxmemory.load(Ordering::Relaxed), policy: self.policy() }
     }
@@ -119,13 +124,13 @@ impl Keyspace {
         Policy::ALL.get(usize::from(at)).copied().unwrap_or_default()
     }
 
-    /// Whether keys may go when there is no room.
+    /// Returns whether keys are evicted when memory is full.
     #[inline]
     pub(crate) fn evicts(&self) -> bool {
         self.policy() != Policy::NoEviction
     }
 
-    /// Whether it matters when keys are used.
+    /// Returns whether the policy depends on when keys are used.
     #[inline]
     pub(crate) fn notes_uses(&self) -> bool {
         self.policy().needs_stamps()
@@ -144,7 +149,7 @@ impl Keyspace {
         self.journal.get().map(|journal| &**journal)
     }
 
-    /// The time of a command of a client, which must not be forgotten.
+    /// Returns [`Keyspace::not_before`] of a time that a client's command came with, and remembers it to be recorded.
     pub(crate) fn asked_at(&self, now: u64) -> u64 {
         let now = self.not_before(now);
         if now > self.asked.load(Ordering::Relaxed) {
@@ -153,19 +158,20 @@ impl Keyspace {
         now
     }
 
-    /// The latest of these times, once.
+    /// Returns the latest time of a client's command, unless it was returned before.
     pub(crate) fn unrecorded_time(&self) -> Option<u64> {
         let asked = self.asked.load(Ordering::Relaxed);
         (self.recorded.swap(asked, Ordering::Relaxed) < asked).then_some(asked)
     }
 
-    /// The latest time that was seen.
+    /// Returns the latest time that any command came with.
     pub fn latest(&self) -> u64 {
         self.latest.load(Ordering::Relaxed)
     }
 
-    /// Returns `now`, or the latest time that was seen before, so that time does not go back for anybody: two threads may have
-    /// read their clock in another order than they have come here.
+    /// Returns `now`, or the latest time seen if that is later, so that time never goes backwards: two threads may
+    /// arrive here in another order than they read the clock. Example: a client is told that `k` has expired at time
+    /// 100; a command that read the clock at 99 must not see `k` again.
     pub(crate) fn not_before(&self, now: u64) -> u64 {
         let latest = self.latest.load(Ordering::Relaxed);
         if now > latest {
@@ -178,7 +184,7 @@ impl Keyspace {
         self.hasher.hash(key)
     }
 
-    /// The shard of a key, by the bits of the hash that indexes do not use.
+    /// Returns the shard of a key, from hash bits that the indexes do not use.
     pub(crate) fn shard_of(&self, hash: u64) -> usize {
         let chosen = (hash >> 40 & 0x1ff) as usize;
         chosen * self.shards.len() / 512
@@ -196,7 +202,7 @@ impl Keyspace {
         self.shards[shard].try_lock_for(within)
     }
 
-    /// Takes a shard, and waits for long commands that have it: not for threads that serve several tenants.
+    /// Locks a shard, waiting for a long command that holds it. Not for threads that serve several tenants.
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         self.shards[shard].lock()
     }
@@ -205,13 +211,13 @@ impl Keyspace {
         &self.holds
     }
 
-    /// Removes some keys that have expired, and tidies up; returns whether there is likely to be more to do. One shard at a
-    /// time is taken, for a step of some microseconds.
+    /// Does a step of background maintenance: removes expired keys, compacts memory, lowers usage to its limit. Returns
+    /// whether more is likely to be left. One shard at a time is locked, for some microseconds.
     pub fn tidy(&self, now: u64) -> bool {
         let now = self.not_before(now);
         self.end_cuts();
         let tidy = |shard: &usize| {
-            // What a long command has is tidied up later.
+            // A shard that a long command holds is left for later.
             let Some(has_more) = self.take(*shard).map(|mut taken| taken.tidy(now)) else { return false };
             self.lower(*shard, now) || has_more
         };
@@ -219,7 +225,7 @@ impl Keyspace {
         self.train_one(now) || has_more
     }
 
-    /// Notes that a cut of a shard is to end once the shard is no longer held.
+    /// Ends a cut of a shard once the shard is no longer held by a long command.
     pub(crate) fn end_later(&self, shard: usize, space: SpaceId, cut: &Arc<Cut>) {
         self.ended.lock().push((shard, space, Arc::clone(cut)));
     }
@@ -234,12 +240,12 @@ impl Keyspace {
         }
     }
 
-    /// The spaces with names.
+    /// Returns the named spaces.
     pub fn spaces(&self) -> Arc<Spaces> {
         self.look(0, |shard| Arc::clone(shard.spaces()), |known| Arc::clone(&known.spaces))
     }
 
-    /// The keys of a space, one shard after the other: an estimate while clients change them.
+    /// Returns the counts of a space, read shard by shard: an estimate while clients change keys.
     pub fn count(&self, space: SpaceId) -> KeyCount {
         let mut count = KeyCount::default();
         for shard in 0..self.shards() {
@@ -259,7 +265,7 @@ impl Keyspace {
         count
     }
 
-    /// The number of keys of each space.
+    /// Returns the number of keys of each space.
     pub(crate) fn keys_by_space(&self) -> BTreeMap<SpaceId, usize> {
         let mut counts = BTreeMap::new();
         for shard in 0..self.shards() {
@@ -270,7 +276,7 @@ impl Keyspace {
         counts
     }
 
-    /// The selected spaces that have keys, by number; those with names are part of the first.
+    /// Returns the counts of the numbered spaces that have keys; named spaces count as part of space 0.
     pub fn counts(&self) -> Vec<(SpaceId, KeyCount)> {
         let mut counts = BTreeMap::<_, KeyCount>::new();
         for shard in 0..self.shards() {

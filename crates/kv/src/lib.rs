@@ -1,7 +1,7 @@
-//! Key-value spaces: keys and values that clients read and write one by one, in the pool's memory.
+//! Key-value spaces: keys and values in the pool's memory, read and written one by one.
 //!
-//! Commands go in and replies come out: what is here opens no sockets, starts no threads and reads no clock. Time and
-//! randomness come with a command, so that the same commands give the same spaces wherever they are carried out.
+//! Commands go in and replies come out. This crate opens no sockets, starts no threads and reads no clock: time and
+//! randomness are arguments of a command, so that the same commands give the same keys on every run.
 
 #![forbid(unsafe_code)]
 

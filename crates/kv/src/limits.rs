@@ -1,4 +1,4 @@
-//! What the keys of a tenant may take, and which go when there is no room.
+//! Memory limit, eviction policy and usage counters of a tenant's keys.
 
 use crate::effects::Effect;
 use crate::evict::Policy;
@@ -12,32 +12,32 @@ use farpool_model::cast::usize_saturating;
 /// The settings of a tenant's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the pool that keys and values may take; 0 where only the pool and the quota of the tenant are limits.
+    /// Most bytes of the pool for keys and values; with 0, only the pool and the tenant's quota are limits.
     pub maxmemory: u64,
-    /// Which keys go when there is no room.
+    /// Eviction policy.
     pub policy: Policy,
 }
 
-/// What has happened to the keys of a tenant since the start.
+/// Usage counters of a tenant's keys since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// Bytes of the pool that they take.
+    /// Bytes of the pool in use.
     pub bytes: usize,
-    /// Keys that were evicted.
+    /// Number of evicted keys.
     pub evicted: u64,
-    /// Keys that had expired and were removed.
+    /// Number of expired keys that were removed.
     pub expired: u64,
-    /// Values that were read, and those that were not there.
+    /// Number of reads that found a value.
     pub hits: u64,
-    /// See `hits`.
+    /// Number of reads that found none.
     pub misses: u64,
 }
 
 impl Keyspace {
-    /// Changes the settings of all keys at one moment. Returns the number of the record, if there is one.
+    /// Changes the settings while all shards are locked. Returns the number of the log record, if changes are recorded.
     ///
     /// # Errors
-    /// Those of the journal; the settings have changed in memory if it fails when the change is appended.
+    /// Errors of the journal. If appending fails, the settings have changed in memory.
     pub fn set_limits(&self, moment: Moment, change: impl FnOnce(&mut Limits)) -> Result<Option<u64>> {
         let now = self.asked_at(moment.now);
         if let Some(journal) = self.journal() {
@@ -58,24 +58,25 @@ impl Keyspace {
         recorder.finish().0
     }
 
-    /// Settings that were recorded. The limit counts when all records are applied: what they make may need more for a moment.
+    /// Applies recorded settings. The memory limit takes effect only when replay is complete, as replay may need more
+    /// for a moment.
     pub(crate) fn apply_limits(&self, limits: Limits) {
         self.store_limits(limits);
         (0..self.shards()).for_each(|shard| self.lock(shard).set_policy(limits.policy, self.latest()));
     }
 
-    /// Counts the settings that were recorded from now on.
+    /// Puts the recorded memory limit into effect at the end of replay.
     pub(crate) fn all_applied(&self) {
         self.meter().set_most(usize_saturating(self.limits().maxmemory));
         (0..self.shards()).for_each(|shard| self.lock(shard).all_found());
     }
 
-    /// Whether more memory is in use than may be, and no key may go for it.
+    /// Returns whether usage exceeds the limit and the policy evicts nothing.
     pub(crate) fn is_full(&self) -> bool {
         self.meter().is_over() && !self.evicts()
     }
 
-    /// What has happened to the keys.
+    /// Returns the usage counters.
     pub fn uses(&self) -> Uses {
         let mut uses = Uses { bytes: self.meter().used(), ..Uses::default() };
         for shard in 0..self.shards() {
@@ -88,12 +89,13 @@ impl Keyspace {
         uses
     }
 
-    /// Evicts some keys of a shard where more is in use than may be; returns whether there is more to do.
+    /// Evicts some keys of a shard while usage exceeds the limit; returns whether there is more to do.
     pub(crate) fn lower(&self, shard: usize, now: u64) -> bool {
         if !self.meter().is_over() || !self.evicts() {
             return false;
         }
-        // Where changes cannot be recorded, keys stay.
+        // Keys are kept while changes cannot be recorded: an eviction that is not in the log would be undone by a
+        // restart.
         if self.journal().is_some_and(|journal| journal.check(0).is_err()) {
             return false;
         }
@@ -104,7 +106,7 @@ impl Keyspace {
             recorder.add(&Effect::Remove { space: *space, key });
             taken.touch(crate::session::selected(*space), key);
         }
-        // What cannot be recorded any more is an error for whoever writes next.
+        // A failed append is reported to the next command that writes.
         drop(recorder.finish().0);
         !victims.is_empty()
     }

@@ -1,41 +1,41 @@
-//! How much of the pool the keys of a tenant take, and how much they may.
+//! Usage and limit of the pool memory that a tenant's keys take.
 
 use farpool_model::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts bytes of the pool: whole slab pages and segments of indexes, as they are taken and given back.
+/// Counts bytes of the pool: whole slab pages and index segments, when they are allocated and freed.
 ///
-/// The limit is looked at before memory is taken, and not taken with it: each thread may exceed it by what it takes at that
-/// moment, 64 KiB for small entries, 256 KiB for an index.
+/// The limit is checked before memory is allocated, not atomically with it. Each thread may exceed it by one
+/// allocation: 64 KiB for small entries, 256 KiB for an index.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     used: AtomicUsize,
-    /// 0 is no limit.
+    /// Limit in bytes; 0 for none.
     most: AtomicUsize,
 }
 
 impl Meter {
-    /// Bytes that are in use.
+    /// Returns the bytes in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The limit, if there is one.
+    /// Returns the limit, if there is one.
     pub fn most(&self) -> Option<usize> {
         Some(self.most.load(Ordering::Relaxed)).filter(|most| *most > 0)
     }
 
-    /// Sets the limit; 0 is none.
+    /// Sets the limit; 0 for none.
     pub fn set_most(&self, bytes: usize) {
         self.most.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether more is in use than may be, as when the limit was lowered.
+    /// Returns whether usage exceeds the limit, as after the limit was lowered.
     pub fn is_over(&self) -> bool {
         self.most().is_some_and(|most| self.used() > most)
     }
 
-    /// Whether so many bytes more may be taken.
+    /// Checks that `bytes` more may be allocated.
     ///
     /// # Errors
     /// `OverLimit` if not.

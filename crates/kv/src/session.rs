@@ -1,7 +1,16 @@
-//! The session of a client: the selected space, the commands queued behind `MULTI`, and the watched keys.
+//! Client sessions: the selected space, the commands queued by `MULTI`, and the keys watched by `WATCH`.
 //!
-//! A session carries out commands at a [`Pace`]: a command that would take longer than a step, or that needs a shard of a long
-//! command, is put off before it has changed anything.
+//! A session executes commands at a [`Pace`]. At the short pace, a command that would take longer than a step, or that
+//! needs a shard held by a long command, is put off before it changes anything.
+//!
+//! `WATCH` invariant: every write to a watched key touches the watch while it holds the lock of the key's shard, and
+//! `EXEC` checks the watch after it has locked the shards of all its keys and of all watched keys. No write fits
+//! between the check and the first command:
+//!
+//! 1. Client A: `WATCH k`, `MULTI`, `SET k 1`.
+//! 2. Client B: `SET k 2`, which touches A's watch under the lock of `k`'s shard.
+//! 3. Client A: `EXEC` locks the shard of `k`, sees the touched watch, and replies null. Had it checked before locking,
+//!    B's write could land in between and be overwritten.
 
 use crate::ahead::Ahead;
 use crate::commands::{
@@ -21,15 +30,15 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Spaces that clients select by number.
+/// Number of spaces that clients select by number with `SELECT`.
 pub(crate) const SPACES: SpaceId = 16;
 
-/// Returns the space with this number, if there is one.
+/// Returns the space with this number, or `None` unless 0 <= `number` < [`SPACES`].
 pub(crate) fn space_number(number: i64) -> Option<SpaceId> {
     SpaceId::try_from(number).ok().filter(|number| *number < SPACES)
 }
 
-/// Reads the number of a space, with the errors of Redis.
+/// Parses the number of a space; errors have Redis' texts.
 pub(crate) fn space_of_text(text: &[u8]) -> Result<SpaceId, Refusal> {
     let number = parse_integer(text).ok_or(NOT_INTEGER)?;
     if i32::try_from(number).is_err() {
@@ -38,12 +47,13 @@ pub(crate) fn space_of_text(text: &[u8]) -> Result<SpaceId, Refusal> {
     space_number(number).ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// The selected space that a space is part of: those with names are part of the first.
+/// Returns the numbered space that contains `space`. Named spaces (numbers from [`SPACES`]) belong to space 0.
 pub(crate) fn selected(space: SpaceId) -> SpaceId {
     if space < SPACES { space } else { 0 }
 }
 
-/// Time and randomness of a command. They are arguments, so that a command does the same wherever it is carried out.
+/// Time and randomness of a command. They are arguments, so that the same command with the same `Moment` gives the same
+/// result on every run.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Milliseconds since the epoch.
@@ -52,7 +62,7 @@ pub struct Moment {
     pub random: u64,
 }
 
-/// A command that was executed, and its outcome, for the statistics.
+/// The command that was executed and its outcome, for usage statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// The name in lower case; empty for a command of the host and for one that was refused before it began.
@@ -61,52 +71,52 @@ pub struct Ran {
     pub outcome: Outcome,
 }
 
-/// How long commands may occupy the thread that carries them out.
+/// The time that a command may occupy the thread that executes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// For a step at most, without waiting for long commands: the thread serves other clients, too.
+    /// At most one step, and without waiting for long commands: the thread serves other clients as well.
     Short,
-    /// Without a bound. The shards are announced as held while the command runs.
+    /// Without a bound. The command's shards are announced as held while it runs.
     #[default]
     Long,
 }
 
-/// Reason for which a command was put off. A command that is put off has changed nothing and has no reply.
+/// The reason why a command was put off. A command that is put off has changed nothing and has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOff {
     /// The command may take longer than a step.
     IsLong,
-    /// A long command has a shard that it needs: see [`Keyspace::poll_released`].
+    /// A long command holds a shard that this one needs; see [`Keyspace::poll_released`].
     IsHeld,
 }
 
-/// Outcome of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The command was not carried out at [`Pace::Short`]; the caller executes it again later.
+    /// The command was not executed at [`Pace::Short`]; the caller executes it again later.
     PutOff(PutOff),
     /// The command was refused before it began.
     Rejected,
     /// The command is queued until `EXEC`.
     Queued,
-    /// The command was carried out.
+    /// The command was executed.
     Done,
     /// The command began and was refused.
     Failed,
 }
 
-/// Carries out the commands that are not about keys, such as those of a connection.
+/// A handler for commands that do not concern keys, such as those about the connection.
 pub trait Host {
-    /// Returns whether the host has this command; refuses wrong arguments.
+    /// Returns whether the host implements this command; fails on wrong arguments.
     fn knows(&self, args: &Args<'_>) -> Result<bool, Refusal>;
 
-    /// Carries out a command of the host.
+    /// Executes a command of the host.
     fn run(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal>;
 
-    /// Whether the client may change keys.
+    /// Returns whether the client may change keys.
     fn may_write(&self) -> bool;
 
-    /// Checks that there is the schema of a new space; while what it returns is kept, the schema stays.
+    /// Checks that the schema of a new space exists. The schema cannot be dropped while the returned guard lives.
     fn hold_schema(&self, name: &TableName) -> Result<Option<Box<dyn Any>>, Refusal> {
         match name.is_public() {
             true => Ok(None),
@@ -114,27 +124,27 @@ pub trait Host {
         }
     }
 
-    /// Whether a command of the host may take longer than a step, or waits for shards.
+    /// Returns whether a command of the host may take longer than a step, or waits for shards.
     fn is_long(&self, args: &Args<'_>) -> bool {
         let _ = args;
         false
     }
 
-    /// Whether the connection has ended: a command that only reads stops then.
+    /// Returns whether the connection has closed; a command that only reads then stops.
     fn has_gone(&self) -> bool {
         false
     }
 
-    /// Called after each command of a transaction. The name is empty for a command of the host.
+    /// Reports a finished command of a transaction. The name is empty for a command of the host.
     fn ran(&mut self, ran: Ran) {
         let _ = ran;
     }
 
-    /// Tells for each of some entries, at a moment, whether a condition on columns is true for it; `space` is theirs, if it
-    /// has a name.
+    /// Evaluates a condition on columns for each entry, as of time `now`. `space` is the named space of the entries, if
+    /// any.
     ///
     /// # Errors
-    /// When a value that the condition needs is no text.
+    /// When a value that the condition reads is not valid UTF-8 text.
     fn judge(
         &mut self,
         condition: &Expr,
@@ -147,7 +157,7 @@ pub trait Host {
     }
 }
 
-/// A host without commands of its own, whose client may change keys.
+/// A host without commands, whose client may change keys.
 #[derive(Debug)]
 pub struct NoHost;
 
@@ -165,7 +175,7 @@ impl Host for NoHost {
     }
 }
 
-/// A client's state.
+/// The state of one client.
 #[derive(Debug, Default)]
 pub struct Session {
     space: SpaceId,
@@ -174,12 +184,12 @@ pub struct Session {
     watch: Watch,
     watched: Vec<Watched>,
     predicates: Predicates,
-    /// The latest record of what the client has done, and the buffer of the next one.
+    /// Number of the latest log record that the client wrote and that [`Session::take_recorded`] has not returned yet.
     recorded: Option<u64>,
     record: Vec<u8>,
 }
 
-/// A key that is watched.
+/// A watched key.
 #[derive(Debug)]
 struct Watched {
     space: SpaceId,
@@ -188,16 +198,16 @@ struct Watched {
     was_there: bool,
 }
 
-/// The commands behind `MULTI`.
+/// The commands queued since `MULTI`.
 #[derive(Debug, Default)]
 struct Queue {
     commands: Vec<Vec<Box<[u8]>>>,
     bytes: usize,
-    /// Whether one of them was refused when it came.
+    /// Whether a command was refused when it arrived; `EXEC` then refuses the whole queue.
     is_refused: bool,
 }
 
-/// What a client asks for.
+/// A parsed request, classified by its executor.
 enum Wanted {
     Command(&'static Command),
     OfHost,
@@ -217,7 +227,7 @@ impl Wanted {
         }
     }
 
-    /// The name; empty for a command of the host.
+    /// Returns the command name; empty for a command of the host.
     fn name(&self) -> &'static str {
         match self {
             Wanted::Command(command) => command.name,
@@ -233,60 +243,60 @@ impl Wanted {
 }
 
 impl Session {
-    /// Bytes of the commands that are queued, the keys that are watched and the condition that is kept.
+    /// Returns the bytes used by queued commands, watched keys and the cached condition.
     pub fn bytes(&self) -> usize {
         let watched: usize = self.watched.iter().map(|watched| watched.key.len() + 64).sum();
         self.queue.as_ref().map_or(0, |queue| queue.bytes) + watched + self.predicates.bytes()
     }
 
-    /// Sets how long commands may take from now on.
+    /// Sets the pace of the following commands.
     pub fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
     }
 
-    /// Whether keys are watched.
+    /// Returns whether any key is watched.
     pub fn is_watching(&self) -> bool {
         !self.watched.is_empty()
     }
 
-    /// The number of the space.
+    /// Returns the number of the selected space.
     pub fn space(&self) -> SpaceId {
         self.space
     }
 
-    /// Whether commands are queued.
+    /// Returns whether commands are being queued, that is, whether `MULTI` is open.
     pub fn is_queueing(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// How many commands are queued, if they are.
+    /// Returns the number of queued commands, or `None` outside `MULTI`.
     pub fn queued(&self) -> Option<usize> {
         self.queue.as_ref().map(|queue| queue.commands.len())
     }
 
-    /// Whether a command that is queued may change keys.
+    /// Returns whether any queued command may change keys.
     pub fn queues_writes(&self) -> bool {
         let commands = self.queue.iter().flat_map(|queue| &queue.commands);
         commands.filter_map(|args| command(&args[0])).any(Command::may_write)
     }
 
-    /// Takes the number of the latest record of what the client has done since the last call: its replies may be sent once
-    /// that is as durable as it is to be.
+    /// Takes the number of the latest log record that the client has written since the last call. Its replies may be
+    /// sent once this record is as durable as `--fsync` asks for.
     pub fn take_recorded(&mut self) -> Option<u64> {
         self.recorded.take()
     }
 
-    /// Says that the client has recorded something in another way, with a record of this number.
+    /// Notes that the client wrote log record `number` by another route than [`Session::execute`].
     pub fn note_recorded(&mut self, number: u64) {
         self.recorded = Some(number);
     }
 
-    /// Says that a command was refused before it began: where commands are queued, `EXEC` refuses all of them.
+    /// Notes that a command was refused before it began; an open `MULTI` is then refused as a whole by `EXEC`.
     pub fn note_refused(&mut self) {
         self.queue.iter_mut().for_each(|queue| queue.is_refused = true);
     }
 
-    /// Carries out a command, or queues it, and appends one reply. Returns what became of it.
+    /// Executes or queues a command and appends one reply. Returns the command's name and outcome.
     pub fn execute(
         &mut self,
         keyspace: &Keyspace,
@@ -298,7 +308,7 @@ impl Session {
         self.execute_known(keyspace, (args, Ahead::of(keyspace, args)), moment, host, replies)
     }
 
-    /// As [`Session::execute`], with results of the look-ahead for this command.
+    /// Does the same as [`Session::execute`], reusing what the look-ahead found out about this command.
     pub fn execute_known(
         &mut self,
         keyspace: &Keyspace,
@@ -313,7 +323,7 @@ impl Session {
         let done = match self.pace {
             Pace::Short if self.is_long(args, &ahead, host) => Err(put_off(&mut ran, PutOff::IsLong)),
             Pace::Short => {
-                // The replies of a transaction have their own bound.
+                // The replies of a transaction have a limit of their own.
                 let is_exec = ahead.command.is_none() && args[0].eq_ignore_ascii_case(b"exec");
                 let room = if is_exec { usize::MAX } else { KV_STEP_WORK_MAX };
                 let to = &mut replies.narrowed(room);
@@ -325,7 +335,7 @@ impl Session {
         replies.truncate(before);
         match ran.outcome {
             Outcome::PutOff(_) => return ran,
-            // There may be room for a longer reply.
+            // At the long pace, a longer reply may fit.
             Outcome::Done if self.pace == Pace::Short && text == TOO_MUCH => {
                 drop(put_off(&mut ran, PutOff::IsLong));
                 return ran;
@@ -340,7 +350,7 @@ impl Session {
         ran
     }
 
-    /// Whether a command may take longer than a step, as far as its arguments tell.
+    /// Returns whether a command may take longer than a step, judging by its arguments alone.
     fn is_long(&self, args: &Args<'_>, ahead: &Ahead, host: &dyn Host) -> bool {
         work_of_arguments(args) > KV_STEP_WORK_MAX
             || match ahead.command {
@@ -424,7 +434,7 @@ impl Session {
         }
     }
 
-    /// Carries out a command that is not part of a transaction.
+    /// Executes a command outside a transaction.
     fn run_alone(
         &mut self,
         keyspace: &Keyspace,
@@ -451,7 +461,7 @@ impl Session {
             let kept = taken.wants_room().filter(|_| done.is_err());
             self.finish(taken)?;
             let Some(kept) = kept.filter(|_| tries <= RETRIES) else { return done };
-            // Room in the shards that others have is waited for, by a thread that may.
+            // Waiting for memory in shards that others hold is left to a thread that may block.
             if is_short {
                 return Err(put_off(ran, PutOff::IsLong));
             }
@@ -463,7 +473,8 @@ impl Session {
         Ok(())
     }
 
-    /// What records the changes of commands with these arguments, of those that write.
+    /// Returns the recorder for the changes of a command or transaction. `writing` gives the arguments of each command
+    /// that writes; without any, nothing is recorded.
     fn recorder<'k, 'a>(
         &mut self,
         keyspace: &'k Keyspace,
@@ -479,7 +490,7 @@ impl Session {
         Ok(Recorder::new(Some(journal), std::mem::take(&mut self.record), moment.now, moment.random))
     }
 
-    /// Records what was done.
+    /// Appends the log record and releases the shards.
     fn finish(&mut self, taken: Taken<'_>) -> Result<(), Refusal> {
         let (recorded, buffer) = taken.finish();
         self.record = buffer;
@@ -528,7 +539,8 @@ impl Session {
         Ok(())
     }
 
-    /// Watches keys; returns false where a long command has one of them, behind which it can be done again.
+    /// Watches the keys in `args`. Returns false when a long command holds one of their shards; the call may then be
+    /// repeated from the start, as keys that are already watched are skipped.
     fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<bool, Refusal> {
         for key in &args[1..] {
             if self.watched.iter().any(|watched| watched.space == self.space && *watched.key == **key) {
@@ -548,7 +560,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Takes the shard of a hash, unless a long command has it and the pace is short.
+    /// Locks the shard of a hash; `None` at the short pace when a long command holds it.
     fn shard_of<'k>(&self, keyspace: &'k Keyspace, hash: u64) -> Option<ShardGuard<'k>> {
         let shard = keyspace.shard_of(hash);
         match self.pace {
@@ -557,7 +569,7 @@ impl Session {
         }
     }
 
-    /// Stops watching those keys that no long command has; returns whether these were all.
+    /// Unwatches the keys whose shards no long command holds; returns whether no watched key is left.
     fn may_unwatch(&mut self, keyspace: &Keyspace) -> bool {
         let pace = self.pace;
         let watch = &self.watch;
@@ -579,15 +591,15 @@ impl Session {
         self.watch = Watch::default();
     }
 
-    /// Resets the session: no space, queue or watched keys. Used when the client leaves.
+    /// Resets the session: space 0, no queue, no watched keys. Called when the client disconnects or sends `RESET`.
     pub fn reset(&mut self, keyspace: &Keyspace) {
         self.unwatch(keyspace);
-        // Replies to earlier commands still wait for their records.
+        // Replies to earlier commands still wait for their log records.
         *self = Session { recorded: self.recorded, pace: self.pace, ..Session::default() };
     }
 
-    /// Ends queue and watches when the client continues as another tenant; the number of the selected space stays. Keys that
-    /// were watched count as changed, so that an `EXEC` that relies on them does not succeed.
+    /// Drops queue and watches when the client continues as another tenant; the number of the selected space stays.
+    /// Watched keys count as changed, so that an `EXEC` that relies on them fails.
     pub fn leave(&mut self, keyspace: &Keyspace) {
         let has_watched = !self.watched.is_empty();
         let space = self.space;
@@ -598,7 +610,7 @@ impl Session {
         }
     }
 
-    /// Carries out the queue while no other command sees any of its keys.
+    /// Executes the queue while no other command sees any of its keys.
     fn exec(
         &mut self,
         keyspace: &Keyspace,
@@ -616,7 +628,7 @@ impl Session {
                 self.queue = Some(queue);
                 Err(put_off(ran, why))
             }
-            // Unwatching would wait for the shards of watched keys.
+            // Unwatching would wait for the shards of the watched keys.
             Err(NotDone::Refused(_)) if self.pace == Pace::Short && self.is_watching() => {
                 self.queue = Some(queue);
                 Err(put_off(ran, PutOff::IsLong))
@@ -635,7 +647,7 @@ impl Session {
         moment: Moment,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
     ) -> Result<(), NotDone> {
-        // Large queues are put off before anything of them is parsed or looked up.
+        // Large queues are put off before any of their commands is parsed or looked up.
         let is_short = self.pace == Pace::Short;
         if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
             return Err(NotDone::PutOff(PutOff::IsLong));
@@ -667,7 +679,7 @@ impl Session {
         let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
         let taken = Taken::of(keyspace, recorder, all.chain(watches), self.pace);
         let mut taken = taken.ok_or(NotDone::PutOff(PutOff::IsHeld))?;
-        // Whoever changes a watched key has its shard while it says so.
+        // A write to a watched key touches the watch under the lock of the key's shard, and that lock is held here.
         if self.watch.is_touched() || self.is_gone(keyspace, &mut taken, moment.now) {
             self.unwatch_taken(keyspace, &mut taken);
             replies.null_array();
@@ -692,7 +704,7 @@ impl Session {
             }
             let before = replies.bytes();
             let done = match wanted {
-                // An AUTH before it may have taken the right to write.
+                // An earlier `AUTH` in the same transaction may have revoked the right to write.
                 Wanted::Command(command) if command.writes(args) && !host.may_write() => {
                     Err(MAY_NOT_WRITE.into())
                 }
@@ -718,7 +730,7 @@ impl Session {
         Ok(self.finish(taken)?)
     }
 
-    /// The work of the commands of a transaction.
+    /// Estimates the work of all commands of a transaction.
     fn work_of<'b>(
         &self,
         keyspace: &Keyspace,
@@ -739,14 +751,15 @@ impl Session {
         work
     }
 
-    /// Stops watching keys, whose shards are taken.
+    /// Unwatches all keys; their shards are locked already.
     fn unwatch_taken(&mut self, keyspace: &Keyspace, taken: &mut Taken<'_>) {
         for Watched { space, key, .. } in self.watched.drain(..) {
             taken.shard(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
         }
     }
 
-    /// Whether a watched key has expired since.
+    /// Returns whether a watched key that existed at `WATCH` no longer exists. Expiry does not touch watches, so `EXEC`
+    /// looks the keys up.
     fn is_gone(&self, keyspace: &Keyspace, taken: &mut Taken<'_>, now: u64) -> bool {
         self.watched.iter().filter(|watched| watched.was_there).any(|Watched { space, key, .. }| {
             let hash = keyspace.hash(key);
@@ -757,10 +770,10 @@ impl Session {
     }
 }
 
-/// Commands of a transaction that may be carried out in a step.
+/// Most commands of a transaction that may be executed in one step.
 const STEP_COMMANDS: usize = 512;
 
-/// Why a transaction was not carried out.
+/// The reason why a transaction was not executed.
 enum NotDone {
     PutOff(PutOff),
     Refused(Refusal),
@@ -778,22 +791,23 @@ impl From<&'static str> for NotDone {
     }
 }
 
-/// Says that a command was put off.
+/// Marks a command as put off and returns the empty refusal that stands for that.
 fn put_off(ran: &mut Ran, why: PutOff) -> Refusal {
     ran.outcome = Outcome::PutOff(why);
     Refusal(Cow::Borrowed(""))
 }
 
-/// The refusal of a transaction that needs memory while there is more in use than `maxmemory` allows.
+/// Error of a transaction that needs memory while usage exceeds `maxmemory`.
 const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// How often a command is carried out again that found no room because others had shards whose keys could go.
+/// Number of times a command is retried that found no memory because other commands held the shards with evictable
+/// keys.
 const RETRIES: u64 = 16;
 
-/// The refusal of a command that changes keys.
+/// Error of a command that changes keys, for a token without that right.
 const MAY_NOT_WRITE: &str = "NOPERM this token may not write: use one with the role write";
 
-/// Commands that change keys and need no more memory for it.
+/// Commands that change keys but need no additional memory.
 const SHRINKING: &[&str] = &[
     "del",
     "expire",
@@ -811,7 +825,7 @@ const SHRINKING: &[&str] = &[
     "unlink",
 ];
 
-/// Whether the command with this name may need memory for keys.
+/// Returns whether the command with this name may need memory for keys.
 fn grows(name: &[u8]) -> bool {
     command(name).is_some_and(|command| command.may_write() && !SHRINKING.contains(&command.name))
 }
@@ -820,12 +834,13 @@ fn writes(wanted: &Wanted) -> bool {
     matches!(wanted, Wanted::Command(command) if command.may_write())
 }
 
-/// The refusal of a command that changes keys while changes cannot be recorded.
+/// Returns the error of a command that changes keys while the log cannot be written.
 fn not_recorded(error: &Error) -> Refusal {
     Refusal(Cow::Owned(format!("MISCONF the log of keys cannot be written: {}", error.message)))
 }
 
-/// Returns what is asked for; refused if it does not exist, has too few or too many arguments, or needs another right.
+/// Parses a request. Fails when the command does not exist, has the wrong number of arguments, or needs a right that
+/// the client lacks.
 fn wanted(args: &Args<'_>, command: Option<&'static Command>, host: &dyn Host) -> Result<Wanted, Refusal> {
     let arity = |wanted, exact: Option<usize>| match exact {
         Some(exact) if args.len() != exact => Err(wrong_number(args[0])),
@@ -854,19 +869,19 @@ fn wanted(args: &Args<'_>, command: Option<&'static Command>, host: &dyn Host) -
     }
 }
 
-/// The refusal of a command that does not exist; the reply is made by [`unknown`], as what a client sends may be no text.
+/// Error of an unknown command. The reply is made by [`unknown`], because the client's bytes need not be valid UTF-8.
 const UNKNOWN: &str = "ERR unknown command";
 
-/// The refusal of a command with too few or too many arguments.
+/// Returns the error of a command with the wrong number of arguments.
 pub fn wrong_number(name: &[u8]) -> Refusal {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{name}' command")))
 }
 
-/// Bytes of a name, and of the arguments, that a reply about an unknown command shows.
+/// Most bytes of the name, and of the arguments, that the error of an unknown command shows.
 const SHOWN_BYTES: usize = 128;
 
-/// The reply to a command that does not exist: its name and arguments as they came, up to a zero byte, as Redis has it.
+/// Returns the error of an unknown command with its name and arguments, each up to a zero byte, as Redis does.
 fn unknown(args: &Args<'_>) -> Vec<u8> {
     let shown = |text: &[u8], most: usize| {
         let text = &text[..text.len().min(most)];

@@ -1,4 +1,4 @@
-//! A shard: part of the keys of all spaces of a tenant. Whoever has it changes it alone.
+//! A shard: a part of the keys of all spaces of a tenant, changed only under its lock.
 
 mod victims;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use victims::Victims;
 
-/// The number of a space: those below 16 are selected by clients, the others have names.
+/// The number of a space: below 16 for those that clients select, from 16 on for named spaces.
 pub type SpaceId = u32;
 
 pub(crate) struct Shard {
@@ -25,19 +25,19 @@ pub(crate) struct Shard {
     hasher: KeyHasher,
     orders: Arc<IndexOrders>,
     tables: BTreeMap<SpaceId, Table>,
-    /// Tables whose keys were removed at once while a cut keeps them.
+    /// Tables that were flushed while a cut keeps their entries.
     flushed: Vec<Table>,
-    /// The same in all shards.
+    /// Definitions of named spaces; the same in all shards.
     spaces: Arc<Spaces>,
     watched: HashMap<(SpaceId, Box<[u8]>), Vec<Watch>>,
     victims: Victims,
-    /// Keys that had expired and were removed.
+    /// Number of expired keys that were removed.
     expired: u64,
-    /// Values that were read, and those that were not there.
+    /// Numbers of reads that found a value, and that found none.
     reads: Cell<(u64, u64)>,
 }
 
-/// What a client that watches keys is told: whether one of them has changed.
+/// The flag of a client that watches keys: set when one of them has changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch(Arc<AtomicBool>);
 
@@ -69,12 +69,12 @@ impl Shard {
         }
     }
 
-    /// The keys of a space, if it has had any.
+    /// Returns the table of a space, if it has one.
     pub fn table(&self, space: SpaceId) -> Option<&Table> {
         self.tables.get(&space)
     }
 
-    /// The keys of a space.
+    /// Returns the table of a space, creating it if needed.
     pub fn table_mut(&mut self, space: SpaceId) -> &mut Table {
         let victims = &mut self.victims;
         self.tables.entry(space).or_insert_with(|| {
@@ -85,36 +85,37 @@ impl Shard {
         })
     }
 
-    /// Counts a value that is read, or is not there.
+    /// Counts a read and whether it found a value.
     #[inline]
     pub fn count_read(&self, is_there: bool) {
         let (hits, misses) = self.reads.get();
         self.reads.set((hits + u64::from(is_there), misses + u64::from(!is_there)));
     }
 
-    /// The numbers of keys that were evicted and that had expired, of values that were read and that were not there.
+    /// Returns the numbers of evicted keys, expired keys, reads that found a value, and reads that did not.
     pub fn counted(&self) -> (u64, u64, u64, u64) {
         let (hits, misses) = self.reads.get();
         (self.victims.evicted, self.expired, hits, misses)
     }
 
-    /// All spaces that have keys, with them.
+    /// Iterates over the spaces that have keys, and their tables.
     pub fn tables(&self) -> impl Iterator<Item = (SpaceId, &Table)> {
         self.tables.iter().map(|(space, table)| (*space, table)).filter(|(_, table)| table.len() > 0)
     }
 
-    /// The spaces with names.
+    /// Returns the definitions of named spaces.
     pub fn spaces(&self) -> &Arc<Spaces> {
         &self.spaces
     }
 
-    /// Sets the spaces with names. Must be done in all shards before any is given back.
+    /// Sets the definitions of named spaces. All shards must be locked until each has the new ones, or a command could
+    /// look for a key in one space and write it to another.
     pub fn set_spaces(&mut self, spaces: &Arc<Spaces>) {
         self.spaces = Arc::clone(spaces);
         self.tables.iter_mut().for_each(|(space, table)| table.set_packer(spaces.packer(*space)));
     }
 
-    /// The space that a key is in, of a client that has selected the space with this number.
+    /// Returns the space of a key, for a client that has selected space `selected`.
     #[inline]
     pub fn owner(&self, selected: SpaceId, key: &[u8]) -> (SpaceId, Option<&Arc<Space>>) {
         if selected != 0 || self.spaces.is_empty() {
@@ -124,13 +125,14 @@ impl Shard {
         (owner.map_or(selected, |space| space.id), owner)
     }
 
-    /// The numbers of a selected space and of those with names that are part of it.
+    /// Returns the numbers of a numbered space and of the named spaces that are part of it.
     pub fn parts(&self, selected: SpaceId) -> impl Iterator<Item = SpaceId> {
         let named = self.spaces.iter().filter(move |_| selected == 0).map(|space| space.id);
         std::iter::once(selected).chain(named)
     }
 
-    /// Removes all keys of a selected space. Who watches a key that has expired by `now` is told nothing.
+    /// Removes all keys of a numbered space. Watches are touched only for keys that existed at `now`: a key that had
+    /// expired is absent before and after, and an `EXEC` that watched it as absent must succeed.
     pub fn flush(&mut self, selected: SpaceId, now: u64) {
         for space in self.parts(selected).collect::<Vec<_>>() {
             let Some(table) = self.tables.remove(&space) else { continue };
@@ -146,7 +148,7 @@ impl Shard {
         }
     }
 
-    /// The table that a cut is of, while the cut is kept.
+    /// Returns the table that a cut belongs to, while the cut is kept.
     pub fn table_of_cut(&self, space: SpaceId, cut: &Arc<Cut>) -> Option<&Table> {
         self.tables.get(&space).into_iter().chain(&self.flushed).find(|table| table.keeps(cut))
     }
@@ -157,21 +159,21 @@ impl Shard {
         if let Some(table) = tables.find(|table| table.keeps(cut)) {
             table.end_cut(cut);
         }
-        // What is left of a table without keys goes with it.
+        // A flushed table is dropped with its last cut.
         self.flushed.retain(|table| table.has_kept_cuts());
     }
 
-    /// Removes all keys of all spaces, as [`Shard::flush`].
+    /// Removes all keys of all spaces; see [`Shard::flush`].
     pub fn flush_all(&mut self, now: u64) {
         (0..crate::session::SPACES).for_each(|space| self.flush(space, now));
     }
 
-    /// Has `watch` told when the key changes.
+    /// Registers `watch`, to be touched when the key changes.
     pub fn watch(&mut self, space: SpaceId, key: &[u8], watch: &Watch) {
         self.watched.entry((space, key.into())).or_default().push(watch.clone());
     }
 
-    /// Ends what [`Shard::watch`] began.
+    /// Removes a registration of [`Shard::watch`].
     pub fn unwatch(&mut self, space: SpaceId, key: &[u8], watch: &Watch) {
         let key = (space, Box::from(key));
         let Some(watches) = self.watched.get_mut(&key) else { return };
@@ -181,7 +183,7 @@ impl Shard {
         }
     }
 
-    /// Tells those who watch the key that it has changed.
+    /// Touches all watches of the key. Must be called under the shard's lock for every change of the key.
     pub fn touch(&self, space: SpaceId, key: &[u8]) {
         if self.watched.is_empty() {
             return;
@@ -191,8 +193,8 @@ impl Shard {
         }
     }
 
-    /// Removes some of the keys that have expired, of all spaces, and moves some entries, in their indexes and so that memory
-    /// can be given back. Returns whether there is likely to be more to do.
+    /// Does a step of maintenance in all spaces: removes expired keys, moves entries in the indexes, compacts memory.
+    /// Returns whether more is likely to be left.
     pub fn tidy(&mut self, now: u64) -> bool {
         let mut more = self.pass(now);
         let mut expired = Vec::new();
@@ -200,7 +202,7 @@ impl Shard {
             let (looked_at, removed) =
                 table.expire(now, |key| expired.push((*space, Box::<[u8]>::from(key))));
             more |= removed * 4 > looked_at;
-            // Where the pool has no room, the index stays as it is.
+            // Without free memory, the index stays as it is.
             more |= table.tidy().unwrap_or(false);
             more |= table.reclaim_some() | table.compact() | table.tables.tidy_one() | table.repack_some();
         }

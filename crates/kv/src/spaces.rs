@@ -1,6 +1,11 @@
-//! Spaces with names: each owns the keys that begin with its prefix, unless a longer prefix of another one is theirs, too.
+//! Named spaces: each owns the keys that begin with its prefix. Where several prefixes match, the longest one wins.
 //!
-//! They are part of the first of the spaces that clients select by number. What none of them owns is that itself.
+//! Named spaces are part of space 0, the first of the spaces that clients select by number. Keys of space 0 that no
+//! named space owns belong to space 0 itself.
+//!
+//! Example: with prefixes `a:` and `a:b:`, the key `a:b:1` belongs to the second space and `a:c` to the first. Creating
+//! or dropping a space therefore moves keys between tables; every lookup must use the same definitions, or a key is
+//! found in one table and written to another.
 
 use crate::packing::{Compression, Packer};
 use crate::rows::RowSchema;
@@ -12,80 +17,80 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The first number of a space with a name; those below are selected by clients.
+/// The lowest number of a named space; lower numbers are selected by clients.
 const FIRST: SpaceId = 16;
 
-/// A space with a name.
+/// The definition of a named space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Its number.
+    /// Number of the space.
     pub id: SpaceId,
-    /// Its name, which is that of a table too, as `TableName::encoded` writes it.
+    /// Name, as `TableName::encoded` writes it; also the name of the table.
     pub name: String,
-    /// What its keys begin with.
+    /// Prefix of the keys that the space owns.
     pub prefix: Box<[u8]>,
-    /// The columns of its values, if they are rows.
+    /// Columns of the values, if these are rows.
     pub schema: Option<RowSchema>,
-    /// Whether keys and values are bytes, not text, where the space is a table.
+    /// Whether keys and values are bytes (else text) when the space is read as a table.
     pub is_binary: bool,
-    /// How its values are compressed, if they are.
+    /// Codec of the values, if they are compressed.
     pub compression: Option<Compression>,
 }
 
 impl Space {
-    /// Its name as a person writes it, behind its schema if that is not `public`.
+    /// Returns the name as a person writes it, with its schema unless that is `public`.
     pub fn written_name(&self) -> String {
         TableName::decode(self.name.as_str()).map_or_else(|_| self.name.clone(), |name| name.written())
     }
 }
 
-/// The spaces with names, by prefix.
+/// The set of named spaces, sorted by prefix.
 #[derive(Clone, Default)]
 pub struct Spaces {
-    /// Each with the position of the one whose prefix is the longest that its own begins with.
+    /// Each space with the index of the space that has the longest proper prefix of its own prefix, if any.
     by_prefix: Vec<(Arc<Space>, Option<usize>)>,
-    /// What compresses the values of those that say so.
+    /// Compressors of the spaces that have a codec.
     packers: BTreeMap<SpaceId, Arc<Packer>>,
 }
 
 impl Spaces {
-    /// Whether there are none.
+    /// Returns whether there are no named spaces.
     pub fn is_empty(&self) -> bool {
         self.by_prefix.is_empty()
     }
 
-    /// The number of them.
+    /// Returns the number of named spaces.
     pub fn len(&self) -> usize {
         self.by_prefix.len()
     }
 
-    /// The spaces, by prefix.
+    /// Iterates over the spaces in the order of their prefixes.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Space>> {
         self.by_prefix.iter().map(|(space, _)| space)
     }
 
-    /// The space with a name.
+    /// Returns the space with this name.
     pub fn named(&self, name: &str) -> Option<&Arc<Space>> {
         self.iter().find(|space| space.name == name)
     }
 
-    /// The space with a number.
+    /// Returns the space with this number.
     pub fn numbered(&self, id: SpaceId) -> Option<&Arc<Space>> {
         self.iter().find(|space| space.id == id)
     }
 
-    /// What compresses the values of a space.
+    /// Returns the compressor of a space.
     pub(crate) fn packer(&self, id: SpaceId) -> Option<&Arc<Packer>> {
         self.packers.get(&id)
     }
 
-    /// What compresses values, by the number of the space.
+    /// Iterates over the compressors with the numbers of their spaces.
     pub(crate) fn packers(&self) -> impl Iterator<Item = (SpaceId, &Arc<Packer>)> {
         self.packers.iter().map(|(id, packer)| (*id, packer))
     }
 
-    /// The same spaces, one of which compresses its values with another packer, of the same codec; `None` where there is no
-    /// such space.
+    /// Returns a copy in which space `id` has another compressor of the same codec; `None` if there is no such space or
+    /// its codec differs.
     pub(crate) fn with_packer(&self, id: SpaceId, packer: &Arc<Packer>) -> Option<Spaces> {
         let compression = self.numbered(id)?.compression?;
         let mut spaces = Spaces { by_prefix: self.by_prefix.clone(), packers: self.packers.clone() };
@@ -93,7 +98,8 @@ impl Spaces {
         Some(spaces)
     }
 
-    /// Takes the packers of those spaces that are these, too.
+    /// Reuses the compressors, and so the dictionaries, of `before` for each space that has the same name and codec
+    /// there.
     pub(crate) fn keeping_packers_of(mut self, before: &Spaces) -> Spaces {
         for (id, packer) in &mut self.packers {
             let name = |spaces: &[(Arc<Space>, _)]| {
@@ -108,10 +114,10 @@ impl Spaces {
         self
     }
 
-    /// The space that owns a key.
+    /// Returns the space that owns a key.
     pub fn owner(&self, key: &[u8]) -> Option<&Arc<Space>> {
         let behind = self.by_prefix.partition_point(|(space, _)| &*space.prefix <= key);
-        // Every prefix that the key begins with is one of the last prefix before the key, or that itself.
+        // All prefixes of `key` are on the chain that starts at the last prefix <= `key` and follows `outer`.
         let mut at = behind.checked_sub(1)?;
         loop {
             let (space, outer) = &self.by_prefix[at];
@@ -122,27 +128,28 @@ impl Spaces {
         }
     }
 
-    /// The lowest number that no space has.
+    /// Returns the lowest unused number.
     pub fn free_id(&self) -> SpaceId {
         let mut ids: Vec<SpaceId> = self.iter().map(|space| space.id).collect();
         ids.sort_unstable();
         ids.into_iter().fold(FIRST, |free, id| if id == free { free + 1 } else { free })
     }
 
-    /// The same spaces with another one, whose name, number and prefix are new.
+    /// Returns a copy with one more space, whose name, number and prefix must be unused.
     #[must_use]
     pub fn with(&self, space: Space) -> Spaces {
         Spaces::of(self.iter().cloned().chain([Arc::new(space)])).keeping_packers_of(self)
     }
 
-    /// The same spaces without one.
+    /// Returns a copy without space `id`.
     #[must_use]
     pub fn without(&self, id: SpaceId) -> Spaces {
         Spaces::of(self.iter().filter(|space| space.id != id).cloned()).keeping_packers_of(self)
     }
 
-    /// The definitions, one behind the other: the number of each in four bytes, whether it is binary in the lowest bit of one
-    /// and the number of its compression, or 0, in the others, and its name, its prefix and the text of its schema, each behind its length in four bytes.
+    /// Encodes the definitions one after the other. Each has its number (4 bytes), one byte with `is_binary` in bit 0
+    /// and the number of its codec (0 for none) in the other bits, then name, prefix and schema text, each preceded by
+    /// its length (4 bytes, little-endian).
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for space in self.iter() {
@@ -158,10 +165,10 @@ impl Spaces {
         bytes
     }
 
-    /// Reads what [`Spaces::to_bytes`] wrote.
+    /// Decodes the output of [`Spaces::to_bytes`].
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are no definitions of spaces.
+    /// `Corrupt` when the bytes are not definitions of spaces, or name an unknown codec.
     pub(crate) fn from_bytes(mut bytes: &[u8]) -> Result<Spaces> {
         let damaged = || Error::corrupt("the definitions of spaces are damaged");
         let mut spaces: Vec<Arc<Space>> = Vec::new();
@@ -272,7 +279,7 @@ mod tests {
         assert_eq!(read.iter().collect::<Vec<_>>(), all.iter().collect::<Vec<_>>());
         assert_eq!(read.owner(b"abc").unwrap().name, "ab");
         for cut in 1..bytes.len() {
-            // What ends behind one of them is fewer of them.
+            // A cut at the end of a definition leaves a valid, shorter list.
             let is_less = Spaces::from_bytes(&bytes[..cut]).map_or(true, |read| read.len() < all.len());
             assert!(is_less, "{cut}");
         }

@@ -1,6 +1,8 @@
-//! The keys of one space in one shard.
+//! A table: the keys of one space in one shard.
 //!
-//! Invariant: each key is in the index once, at the place of its entry; each place that is written is in the index.
+//! Invariant: each key is in the index exactly once, at the place of its entry, and each written place is in the index.
+//! An entry that moves (growth, compaction, recompression) is therefore copied first, then the index is updated, then
+//! the old place is freed; a failure before the update leaves the old entry in force.
 
 mod packed;
 mod uses;
@@ -21,24 +23,23 @@ use farpool_model::limits::KV_VALUE_BYTES_MAX as VALUE_BYTES_MAX;
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 
-/// Entries that move at most after a command, to make room in the index.
+/// Most entries that move in the index after a command.
 const MOVES: usize = 4;
 
-/// Bytes that are copied at a time.
+/// Bytes copied at a time.
 const COPY_BYTES: usize = 16 << 10;
 
-/// Most room that a value which grows gets for growing again.
+/// Most spare bytes that a growing value gets for further growth.
 const GROWTH_BYTES: usize = 1 << 20;
 
-/// Bytes of a cache line, and how many of an entry are brought to the cache ahead of use: the processor notices by itself
-/// that it reads on.
+/// Bytes of a cache line, and lines of an entry to prefetch; the processor prefetches the following ones.
 const LINE_BYTES: usize = 64;
 const PREFETCHED_LINES: usize = 2;
 
-/// Entries that are looked at in one step of removing what has expired.
+/// Entries visited in one step of removing expired keys.
 const EXPIRY_STEP: usize = 64;
 
-/// Entries that are moved in one step of compaction.
+/// Entries moved in one step of compaction.
 const COMPACTION_STEP: usize = 64;
 
 pub(crate) struct Table {
@@ -49,40 +50,40 @@ pub(crate) struct Table {
     orders: Arc<IndexOrders>,
     index: Index,
     slabs: Slabs,
-    /// Fields of those hashes that are large.
+    /// Fields of large hashes.
     pub(crate) tables: Tables,
     packers: Packers,
-    /// Where the next step of packing what is there goes on, if it is to be.
+    /// Scan cursor of the recompression of existing values, while it is in progress.
     repack_cursor: Option<u64>,
-    /// Entries that have an expiry.
+    /// Number of entries that have an expiry.
     expiring: usize,
-    /// Where the next step of removing what has expired goes on.
+    /// Position where the next step of removing expired keys continues.
     expiry_cursor: SlabCursor,
-    /// Places of such a step; empty between steps.
+    /// Scratch list of the places of one step; empty between steps.
     seen: Vec<Place>,
-    /// The stamp of keys that come to be.
+    /// Stamp for new keys.
     fresh: Stamp,
 }
 
-/// A new value for a key.
+/// The description of a new value.
 pub(crate) struct Value {
     pub kind: Kind,
     /// Whether its bytes are compressed.
     pub is_packed: bool,
     pub bytes: usize,
-    /// Room for so many bytes is taken.
+    /// Bytes to allocate for it; at least `bytes`.
     pub room: usize,
-    /// In milliseconds since the epoch.
+    /// Expiry in milliseconds since the epoch.
     pub expiry: Option<u64>,
 }
 
 impl Value {
-    /// A value of some kind that is as it is told.
+    /// Describes an uncompressed value without spare bytes.
     pub fn plain(kind: Kind, bytes: usize, expiry: Option<u64>) -> Self {
         Value { kind, is_packed: false, bytes, room: bytes, expiry }
     }
 
-    /// A string.
+    /// Describes a string.
     pub fn new(bytes: usize, expiry: Option<u64>) -> Self {
         Value::plain(Kind::String, bytes, expiry)
     }
@@ -109,7 +110,7 @@ impl Table {
         }
     }
 
-    /// Makes a table without keys for the same tenant, with an order of its own.
+    /// Creates an empty table for the same tenant, with an order of its own.
     pub fn of_same_kind(&self) -> Self {
         Table::new(&self.pool, &self.tenant, &self.meter, &self.orders)
     }
@@ -118,12 +119,12 @@ impl Table {
         self.hasher.hash(key)
     }
 
-    /// Number of keys, those that have expired and were not removed yet among them.
+    /// Returns the number of keys, including expired ones that were not removed yet.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Number of keys with an expiry.
+    /// Returns the number of keys with an expiry.
     pub fn expiring(&self) -> usize {
         self.expiring
     }
@@ -132,27 +133,28 @@ impl Table {
         self.index.find(hash, |place| Entry::of(self.slabs.bytes(place)).key() == key)
     }
 
-    /// Has what the index knows of a key come to the cache.
+    /// Prefetches the index bucket of a key.
     pub fn prefetch_index(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Has the beginning of a key's entry come to the cache; what the index knows of it should be there.
+    /// Prefetches the beginning of a key's entry; its index bucket should be in the cache.
     pub fn prefetch_entry(&self, hash: u64) {
         let Some(place) = self.index.likely(hash) else { return };
         self.slabs.bytes(place).chunks(LINE_BYTES).take(PREFETCHED_LINES).for_each(|line| prefetch(&line[0]));
     }
 
-    /// Returns the entry of `key` that is valid at `now`.
+    /// Returns the entry of `key` if it exists at `now`.
     pub fn get(&self, hash: u64, key: &[u8], now: u64) -> Option<Entry<'_>> {
         let place = self.find(hash, key)?;
         Some(Entry::of(self.slabs.bytes(place))).filter(|entry| is_valid(*entry, now))
     }
 
-    /// Gives `key` a value of so many bytes, which are unspecified where the value was shorter before, and returns them.
+    /// Sets `key` to a value of `value.bytes` bytes and returns these bytes for the caller to fill; their contents are
+    /// unspecified.
     ///
     /// # Errors
-    /// `OverLimit` when the pool has no room; the key then has what it had.
+    /// `OverLimit` when memory is too small; the key is then unchanged.
     pub fn put(&mut self, hash: u64, key: &[u8], value: &Value) -> Result<&mut [u8]> {
         let needed = entry_bytes(key.len(), value.room, value.expiry.is_some());
         let old = self.find(hash, key);
@@ -169,7 +171,7 @@ impl Table {
                     self.slabs.free(place);
                     new
                 }
-                // A slot that is too large is better than none.
+                // A slot that is larger than needed is better than an error.
                 Err(_) if self.is_large_enough(place, needed) => {
                     self.forget(place);
                     place
@@ -183,7 +185,8 @@ impl Table {
         Ok(entry::write(self.slabs.bytes_mut(place), kind, key, value.bytes, value.expiry, stamp))
     }
 
-    /// Whether an entry that needs so many bytes may be written over the one at `place`.
+    /// Returns whether an entry of `needed` bytes may overwrite the one at `place`: it fits well, and no cut keeps the
+    /// old one.
     fn may_stay(&self, place: Place, needed: usize) -> bool {
         fits(needed, self.slabs.bytes(place).len()) && !self.slabs.is_kept(place)
     }
@@ -192,11 +195,11 @@ impl Table {
         needed <= self.slabs.bytes(place).len() && !self.slabs.is_kept(place)
     }
 
-    /// Sees to it that [`Table::put`] of this value will not fail: it is put if the key is not there, and its slot is made large
-    /// enough if it is, which changes nothing else. Returns whether it was put.
+    /// Makes sure that [`Table::put`] of this value will not fail: an absent key is put now; for an existing key, only
+    /// its slot is made large enough. Returns whether the key was put.
     ///
     /// # Errors
-    /// As [`Table::put`].
+    /// Errors of [`Table::put`].
     pub fn prepare(&mut self, hash: u64, key: &[u8], value: &Value, bytes: &[u8]) -> Result<bool> {
         let Some(old) = self.find(hash, key) else {
             self.put(hash, key, value)?.copy_from_slice(bytes);
@@ -208,7 +211,7 @@ impl Table {
         }
         let old_bytes = self.slabs.bytes(old).len();
         let new = self.slabs.allocate(needed.max(old_bytes))?;
-        // Copied a few bytes at a time: the largest ones would not fit beside those that are there.
+        // Copied piecewise: a second copy of the largest values would not fit into memory.
         let mut buffer = [0; COPY_BYTES];
         for start in (0..old_bytes).step_by(COPY_BYTES) {
             let range = start..old_bytes.min(start + COPY_BYTES);
@@ -221,7 +224,7 @@ impl Table {
         Ok(false)
     }
 
-    /// Takes a slot for a key that is not there.
+    /// Allocates a slot for a new key and adds it to the index.
     fn add(&mut self, hash: u64, needed: usize) -> Result<Place> {
         let place = self.slabs.allocate(needed)?;
         let (slabs, hasher) = (&self.slabs, &self.hasher);
@@ -233,7 +236,7 @@ impl Table {
         Ok(place)
     }
 
-    /// Gives up what an entry has beside its slot.
+    /// Releases what an entry owns outside its slot: expiry count, table of fields, dictionary reference.
     fn forget(&mut self, place: Place) {
         let entry = Entry::of(self.slabs.bytes(place));
         self.expiring -= usize::from(entry.expiry().is_some());
@@ -245,10 +248,10 @@ impl Table {
         }
     }
 
-    /// Makes the value of `key` so many bytes long, and returns it: zeros follow what is there; it keeps its expiry.
+    /// Resizes the value of `key` to `bytes` bytes, padding with zeros, and returns it. The expiry stays.
     ///
     /// # Errors
-    /// As [`Table::put`].
+    /// Errors of [`Table::put`].
     pub fn resize(&mut self, hash: u64, key: &[u8], bytes: usize, now: u64) -> Result<&mut [u8]> {
         let Some(entry) = self.get(hash, key, now) else {
             let value = self.put(hash, key, &Value::new(bytes, None))?;
@@ -256,7 +259,7 @@ impl Table {
             return Ok(value);
         };
         if entry.is_packed() {
-            // A value that grows beyond what is compressed.
+            // The value grows beyond the size up to which values are compressed.
             let (kind, expiry, plain) = (entry.kind(), entry.expiry(), self.plain(entry)?.into_owned());
             self.put(hash, key, &Value::plain(kind, plain.len(), expiry))?.copy_from_slice(&plain);
             return self.resize(hash, key, bytes, now);
@@ -271,10 +274,10 @@ impl Table {
         Ok(rewritten)
     }
 
-    /// Gives the key, which is there, a value that begins with `kept` bytes of the one that it has.
+    /// Sets an existing key to a value that keeps the first `kept` bytes of the old one.
     ///
     /// # Errors
-    /// As [`Table::put`].
+    /// Errors of [`Table::put`].
     fn rewrite(&mut self, hash: u64, key: &[u8], value: &Value, kept: usize) -> Result<&mut [u8]> {
         let Some(old) = self.find(hash, key) else { return self.put(hash, key, value) };
         let is_expiring = value.expiry.is_some();
@@ -282,7 +285,7 @@ impl Table {
         let (was_expiring, stamp) = (old_entry.expiry().is_some(), old_entry.stamp());
         let least = if value.is_packed { value.room } else { value.bytes };
         let needed = entry_bytes(key.len(), least, is_expiring);
-        // Where the expiry comes or goes, the value lies elsewhere in the slot.
+        // Adding or removing the expiry shifts the value within the slot.
         let stays = was_expiring == is_expiring && self.may_stay(old, needed);
         let place =
             if stays { old } else { self.slabs.allocate(entry_bytes(key.len(), value.room, is_expiring))? };
@@ -297,7 +300,7 @@ impl Table {
         Ok(entry::value_mut(self.slabs.bytes_mut(place)))
     }
 
-    /// Copies the first bytes of a value, a few at a time: the largest ones would not fit beside those that are there.
+    /// Copies the first bytes of a value piecewise: a second copy of the largest values would not fit into memory.
     fn copy_value(&mut self, from: Place, to: Place, bytes: usize) {
         let mut buffer = [0; COPY_BYTES];
         for start in (0..bytes).step_by(COPY_BYTES) {
@@ -308,10 +311,10 @@ impl Table {
         }
     }
 
-    /// Sets when the key expires, or that it does not; it must be there.
+    /// Sets or removes the expiry of an existing key.
     ///
     /// # Errors
-    /// As [`Table::put`].
+    /// Errors of [`Table::put`].
     pub fn set_expiry(&mut self, hash: u64, key: &[u8], expiry: Option<u64>) -> Result<()> {
         let Some(place) = self.find(hash, key) else { return Ok(()) };
         let entry = Entry::of(self.slabs.bytes(place));
@@ -320,7 +323,7 @@ impl Table {
         self.rewrite(hash, key, &value, bytes).map(drop)
     }
 
-    /// Removes the key; returns whether it was there.
+    /// Removes a key; returns whether it was present.
     pub fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
         let Some(place) = self.find(hash, key) else { return false };
         self.remove_at(hash, place);
@@ -333,22 +336,22 @@ impl Table {
         self.slabs.free(place);
     }
 
-    /// Makes the index large enough for so many keys, as far as the pool has room.
+    /// Sizes the index for `keys` keys, as far as memory allows.
     pub fn expect_keys(&mut self, keys: usize) {
         let (slabs, hasher) = (&self.slabs, &self.hasher);
         self.index.expect(keys, |place| hasher.hash(Entry::of(slabs.bytes(place)).key()));
     }
 
-    /// Moves a few entries in the index, if some have to be moved.
+    /// Moves a few entries within the index if it is being resized; returns whether there is more to move.
     ///
     /// # Errors
-    /// `OverLimit` when the index would have to grow and the pool has no room; keys can still be found.
+    /// `OverLimit` when the index has to grow and memory is too small; lookups still work.
     pub fn tidy(&mut self) -> Result<bool> {
         let (slabs, hasher) = (&self.slabs, &self.hasher);
         self.index.step(|place| hasher.hash(Entry::of(slabs.bytes(place)).key()), MOVES)
     }
 
-    /// Moves a few entries so that slab pages with little in them empty; returns whether there may be more to do.
+    /// Moves a few entries so that sparsely filled slab pages become empty; returns whether there may be more to do.
     pub fn compact(&mut self) -> bool {
         for _ in 0..COMPACTION_STEP {
             let Some(from) = self.slabs.to_move() else { return false };
@@ -364,7 +367,7 @@ impl Table {
         true
     }
 
-    /// Looks at some entries and removes those that have expired; returns how many it looked at, and how many it removed.
+    /// Visits some entries and removes the expired ones; returns how many were visited and how many removed.
     pub fn expire(&mut self, now: u64, mut removed: impl FnMut(&[u8])) -> (usize, usize) {
         if self.expiring == 0 {
             return (0, 0);
@@ -386,8 +389,8 @@ impl Table {
         (looked_at, before - self.len())
     }
 
-    /// Calls `f` with entries from `cursor` on, and returns the cursor that goes on; 0 when there are no more. Keys that
-    /// are there from the first call to the last are seen at least once.
+    /// Calls `f` with entries from `cursor` on and returns the next cursor, 0 at the end. Keys that are present from
+    /// the first call to the last are returned at least once.
     pub fn scan(&self, cursor: u64, now: u64, f: impl FnMut(Entry<'_>)) -> u64 {
         let mut entries = Vec::new();
         let next = self.scan_entries(cursor, now, &mut entries);
@@ -395,7 +398,7 @@ impl Table {
         next
     }
 
-    /// As [`Table::scan`], with the entries themselves.
+    /// Does the same as [`Table::scan`], collecting the entries.
     pub fn scan_entries<'a>(&'a self, cursor: u64, now: u64, out: &mut Vec<Entry<'a>>) -> u64 {
         let mut places = Vec::new();
         let hash_of = |place: Place| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key());
@@ -405,7 +408,8 @@ impl Table {
         next
     }
 
-    /// Returns an entry that a random number chooses of those that are valid at `now`; none if it meets only others.
+    /// Returns an entry that exists at `now`, chosen by a random number; `None` if a limited number of tries finds only
+    /// expired ones.
     pub fn any(&self, random: u64, now: u64) -> Option<Entry<'_>> {
         let tries =
             (0..EXPIRY_STEP as u64).map(|number| random.wrapping_add(number.wrapping_mul(random | 1)));
@@ -413,7 +417,7 @@ impl Table {
         places.map(|place| Entry::of(self.slabs.bytes(place))).find(|entry| is_valid(*entry, now))
     }
 
-    /// Keeps the entries that are there now until [`Table::end_cut`].
+    /// Keeps the current entries until [`Table::end_cut`].
     pub fn cut(&mut self) -> Arc<Cut> {
         self.slabs.cut()
     }
@@ -423,37 +427,37 @@ impl Table {
         self.slabs.end_cut(cut);
     }
 
-    /// Whether the entry of a key is one of a cut that is kept: then it has not changed since.
+    /// Returns whether the entry of a key belongs to a cut that is kept, and so has not changed since.
     pub fn has_of_cut(&self, hash: u64, key: &[u8], cut: &Arc<Cut>) -> bool {
         self.find(hash, key).is_some_and(|place| self.slabs.keeps(cut) && cut.has(place))
     }
 
-    /// Whether a cut is of this table, and has not ended.
+    /// Returns whether a cut belongs to this table and has not ended.
     pub fn keeps(&self, cut: &Arc<Cut>) -> bool {
         self.slabs.keeps(cut)
     }
 
-    /// Whether there is a cut that has not ended.
+    /// Returns whether there is a cut that has not ended.
     pub fn has_kept_cuts(&self) -> bool {
         self.slabs.has_kept_cuts()
     }
 
-    /// Whether there is something of a cut.
+    /// Returns whether there is a cut, or slots left to free of an ended one.
     pub fn has_cuts(&self) -> bool {
         self.slabs.has_cuts()
     }
 
-    /// Frees some of what cuts have kept that have ended; returns whether there is more.
+    /// Frees some slots of ended cuts; returns whether there are more.
     pub fn reclaim_some(&mut self) -> bool {
         self.slabs.reclaim_some()
     }
 
-    /// Divides a cut into parts of about so many entries and bytes.
+    /// Divides a cut into parts of about `entries` entries and `bytes` bytes.
     pub fn parts_of(&self, cut: &Cut, entries: usize, bytes: usize) -> Vec<CutPart> {
         self.slabs.parts_of(cut, entries, bytes)
     }
 
-    /// As [`Slabs::read_cut`].
+    /// Reads a part of a cut; see [`Slabs::read_cut`].
     pub fn read_cut<'a>(
         &'a self,
         cut: &Cut,
@@ -464,19 +468,19 @@ impl Table {
         self.slabs.read_cut(cut, part, cursor, f)
     }
 
-    /// Bytes of the pool that the entry of a key takes, with its part of the index.
+    /// Returns the bytes of the pool that a key takes: its slot and its share of the index.
     pub fn bytes_of(&self, hash: u64, key: &[u8]) -> Option<usize> {
         let place = self.find(hash, key)?;
         Some(self.slabs.bytes(place).len() + self.index.usage() / self.len().max(1))
     }
 
-    /// Bytes of the pool that the table takes.
+    /// Returns the bytes of the pool that the table takes.
     pub fn bytes(&self) -> usize {
         self.slabs.usage().pages_bytes + self.index.usage() + self.tables.bytes()
     }
 }
 
-/// Whether an entry that needs so many bytes may lie in a slot of this size: it fits, and leaves no more than half.
+/// Returns whether an entry of `needed` bytes may stay in a slot of this size: it fits and uses more than half of it.
 fn fits(needed: usize, slot_bytes: usize) -> bool {
     needed <= slot_bytes && (slot_bytes <= 64 || needed > slot_bytes / 2)
 }

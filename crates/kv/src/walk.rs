@@ -1,10 +1,11 @@
-//! Walks over all keys while they change, for a snapshot of them.
+//! Walks over all keys while they change, for snapshots.
 //!
-//! A shard is taken for one step at a time, of some ten microseconds. Keys that are there throughout are seen at least once;
-//! what changes meanwhile may be seen before the change, behind it, or half of it. Whoever has the records of all changes
-//! since the walk began applies them behind what the walk has seen, and has the keys as they are (`effects.rs`).
+//! A shard is locked for one step at a time, some ten microseconds. A key that is present throughout is visited at
+//! least once; a key that changes meanwhile may be seen before the change, after it, or half changed. Replaying the
+//! records of all changes since the walk began on top of what the walk has seen gives the current keys (`effects.rs`).
 //!
-//! Definitions of spaces, their dictionaries, and the settings, are seen first, before the keys of the first shard.
+//! Definitions of spaces, dictionaries and settings come first, before the keys of the first shard: a row can only be
+//! read with the schema of its space.
 
 use crate::effects::Effect;
 use crate::entry::{Entry, Kind};
@@ -15,32 +16,32 @@ use crate::shard::{Shard, SpaceId};
 use crate::table::Table;
 use farpool_model::Result;
 
-/// Entries that a step looks at, about, and bytes of values that it copies.
+/// About how many entries one step visits, and how many bytes of values it copies.
 const STEP_ENTRIES: usize = 64;
 const STEP_BYTES: usize = 64 << 10;
 
-/// Parts of an index that a step looks at: most may be empty.
+/// Buckets of an index that one step visits; most may be empty.
 const STEP_BUCKETS: usize = 256;
 
-/// The time at which nothing has expired: a command that came a moment earlier than the latest one may still change what
-/// has expired since.
+/// A time at which nothing has expired. A command with a slightly earlier time than the latest one may still change a
+/// key that has expired for the latter, so the walk must not skip it.
 const ANY_TIME: u64 = 0;
 
-/// Bytes of a record, about.
+/// About how many bytes a record of a walk has.
 const RECORD_BYTES: usize = 256 << 10;
 
-/// Where a walk goes on.
+/// The position of a walk.
 #[derive(Debug, Default)]
 pub struct Walk {
     shard: usize,
     space: SpaceId,
     cursor: u64,
-    /// What is too large for a step, of the one before.
+    /// Entries of the last step that were too large for it.
     rest: Vec<Rest>,
     records: u64,
 }
 
-/// The rest of an entry.
+/// The rest of a large entry.
 #[derive(Debug)]
 struct Rest {
     space: SpaceId,
@@ -50,17 +51,17 @@ struct Rest {
 
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// A place in its string.
+    /// Offset in its string.
     Offset(usize),
-    /// A cursor of the fields of a large hash.
+    /// Cursor over the fields of its large hash.
     Fields(u64),
 }
 
 impl Keyspace {
-    /// Goes on with a walk up to the next record, and appends it to `journal`; returns whether there is more to see.
+    /// Continues a walk by one record, which is appended to `journal`; returns whether there is more.
     ///
     /// # Errors
-    /// Those of the journal; `Corrupt` where a compressed value is damaged.
+    /// Errors of the journal; `Corrupt` where a compressed value is damaged.
     pub fn walk(&self, walk: &mut Walk, journal: &dyn Journal) -> Result<bool> {
         walk.records += 1;
         let is_first = walk.records == 1;
@@ -117,7 +118,7 @@ impl Walk {
             });
             failed.clone()?;
             if self.cursor == 0 {
-                // A space of the highest number is the last one of its shard.
+                // Space numbers end here: the next shard follows.
                 match space.checked_add(1) {
                     Some(next) => self.space = next,
                     None => (self.shard, self.space) = (self.shard + 1, 0),
@@ -132,7 +133,7 @@ impl Walk {
     }
 }
 
-/// Tells what an entry is, or its beginning; returns where the rest of it is.
+/// Writes an entry, or the beginning of a large one; returns the position of its rest.
 fn begin(table: &Table, space: SpaceId, entry: Entry<'_>, out: &mut Recorder<'_>) -> Result<Option<At>> {
     let (key, kind, expiry, value) = (entry.key(), entry.kind(), entry.expiry(), &*table.plain(entry)?);
     Ok(match kind {
@@ -149,7 +150,8 @@ fn begin(table: &Table, space: SpaceId, entry: Entry<'_>, out: &mut Recorder<'_>
     })
 }
 
-/// Tells more of an entry; returns where it goes on. One that has changed its kind, or is gone, is in the records.
+/// Writes more of a large entry; returns where its rest begins. If the entry was removed or changed its kind, the log
+/// has that change, and nothing more is written.
 fn go_on(table: &Table, rest: &Rest, out: &mut Recorder<'_>) -> Result<Option<At>> {
     let Rest { space, ref key, at } = *rest;
     let hash = table.hash(key);

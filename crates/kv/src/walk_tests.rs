@@ -1,4 +1,4 @@
-//! Random commands whose records, and a walk in the midst of them, give the same keys again.
+//! Random commands: replaying their records, or a walk and the records since it began, gives the same keys.
 
 use super::Walk;
 use crate::journal::{Journal, Recorder, Replay};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// What each record begins with.
+/// Head of each record.
 const PREFIX: &[u8] = b"a tenant";
 
-/// Keeps records in memory.
+/// A journal in memory.
 #[derive(Clone, Default)]
 struct Kept {
     records: Arc<Mutex<Vec<Vec<u8>>>>,
-    /// Why no record is taken, when it is asked for before, and when it comes.
+    /// Whether `check` fails, and whether `append` fails.
     refuses: Arc<Mutex<(bool, bool)>>,
 }
 
@@ -55,7 +55,7 @@ fn recording(bytes: usize) -> (Keyspace, Kept) {
     (keys, kept)
 }
 
-/// Carries out a command at a time.
+/// Executes a command at a given time.
 fn run_at(keys: &Keyspace, session: &mut Session, now: u64, args: &Args<'_>) -> String {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
@@ -67,7 +67,7 @@ fn run(keys: &Keyspace, session: &mut Session, command: &str) -> String {
     run_at(keys, session, NOW, &command.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// All keys as clients see them.
+/// Returns all keys as clients see them.
 fn seen(keys: &Keyspace, now: u64) -> Vec<String> {
     let mut found = Vec::new();
     for space in 0..3 {
@@ -91,7 +91,7 @@ fn seen(keys: &Keyspace, now: u64) -> Vec<String> {
                     pairs.join(" ")
                 }
             };
-            // What differs is easier to see without long values.
+            // Long values are abbreviated, so that a difference is easy to see.
             let value = match value.len() {
                 0..1000 => value,
                 bytes => format!(
@@ -111,7 +111,7 @@ fn replayed(keys: &Keyspace, records: &[Vec<u8>]) {
     records.iter().for_each(|record| replay.apply(keys, record).unwrap());
 }
 
-/// A command of a few keys, which collide often.
+/// Returns a command on a few keys, so that commands often meet the same key.
 fn command() -> impl Strategy<Value = String> {
     let key = || prop_oneof![Just("a"), Just("b"), Just("c"), Just("d"), Just("e"), Just("f")];
     let word = prop_oneof![Just("1".to_string()), Just("some text".replace(' ', "_")), "[xyz]{60,90}"];
@@ -160,7 +160,7 @@ proptest! {
     ) {
         let (keys, kept) = recording(64 << 20);
         let (mut session, mut now) = (Session::default(), NOW);
-        // Keys and fields for several steps of a walk, a value that is longer than one, and a record in parts.
+        // Keys and fields for several steps of a walk, a value longer than a step, and a record in parts.
         let long = "v".repeat(150_000);
         for other in 0..others {
             run(&keys, &mut session, &format!("SET other{other} {other}"));
@@ -185,7 +185,7 @@ proptest! {
             if command == "TIDY" {
                 keys.tidy(now);
             } else {
-                // The clock of one client is a little behind.
+                // One client's clock is slightly behind.
                 let now = now - u64::from(at % 7 == 0) * 3;
                 let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
                 run_at(&keys, &mut session, now, &args);
@@ -201,13 +201,13 @@ proptest! {
         let again = keyspace(64 << 20, 2);
         replayed(&again, &records);
         prop_assert_eq!(&seen(&again, now), &expected);
-        // Once more onto what is there, and from the walk on.
+        // Replays onto the result again, and onto the walk.
         replayed(&again, &records);
         prop_assert_eq!(&seen(&again, now), &expected);
         let from_walk = keyspace(64 << 20, 3);
         replayed(&from_walk, &walked.records.lock());
         replayed(&from_walk, &records[first.min(records.len())..]);
-        // A clock that has been put back shows the same.
+        // A clock that was put back makes no difference.
         prop_assert_eq!(&seen(&from_walk, NOW - 1000), &expected);
     }
 }
@@ -247,7 +247,7 @@ fn a_record_in_parts_counts_when_its_last_part_is_there() {
     replay.apply(&again, &records[4]).unwrap();
     assert_eq!(replay.bytes(), 0);
     assert_eq!(seen(&again, NOW), seen(&keys, NOW));
-    // The rest of one whose beginning came before.
+    // The last parts of a record whose first parts are missing.
     replayed(&again, &records[3..]);
     assert_eq!(seen(&again, NOW), seen(&keys, NOW));
 }
@@ -267,7 +267,7 @@ fn nothing_changes_while_changes_cannot_be_recorded() {
     }
     assert!(run(&keys, &mut session, "EXEC").starts_with("-MISCONF"));
     assert_eq!(run(&keys, &mut session, "GET a"), "$1\r\n1\r\n");
-    // A record that is refused when it comes is not acknowledged.
+    // A record that cannot be appended is not acknowledged.
     *kept.refuses.lock() = (false, true);
     assert!(run(&keys, &mut session, "SET a 2").starts_with("-MISCONF"));
     *kept.refuses.lock() = (false, false);
@@ -297,7 +297,7 @@ fn a_key_that_expired_after_a_change_of_a_part_of_it_does_not_come_back() {
     run(&keys, &mut session, "HSET h g 2");
     assert_eq!(run_at(&keys, &mut session, NOW + 60, &[b"DBSIZE"]), ":2\r\n");
     keys.tidy(NOW + 60);
-    // A walk that begins with these records sees neither any more.
+    // A walk that starts at these records sees neither key any more.
     let walked = Kept::default();
     let mut walk = Walk::default();
     while keys.walk(&mut walk, &walked).unwrap() {}

@@ -124,7 +124,7 @@ async fn load(pool: &RemotePool, kind: Kind, rows: i64) -> Result<Program> {
     Ok(Program::scan(table, &schema, &(0..kind.columns).collect::<Vec<_>>()))
 }
 
-/// A filter that every other row passes.
+/// Returns a filter that every other row passes.
 fn odd(kind: Kind, _rows: i64) -> Result<Expr> {
     let one = Literal::new(Value::Int(1), arrow_schema::DataType::Int64)?;
     Ok(Expr::compare(CompareOp::Eq, Expr::Column(kind.columns), Expr::Literal(one)))

@@ -1,5 +1,6 @@
-//! Measures what it costs to have results encrypted (docs/decisions/2026-11-25-encrypted-results.md): sealing and opening
-//! alone on one thread, then whole queries with a large and with a tiny result over loopback, with and without, in turns.
+//! Measures what it costs to have results encrypted (docs/decisions/2026-11-25-encrypted-results.md): sealing and
+//! opening alone on one thread, then whole queries with a large and with a tiny result over loopback, with and without,
+//! in turns.
 //!
 //! `cargo run --release -p farpool-node --example sealed [ROWS]`
 
@@ -75,7 +76,7 @@ fn alone(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The message as its receiver has it.
+/// Returns the message as its receiver sees it.
 fn received(message: Outgoing) -> Result<Message> {
     let mut bytes = bytes::BytesMut::from(&message.frames(1).concat()[..]);
     let mut assembler = Assembler::new();
@@ -142,7 +143,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// CPU time of this process, to 10 ms.
+/// Returns the CPU time of this process, to 10 ms.
 fn cpu_ms() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();

@@ -162,7 +162,7 @@ fn programs() -> Vec<(&'static str, Program)> {
     ]
 }
 
-/// Milliseconds of each step: of the scan, and of what follows it.
+/// Returns the milliseconds of each step: of the scan, and of the work after it.
 fn steps(program: &Program, table: &Arc<Table>) -> Option<(Vec<f64>, Vec<f64>)> {
     let budget = Budget { workers: 2, ..Budget::default() };
     let program = BoundProgram::prepare(program, table.clone(), Version(1), budget).ok()?;

@@ -11,15 +11,15 @@ use tokio::time::timeout;
 /// Divisor of the memory for work: the fraction that the threads of one program may take.
 const THREADS_PART: usize = 4;
 
-/// Divisor of the memory for work: the part that the plans of programs that wait may take together. If they took all of it,
-/// none could begin.
+/// Divisor of the memory for work: the fraction that the plans of waiting programs may take together. If they took all
+/// of it, none could begin.
 pub(crate) const WAITING_PART: usize = 8;
 
-/// The longest time that a program, or a client that sends, waits for memory.
+/// Longest time that a program, or a client that sends, waits for memory.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
 
-/// Reserves what `run` needs beyond `held` if it is available now, and limits the run to it; false, and `held`
-/// is as it was, if it has to wait.
+/// Reserves the memory that `run` needs beyond `held` if it is available now, and limits the run to it. If it has to
+/// wait, returns false and leaves `held` unchanged.
 ///
 /// # Errors
 /// The reason why the run was stopped, if it was.
@@ -34,7 +34,7 @@ pub(crate) fn admit_now(run: &Run, held: &mut Reservation) -> Result<bool> {
     Ok(false)
 }
 
-/// Reserves what `run` needs beyond `held`, and waits for it up to [`limits::WORK_WAIT_MS_MAX`].
+/// Reserves the memory that `run` needs beyond `held`, waiting for it up to [`limits::WORK_WAIT_MS_MAX`].
 ///
 /// # Errors
 /// `OverLimit`, with sizes, when memory is short even for the least that the run can do with.
@@ -54,12 +54,12 @@ pub(crate) async fn admit(run: &Run, mut held: Reservation) -> Result<()> {
     Ok(())
 }
 
-/// The error for a wait for memory that timed out.
+/// Returns the error of a wait for memory that timed out.
 pub(crate) fn waited(account: &Account, bytes: usize) -> Error {
     account.refused_after(PATIENCE, bytes)
 }
 
-/// The error where a wait is needed on a connection that no async runtime serves.
+/// Returns the error of a wait that would be needed on a connection without an async runtime.
 pub(crate) fn cannot_wait() -> Error {
     Error::over_limit("there is too little memory for work now, and nobody to wait for more")
         .advise("try again later")

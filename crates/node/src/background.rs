@@ -1,6 +1,5 @@
-//! Threads for background work at a node without workers, which is one in an engine's own process: they run
-//! only when no other thread of the machine wants the core, are started when there is work, and end after a
-//! while without any.
+//! Threads for background work at a node without workers, that is, one in an engine's own process. They run only when
+//! no other thread of the machine wants the core, are started when there is work, and end after being idle for a while.
 //!
 //! A node with workers does background work on these: a starved low-priority thread could otherwise hold the
 //! scheduler's lock.
@@ -14,8 +13,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How long an idle thread waits for more work before it ends, so that a load of small row groups does not
-/// start a thread for each.
+/// Time that an idle thread waits for more work before it ends, so that a load of small row groups does not start a
+/// thread for each.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// The background threads of one node.
@@ -59,7 +58,7 @@ impl BackgroundThreads {
         let threads = self.clone();
         if thread::Builder::new().name("farpool-background".to_string()).spawn(move || threads.run()).is_err()
         {
-            // The system has no more threads: background work is skipped for now.
+            // The system has no more threads; background work is skipped for now.
             self.state.lock().threads -= 1;
         }
     }
@@ -107,9 +106,9 @@ impl BackgroundThreads {
     }
 }
 
-/// Makes the calling thread run only when no other wants its core, and yield at once when one does. Niceness
-/// is not enough: a nice thread is let finish its time slice, and a load waits for that again and again; with
-/// niceness 19 it took up to 1.8 times as long.
+/// Makes the calling thread run only when no other wants its core, and yield at once when one does. Niceness is not
+/// enough: a nice thread may finish its time slice, and a load would wait for that again and again; with niceness 19 it
+/// took up to 1.8 times as long.
 #[cfg(target_os = "linux")]
 fn go_last() {
     use thread_priority::unix::{

@@ -1,4 +1,4 @@
-//! Backups for callers: the disk is waited for where no worker waits.
+//! Backups for callers. Waiting for the disk happens on the disk's threads, not on workers.
 
 use crate::Caller;
 use crate::key_log::{KeyBackup, KeyLog};
@@ -6,8 +6,8 @@ use crate::rights::Verb;
 use farpool_model::{BackupFile, Error, Result};
 use std::sync::Arc;
 
-/// The files of a backup: of tables, as they are at a moment, and of keys, as they are at another. While it is there, none of them
-/// is removed.
+/// The files of a backup: tables as of one moment, and keys as of another. None of the files is removed while this
+/// exists.
 #[derive(Debug)]
 pub struct Backup {
     tables: farpool_catalog::Backup,
@@ -15,12 +15,12 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// The number of the data directory.
+    /// Returns the number of the data directory.
     pub fn node(&self) -> u64 {
         self.tables.node()
     }
 
-    /// The files, the manifest of tables last.
+    /// Returns the files; the manifest of tables comes last.
     pub fn files(&self) -> Vec<BackupFile> {
         let keys = self.keys.iter().flat_map(KeyBackup::files);
         keys.chain(self.tables.files()).cloned().collect()
@@ -29,7 +29,7 @@ impl Backup {
     /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end.
     ///
     /// # Errors
-    /// `NotFound` for a file that is none of [`Backup::files`]; those of the disk.
+    /// `NotFound` for a file that is not in [`Backup::files`]; errors of the disk.
     pub fn read(&self, name: &str, offset: u64, bytes: usize) -> Result<Vec<u8>> {
         let of_keys = self.keys.as_ref().and_then(|keys| keys.read(name, offset, bytes));
         of_keys.unwrap_or_else(|| self.tables.read(name, offset, bytes))
@@ -37,10 +37,11 @@ impl Backup {
 }
 
 impl Caller {
-    /// Makes a checkpoint and a snapshot of the keys, and calls `then` with their files, which stay as long as the backup.
+    /// Makes a checkpoint and a snapshot of the keys, and passes their files to `then`; they stay as long as the backup
+    /// lives.
     ///
     /// # Errors
-    /// `Denied`; what fails later goes to `then`: `Invalid` where there is no data directory, and errors of the disk.
+    /// `Denied`. Later errors go to `then`: `Invalid` without a data directory, and errors of the disk.
     pub fn begin_backup(&self, then: impl FnOnce(Result<Backup>) + Send + 'static) -> Result<()> {
         self.check(Verb::Backup)?;
         let (node, catalog) = (self.node().clone(), self.node().catalog().clone());
@@ -54,10 +55,10 @@ impl Caller {
         Ok(())
     }
 
-    /// Reads a part of a file of a backup and calls `then` with it.
+    /// Reads a part of a file of a backup and passes it to `then`.
     ///
     /// # Errors
-    /// `Denied`; what fails later goes to `then`, as of [`Backup::read`].
+    /// `Denied`. Later errors, those of [`Backup::read`], go to `then`.
     pub fn read_backup(
         &self,
         backup: Option<Arc<Backup>>,

@@ -84,12 +84,12 @@ impl Caller {
         Caller { identity: Arc::new(identity), ..self }
     }
 
-    /// The identity of the client, for display.
+    /// Returns the identity of the client, for display.
     pub(crate) fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// The timeout of its requests.
+    /// Returns the timeout of its requests.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
@@ -100,12 +100,12 @@ impl Caller {
         Caller { cancel, ..self.clone() }
     }
 
-    /// The tenant whose tables the caller sees.
+    /// Returns the tenant whose tables the caller sees.
     pub fn tenant(&self) -> &TenantName {
         &self.tenant
     }
 
-    /// The caller's right.
+    /// Returns the caller's right.
     pub fn right(&self) -> Right {
         self.right
     }
@@ -130,7 +130,7 @@ impl Caller {
         self.check_reach(tenant, Verb::Describe, Verb::DescribeOfAll)?;
         let mut listing = self.node.catalog().list(tenant);
         self.add_spaces(tenant, &mut listing.tables, &listing.views);
-        // Keys have a log of their own: after a loss of power, a space that was dropped may be there again, without its schema.
+        // Keys have a log of their own: after a power loss, a dropped space may be there again, without its schema.
         let mut schemas: BTreeSet<SchemaName> = listing.schemas.into_iter().collect();
         let names = listing.tables.iter().map(|table| &table.name);
         schemas.extend(names.filter(|name| !name.is_public()).map(TableName::schema));
@@ -138,7 +138,7 @@ impl Caller {
         Ok(listing)
     }
 
-    /// Adds spaces of keys to the tables of a tenant; those of tables and views hide theirs.
+    /// Adds spaces of keys to the tables of a tenant; a table or view hides a space of the same name.
     fn add_spaces(&self, tenant: &TenantName, tables: &mut Vec<TableInfo>, views: &[TableName]) {
         let is_taken =
             |name: &TableName| tables.iter().any(|table| table.name == *name) || views.contains(name);
@@ -162,7 +162,7 @@ impl Caller {
         }
     }
 
-    /// Describes what a name stands for: a view, or a table's newest version; `None` if that is `known`.
+    /// Describes the relation with this name: a view, or a table's newest version; `None` if that is `known`.
     ///
     /// # Errors
     /// `NotFound`, with the names of similar tables and views.
@@ -201,7 +201,7 @@ impl Caller {
         self.node.catalog().statistics(&self.tenant, name).map_err(|error| self.of_space(name, error))
     }
 
-    /// Returns the outstanding profile of a table, to be carried out step by step or by [`Caller::submit_statistics`].
+    /// Returns the outstanding profile of a table, to be computed step by step or by [`Caller::submit_statistics`].
     ///
     /// # Errors
     /// `NotFound`.
@@ -211,7 +211,7 @@ impl Caller {
         awaited.map_err(|error| self.of_space(name, error))
     }
 
-    /// The error of what was done to a table that is a space of keys, or else the one that there was.
+    /// Returns the error of a table operation on a space of keys, or `error` if the name is not that of a space.
     fn of_space(&self, name: &TableName, error: Error) -> Error {
         let is_space = error.kind == ErrorKind::NotFound && self.is_space(name);
         let advice =
@@ -219,7 +219,7 @@ impl Caller {
         if is_space { not_for_spaces(name, advice) } else { error }
     }
 
-    /// The error of DROP TABLE or DROP VIEW with the name of a space of keys, or else the one that there was.
+    /// Returns the error of DROP TABLE or DROP VIEW on a space of keys, or `error` if the name is not that of a space.
     fn of_dropped_space(&self, tenant: &TenantName, name: &TableName, error: Error) -> Error {
         if error.kind != ErrorKind::NotFound || *tenant != self.tenant || !self.is_space(name) {
             return error;
@@ -243,7 +243,7 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(task));
     }
 
-    /// Memory for a profile that the caller waits for; waits run on `runtime`.
+    /// Creates the memory for a profile that the caller waits for; waits run on `runtime`.
     pub(crate) fn profile_memory(&self, runtime: Option<Handle>) -> ProfileMemory {
         ProfileMemory::new(self.account.clone(), runtime, self.waker())
     }
@@ -282,7 +282,7 @@ impl Caller {
         Ok(self.in_company(run?, program))
     }
 
-    /// Has `run` share what is read with others that run over the same table.
+    /// Lets `run` share what it reads with other runs over the same table.
     pub(crate) fn in_company(&self, run: Arc<Run>, program: &BoundProgram) -> Arc<Run> {
         if self.node.shares_scans() {
             run.join(self.node.shares().passes(&self.tenant).company(program, &self.account));
@@ -300,12 +300,12 @@ impl Caller {
         admission::admit(run, self.account.empty()).await
     }
 
-    /// The account for plans of programs of the caller that wait.
+    /// Returns the account for the plans of the caller's waiting programs.
     pub(crate) fn places(&self) -> Account {
         self.node.places(&self.tenant)
     }
 
-    /// The limits of the caller's tenant.
+    /// Returns the limits of the caller's tenant.
     pub(crate) fn limits(&self) -> TenantLimits {
         self.node.shares().limits(&self.tenant)
     }
@@ -321,7 +321,7 @@ impl Caller {
         turn.ok_or_else(|| programs.busy(&self.tenant, "too many programs wait"))
     }
 
-    /// The error of a program whose wait for a turn timed out.
+    /// Returns the error of a program whose wait for a turn timed out.
     pub(crate) fn turn_did_not_come(&self) -> Error {
         let seconds = limits::PROGRAM_WAIT_MS_MAX / 1000;
         self.node
@@ -330,7 +330,7 @@ impl Caller {
             .busy(&self.tenant, &format!("no turn came within {seconds} s"))
     }
 
-    /// The account from which memory for the caller's work is reserved.
+    /// Returns the account from which memory for the caller's work is reserved.
     pub fn account(&self) -> &Account {
         &self.account
     }
@@ -341,7 +341,7 @@ impl Caller {
         self.submit_in_turn(run, sink, None);
     }
 
-    /// Submits a program that holds a turn; the turn is given back when the program ends.
+    /// Submits a program that holds a turn; the turn is released when the program ends.
     pub(crate) fn submit_in_turn(&self, run: Arc<Run>, sink: Arc<dyn Sink>, turn: Option<Turn>) {
         let accounted = self.accounted(&run, sink, turn);
         self.node.scheduler().submit_run(&self.region, run, Arc::new(accounted));
@@ -356,7 +356,7 @@ impl Caller {
     /// Begins to load rows of `schema` into a table.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::begin_load`].
+    /// Errors of [`farpool_catalog::Catalog::begin_load`].
     pub fn begin_load(
         &self,
         name: &TableName,
@@ -374,7 +374,7 @@ impl Caller {
     }
 
     /// Registers the id of a load that begins, unless the id is known already. `end` is called to end the
-    /// load while its rows have not all come.
+    /// load while its rows have not all arrived.
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember the outcome.
@@ -385,7 +385,7 @@ impl Caller {
     }
 
     /// Calls `then` with the outcome of a load of the caller's tenant, once it has ended, and the newest
-    /// version whose load is forgotten. A load whose rows have not all come is ended by this.
+    /// version whose load is forgotten. A load whose rows have not all arrived is ended by this.
     ///
     /// # Errors
     /// `Busy` when too many wait for the same; `OverLimit` when there is no memory to remember the outcome.
@@ -421,7 +421,7 @@ impl Caller {
     /// Applies all of these changes to a table, or none.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::alter_table`].
+    /// Errors of [`farpool_catalog::Catalog::alter_table`].
     pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<Commit<TableInfo>> {
         self.check(Verb::Alter)?;
         let altered = self.node.catalog().alter_table(&self.tenant, name, changes);
@@ -433,7 +433,7 @@ impl Caller {
     /// [`Caller::publish_change`].
     ///
     /// # Errors
-    /// As [`Run::start_changing`].
+    /// Errors of [`Run::start_changing`].
     pub fn start_change(&self, program: &BoundProgram) -> Result<Arc<Run>> {
         self.check(Verb::Change)?;
         if let Some(run) = self.start_key_change(program)? {
@@ -494,10 +494,10 @@ impl Caller {
         self.node.catalog().drop_table(tenant, name)
     }
 
-    /// Stores a view; with `replace`, in the place of one with the same name.
+    /// Stores a view; `replace` allows replacing one with the same name.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::create_view`].
+    /// Errors of [`farpool_catalog::Catalog::create_view`].
     pub fn create_view(&self, view: View, replace: bool) -> Result<Commit<()>> {
         self.check(Verb::CreateView)?;
         self.node.catalog().create_view(&self.tenant, view, replace)
@@ -517,7 +517,7 @@ impl Caller {
     /// Creates a schema.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::create_schema`].
+    /// Errors of [`farpool_catalog::Catalog::create_schema`].
     pub fn create_schema(&self, schema: &SchemaName) -> Result<Commit<()>> {
         self.check(Verb::ChangeSchemas)?;
         self.node.catalog().create_schema(&self.tenant, schema)
@@ -526,7 +526,8 @@ impl Caller {
     /// Drops a schema; with `cascade`, also the tables and views in it. Spaces of keys are not dropped with it.
     ///
     /// # Errors
-    /// As [`farpool_catalog::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is created.
+    /// Errors of [`farpool_catalog::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is
+    /// created.
     pub fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<Commit<()>> {
         self.check(Verb::ChangeSchemas)?;
         let _held = self.node.keyspaces().hold_schemas(&self.tenant)?;
@@ -546,7 +547,7 @@ impl Caller {
         })
     }
 
-    /// Lists the programs of clients that are under way; includes other tenants only if the caller's right
+    /// Lists the programs of clients that are in progress; includes other tenants only if the caller's right
     /// reaches them.
     ///
     /// # Errors
@@ -557,7 +558,7 @@ impl Caller {
         Ok(self.node.queries().list(tenant, self.node.clock().now_ns()))
     }
 
-    /// Stops a program that is under way; the error that its client gets names who did so.
+    /// Stops a program in progress; the error that its client gets names the caller.
     ///
     /// # Errors
     /// `NotFound` when there is none with this number that the caller may stop.
@@ -594,7 +595,7 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(job));
     }
 
-    /// Runs `job`, which may wait for the disk, where no worker waits for it.
+    /// Runs `job`, which may wait for the disk, on a thread for the disk, so that no worker waits.
     pub(crate) fn write(&self, job: impl FnOnce() + Send + 'static) {
         self.node.shares().write(Box::new(job));
     }
@@ -604,7 +605,7 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, task)
     }
 
-    /// Tells the scheduler that a waiting task of the caller has work again, such as rows that have come.
+    /// Tells the scheduler that a waiting task of the caller has work again, such as rows that have arrived.
     pub(crate) fn wake_task(&self, task: TaskId) {
         self.node.scheduler().wake(task);
     }
@@ -620,12 +621,12 @@ impl Caller {
         Box::new(move || scheduler.wake_region(&region))
     }
 
-    /// Counts time that was worked for the caller on a thread of its own as part of its share of the workers', in nanoseconds.
+    /// Charges time spent for the caller on a thread of its own to its share of the workers' time, in nanoseconds.
     pub fn charge(&self, ns: u64) {
         self.node.scheduler().charge(&self.region, ns);
     }
 
-    /// The clock of the node.
+    /// Returns the clock of the node.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         self.node.clock()
     }
@@ -689,7 +690,7 @@ impl Sink for Accounted {
         }
         self.node.run_ends();
         self.node.shares().programs(&self.tenant).took(elapsed_ns);
-        // Before the client learns of the end: its next program must not wait in line behind this one.
+        // Released before the client learns of the end: its next program must not wait in the queue behind this one.
         drop(self.turn.lock().take());
         self.sink.finish(result);
     }

@@ -1,4 +1,4 @@
-//! Reads the files of a node's certificate and its private key.
+//! Reads a node's certificate and its private key from files.
 
 use crate::follow::open_regular;
 use farpool_model::{Error, Result, limits};

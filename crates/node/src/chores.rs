@@ -3,7 +3,7 @@
 //! connections or tables took turns instead, all profiles would be begun at once, and each holds some 100 KiB
 //! per column until it is settled.
 //!
-//! A chore that finds too little memory is set aside, so that those that hold some go on. When all have been
+//! A chore that finds too little memory is set aside, so that chores that hold some can continue. When all have been
 //! set aside they are tried again; if no other background work is done, only after a short pause.
 
 use crate::profiles::within_step;
@@ -74,7 +74,7 @@ impl ChoreLine {
         }
     }
 
-    /// The first chore; `None` when the line is empty. Its task then ends, and the next submit starts
+    /// Returns the first chore, or `None` when the line is empty; its task then ends, and the next submit starts
     /// another.
     fn first(&self) -> Option<Chore> {
         let mut state = self.state.lock();
@@ -124,7 +124,7 @@ impl Task for LineTask {
 
     fn finish(&self, end: End) {
         if end.error.is_some() {
-            // The node shuts down: what is left is done only on request.
+            // The node shuts down; remaining chores are done only on request.
             let left = mem::take(&mut *self.0.state.lock());
             drop(left);
         }

@@ -1,4 +1,4 @@
-//! Chunks of a table for callers that keep some: what there is, and the values.
+//! Chunks of a table for callers that cache some: their descriptions and their values.
 
 use crate::Caller;
 use crate::rights::Verb;
@@ -10,12 +10,12 @@ use farpool_wire::{ChunkOutline, Outlines};
 use std::sync::Arc;
 
 impl Caller {
-    /// Creates a run that returns chunks as they are: those of `columns` of the row groups at the positions `row_groups`, of
-    /// the table version that `program` is bound to.
+    /// Creates a run that returns chunks unchanged: those of `columns` in the row groups with the indexes `row_groups`,
+    /// of the table version that `program` is bound to.
     ///
     /// # Errors
-    /// `Invalid` for columns or row groups that the table does not have, and for one whose chunks are not kept by clients;
-    /// `Cancelled`.
+    /// `Invalid` for columns or row groups that the table does not have, and for a table whose chunks clients may not
+    /// cache; `Cancelled`.
     pub fn start_fetching(
         &self,
         program: &BoundProgram,
@@ -27,15 +27,16 @@ impl Caller {
         check_columns(table, columns)?;
         let rows = Program::scan(prepared.effective.table.clone(), &table.schema, columns);
         let rows = BoundProgram::prepare(&rows, table.clone(), prepared.version, program.budget())?;
-        // Not that of `program`, whose filter says nothing about chunks.
+        // Not the company of `program`, whose filter does not apply to chunks.
         Ok(self.in_company(Run::start_fetching(&rows, row_groups)?, &rows))
     }
 
-    /// Describes chunks of the table version that `program` is bound to: those of `columns`, of as many row groups from
-    /// `first` on as fit a message. Small ones come whole. None, if its list of row groups has the number `known`.
+    /// Describes chunks of the table version that `program` is bound to: those of `columns`, for as many row groups
+    /// from `first` on as fit a message. Small chunks are included whole. Returns none if the list of row groups has
+    /// the number `known`.
     ///
     /// # Errors
-    /// As [`Caller::start_fetching`].
+    /// Errors of [`Caller::start_fetching`].
     pub(crate) fn outlines(
         &self,
         program: &BoundProgram,

@@ -9,12 +9,12 @@
 use farpool_model::Clock;
 use std::time::{Instant, SystemTime};
 
-/// CPU time that the calling thread has used, in nanoseconds.
+/// Returns the CPU time that the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The clock that goes on while the machine sleeps.
+/// A clock that continues while the machine sleeps.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const STEADY: libc::clockid_t = libc::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -35,7 +35,7 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
 pub struct SystemClock(Stopwatch);
 
 impl SystemClock {
-    /// Starts at zero.
+    /// Starts the clock at zero.
     #[expect(clippy::new_without_default, reason = "a clock that starts is no default value")]
     pub fn new() -> Self {
         SystemClock(Stopwatch::start())
@@ -62,23 +62,23 @@ impl Clock for SystemClock {
     }
 }
 
-/// A moment from which elapsed time is measured.
+/// A stopwatch: measures the time elapsed since a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts now.
+    /// Starts the stopwatch.
     #[expect(clippy::disallowed_methods, reason = "the node is where the clock lives")]
     pub fn start() -> Self {
         Stopwatch(Instant::now())
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     pub fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Whole seconds since the start.
+    /// Returns the whole seconds since the start.
     pub fn elapsed_s(&self) -> u64 {
         self.0.elapsed().as_secs()
     }

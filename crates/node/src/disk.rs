@@ -1,5 +1,6 @@
-//! The threads of a node that has a data directory: one writes the log, some read values that are not in memory, one does
-//! what else waits for the disk. Workers never do. A simulation takes the place of these threads (`disk/stepped.rs`).
+//! Threads of a node with a data directory: one writes the log, some read values that are not in memory, one does all
+//! other work that waits for the disk. Workers never wait for it. A simulation does the work of these threads itself
+//! (`disk/stepped.rs`).
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -18,18 +19,18 @@ use std::thread::{Builder, JoinHandle};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Jobs that wait for the disk.
+/// The jobs that wait for the disk.
 #[derive(Default)]
 pub(crate) struct DiskJobs {
-    /// Done one after the other.
+    /// Executed one after the other.
     pub writes: Jobs,
-    /// Done by several threads.
+    /// Executed by several threads.
     pub reads: Jobs,
-    /// Whether there are no threads, and the jobs are done when a simulation says so.
+    /// Whether there are no threads, and a simulation executes the jobs.
     pub is_stepped: bool,
 }
 
-/// Jobs, begun in turn.
+/// A queue of jobs.
 #[derive(Default)]
 pub(crate) struct Jobs {
     state: Mutex<State>,
@@ -43,7 +44,7 @@ struct State {
 }
 
 impl Jobs {
-    /// Adds a job. After [`Jobs::stop`] it is done at once.
+    /// Adds a job. After [`Jobs::stop`] it is executed at once.
     pub fn submit(&self, job: Job) {
         let mut state = self.state.lock();
         if state.is_stopped {
@@ -54,7 +55,7 @@ impl Jobs {
         self.changed.notify_one();
     }
 
-    /// Makes the threads end once nothing waits.
+    /// Ends the threads once the queue is empty.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.changed.notify_all();
@@ -87,7 +88,7 @@ impl fmt::Debug for DiskJobs {
     }
 }
 
-/// The threads.
+/// The threads for the disk.
 pub(crate) struct DiskThreads {
     jobs: Arc<DiskJobs>,
     catalog: Arc<Catalog>,
@@ -125,7 +126,7 @@ impl DiskThreads {
         self.jobs.reads.stop();
         let own = std::thread::current().id();
         for thread in std::iter::once(self.log).chain(self.others) {
-            // The node may be dropped by one of them, together with the last job.
+            // The node may be dropped by one of these threads, together with the last job.
             if thread.thread().id() != own && thread.join().is_err() {
                 tracing::error!("a thread of the disk had panicked");
             }

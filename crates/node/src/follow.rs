@@ -1,7 +1,9 @@
 //! Follows changes of the files that configure a running node: the access file and the certificate.
 //!
-//! Invariant: what is in effect always comes from a complete, valid set of files. A file that is being
-//! written is read only once it has stayed the same for a while, and a file with a mistake changes nothing.
+//! Invariant: the configuration in effect always comes from a complete, valid set of files. A file that is being
+//! written is read only once it has been unchanged for a while, and a file with a mistake changes nothing. Example: an
+//! editor truncates the access file and then writes it. Read in between, it would be a valid file without tokens, and
+//! all clients would be disconnected.
 
 use farpool_model::{Error, Result};
 use std::fs::{File, Metadata, OpenOptions};
@@ -27,7 +29,7 @@ pub struct Followed<T> {
     failure: Option<Error>,
 }
 
-/// What distinguishes two states of a file.
+/// The properties that distinguish two states of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -51,7 +53,7 @@ impl<T: Send + 'static> Followed<T> {
     /// Reads the files with `read` for the first time, and keeps it for later reads.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Errors of `read`.
     pub fn open(paths: Vec<PathBuf>, read: fn(&[PathBuf]) -> Result<T>) -> Result<(Self, T)> {
         let stamps = stamps(&paths);
         let first = read(&paths)?;
@@ -88,16 +90,15 @@ impl<T: Send + 'static> Followed<T> {
         }
     }
 
-    /// Passes the content of the files to `apply` whenever it changes, for as long as this is polled: a
-    /// change takes effect within a second, and a message in `asked` makes it read at once. `what` names the
-    /// files in the log.
+    /// Passes the contents of the files to `apply` whenever they change, for as long as this is polled. A change takes
+    /// effect within a second; a message in `asked` causes an immediate read. `what` names the files in the log.
     pub async fn follow(mut self, what: &'static str, apply: impl Fn(T), mut asked: mpsc::Receiver<()>) {
         loop {
             let is_asked = tokio::select! {
                 () = sleep(LOOK) => false,
                 Some(()) = asked.recv() => true,
             };
-            // On a blocking thread: the file may be on a slow file system.
+            // On a blocking thread, as the file system may be slow.
             let looked = tokio::task::spawn_blocking(move || {
                 let came = if is_asked { self.read_again() } else { self.look() };
                 (self, came)
@@ -116,15 +117,15 @@ impl<T: Send + 'static> Followed<T> {
     }
 }
 
-/// Opens a file that configures the node. What is no regular file is refused: opening or reading a FIFO may wait for ever, and
-/// then no change would be followed any more.
+/// Opens a file that configures the node. Only regular files are accepted: opening or reading a FIFO may block forever,
+/// and then no further change would be followed.
 ///
 /// # Errors
-/// When it cannot be opened, or is no regular file.
+/// When the file cannot be opened, or is not a regular file.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
-    // A FIFO that nobody writes to is opened at once, and then seen to be one.
+    // With `O_NONBLOCK`, opening a FIFO without a writer returns at once; it is then rejected by its type.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let file = options.open(path)?;
@@ -223,7 +224,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         file.look();
         assert!(matches!(file.look(), Reread::Failed(_)));
-        // A replaced file counts as changed although its size and time may be the same.
+        // A replaced file counts as changed even if size and time are the same.
         fs::write(folder.path().join("new"), format!("[tenant.ann]\n{}", line("two"))).unwrap();
         fs::rename(folder.path().join("new"), &path).unwrap();
         file.look();

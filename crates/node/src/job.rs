@@ -1,4 +1,4 @@
-//! A scheduler task of one step, for requests that a worker carries out at once.
+//! A scheduler task of one step, for requests that a worker executes at once.
 
 use farpool_model::{Clock, Error, Result};
 use farpool_pipeline::{Cancel, End, Progress, Readiness, Task};

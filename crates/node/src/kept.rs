@@ -1,8 +1,8 @@
-//! Prepared programs that a client keeps: each with the table version that it was prepared for and the
-//! compiled plan, until the client gives it back.
+//! Prepared programs that a client keeps: each with the table version that it was prepared for and the compiled plan,
+//! until the client releases it.
 //!
-//! Invariant: what one connection keeps is bounded in number and in bytes; beyond that, the least recently
-//! used is evicted. A run holds its table itself, so that eviction does not affect it.
+//! Invariant: the programs that one connection keeps are bounded in number and in bytes; beyond that, the least
+//! recently used is evicted. A run holds its table itself, so that eviction does not affect it.
 
 use farpool_columns::Table;
 use farpool_memory::Reservation;
@@ -25,7 +25,7 @@ struct Entry {
     program: Arc<BoundProgram>,
     /// Memory reserved for the program and the plan that it was made from.
     held: Reservation,
-    /// What sealed answers of its runs are bound to, where the answer to its client was sealed.
+    /// Digest that sealed answers of its runs are bound to, if the answer to its client was sealed.
     bound: Option<Digest>,
 }
 
@@ -50,7 +50,7 @@ impl Shelf {
         Some(program)
     }
 
-    /// Returns what sealed answers of runs of a handle are bound to.
+    /// Returns the digest that sealed answers of runs of a handle are bound to.
     pub fn bound(&self, handle: u32) -> Option<Digest> {
         self.entries.iter().find(|entry| entry.handle == handle)?.bound
     }
@@ -65,7 +65,7 @@ impl Shelf {
         programs.find(reads).map(|program| program.table().clone())
     }
 
-    /// Drops the program of a handle.
+    /// Removes the program of a handle.
     pub fn remove(&mut self, handle: u32) {
         if let Some(entry) = self.take(handle) {
             self.bytes -= entry.held.bytes();
@@ -84,7 +84,7 @@ mod tests {
     use crate::{Node, NodeConfig};
     use farpool_model::{LoadMode, Program, TenantName};
 
-    /// A program over an empty table of a given version, and memory for it.
+    /// Returns a function that makes a program over an empty table of a given version, and memory for it.
     fn maker() -> impl Fn(u64, usize) -> (BoundProgram, Reservation) {
         let node = Node::start(NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() }).unwrap();
         let caller = node.owner(TenantName::default());
@@ -117,7 +117,7 @@ mod tests {
         let has =
             |shelf: &Shelf, wanted| shelf.table(&name, |version, _| version == Version(wanted)).is_some();
         assert!(has(&shelf, 2) && !has(&shelf, 1));
-        // A plan that takes all the room evicts all others.
+        // A plan that takes all the memory evicts all others.
         put(&mut shelf, 7, limits::HANDLE_BYTES_MAX);
         assert_eq!((shelf.entries.len(), shelf.bytes), (1, limits::HANDLE_BYTES_MAX));
         shelf.remove(7);

@@ -1,11 +1,12 @@
 //! The clock of keys. `TIME`, `TTL`, `EXPIREAT` and the records of the log all read this clock.
 //!
-//! The clock is the wall time at the start of the node plus the monotonic time that has passed since. It starts no earlier than
-//! the latest time in the log of keys, so that time does not go back over a restart. The scenario that this prevents:
-//! 1. A lock expires at 12:00:10, and at 12:00:11 somebody else is told that it is free.
+//! The clock is the wall time at the start of the node plus the monotonic time that has passed since. It starts no
+//! earlier than the latest time in the log of keys, so that time does not go back over a restart. The scenario that
+//! this prevents:
+//! 1. A lock expires at 12:00:10, and at 12:00:11 another client is told that it is free.
 //! 2. The clock of the machine is put back by an hour, while the node runs or before it is started again.
-//! 3. With the wall clock, the expired lock would exist again. With a clock that stands still until the wall clock has caught
-//!    up, a lock of one second that is taken meanwhile would last an hour.
+//! 3. With the wall clock, the expired lock would exist again. With a clock that stands still until the wall clock has
+//!    caught up, a lock of one second that is taken meanwhile would last an hour.
 
 use farpool_model::Clock;
 use std::sync::Arc;
@@ -20,14 +21,15 @@ pub(crate) struct KeyTime {
 }
 
 impl KeyTime {
-    /// Starts with the wall time, at the end of its millisecond: a client that counts from its own clock must not be given
-    /// a millisecond more than it asked for.
+    /// Starts at the wall time, rounded up to the end of its millisecond: a key must not live a millisecond longer than
+    /// a client asked for, by its own clock.
     pub fn starting(clock: Arc<dyn Clock>) -> Self {
         let base = signed(clock.unix_ms().saturating_mul(1000)) + 999 - signed(clock.steady_ns() / 1000);
         KeyTime { clock, base_us: AtomicI64::new(base) }
     }
 
-    /// Advances the clock to `seen_ms`, in milliseconds since 1970, if it is behind. Called before any client is served.
+    /// Advances the clock to `seen_ms`, in milliseconds since 1970, if it is behind. Called before any client is
+    /// served.
     pub fn go_on_from(&self, seen_ms: u64) {
         let behind = signed(seen_ms.saturating_mul(1000)) - signed(self.now_us());
         if behind > 0 {
@@ -35,18 +37,18 @@ impl KeyTime {
         }
     }
 
-    /// Microseconds since 1970.
+    /// Returns the microseconds since 1970.
     pub fn now_us(&self) -> u64 {
         let steady = signed(self.clock.steady_ns() / 1000);
         u64::try_from(self.base_us.load(Ordering::Relaxed).saturating_add(steady)).unwrap_or(0)
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         self.now_us() / 1000
     }
 
-    /// Milliseconds by which this clock is ahead of the wall clock; negative if it is behind.
+    /// Returns by how many milliseconds this clock is ahead of the wall clock; negative if it is behind.
     pub fn ahead_ms(&self) -> i64 {
         signed(self.now_ms()) - signed(self.clock.unix_ms())
     }
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    /// A clock that stands still unless it is set.
+    /// A clock that advances only when set.
     #[derive(Debug, Default)]
     struct Hands {
         wall_ms: AtomicU64,

@@ -1,4 +1,4 @@
-//! The keys of each tenant.
+//! The keyspaces of all tenants.
 
 use crate::caller::Caller;
 use crate::key_log::KeyLog;
@@ -15,17 +15,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::OwnedMutexGuard;
 
-/// Shards for each thread that may want one at the same time, so that they rarely meet.
+/// Shards per thread that may lock one at the same time; enough that they rarely contend.
 const SHARDS_PER_PROCESSOR: usize = 4;
 
 /// Most shards of a tenant: each has memory of its own for each space.
 const SHARDS: usize = 64;
 
-/// The keys of all tenants; those of one are made when it first asks.
+/// The keyspaces of all tenants, created on first use.
 pub(crate) struct Keyspaces {
     pool: Arc<Pool>,
     shards: usize,
-    /// The secret of all hash functions of keys.
+    /// Secret of all hash functions of keys.
     secret: [u8; 16],
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
     slow_logs: Mutex<BTreeMap<TenantName, Arc<SlowLog>>>,
@@ -34,12 +34,12 @@ pub(crate) struct Keyspaces {
     schemas: Mutex<BTreeMap<TenantName, Arc<tokio::sync::Mutex<()>>>>,
     moments: Moments,
     time: KeyTime,
-    /// Where changes are recorded, if they are.
+    /// The log that records changes, if there is one.
     log: OnceLock<Arc<KeyLog>>,
 }
 
 impl Keyspaces {
-    /// Makes them for so many processors; nobody may be able to guess the seed.
+    /// Creates an empty set for a node with this many processors. `hash_seed` must be unpredictable.
     pub fn new(pool: &Arc<Pool>, processors: usize, hash_seed: u64, clock: &Arc<dyn Clock>) -> Self {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&hash_seed.to_le_bytes());
@@ -51,19 +51,19 @@ impl Keyspaces {
         Keyspaces { pool, shards, secret, of_tenants, slow_logs, clients, schemas, moments, time, log }
     }
 
-    /// Has changes recorded in `log` from now on.
+    /// Records changes of keys in `log` from now on.
     pub fn record_in(&self, log: &Arc<KeyLog>) {
         let of_tenants = self.of_tenants.lock();
         drop(self.log.set(log.clone()));
         of_tenants.iter().for_each(|(tenant, keys)| keys.set_journal(log.journal(tenant)));
     }
 
-    /// Where changes are recorded, if they are.
+    /// Returns the log that records changes, if there is one.
     pub fn log(&self) -> Option<&Arc<KeyLog>> {
         self.log.get()
     }
 
-    /// The keys of a tenant.
+    /// Returns the keyspace of a tenant, creating it if needed.
     pub fn of(&self, tenant: &TenantName) -> Arc<Keyspace> {
         let mut of_tenants = self.of_tenants.lock();
         if let Some(keyspace) = of_tenants.get(tenant) {
@@ -77,60 +77,61 @@ impl Keyspaces {
         keyspace
     }
 
-    /// The slow commands of a tenant.
+    /// Returns the slow log of a tenant.
     pub fn slow_log(&self, tenant: &TenantName) -> Arc<SlowLog> {
         Arc::clone(self.slow_logs.lock().entry(tenant.clone()).or_default())
     }
 
-    /// The clients of a tenant.
+    /// Returns the clients of a tenant.
     pub fn clients(&self, tenant: &TenantName) -> Arc<Clients> {
         Arc::clone(self.clients.lock().entry(tenant.clone()).or_default())
     }
 
-    /// Keeps a tenant's schemas as they are with the spaces in them until it is dropped. Nobody waits for another: a
-    /// space may take seconds to create.
+    /// Prevents schemas of a tenant from being dropped, and spaces from being created in them, until the guard is
+    /// dropped. Fails instead of waiting, since creating a space may take seconds.
     ///
     /// # Errors
-    /// `Busy` while another has it.
+    /// `Busy` while another guard exists.
     pub fn hold_schemas(&self, tenant: &TenantName) -> Result<OwnedMutexGuard<()>> {
         let schemas = Arc::clone(self.schemas.lock().entry(tenant.clone()).or_default());
         let busy = || Error::busy("a space is being created, or a schema dropped", *RETRY_AFTER_MS.start());
         schemas.try_lock_owned().map_err(|_| busy())
     }
 
-    /// The clients of all tenants.
+    /// Returns the clients of all tenants.
     pub fn all_clients(&self) -> Vec<Arc<Clients>> {
         self.clients.lock().values().cloned().collect()
     }
 
-    /// The keys of a tenant that has asked for some.
+    /// Returns the keyspace of a tenant if it was created.
     pub fn existing(&self, tenant: &TenantName) -> Option<Arc<Keyspace>> {
         self.of_tenants.lock().get(tenant).cloned()
     }
 
-    /// The time of keys.
+    /// Returns the clock of keys.
     pub fn time(&self) -> &KeyTime {
         &self.time
     }
 
-    /// The moments at which spaces are read.
+    /// Returns the generator of version numbers for reads of spaces.
     pub fn moments(&self) -> &Moments {
         &self.moments
     }
 
-    /// Those that there are, with their tenants.
+    /// Returns all keyspaces with their tenants.
     pub fn by_tenant(&self) -> Vec<(TenantName, Arc<Keyspace>)> {
         self.of_tenants.lock().iter().map(|(tenant, keys)| (tenant.clone(), keys.clone())).collect()
     }
 
-    /// Those that there are.
+    /// Returns all keyspaces.
     pub fn all(&self) -> Vec<Arc<Keyspace>> {
         self.of_tenants.lock().values().cloned().collect()
     }
 }
 
 impl Caller {
-    /// The keys of the caller's tenant, which it may change where [`Caller::may_write_keys`] says so.
+    /// Returns the keyspace of the caller's tenant, for reading; [`Caller::may_write_keys`] tells whether it may be
+    /// changed.
     ///
     /// # Errors
     /// `Denied`, as for every verb.
@@ -139,7 +140,7 @@ impl Caller {
         Ok(self.node().keyspaces().of(self.tenant()))
     }
 
-    /// Whether the caller may change keys.
+    /// Returns whether the caller may change keys.
     pub(crate) fn may_write_keys(&self) -> bool {
         self.check(Verb::WriteKeys).is_ok()
     }

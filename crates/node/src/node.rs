@@ -49,20 +49,20 @@ pub struct NodeConfig {
     pub memory_bytes: usize,
     /// Memory for everything else. May be shared with other parts of the process.
     pub work: Arc<WorkMemory>,
-    /// Number of threads that run programs. With 0, only runs that their owner steps make progress.
+    /// Number of threads that run programs. With 0, programs run only when their owner steps them.
     pub workers: usize,
-    /// Who may connect, and the limits of tenants.
+    /// Tokens of clients, and limits of tenants.
     pub access: Access,
-    /// Where tables and views are durable; they live in memory only without it.
+    /// Data directory in which tables and views are durable; without it they are in memory only.
     pub data: Option<Arc<dyn Directory>>,
-    /// When keys that have changed are durable in `data`; they live in memory only without it. Keys that `data` has are
-    /// read in any case.
+    /// Durability mode of keys in `data`; without it, keys are in memory only. Keys found in `data` are read in any
+    /// case.
     pub keys: Option<Fsync>,
-    /// Bytes of the log of that after which a checkpoint is made, so that a start has less to read.
+    /// Bytes of the log of `data` after which a checkpoint is made; bounds the time of recovery.
     pub log_bytes: usize,
-    /// Where accesses to the pool as a cache of `data` are recorded, for measurements.
+    /// Trace of accesses to the pool as a cache of `data`, for measurements.
     pub trace: Option<Arc<AccessTrace>>,
-    /// Whether programs that read the same table at the same time share what is read; only measurements do without.
+    /// Whether concurrent programs over the same table share what they read; turned off only for measurements.
     pub share_scans: bool,
 }
 
@@ -82,15 +82,15 @@ impl Default for NodeConfig {
     }
 }
 
-/// What a node gets from its host: clock, random keys and resources.
+/// The resources that a node gets from its host: clocks, random keys, threads.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// Clock by which work is charged and receipts are written.
+    /// Clock that measures the work charged and the times in receipts.
     pub clock: Arc<dyn Clock>,
     /// Seed of the hash tables of programs; clients must not be able to guess it.
     pub hash_seed: u64,
-    /// Identifies this process: after a restart nothing is known of earlier loads. A node with a data directory has the
-    /// number of that in its place. Never 0.
+    /// Identifies this process: after a restart nothing is known of earlier loads. A node with a data directory uses
+    /// that directory's number instead. Never 0.
     pub instance: u64,
     /// Number of threads that work for a node without workers of its own.
     pub processors: usize,
@@ -99,7 +99,7 @@ pub struct Environment {
     /// Number of lowest-priority threads that a node without workers starts for background work. 0 in a
     /// simulation, which does that work itself.
     pub background_threads: usize,
-    /// Whether the node starts threads for its data directory. A simulation does without, and takes their place
+    /// Whether the node starts threads for its data directory. A simulation does their work itself
     /// ([`crate::SteppedDisk`]).
     pub disk_threads: bool,
     /// Hook that makes allocations in the pool fail, for simulations.
@@ -111,7 +111,7 @@ impl Environment {
     pub fn of_system() -> Self {
         Environment {
             clock: Arc::new(SystemClock::new()),
-            // The standard library's random keys for hash maps serve here, too.
+            // The random keys of the standard library's hash maps are good enough.
             hash_seed: RandomState::new().hash_one(()),
             instance: RandomState::new().hash_one(()).max(1),
             processors: std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -127,7 +127,7 @@ impl Environment {
 pub struct Node {
     pool: Arc<Pool>,
     work: Arc<WorkMemory>,
-    /// The part of it for the plans of programs that wait.
+    /// The part of `work` reserved for the plans of waiting programs.
     places: Arc<WorkMemory>,
     catalog: Arc<Catalog>,
     scheduler: Arc<Scheduler>,
@@ -163,11 +163,11 @@ impl Node {
         Node::assemble(config, Environment::of_system())
     }
 
-    /// Starts a node that allows `group_bytes` for the groups of one program; groups that do not fit leave in
-    /// parts, for the client to merge.
+    /// Starts a node that allows `group_bytes` for the groups of one program; groups that do not fit are sent in parts,
+    /// for the client to merge.
     ///
     /// # Errors
-    /// As [`Node::start`].
+    /// Errors of [`Node::start`].
     pub fn start_within(config: NodeConfig, group_bytes: usize) -> Result<Arc<Self>> {
         Node::assemble(config, Environment { group_bytes, ..Environment::of_system() })
     }
@@ -175,11 +175,11 @@ impl Node {
     /// Creates a node with a given clock and keys: a simulation passes deterministic ones.
     ///
     /// # Errors
-    /// As [`Node::start`].
+    /// Errors of [`Node::start`].
     pub fn assemble(config: NodeConfig, environment: Environment) -> Result<Arc<Self>> {
         let Environment { clock, hash_seed, instance, processors, group_bytes, .. } = environment;
         let Environment { background_threads, disk_threads, failures, .. } = environment;
-        // Without workers, threads of the owner do the work: as many as there are processors.
+        // Without workers, threads of the owner do the work, one per processor.
         let workers_expected = if config.workers > 0 { config.workers } else { processors };
         check_work(config.work.limit())?;
         let pool = Pool::failing(PoolConfig { bytes_limit: config.memory_bytes }, failures)?;
@@ -248,7 +248,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Changes who may connect and the limits of tenants. Clients whose grant no longer stands are
+    /// Changes who may connect and the limits of tenants. Clients whose grant is no longer valid are
     /// disconnected; what a tenant already has beyond a limit stays until it ends.
     pub fn set_access(&self, access: Access) {
         let before = self.access.borrow().clone();
@@ -286,7 +286,7 @@ impl Node {
     /// Authenticates a token. Returns the caller, and the pass that tells when its connection must end.
     ///
     /// # Errors
-    /// As [`Node::caller`].
+    /// Errors of [`Node::caller`].
     pub(crate) fn admit(self: &Arc<Self>, token: Option<&str>) -> Result<(Caller, Pass)> {
         let mut access = self.access.subscribe();
         let clock = self.clock.clone();
@@ -294,12 +294,12 @@ impl Node {
         Ok((Caller::new(self.clone(), grant.tenant.clone(), grant.right), Pass { clock, access, grant }))
     }
 
-    /// Whether the node lets everybody in, without a token.
+    /// Returns whether the node requires no token.
     pub(crate) fn is_open(&self) -> bool {
         self.access.borrow().is_open()
     }
 
-    /// Whether a text is a token of this node.
+    /// Returns whether a text is a token of this node.
     pub(crate) fn has_token(&self, text: &str) -> bool {
         let access = self.access.borrow().clone();
         access.has_token(text)
@@ -324,22 +324,22 @@ impl Node {
         &self.catalog
     }
 
-    /// The budget of memory beside the pool.
+    /// Returns the budget of memory outside the pool.
     pub fn work(&self) -> &Arc<WorkMemory> {
         &self.work
     }
 
-    /// The account of `tenant` in that budget.
+    /// Returns the account of `tenant` in that budget.
     pub(crate) fn account(&self, tenant: &TenantName) -> Account {
         self.work.account(tenant)
     }
 
-    /// The account of `tenant` in what the plans of programs that wait may take.
+    /// Returns the account of `tenant` for the plans of waiting programs.
     pub(crate) fn places(&self, tenant: &TenantName) -> Account {
         self.places.account(tenant)
     }
 
-    /// The scheduler that divides the node's threads among all work. The owner of a node without workers uses
+    /// Returns the scheduler that divides the node's threads among all work. The owner of a node without workers uses
     /// it to do steps.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
@@ -349,22 +349,22 @@ impl Node {
         &self.totals
     }
 
-    /// Which threads of this node let others go first.
+    /// Returns the scheduling precedence of threads that answer Redis clients over workers.
     pub(crate) fn precedence(&self) -> &Precedence {
         &self.precedence
     }
 
-    /// The keys of all tenants.
+    /// Returns the keyspaces of all tenants.
     pub(crate) fn keyspaces(&self) -> &Arc<Keyspaces> {
         &self.keyspaces
     }
 
-    /// What was found of keys in the data directory, if they are durable.
+    /// Returns a summary of the keys found in the data directory, if keys are durable.
     pub fn keys_found(&self) -> Option<&KeysFound> {
         self.keys_found.as_ref()
     }
 
-    /// The programs of clients that are under way.
+    /// Returns the list of clients' programs in progress.
     pub(crate) fn queries(&self) -> &Arc<Queries> {
         &self.queries
     }
@@ -373,33 +373,33 @@ impl Node {
         &self.clock
     }
 
-    /// What was found in the data directory, if there is one.
+    /// Returns a summary of what was recovered from the data directory, if there is one.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
 
-    /// The number that identifies this process, or the data directory that it has.
+    /// Returns the number that identifies this process, or its data directory.
     pub(crate) fn instance(&self) -> u64 {
         self.instance
     }
 
-    /// Bytes of the memory for work that is taken by what is remembered of what has ended: outcomes of loads, and which rows
+    /// Returns the bytes of the memory for work that records of finished work take: outcomes of loads, and which rows
     /// pass filters.
     pub fn remembered_bytes(&self) -> u64 {
         cast::u64_from(self.shares.remembered_bytes())
     }
 
-    /// Forgets outcomes of loads that are old, and what is known of row groups that are gone.
+    /// Drops old outcomes of loads, and cached filter results of row groups that no longer exist.
     pub(crate) fn forget_old(&self) {
         self.shares.forget_old(self.clock.now_ns());
     }
 
-    /// The shares of all tenants.
+    /// Returns the shares of all tenants.
     pub(crate) fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// Whether programs share what is read.
+    /// Returns whether programs share what they read.
     pub(crate) fn shares_scans(&self) -> bool {
         self.share_scans
     }
@@ -471,12 +471,12 @@ impl Node {
         }
     }
 
-    /// Sets the key that proves to clients who the node is, where they have results encrypted.
+    /// Sets the key that proves the node's identity to clients that request sealed results.
     pub fn set_node_key(&self, key: PrivateKey) {
         *self.node_key.lock() = Some(Arc::new(key));
     }
 
-    /// The node's key.
+    /// Returns the node's key.
     pub(crate) fn node_key(&self) -> Option<Arc<PrivateKey>> {
         self.node_key.lock().clone()
     }
@@ -484,7 +484,8 @@ impl Node {
     /// Counts a connection of `tenant` for as long as the guard lives.
     ///
     /// # Errors
-    /// `OverLimit` when there are too many: of the port, or, but for tenants that have few, the part that is not reserved.
+    /// `OverLimit` when there are too many connections at the port. Only tenants with few connections may use the
+    /// reserved part.
     pub(crate) fn connect(&self, tenant: &TenantName, port: Port) -> Result<ConnectionGuard> {
         let of_tenant = self.shares.connect(tenant, port)?;
         let limit = match port {
@@ -492,7 +493,7 @@ impl Node {
             Port::Redis => limits::RESP_CONNECTIONS_MAX,
         };
         let has_few = of_tenant.count_at_port() <= limit / limits::CONNECTIONS_FEW_PART;
-        // A node that asks for no tokens has one tenant.
+        // A node without tokens has a single tenant.
         let reserved = if has_few || self.is_open() { 0 } else { limit / limits::CONNECTIONS_RESERVED_PART };
         match ConnectionSeat::take(&self.connections, port, (usize::MAX, limit - reserved)) {
             Some(of_node) => Ok(ConnectionGuard { _seats: (of_tenant, of_node) }),
@@ -522,7 +523,7 @@ impl Node {
                 memory_bytes_limit: limits.pool_bytes_max.map(cast::u64_from),
                 work_bytes_limit: limits.work_bytes_max.map(cast::u64_from),
                 programs_limit: limits.programs_max.map(count),
-                // If any number may run, none waits.
+                // Without a limit on running programs, none waits.
                 programs_waiting_limit: limits
                     .programs_max
                     .map(|_| cast::u64_from(limits.programs_waiting_max)),
@@ -553,7 +554,7 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// Tells until when the connection of a client may stay open.
+/// A pass: tells how long the connection of a client may stay open.
 pub(crate) struct Pass {
     clock: Arc<dyn Clock>,
     access: watch::Receiver<Arc<Access>>,
@@ -561,19 +562,19 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Name of the token that the client showed.
+    /// Returns the name of the token that the client showed.
     pub fn token_name(&self) -> Option<&str> {
         self.grant.name.as_deref()
     }
 
-    /// Resolves when the client's grant no longer stands, with the reason.
+    /// Resolves with the reason when the client's grant is no longer valid.
     pub async fn ended(&mut self) -> Error {
         loop {
             let confirmed = self.access.borrow_and_update().confirm(&self.grant, self.clock.unix_s());
             if let Err(error) = confirmed {
                 return error;
             }
-            // Short sleeps, since the time of day may be changed meanwhile.
+            // Short sleeps, as the time of day may be changed meanwhile.
             let tick = async {
                 match self.grant.until {
                     Some(_) => sleep(PASS_TICK).await,
@@ -584,7 +585,7 @@ impl Pass {
                 () = tick => {}
                 changed = self.access.changed() => {
                     if changed.is_err() {
-                        // The node is gone: the grant cannot change any more.
+                        // The node was dropped, so the grant cannot change any more.
                         std::future::pending::<()>().await;
                     }
                 }
@@ -593,12 +594,12 @@ impl Pass {
     }
 }
 
-/// Counts a connection for as long as it lives: of its tenant, and of the node.
+/// A guard that counts a connection, of its tenant and of the node.
 pub(crate) struct ConnectionGuard {
     _seats: (ConnectionSeat, ConnectionSeat),
 }
 
-/// Makes keys durable in a data directory, where that is wanted or it has keys.
+/// Opens the log of keys in a data directory, if `fsync` is set or the directory contains keys.
 fn open_keys(
     directory: Arc<dyn Directory>,
     fsync: Option<Fsync>,
@@ -610,7 +611,7 @@ fn open_keys(
         return Ok(None);
     }
     let (fsync, sizes) = (fsync.unwrap_or_default(), Sizes::default());
-    // Another number than that of the log of tables.
+    // Differs from the number of the log of tables.
     let opening = Opening { directory, fsync, sizes, new_log: !instance, threads };
     KeyLog::open(opening, keyspaces, clock.clone()).map(|(_, found)| Some(found))
 }
@@ -648,8 +649,8 @@ struct Seated {
 }
 
 impl WorkerThread for Seated {
-    /// If there are several workers, the first does no background work, so that a request need not wait for
-    /// the step of a profile to end.
+    /// Returns false for the first of several workers, so that a request need not wait for a step of background work to
+    /// end.
     fn works_in_background(&self) -> bool {
         self.index > 0 || self.seats.count() == 1
     }

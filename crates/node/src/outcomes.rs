@@ -1,14 +1,20 @@
-//! Outcomes of loads that have an id, for clients that lost the answer: for each tenant, the loads under way
-//! and the latest that have ended.
+//! Outcomes of loads that have an id, for clients that lost the answer: for each tenant, the loads in progress and the
+//! latest ones that have ended.
 //!
-//! An id is used once. A second load with the same id gets the outcome of the first, whatever that was, and
-//! so does a request for the outcome. Such a request says that the load will not be continued: one whose rows
-//! have not all come is ended, and one that has not begun can no longer begin.
+//! An id is used once. A second load with the same id gets the outcome of the first, whatever that was, and so does a
+//! request for the outcome. Such a request says that the load will not be continued: a load whose rows have not all
+//! arrived is ended, and one that has not begun can no longer begin. Example:
 //!
-//! Invariants: an id makes at most one version, as long as it is remembered; if a load is reported as not
-//! loaded, none of its rows are or will become visible. Outcomes are reserved from the tenant's memory for
-//! work and evict only outcomes of the same tenant. The newest version whose load is forgotten is known: a
-//! load that is not remembered, and would have made a later version, has not come.
+//! 1. A client sends load 7, and its connection breaks before the answer.
+//! 2. It reconnects and asks for the outcome of load 7. The first connection's bytes are still buffered, so the load
+//!    has not begun; the answer is "not loaded".
+//! 3. The client sends the rows again as load 8. When the buffered load 7 is read, it must be refused, or the rows
+//!    would be in the table twice.
+//!
+//! Invariants: an id makes at most one version, as long as it is remembered; if a load is reported as not loaded, none
+//! of its rows are or will become visible. Outcomes are reserved from the tenant's memory for work and evict only
+//! outcomes of the same tenant. The newest version whose load was evicted is remembered: a load that is not remembered,
+//! and would have made a later version, was never received.
 
 use farpool_catalog::Loads;
 use farpool_memory::{Account, Reservation};
@@ -45,7 +51,7 @@ struct RecordState {
 
 enum Stage {
     UnderWay {
-        /// Ends the load if its rows have not all come.
+        /// Ends the load if its rows have not all arrived.
         end: Box<dyn Fn() + Send + Sync>,
         waiters: Vec<Waiter>,
     },
@@ -63,8 +69,8 @@ pub(crate) enum Begun {
     Known(Arc<Record>),
 }
 
-/// The record of a load under way, held by whoever carries it out. If it is dropped before an outcome was
-/// set, the outcome is that nothing was loaded.
+/// The record of a load in progress, held by the code that carries it out. If it is dropped before an outcome was set,
+/// the outcome is that nothing was loaded.
 pub(crate) struct Recording {
     outcomes: Arc<Outcomes>,
     id: LoadId,
@@ -73,7 +79,7 @@ pub(crate) struct Recording {
 }
 
 impl Outcomes {
-    /// Registers a load. `end` is called, perhaps more than once, to end it while its rows have not all come.
+    /// Registers a load. `end` is called, perhaps more than once, to end it while its rows have not all arrived.
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember its outcome.
@@ -97,7 +103,7 @@ impl Outcomes {
     }
 
     /// Calls `then` with the outcome of a load, once it has ended, and the newest version whose load is
-    /// forgotten. A load whose rows have not all come is ended.
+    /// forgotten. A load whose rows have not all arrived is ended.
     ///
     /// # Errors
     /// `Busy` when too many wait for it; `OverLimit` when there is no memory to remember that it must not
@@ -135,7 +141,7 @@ impl Outcomes {
         let mut state = self.0.lock();
         state.forgotten = loads.forgotten;
         for (id, made) in &loads.latest {
-            // What finds no memory is forgotten, and what came before it with it.
+            // A load that finds no memory is forgotten, together with all earlier ones.
             let Ok(held) = state.reserve(account) else {
                 state.forgotten = state.forgotten.max(made.version.0);
                 continue;
@@ -146,12 +152,12 @@ impl Outcomes {
         }
     }
 
-    /// Bytes of memory reserved for the outcomes.
+    /// Returns the bytes of memory reserved for the outcomes.
     pub fn bytes_held(&self) -> usize {
         self.0.lock().records.values().map(|record| record.0.lock().held.bytes()).sum()
     }
 
-    /// Forgets outcomes that have been remembered for long enough.
+    /// Drops outcomes that have been kept for long enough.
     pub fn forget_old(&self, now_ns: u64) {
         self.0.lock().forget_old(now_ns);
     }
@@ -191,7 +197,7 @@ impl State {
 }
 
 impl Record {
-    /// The outcome, if the load has ended.
+    /// Returns the outcome, if the load has ended.
     pub fn outcome(&self) -> Option<LoadOutcome> {
         match &self.0.lock().stage {
             Stage::Ended(outcome) => Some(outcome.clone()),
@@ -199,7 +205,7 @@ impl Record {
         }
     }
 
-    /// Whether the load has ended.
+    /// Returns whether the load has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.0.lock().stage, Stage::Ended(_))
     }
@@ -226,7 +232,7 @@ impl Record {
     }
 
     fn end(&self) {
-        // Outside the lock, since the load may end within the call.
+        // Called outside the lock, since it may end the load and so take the lock again.
         let end = match &mut self.0.lock().stage {
             Stage::UnderWay { end, .. } => mem::replace(end, Box::new(|| {})),
             Stage::Ended(_) => return,

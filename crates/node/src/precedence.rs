@@ -1,13 +1,13 @@
-//! Who goes first on a CPU that workers share with threads which answer clients of the Redis protocol.
+//! Scheduling precedence on CPUs that workers share with the threads which serve clients of the Redis protocol.
 //!
-//! Such a thread needs microseconds for a request, and often. A worker keeps a CPU for a time slice, which is
-//! milliseconds; and where requests take half of a CPU, they have no claim to be answered before a worker of
-//! the same weight. So the threads that answer take short slices (since Linux 6.12 one that asks for less may
-//! interrupt one that asked for more), and workers weigh less once there is such a thread.
+//! A serving thread needs microseconds per request, but often. A worker keeps a CPU for a time slice of milliseconds;
+//! and when requests need half of a CPU, the system does not prefer them to a worker of the same weight. So serving
+//! threads ask for short slices (since Linux 6.12, a thread with a shorter slice may preempt one with a longer slice),
+//! and workers lower their weight once there is such a thread.
 //!
-//! Measured with one CPU, requests at half of what it can answer, and scans without a pause beside them: with
-//! both, the 99th percentile falls from 4.6 to 1.7 ms and the median from 0.74 to 0.23 ms, and the scans
-//! keep 0.47 of their speed in place of 0.6. One of the two alone changes little.
+//! Measured on one CPU, with requests at half of its capacity next to continuous scans: with both measures, the 99th
+//! percentile of the latency falls from 4.6 to 1.7 ms and the median from 0.74 to 0.23 ms, and scans keep 0.47 of their
+//! speed instead of 0.6. Either measure alone changes little.
 
 #![expect(
     unsafe_code,
@@ -16,32 +16,32 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The slice of a thread that answers, in nanoseconds: what a request may take that should not be split. The
-/// system allows no less.
+/// Slice of a serving thread, in nanoseconds: the time of a request that should not be interrupted. The system allows
+/// no shorter slice.
 const SLICE_NS: u64 = 100_000;
-/// The niceness of workers beside threads that answer: they weigh a third.
+/// Niceness of workers next to serving threads; it gives them a third of the weight.
 const NICE: i32 = 5;
 
-/// Which threads of a node let others go first.
+/// Whether the node has threads that take precedence over its workers.
 #[derive(Debug, Default)]
 pub(crate) struct Precedence {
     are_answers_first: AtomicBool,
 }
 
 impl Precedence {
-    /// Called on a thread that answers clients, before it does.
+    /// Gives the calling thread, which is about to serve clients, a short slice, and precedence over workers.
     pub fn answer(&self) {
         self.are_answers_first.store(true, Ordering::Relaxed);
         system::change(|own| own.sched_runtime = SLICE_NS);
     }
 
-    /// Whether workers should let others go first.
+    /// Returns whether workers should yield to serving threads.
     pub fn are_answers_first(&self) -> bool {
         self.are_answers_first.load(Ordering::Relaxed)
     }
 }
 
-/// Has the calling thread let others go first, unless it does already.
+/// Lowers the weight of the calling thread, unless it is as low already.
 pub(crate) fn step_back() {
     system::change(|own| own.sched_nice = own.sched_nice.max(NICE));
 }
@@ -50,8 +50,8 @@ pub(crate) fn step_back() {
 mod system {
     use std::mem;
 
-    /// Changes what the scheduler knows of the calling thread. Where that is not permitted, or the system
-    /// does not know of it, the thread competes like any other.
+    /// Changes the scheduling attributes of the calling thread, best effort: without permission or support, the thread
+    /// competes like any other.
     pub(super) fn change(change: impl FnOnce(&mut libc::sched_attr)) {
         let size = u32::try_from(mem::size_of::<libc::sched_attr>()).unwrap_or(0);
         // SAFETY: all fields are integers, for which zeros are a value.
@@ -77,7 +77,7 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    /// What is changed, and is not on this system.
+    /// Scheduling attributes, which have no effect on this system.
     #[derive(Default)]
     pub(super) struct Attributes {
         pub sched_runtime: u64,
@@ -113,7 +113,7 @@ mod tests {
         });
         assert!(precedence.are_answers_first());
         assert_eq!((answering.sched_policy, answering.sched_nice), (before.sched_policy, before.sched_nice));
-        // Kernels before 6.12 know of no slices.
+        // Kernels before 6.12 ignore slices.
         assert!(answering.sched_runtime == SLICE_NS || answering.sched_runtime == before.sched_runtime);
         assert_eq!(worker.sched_nice, before.sched_nice.max(NICE));
         assert_eq!(worker.sched_policy, before.sched_policy);

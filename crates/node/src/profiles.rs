@@ -1,6 +1,6 @@
-//! Profiles that clients wait for, as tasks of the scheduler. A client that does not want to wait for the
-//! background (`chores.rs`) requests the profile, which is then computed within its own share; the memory for
-//! it is waited for in line, up to a time limit (`memory.rs`).
+//! Profiles that clients wait for, as tasks of the scheduler. A client that does not want to wait for the background
+//! (`chores.rs`) requests the profile, which is then computed within its own share; memory for it is waited for in a
+//! queue, up to a time limit (`memory.rs`).
 
 mod memory;
 
@@ -37,7 +37,7 @@ pub(crate) fn step(
     Ok(Progress::Busy)
 }
 
-/// Returns a function that tells whether a step that begins now may continue.
+/// Returns a function that tells whether a step that began now may continue.
 pub(crate) fn within_step(clock: &dyn Clock) -> impl Fn() -> bool {
     let begun_ns = clock.now_ns();
     move || clock.now_ns().saturating_sub(begun_ns) < limits::STEP_NS
@@ -113,7 +113,7 @@ impl Task for StatisticsTask {
             (None, Some(awaited)) => awaited.statistics.get(),
             (None, None) => Err(Error::cancelled()),
         };
-        // Gives the turn to the next request before this one's client gets its result.
+        // Releases the turn for the next request before this client gets its result.
         drop(awaited);
         if let Some(then) = self.then.lock().take() {
             then(outcome);

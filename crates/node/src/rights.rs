@@ -22,7 +22,7 @@ impl Right {
     /// Every right.
     pub const ALL: [Right; 3] = [Right::Read, Right::Write, Right::Admin];
 
-    /// The name of the right, as in the access file.
+    /// Returns the name of the right, as in the access file.
     pub fn name(self) -> &'static str {
         match self {
             Right::Read => "read",
@@ -49,13 +49,13 @@ pub enum Verb {
     Describe,
     /// Return the statistics of a table.
     Statistics,
-    /// Answer how a program would be carried out.
+    /// Answer how a program would be executed.
     Prepare,
     /// Run a program.
     Execute,
     /// Create, extend or replace a table.
     Load,
-    /// Return the outcome of a load, which ends one whose rows have not all come.
+    /// Return the outcome of a load, which ends one whose rows have not all arrived.
     LoadOutcome,
     /// Change a table's columns or name.
     Alter,
@@ -77,9 +77,9 @@ pub enum Verb {
     DescribeOfAll,
     /// Drop a table or view of another tenant.
     DropOfAll,
-    /// List the programs of the caller's tenant that are under way.
+    /// List the programs of the caller's tenant that are in progress.
     Queries,
-    /// List the programs of all tenants that are under way.
+    /// List the programs of all tenants that are in progress.
     QueriesOfAll,
     /// Stop a program of the caller's tenant.
     CancelQuery,
@@ -93,16 +93,16 @@ pub enum Verb {
     WriteKeys,
 }
 
-/// Which tenants' data a verb shows or changes.
+/// The tenants whose data a verb shows or changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
-    /// Only that of the caller's tenant.
+    /// Only the caller's tenant.
     Own,
-    /// That of every tenant.
+    /// Every tenant.
     All,
 }
 
-/// For each verb the lowest right that it needs, and its reach.
+/// The lowest right that each verb needs, and its reach.
 pub const VERBS: [(Verb, Right, Reach); 23] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
@@ -130,7 +130,7 @@ pub const VERBS: [(Verb, Right, Reach); 23] = [
 ];
 
 impl Verb {
-    /// The lowest right that the verb needs; the highest for a verb that is not in the table.
+    /// Returns the lowest right that the verb needs; the highest for a verb that is not in the table.
     pub fn right(self) -> Right {
         let row = VERBS.iter().find(|(verb, _, _)| *verb == self);
         row.map_or(Right::Admin, |(_, right, _)| *right)

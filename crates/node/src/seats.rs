@@ -27,12 +27,12 @@ impl Seats {
         Seats { taken: (0..workers).map(|_| AtomicUsize::new(NOWHERE)).collect() }
     }
 
-    /// The number of workers.
+    /// Returns the number of workers.
     pub(crate) fn count(&self) -> usize {
         self.taken.len()
     }
 
-    /// Called by worker `worker` before it works; may move the calling thread to another CPU.
+    /// Notes that a worker is about to work; may move the calling thread to another CPU.
     pub(crate) fn take(&self, worker: usize) {
         let Some(here) = system::current_cpu() else { return };
         self.taken[worker].store(here, Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl Seats {
         }
     }
 
-    /// Called by the worker before it waits.
+    /// Notes that a worker is about to wait.
     pub(crate) fn leave(&self, worker: usize) {
         self.taken[worker].store(NOWHERE, Ordering::Relaxed);
     }
@@ -59,7 +59,7 @@ mod system {
     /// Number of CPUs that a `cpu_set_t` can hold.
     const CPUS: usize = libc::CPU_SETSIZE as usize;
 
-    /// The CPU on which the calling thread runs.
+    /// Returns the CPU on which the calling thread runs.
     pub(super) fn current_cpu() -> Option<usize> {
         // SAFETY: the call takes nothing and only reports.
         usize::try_from(unsafe { libc::sched_getcpu() }).ok()

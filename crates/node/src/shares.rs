@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) struct Shares {
     scheduler: Arc<Scheduler>,
     limits: Mutex<BTreeMap<TenantName, TenantLimits>>,
-    /// Threads for background work where the node has no workers.
+    /// Threads for background work, if the node has no workers.
     threads: Option<Arc<BackgroundThreads>>,
-    /// Jobs for the disk where the node has a data directory.
+    /// Jobs for the disk, if the node has a data directory.
     jobs: Option<Arc<DiskJobs>>,
     lines: Arc<Lines>,
     shares: Mutex<BTreeMap<TenantName, Share>>,
@@ -59,7 +59,7 @@ impl ProgramTurns {
         self.mean_ns.store(mean_ns - mean_ns / 8 + ns / 8, Ordering::Relaxed);
     }
 
-    /// The error of a program that got no turn, or no place to wait for one.
+    /// Returns the error of a program that got no turn, or no place to wait for one.
     pub fn busy(&self, tenant: &TenantName, why: &str) -> Error {
         let (running, waiting) = self.turns.count();
         let turn = self.mean_ns.load(Ordering::Relaxed) / 1_000_000 * (waiting as u64 + 1);
@@ -74,14 +74,14 @@ fn at_once_max(limits: &TenantLimits) -> usize {
     limits.programs_max.map_or(usize::MAX, NonZero::get)
 }
 
-/// A port of the node, by what its clients speak.
+/// A port of the node, by the protocol of its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
     Native,
     Redis,
 }
 
-/// Numbers of connections: of all, and by port.
+/// Counters of connections, in total and by port.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     all: AtomicUsize,
@@ -89,7 +89,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// All of them.
+    /// Returns the total number.
     pub fn count(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }
@@ -99,13 +99,13 @@ impl Connections {
     }
 }
 
-/// Counts one more, unless there are `most` already.
+/// Increments a count unless it is `most` already; returns whether it did.
 fn add(count: &AtomicUsize, most: usize) -> bool {
     let more = |open: usize| (open < most).then_some(open + 1);
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
 
-/// A connection, counted as long as this lives.
+/// A guard that counts a connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionSeat {
     connections: Arc<Connections>,
@@ -113,7 +113,7 @@ pub(crate) struct ConnectionSeat {
 }
 
 impl ConnectionSeat {
-    /// Takes a seat, unless there are `most` connections, or as many as that at the port.
+    /// Counts a connection, unless there are `most` in total, or `most_at_port` at the port.
     pub fn take(
         connections: &Arc<Connections>,
         port: Port,
@@ -129,7 +129,7 @@ impl ConnectionSeat {
         Some(ConnectionSeat { connections: Arc::clone(connections), port })
     }
 
-    /// Number of connections at its port, this one included.
+    /// Returns the number of connections at its port, including this one.
     pub fn count_at_port(&self) -> usize {
         self.connections.at(self.port).load(Ordering::Relaxed)
     }
@@ -155,7 +155,7 @@ impl Shares {
 
     /// Changes the limits of a tenant. What it already has beyond them stays until it ends.
     pub fn set_limits(&self, tenant: &TenantName, limits: TenantLimits) {
-        // First, so that a share created meanwhile gets them.
+        // Set first, so that a share created meanwhile gets them.
         self.limits.lock().insert(tenant.clone(), limits.clone());
         let share = self.shares.lock().get(tenant).cloned();
         if let Some(share) = share {
@@ -164,25 +164,25 @@ impl Shares {
         }
     }
 
-    /// Jobs for the disk, where the node has a data directory.
+    /// Returns the jobs for the disk, if the node has a data directory.
     pub fn jobs(&self) -> Option<&Arc<DiskJobs>> {
         self.jobs.as_ref()
     }
 
-    /// The limits of a tenant.
+    /// Returns the limits of a tenant.
     pub fn limits(&self, tenant: &TenantName) -> TenantLimits {
         self.limits.lock().get(tenant).cloned().unwrap_or_default()
     }
 
-    /// The turns for programs of `tenant`.
+    /// Returns the turns for programs of `tenant`.
     pub fn programs(&self, tenant: &TenantName) -> Arc<ProgramTurns> {
         self.share(tenant).programs
     }
 
-    /// Counts one more connection of `tenant`.
+    /// Counts another connection of `tenant`.
     ///
     /// # Errors
-    /// `OverLimit` when it has as many as it may.
+    /// `OverLimit` when the tenant has reached its limit.
     pub fn connect(&self, tenant: &TenantName, port: Port) -> Result<ConnectionSeat> {
         let most = self.limits(tenant).connections_max.map_or(usize::MAX, NonZero::get);
         let connections = self.share(tenant).connections;
@@ -197,27 +197,27 @@ impl Shares {
         self.scheduler.add_region(&self.share(tenant).time)
     }
 
-    /// The turns for requests of `tenant` that wait for profiles.
+    /// Returns the turns for requests of `tenant` that wait for profiles.
     pub fn turns(&self, tenant: &TenantName) -> Arc<Turns> {
         self.share(tenant).turns
     }
 
-    /// The outcomes of the loads of `tenant`.
+    /// Returns the outcomes of the loads of `tenant`.
     pub fn outcomes(&self, tenant: &TenantName) -> Arc<Outcomes> {
         self.share(tenant).outcomes
     }
 
-    /// What the programs of `tenant` share that run over the same tables.
+    /// Returns the state that concurrent programs of `tenant` over the same tables share.
     pub fn passes(&self, tenant: &TenantName) -> Arc<Passes> {
         self.share(tenant).passes
     }
 
-    /// Bytes of the memory for work that is taken by outcomes of loads, and by which rows pass filters.
+    /// Returns the bytes of the memory for work that outcomes of loads and cached filter results take.
     pub fn remembered_bytes(&self) -> usize {
         self.all().iter().map(|share| share.outcomes.bytes_held() + share.passes.bytes_held()).sum()
     }
 
-    /// Forgets old outcomes of all tenants' loads, and what is known of row groups that are gone.
+    /// Drops old outcomes of all tenants' loads, and cached filter results of row groups that no longer exist.
     pub fn forget_old(&self, now_ns: u64) {
         for share in self.all() {
             share.outcomes.forget_old(now_ns);
@@ -280,7 +280,7 @@ impl Background for Shares {
 
     fn read_later(&self, job: Box<dyn FnOnce() + Send>) {
         match &self.jobs {
-            // The simulation decides when.
+            // The simulation decides when to read.
             Some(jobs) if jobs.is_stepped => jobs.reads.submit(job),
             _ => self.read(after_a_moment(job)),
         }

@@ -1,4 +1,4 @@
-//! Helper threads for callers without workers: loads into the pool of an engine's own process.
+//! Helper threads for callers without workers, for loads into the pool of an engine's own process.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -7,7 +7,7 @@ use farpool_model::{Error, Result};
 use std::num::NonZero;
 use std::thread;
 
-/// Starts threads for each call and joins them at its end.
+/// A provider of helper threads that are started for each call and joined at its end.
 #[derive(Debug)]
 pub(crate) struct ScopedThreads;
 

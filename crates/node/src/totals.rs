@@ -29,7 +29,7 @@ impl Totals {
         total.cpu_ns += receipt.cpu_ns;
     }
 
-    /// The totals so far.
+    /// Returns the totals so far.
     pub fn get(&self) -> BTreeMap<TenantName, Total> {
         self.0.lock().clone()
     }

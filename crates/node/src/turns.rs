@@ -1,12 +1,11 @@
-//! Turns: a limited number of a tenant's requests is worked on at a time, the others wait first come, first
-//! served.
+//! Turns: a limited number of a tenant's requests is in progress at a time; others wait, first come, first served.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Called when a turn comes.
+/// A callback for when a turn comes.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// The turns of one tenant and the line for them.
@@ -23,19 +22,19 @@ struct Place {
     wake: Wake,
 }
 
-/// A turn, or a place in the line for one. When dropped, the turn goes to the next in line.
+/// A turn, or a place in the queue for one. Dropping it passes the turn to the next in the queue.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     place: Arc<Place>,
 }
 
 impl Turns {
-    /// Creates turns of which `at_once_max` may be taken at the same time.
+    /// Creates turns of which at most `at_once_max` are taken at the same time.
     pub fn new(at_once_max: usize) -> Self {
         Turns(Mutex::new(Line { at_once_max, taken: 0, waiting: VecDeque::new() }))
     }
 
-    /// Changes how many may be taken at the same time. Turns taken beyond that are not revoked.
+    /// Changes how many may be taken at the same time. Turns already taken are not revoked.
     pub fn set_at_once_max(&self, at_once_max: usize) {
         let mut line = self.0.lock();
         line.at_once_max = at_once_max;
@@ -44,20 +43,20 @@ impl Turns {
         come.iter().for_each(|place| (place.wake)());
     }
 
-    /// Takes a turn, or the last place in line; `wake` is called when the turn comes.
+    /// Takes a turn, or the last place in the queue; `wake` is called when the turn comes.
     pub fn line_up(self: &Arc<Self>, wake: Wake) -> Turn {
         let mut line = self.0.lock();
         line.add(self.clone(), wake)
     }
 
-    /// Takes a turn, or the last place in line; `None` when it would have to wait and `waiting_max` already
+    /// Takes a turn, or the last place in the queue; `None` if it would have to wait and `waiting_max` requests already
     /// do.
     pub fn line_up_within(self: &Arc<Self>, waiting_max: usize, wake: Wake) -> Option<Turn> {
         let mut line = self.0.lock();
         (line.is_free() || line.waiting.len() < waiting_max).then(|| line.add(self.clone(), wake))
     }
 
-    /// The number of turns taken, and of requests that wait for one.
+    /// Returns the number of turns taken, and of requests that wait for one.
     pub fn count(&self) -> (usize, usize) {
         let line = self.0.lock();
         (line.taken, line.waiting.len())
@@ -79,7 +78,7 @@ impl Line {
         Turn { turns, place }
     }
 
-    /// Gives free turns to those that have waited longest; returns them for the caller to wake.
+    /// Gives free turns to the requests that have waited longest; returns these for the caller to wake.
     fn call(&mut self) -> Vec<Arc<Place>> {
         let free = self.at_once_max.saturating_sub(self.taken).min(self.waiting.len());
         self.taken += free;
@@ -90,7 +89,7 @@ impl Line {
 }
 
 impl Turn {
-    /// Whether the turn has come.
+    /// Returns whether the turn has come.
     pub fn has_come(&self) -> bool {
         self.place.has_come.load(Ordering::Acquire)
     }

@@ -22,7 +22,7 @@ async fn change(pool: &RemotePool, program: &Program, rows: u64) -> Result<Table
     pool.change_rows(&handle, rows).await
 }
 
-/// Number of rows with this last digit.
+/// Returns the number of rows with this last digit.
 async fn with_tens(pool: &RemotePool, wanted: i64) -> usize {
     let batches = run(pool, &scan("t")).await.unwrap();
     integers(&batches, 1).into_iter().filter(|tens| *tens == wanted).count()

@@ -80,7 +80,7 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
     let server = Server::start().await;
     let pool = server.connect().await;
     let version = load(&pool, "t", LoadMode::Create, 1000).await.unwrap().version;
-    // Memory of what is remembered is not counted.
+    // Memory of remembered outcomes is not counted.
     let used = || {
         let status = server.node.status();
         (status.memory_bytes_used, status.work_bytes_used - server.node.remembered_bytes())
@@ -107,7 +107,7 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
     assert_eq!(load(&pool, "t", change, 3).await.unwrap().rows, 3);
 }
 
-/// A stream of batches that a test feeds.
+/// Returns a stream of batches that a test feeds.
 fn futures_channel() -> (
     tokio::sync::mpsc::Sender<Result<arrow_array::RecordBatch>>,
     impl futures::Stream<Item = Result<arrow_array::RecordBatch>>,

@@ -95,7 +95,7 @@ async fn a_held_version_is_prepared_for_its_own_columns() {
         let batches = collect(pool.execute_prepared(&counted, None, 1).await.unwrap()).await.unwrap();
         assert_eq!(integers(&batches, 0), [500], "{other}");
     }
-    // Without a version the newest is meant, but the table was dropped.
+    // Without a version, the newest one is requested, but the table was dropped.
     assert_eq!(prepare(&pool, &count_and_sum("t", 500)).await.unwrap_err().kind, ErrorKind::Stale);
     drop(handle);
     eventually("the version goes", || server.memory_used() == 0).await;

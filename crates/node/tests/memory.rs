@@ -1,5 +1,5 @@
-//! Tests of the budget for everything beside the pool: work that needs more than is free takes less, waits or
-//! is refused, and work that makes no progress loses memory that others wait for.
+//! Tests of the budget for memory outside the pool: work that needs more than is free takes less, waits or is refused,
+//! and work without progress loses memory that others wait for.
 
 use crate::common::*;
 use arrow_schema::DataType;
@@ -20,7 +20,7 @@ fn account(server: &Server) -> Account {
     server.node.work().account(&TenantName::default())
 }
 
-/// Reserves all but `bytes` of what is free, once the node has given back what it took for requests that were answered.
+/// Reserves all but `bytes` of the free memory, once the node has released the memory of answered requests.
 async fn leave(server: &Server, bytes: usize) -> Reservation {
     let account = account(server);
     let mut free = 0;
@@ -138,7 +138,7 @@ async fn a_load_waits_for_memory_and_its_rows_are_all_there() {
     load(&pool, "less", LoadMode::Create, 10).await.unwrap();
 }
 
-/// A filter of `id` by some thousand values, whose plan takes megabytes while it is decoded.
+/// Returns a filter of `id` by some thousand values, whose plan takes megabytes while it is decoded.
 fn one_of_many() -> Program {
     let int = |value: i128| Literal::new(Value::Int(value), DataType::Int64).unwrap();
     let list = (0..8000).map(|value| int(3 * value)).collect();
@@ -232,7 +232,7 @@ async fn a_load_that_falls_silent_makes_way_when_others_wait() {
     let work = local.node.work();
     let account = work.account(&TenantName::default());
     eventually("the load has begun", || work.usage().bytes_used > 0).await;
-    // Silence alone is not punished.
+    // Silence alone has no consequences.
     sleep(Duration::from_millis(100)).await;
     assert!(work.usage().bytes_used > 0);
     let waiting = account.reserve(work.limit());

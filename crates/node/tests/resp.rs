@@ -1,4 +1,4 @@
-//! Tests of the server of the Redis protocol, with clients that send bytes and compare those that come back.
+//! Tests of the server of the Redis protocol, with clients that send bytes and compare the replies.
 
 mod auth;
 mod clients;
@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// A node that speaks the Redis protocol at a port of its own.
+/// A node that speaks the Redis protocol on a port of its own.
 struct Redis {
     node: Arc<Node>,
     address: SocketAddr,
@@ -68,13 +68,13 @@ impl Client {
         assert!(got == expected, "{:?} and not {:?}", text(&got), text(expected));
     }
 
-    /// Sends a command of words, and waits for these bytes.
+    /// Sends a command of words and waits for the reply.
     async fn ask(&mut self, command: &str, expected: impl AsRef<[u8]>) {
         self.send(request(command)).await;
         self.expect(expected).await;
     }
 
-    /// Waits for the end of the connection, and returns what came before.
+    /// Waits for the end of the connection; returns the bytes received before.
     async fn end(mut self) -> String {
         let mut rest = Vec::new();
         let ended = timeout(Duration::from_secs(20), self.0.read_to_end(&mut rest)).await;
@@ -110,7 +110,7 @@ async fn commands_that_come_in_one_packet_or_byte_by_byte_are_answered_in_order(
     client.expect(expected).await;
     client.send("PING\r\nset b \"x y\"\r\n").await;
     client.expect("+PONG\r\n+OK\r\n").await;
-    // Many at once, whose replies are more than one batch of them.
+    // Many requests at once, whose replies are more than one batch.
     let value = "v".repeat(100_000);
     client.ask(&format!("SET large {value}"), "+OK\r\n").await;
     let many = request("GET large").repeat(50);
@@ -123,7 +123,7 @@ async fn commands_that_come_in_one_packet_or_byte_by_byte_are_answered_in_order(
     assert_eq!(client.end().await, "");
 }
 
-/// Connections that come while all threads are busy are many at once when these look at them.
+/// Connections that arrive while all threads are busy are accepted together later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_come_all_at_once_stay() {
     let redis = Redis::start(Access::of_everybody()).await;
@@ -175,7 +175,7 @@ async fn the_newer_protocol_is_spoken_where_it_is_asked_for() {
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("PING", "+QUEUED\r\n").await;
     client.ask("RESET", "+RESET\r\n").await;
-    // It would wait for the shards that the transaction has.
+    // It would wait for the shards that the transaction holds.
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("SET a 1", "+QUEUED\r\n").await;
     client.ask("INFO", "-ERR INFO is not allowed inside a transaction\r\n").await;
@@ -217,13 +217,13 @@ async fn tokens_say_whose_keys_a_client_sees_and_whether_it_may_change_them() {
     bob.ask("SET a 3", "+OK\r\n").await;
     bob.ask("FLUSHDB", "+OK\r\n").await;
     ann.ask("GET a", "$1\r\n1\r\n").await;
-    // What a client has begun as somebody else is over.
+    // `MULTI` of the previous tenant has ended.
     ann.ask("MULTI", "+OK\r\n").await;
     ann.ask("GET a", "+QUEUED\r\n").await;
     ann.ask("DISCARD", "+OK\r\n").await;
     ann.ask("AUTH bobs", "+OK\r\n").await;
     ann.ask("GET a", "$-1\r\n").await;
-    // A token that is removed ends its connections.
+    // Removing a token closes its connections.
     redis.node.set_access(Access::of_nobody().with_token("bobs", tenant("bob"), Right::Admin));
     assert!(reader.end().await.starts_with("-NOAUTH "), "it is told");
     bob.ask("GET a", "$-1\r\n").await;
@@ -258,11 +258,11 @@ async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
     let replies: String = commands.iter().map(|(_, reply)| *reply).collect();
     client.send(packet(&commands)).await;
     client.expect(&replies).await;
-    // More of them than are looked at ahead.
+    // More requests than the look-ahead takes.
     let many = commands.repeat(30);
     client.send(packet(&many)).await;
     client.expect(replies.repeat(30)).await;
-    // Those before one that is broken are done, and those behind one that ends the connection are not.
+    // Requests before a malformed one are executed, and those after one that closes the connection are not.
     client
         .send([request("INCR a"), request("INCR a"), b"*1\r\n!".to_vec(), request("INCR a")].concat())
         .await;
@@ -278,7 +278,7 @@ async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_pauses_does_not_keep_others_of_its_thread_waiting() {
     let redis = Redis::start(Access::of_everybody()).await;
-    // More than there are threads, each with more on its way than is read at a time.
+    // More connections than threads, each with more bytes pending than one read takes.
     let many = request("SET a 1").repeat(10_000);
     for _ in 0..4 {
         let (mut reading, mut writing) = redis.connect().await.0.into_split();
@@ -310,7 +310,7 @@ async fn the_work_of_clients_counts_as_part_of_their_tenants_share() {
         client.ask(&format!("SET large {value}"), "+OK\r\n").await;
         client.ask("GETRANGE large 0 1", "$2\r\nvv\r\n").await;
     }
-    // A MiB takes some 50 microseconds at least to be copied.
+    // Copying a MiB takes at least some 50 microseconds.
     assert!(charged() - before >= 200_000, "{} ns", charged() - before);
 }
 
@@ -328,7 +328,7 @@ async fn strangers_take_little_and_are_closed() {
         client.send(bytes).await;
         assert_eq!(client.end().await, expected, "{bytes:?}");
     }
-    // Those that say nothing make room for others.
+    // Silent connections are evicted for new ones.
     let mut silent = Vec::new();
     for _ in 0..limits::GREETINGS_MAX {
         silent.push(redis.connect().await);
@@ -343,12 +343,12 @@ async fn what_clients_send_is_charged_before_it_is_kept() {
     let redis = Redis::start(Access::of_everybody()).await;
     let before = redis.work_used();
     let mut client = redis.connect().await;
-    // Announced lengths take nothing.
+    // Announced lengths reserve no memory.
     client.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$536870912\r\n").await;
     let mut other = redis.connect().await;
     other.ask("PING", "+PONG\r\n").await;
     assert!(redis.work_used() - before < 1 << 20, "{}", redis.work_used());
-    // The memory for work ends before the value does.
+    // The memory for work is exhausted before the value is complete.
     let chunk = vec![b'x'; 1 << 20];
     let mut sent = 0;
     while sent < 512 && client.0.write_all(&chunk).await.is_ok() {
@@ -357,7 +357,7 @@ async fn what_clients_send_is_charged_before_it_is_kept() {
     assert!(sent < 512, "all of it was kept");
     drop(client);
     eventually("its memory is free", || redis.work_used() - before < 1 << 20).await;
-    // A value of which the pool has no room.
+    // A value that does not fit into the pool.
     let value = "v".repeat(80 << 20);
     let mut client = redis.connect().await;
     client.send(request(&format!("SET a {value}"))).await;
@@ -365,13 +365,13 @@ async fn what_clients_send_is_charged_before_it_is_kept() {
     client.0.read_exact(&mut reply).await.unwrap();
     assert_eq!(text(&reply), "-OOM ");
     other.ask("SET a 1", "+OK\r\n").await;
-    // Replies that are larger than what is left of it.
+    // Replies larger than the memory that is left.
     let value = "v".repeat(10 << 20);
     other.ask(&format!("SET large {value}"), "+OK\r\n").await;
     let refused = "-ERR the reply is larger than this client may have in memory: ask for less at once\r\n";
     other.ask(&format!("MGET{}", " large".repeat(100)), refused).await;
     other.ask("STRLEN large", ":10485760\r\n").await;
-    // Watchers that vanish are forgotten.
+    // Watches of clients that disconnect are removed.
     let mut watcher = redis.connect().await;
     watcher.ask("WATCH a", "+OK\r\n").await;
     watcher.ask("MULTI", "+OK\r\n").await;
@@ -427,7 +427,7 @@ async fn transactions_of_many_clients_are_atomic() {
                     _ => {
                         client.send([request("INCR count"), request("MGET a b c")].concat()).await;
                         let mut reply = BytesMut::new();
-                        // Three values of the same length, if they are the same.
+                        // Three values of equal length, if they are equal.
                         while reply.iter().filter(|byte| **byte == b'\n').count() < 8 {
                             client.0.read_buf(&mut reply).await.unwrap();
                         }
@@ -457,7 +457,7 @@ async fn clients_speak_tls_where_the_node_does_and_a_shutdown_ends_them() {
     let mut reply = BytesMut::with_capacity(64);
     tls.read(&mut reply).await.unwrap();
     assert_eq!(&reply[..], b"+OK\r\n");
-    // In the clear, nobody is served.
+    // Unencrypted clients are not served.
     let mut plain = redis.connect().await;
     plain.send("PING\r\n").await;
     assert!(!plain.end().await.contains("PONG"));
@@ -527,7 +527,7 @@ async fn slow_commands_are_told_to_their_tenant() {
     ann.ask("CONFIG SET slowlog-log-slower-than -1", "+OK\r\n").await;
     ann.ask("SLOWLOG LEN", ":2\r\n").await;
     ann.send(request("SLOWLOG GET 1")).await;
-    // Two commands were before it, and the one that began this.
+    // Two commands before it, and the one that began this.
     ann.expect("*1\r\n*6\r\n").await;
     bob.ask("SLOWLOG LEN", ":0\r\n").await;
     bob.ask("SLOWLOG RESET", "-NOPERM this token may not write: use one with the role write\r\n").await;

@@ -121,7 +121,7 @@ async fn a_load_whose_answer_is_lost_is_loaded_once() {
     between.lose_answers();
     let loading = begin(&pool, LoadMode::ReplaceVersion(version), 3);
     eventually("the rows are there", || newest(&server).unwrap().0 > version).await;
-    // Later changes of the table do not matter.
+    // Later changes of the table make no difference.
     server.node.owner(TenantName::default()).drop_table(&name("t")).unwrap().wait().unwrap();
     between.break_off();
     let info = loading.await.unwrap().unwrap();

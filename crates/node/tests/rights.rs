@@ -25,12 +25,12 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         Verb::Load => load(pool, table, LoadMode::Append, 1).await.map(drop),
         Verb::LoadOutcome => pool.load_outcome(LoadId(1)).await.map(drop),
         Verb::Alter => {
-            // To its own name, so that the next caller finds it.
+            // Renamed to its own name, so that the next caller finds it.
             let change = TableChange::Rename(name(table));
             pool.alter_table(&name(table), &[change]).await.map(drop)
         }
         Verb::Change => {
-            // Each row is set to the values that it has.
+            // Each row is set to its current values.
             let schema = canonical_schema();
             let rows = pool.table(&name(table)).await?.rows;
             let handle = pool.prepare(&scan(table), &schema).await?;
@@ -69,7 +69,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             pool.create_schema(&schema).await?;
             assert_eq!(pool.list(None).await?.schemas, vec![schema.clone()]);
             pool.drop_schema(&schema, false).await?;
-            // Whoever may do that finds its own tables only.
+            // A caller with that right finds only its own tables.
             pool.table(&name(table)).await.map(drop)
         }
         Verb::Status => pool.status().await.map(drop),
@@ -90,7 +90,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             Ok(())
         }
         Verb::Backup => match pool.begin_backup().await {
-            // The node of this test has none.
+            // The node of this test has no data directory.
             Err(error) if error.message.contains("no data directory") => Ok(()),
             outcome => outcome.map(drop),
         },
@@ -99,12 +99,12 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
     }
 }
 
-/// Other tenants' data are left out rather than the request refused.
+/// Checks a verb that omits other tenants' data instead of being refused.
 fn shown(is_shown: bool) -> Result<()> {
     if is_shown { Ok(()) } else { Err(Error::new(ErrorKind::Denied, "not shown")) }
 }
 
-/// A program that stays under way, since its rows are not read.
+/// Returns a program that stays in progress, since its rows are not read.
 async fn stuck(pool: &dyn Pool, table: &str) -> Result<Execution> {
     pool.execute(&scan(table), 1).await
 }

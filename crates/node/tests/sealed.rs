@@ -1,5 +1,5 @@
-//! Tests of sealed answers: with somebody in the middle who reads and changes them, with wrong keys and tokens, with many
-//! of them, and with clients that go away.
+//! Tests of sealed answers: with a man in the middle who reads and changes them, with wrong keys and tokens, with many
+//! of them, and with clients that disconnect.
 
 use crate::common::*;
 use arrow_array::RecordBatch;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A node with a key and a table of `rows`, somebody in front of it, and the public key.
+/// Starts a node with a key and a table of `rows` rows, and a man in the middle; also returns the public key.
 async fn node(rows: i64) -> (Server, Middle, PublicKey) {
     let server = Server::start().await;
     let key = PrivateKey::random().unwrap();
@@ -39,7 +39,7 @@ fn first(below: i64) -> Program {
     Program { filter, ..scan("t") }
 }
 
-/// The ids of the rows, if all is there.
+/// Returns the ids of the rows, checking that none is missing.
 fn ids(batches: &[RecordBatch]) -> Vec<i64> {
     integers(batches, 0)
 }
@@ -47,7 +47,7 @@ fn ids(batches: &[RecordBatch]) -> Vec<i64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_in_the_middle_sees_nothing_of_the_rows_and_the_receipt() {
     let (_server, middle, key) = node(70_000).await;
-    // What stands in the rows, in the operators of the receipt, and in the description of the table.
+    // Texts that occur in the rows, in the operators of the receipt, and in the description of the table.
     let secrets: [&[u8]; 3] = [b"word number 42", b"id < 500", b"noise"];
     for form in [ResultForm::Plain, ResultForm::Packed, ResultForm::Auto] {
         for (sealed, bound) in [(false, 500), (true, 500), (true, 70_000)] {
@@ -89,11 +89,11 @@ async fn errors_come_sealed_and_as_they_are() {
         assert_eq!((error.kind, &error.message), (expected.kind, &expected.message));
         assert!(!middle.has_seen(error.message.as_bytes()));
     }
-    // The same connection goes on.
+    // The same connection continues.
     assert_eq!(counted(&pool, "t", 100).await.unwrap(), (100, Some(4950)));
 }
 
-/// What a client makes of the answers to `program`: ids of rows, or an error. None, where it waits for more.
+/// Returns the client's result of `program`: ids of rows, or an error; `None` if it waits for more.
 async fn outcome(
     middle: &Middle,
     key: PublicKey,
@@ -113,7 +113,7 @@ async fn every_byte_that_is_changed_is_noticed() {
     let program = first(3);
     outcome(&middle, key, &program, ResultForm::Plain).await.unwrap().unwrap();
     let frames: Vec<usize> = middle.seen.lock().iter().map(Vec::len).collect();
-    // The description of the table, the answers, rows, the receipt.
+    // The description of the table, the answers, rows, and the receipt.
     assert_eq!(frames.len(), 4);
     let (mut noticed, mut harmless) = (0, 0);
     for (place, bytes) in frames.into_iter().enumerate() {
@@ -124,7 +124,7 @@ async fn every_byte_that_is_changed_is_noticed() {
                 }
                 let at = at.min(frame.len() - 1);
                 frame[at] ^= 1 << (at % 8);
-                // After a wrong length, both would wait for the other.
+                // After a wrong length, each side would wait for the other.
                 (vec![frame], at < FRAME_HEADER_BYTES)
             });
             match outcome(&middle, key, &program, ResultForm::Plain).await {
@@ -149,7 +149,7 @@ async fn frames_that_are_dropped_repeated_exchanged_or_cut_off_are_noticed() {
         middle.forget();
         let all = outcome(&middle, key, &program, form).await.unwrap().unwrap();
         assert_eq!(all.len(), 300_000);
-        // What may come behind the end of the result is of no account.
+        // Frames after the end of the result have no effect.
         let is_end = |frame: &Vec<u8>| FrameKind::from_number(frame[4]) == Some(FrameKind::Receipt);
         let count = middle.seen.lock().iter().rposition(is_end).unwrap() + 1;
         assert!(count > 5, "{count} frames");
@@ -159,17 +159,17 @@ async fn frames_that_are_dropped_repeated_exchanged_or_cut_off_are_noticed() {
             for way in 0..5 {
                 let held = parking_lot::Mutex::new(None);
                 middle.change(move |number, frame| match way {
-                    // Dropped; the end comes, so that nobody waits.
+                    // Dropped; the connection ends, so that nobody waits.
                     0 if number == place => (vec![], FrameKind::from_number(frame[4]).is_none()),
                     1 if number == place => (vec![frame.clone(), frame], false),
-                    // Exchanged with the next one.
+                    // Swapped with the next one.
                     2 if number == place => {
                         *held.lock() = Some(frame);
                         (vec![], false)
                     }
                     2 => (std::iter::once(frame).chain(held.lock().take()).collect(), false),
                     3 if number == place => (vec![], true),
-                    // As something else: rows as the end of the result, the end as rows.
+                    // Relabelled: rows as the end of the result, the end as rows.
                     4 if number == place => {
                         let mut frame = frame;
                         let kind = match FrameKind::from_number(frame[4]).unwrap() {
@@ -183,12 +183,12 @@ async fn frames_that_are_dropped_repeated_exchanged_or_cut_off_are_noticed() {
                     }
                     _ => (vec![frame], false),
                 });
-                // Where the last frame is missing, the client waits for it as long as the connection stands.
+                // If the last frame is missing, the client waits for it as long as the connection lasts.
                 let outcome = outcome_soon(&middle, key, &program, form).await;
                 match outcome {
                     Some(Err(_)) => noticed += 1,
                     None => waiting += 1,
-                    // A frame may be repeated when nobody looks at its stream any more.
+                    // A frame may be repeated once its stream has ended.
                     Some(Ok(rows)) => {
                         assert!(rows == all, "other rows: way {way}, frame {place} of {count}");
                         harmless.push((way, place, count));
@@ -196,7 +196,7 @@ async fn frames_that_are_dropped_repeated_exchanged_or_cut_off_are_noticed() {
                 }
             }
         }
-        // How many frames are of no account any more, and how many come last, depends on how the result was cut.
+        // How many frames have no effect any more, and how many come last, depends on how the result was divided.
         assert!(
             noticed >= 3 * (harmless.len() + waiting),
             "{noticed} noticed, {waiting} waiting, harmless are (way, frame, frames) {harmless:?}"
@@ -219,7 +219,7 @@ async fn another_node_is_noticed_even_if_it_says_that_it_is_the_one() {
     let other = PrivateKey::random().unwrap().public();
     let error = connect(&middle.url(), other, ResultForm::Auto).await.map(drop).unwrap_err();
     assert!(error.kind == ErrorKind::Denied && error.message.contains(&key.to_string()), "{error}");
-    // The key changes after the client has looked.
+    // The key changes after the client has read it.
     let pool = connect(&middle.url(), key, ResultForm::Auto).await.unwrap();
     server.node.set_node_key(PrivateKey::random().unwrap());
     let error = run(&pool, &scan("t")).await.unwrap_err();
@@ -240,11 +240,11 @@ async fn a_token_proves_who_the_node_is_where_it_is_not_sent_in_the_clear() {
     };
     let pool = connect(server.url(), &mine, &mine).await.unwrap();
     assert_eq!(counted(&pool, "t", 100).await.unwrap(), (100, Some(4950)));
-    // Not the token that it has shown.
+    // A token other than the one shown.
     let pool = connect(server.url(), &mine, &others).await.unwrap();
     let error = counted(&pool, "t", 100).await.unwrap_err();
     assert!(error.kind == ErrorKind::Denied && error.message.contains("in the clear"), "{error}");
-    // One that is easy to guess lets in, and proves nothing.
+    // A guessable token admits the client, but cannot seal answers.
     let pool = connect(server.url(), "short", &mine).await.unwrap();
     assert_eq!(counted(&pool, "t", 100).await.unwrap_err().kind, ErrorKind::Denied);
     assert_eq!(TokenKey::of("short").unwrap_err().kind, ErrorKind::Invalid);
@@ -264,7 +264,7 @@ async fn prepared_programs_run_and_are_prepared_again() {
         let execution = pool.execute_prepared(&handle, Some(&condition), 2).await.unwrap();
         assert_eq!(ids(&collect(execution).await.unwrap()), (0..20).collect::<Vec<_>>());
     }
-    // The node forgets it, and says so to nobody but this client.
+    // The node evicts the handle and tells only this client.
     let mut others = Vec::new();
     for below in 0..limits::HANDLES_PER_CONNECTION_MAX as i64 {
         others.push(pool.prepare(&first(below), &schema).await.unwrap());
@@ -334,7 +334,7 @@ async fn what_a_client_leaves_behind_is_given_back() {
     }
 }
 
-/// Sends a request within `Sealed`.
+/// Sends a sealed request.
 async fn send_sealed(
     raw: &mut Raw,
     stream: u32,
@@ -369,7 +369,7 @@ async fn a_handle_that_was_given_to_another_program_gives_no_rows() {
     let opener = send_sealed(&mut raw, 3, &run, key, (None, bound)).await;
     assert_eq!(open_next(&mut raw, &opener).await.unwrap().kind, FrameKind::Unchanged);
     while open_next(&mut raw, &opener).await.unwrap().kind != FrameKind::Receipt {}
-    // Somebody in the middle prepares something else under the number, in the clear or not.
+    // A man in the middle prepares something else under the number, sealed or not.
     let schema = canonical_schema();
     let plan = farpool_wire::substrait::encode_program(&first(3), &schema).unwrap();
     let other = Request::Prepare { plan, schema: None };
@@ -383,7 +383,7 @@ async fn a_handle_that_was_given_to_another_program_gives_no_rows() {
     while raw.next().await.unwrap().kind != FrameKind::Prepared {}
     let opener = send_sealed(&mut raw, 7, &run, key, (None, bound)).await;
     assert_eq!(open_next(&mut raw, &opener).await.unwrap_err().kind, ErrorKind::Corrupt);
-    // Nor does a sealed run of what was prepared in the clear, or the other way round.
+    // A sealed run of a program prepared unsealed fails as well, and the reverse.
     raw.send(1, &Request::Cancel).await;
     let opener = send_sealed(&mut raw, 9, &run, key, (None, bound)).await;
     let gone = loop {
@@ -405,7 +405,7 @@ async fn answers_for_another_tenant_are_for_nobody_else() {
     for token in ["mine", "theirs"] {
         load(&server.connect_as(token).await.unwrap(), "t", LoadMode::Create, 100).await.unwrap();
     }
-    // Somebody in the middle has shown a token of another tenant in place of the client's.
+    // A man in the middle has shown a token of another tenant instead of the client's.
     for (shown, opens) in [("mine", true), ("theirs", false)] {
         let socket = Arc::new(tokio::net::TcpStream::connect(server.address).await.unwrap());
         let mut raw = Raw::with_token(socket, Some(shown)).await;

@@ -61,7 +61,7 @@ async fn a_view_is_made_seen_by_others_replaced_and_dropped() {
         assert_eq!(pool.relation(&name("t")).await, Ok(Relation::Table(table.clone())));
     }
 
-    // A view is in the way of a table of its name.
+    // A view prevents a table of the same name.
     let exists = load(&pool, "v", LoadMode::Create, 10).await.unwrap_err();
     assert!(exists.kind == ErrorKind::Exists && exists.message.contains("view"), "{exists}");
     let exists = load(&pool, "v", LoadMode::Replace, 10).await.unwrap_err();
@@ -77,7 +77,7 @@ async fn a_view_is_made_seen_by_others_replaced_and_dropped() {
     }
     assert!(pool.drop_view(&name("t"), None).await.unwrap_err().message.contains("is a table"));
 
-    // The name of a table that a client knows may be that of a view by now.
+    // The name of a table known to a client may have become that of a view.
     other.drop_table(&name("t")).await.unwrap();
     other.create_view(&View::new(name("t"), "select 3").unwrap(), false).await.unwrap();
     assert!(matches!(pool.relation(&name("t")).await, Ok(Relation::View(_))));

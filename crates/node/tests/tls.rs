@@ -69,7 +69,7 @@ async fn a_certificate_for_another_name_is_not_believed() {
     let url = format!("farpools://localhost:{}", server.address.port());
     let error = refused(&url).await;
     assert_eq!(error.message, format!("{url}: its certificate is not for \"localhost\", but for 127.0.0.1"));
-    // Only the authority of the tests has signed the certificate.
+    // The certificate is signed only by the authority of the tests.
     let url: PoolUrl = format!("farpools://{}", server.address).parse().unwrap();
     let error = RemotePool::connect(&url, ClientOptions::default()).await.map(drop).unwrap_err();
     let is_named = |text| error.message.contains(text);

@@ -1,4 +1,4 @@
-//! Commands of the bits of strings. Bit 0 is the highest of the first byte.
+//! Commands on the bits of strings. Bit 0 is the highest bit of the first byte.
 
 use super::strings::range;
 use super::{Args, Context, Done, SYNTAX, integer};
@@ -32,7 +32,7 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let value = slot.string()?.unwrap_or_default();
     let (before, bytes) = (bit(&value, offset), value.len().max(offset / 8 + 1));
     if before == set && bytes == value.len() {
-        // Nothing changes, and who watches the key is told nothing.
+        // The value is unchanged, so watches are not touched.
         context.replies.integer(before);
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The number of bits that are set, by words of eight bytes.
+/// Counts set bits, eight bytes at a time.
 fn ones(bytes: &[u8]) -> i64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let of_words: i64 = words.iter().map(|word| i64::from(u64::from_ne_bytes(*word).count_ones())).sum();
@@ -52,7 +52,7 @@ fn ones(bytes: &[u8]) -> i64 {
 }
 
 pub(super) fn bitcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    // The key comes before the other arguments, as in Redis.
+    // The key is checked before the other arguments, as in Redis.
     let slot = context.slot(args[1]);
     let Some(value) = slot.string()? else {
         context.replies.integer(0);
@@ -71,7 +71,7 @@ pub(super) fn bitcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     };
     let count = if in_bits {
         let bits = range(bounds.0, bounds.1, value.len() * 8);
-        // Whole bytes at once, and the bits before and behind them one by one.
+        // Whole bytes are counted at once, the bits before and after them one by one.
         let whole = bits.start.div_ceil(8)..(bits.end / 8).max(bits.start.div_ceil(8));
         let edges = bits.clone().take(8).filter(|at| *at < whole.start * 8);
         let behind = (whole.end * 8).max(bits.start)..bits.end;

@@ -1,4 +1,11 @@
-//! Changes of keys from outside of commands: rows that SQL inserts, updates and deletes.
+//! Changes of keys by SQL: inserts, updates and deletes of rows.
+//!
+//! A change was computed from entries that were read earlier, so each key is checked again under the lock of its shard:
+//!
+//! 1. `UPDATE users SET age = age + 1` reads `age = 30` for key `users:1` from a cut.
+//! 2. A client sets `age` to 50.
+//! 3. [`Keyspace::change`] sees that the entry is no longer the one in the cut and computes 51 from the current entry.
+//!    Writing 31 would lose the client's update.
 
 use super::{Keys, Refusal, Slot, Taken};
 use crate::cut::{Fingerprint, KeyCut, ReadEntry};
@@ -16,34 +23,34 @@ use std::sync::Arc;
 /// A change of one key.
 #[derive(Clone, Debug)]
 pub struct KeyChange {
-    /// The key, whole.
+    /// The whole key, including the space's prefix.
     pub key: Vec<u8>,
-    /// What its entry must be still, where that is to be checked.
+    /// Fingerprint that the entry must still have; `None` skips this check.
     pub expected: Option<Fingerprint>,
-    /// What becomes of it.
+    /// New state of the key.
     pub what: KeyState,
 }
 
-/// What becomes of a key.
+/// The new state of a key.
 #[derive(Clone, Debug)]
 pub enum KeyState {
-    /// It must be absent, and gets these fields of its space's schema.
+    /// Inserts a row with these fields of the space's schema; the key must be absent.
     InsertRow(Vec<(usize, Option<Vec<u8>>)>),
-    /// It must be absent, and gets this string, and this expiry in milliseconds since the epoch.
+    /// Inserts a string with an expiry in milliseconds since the epoch; the key must be absent.
     InsertString(Vec<u8>, Option<u64>),
-    /// Its row gets other values in these fields.
+    /// Sets these fields of the key's row.
     UpdateRow(Vec<(usize, Option<Vec<u8>>)>),
-    /// It gets another string, if one is given, and another expiry, if that is.
+    /// Sets the string and the expiry, each only if given.
     UpdateString(Option<Vec<u8>>, Option<Option<u64>>),
-    /// It goes.
+    /// Removes the key.
     Remove,
 }
 
-/// Tells what becomes of entries that have changed since they were read, at a moment; `None` for one of which nothing is wanted any
-/// more.
+/// A callback that computes new states for entries that have changed since they were read. Arguments are the current
+/// entries and the time; the result has `None` for each entry that the statement no longer applies to.
 pub type ChangeAgain<'a> = dyn FnMut(&[ReadEntry<'_>], u64) -> Result<Vec<Option<KeyState>>> + 'a;
 
-/// Whether a key that is to be changed is as it was when it was read.
+/// Result of comparing a key with what was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     AsExpected,
@@ -51,13 +58,13 @@ enum Found {
 }
 
 impl Keyspace {
-    /// Makes all of these changes of keys of a space, or none where a key is there that must not be. What becomes of keys that
-    /// have changed since `cut` is asked for again, if there is somebody to ask. Returns the number of the record, if changes
-    /// are recorded.
+    /// Applies all changes to keys of a space, or none if a check fails. New states of keys that have changed since
+    /// `cut` are computed by `again`. Returns the number of the log record, if changes are recorded.
     ///
     /// # Errors
-    /// `Stale` when a key has changed since the cut and nobody knows what becomes of it, or the space itself has; `Exists` when a key is there that is inserted;
-    /// `OverLimit` when there is no room, where the changes before stay; those of the journal.
+    /// `Stale` when a key has changed since the cut and `again` is absent or gives no new state, or when the key is in
+    /// another space now; `Exists` when an inserted key is present; `OverLimit` when memory is short, in which case
+    /// earlier changes of the list stay; errors of the journal.
     pub fn change(
         &self,
         (id, space_of): (SpaceId, Option<&Arc<Space>>),
@@ -121,10 +128,10 @@ impl Keyspace {
         done.map(|()| recorded).map_err(|Refusal(text)| Error::over_limit(text.into_owned()))
     }
 
-    /// Removes all keys of a space. Returns the number of the record, if changes are recorded.
+    /// Removes all keys of a space. Returns the number of the log record, if changes are recorded.
     ///
     /// # Errors
-    /// Those of the journal.
+    /// Errors of the journal.
     pub fn remove_all(&self, space: SpaceId, moment: Moment) -> Result<Option<u64>> {
         let now = self.not_before(moment.now);
         let recorder = match self.journal() {
@@ -141,7 +148,7 @@ impl Keyspace {
         taken.finish().0
     }
 
-    /// Asks again for the new values of keys that have changed since they were read.
+    /// Computes new states for keys that have changed since they were read.
     fn changed_again(
         &self,
         id: SpaceId,
@@ -218,7 +225,7 @@ fn has_changed(key: &[u8]) -> Error {
     Error::stale(format!("the key '{shown}' has changed since this statement began"))
 }
 
-/// Fails only on a bug in this crate: a long command waits for its shards.
+/// Returns the error of shards that were not locked. This is a bug in this crate, as the long pace waits for them.
 fn no_wait() -> Error {
     Error::internal("a change of keys did not wait for their shards")
 }

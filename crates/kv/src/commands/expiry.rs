@@ -1,12 +1,12 @@
-//! Commands that say and tell when keys expire.
+//! Commands that set and report the expiry of keys.
 
 use super::options::{AT_MILLISECONDS, AT_SECONDS, MILLISECONDS, SECONDS, Unit, invalid_expiry};
 use super::{Args, Context, Done, Refusal, integer};
 use std::borrow::Cow;
 
-/// Sets the expiry of a key; replies whether it did. What has expired already is removed.
+/// Sets the expiry of a key and replies whether it did; an expiry in the past removes the key.
 fn set(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str) -> Done {
-    // Redis reads the options first.
+    // The options are parsed first, as in Redis.
     let conditions = Conditions::parse(&args[3..])?;
     let number = integer(args[2])?;
     let moment = unit.moment(number, context.now).ok_or_else(|| invalid_expiry(command))?;
@@ -16,7 +16,7 @@ fn set(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str
         context.replies.integer(0);
         return Ok(());
     };
-    // What never expires counts as later than everything.
+    // A key without an expiry counts as expiring later than all others.
     let before = entry.expiry();
     let is_later = before.is_some_and(|before| i128::from(moment) > i128::from(before));
     let is_earlier = before.is_none_or(|before| i128::from(moment) < i128::from(before));
@@ -92,7 +92,7 @@ pub(super) fn persist(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Replies -2 for an absent key, -1 for one that does not expire, and otherwise what `f` makes of its expiry.
+/// Replies -2 for an absent key, -1 for one without an expiry, and otherwise `f` of the expiry.
 fn tell(context: &mut Context<'_, '_>, args: &Args<'_>, f: impl Fn(u64) -> u64) -> Done {
     let (slot, replies) = context.slot_and_replies(args[1]);
     let told = match slot.entry().map(|entry| entry.expiry()) {

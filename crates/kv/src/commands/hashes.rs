@@ -1,4 +1,4 @@
-//! Commands of hashes.
+//! Commands on hashes.
 
 use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
 use super::pattern::Pattern;
@@ -6,10 +6,10 @@ use super::{Args, Context, Done, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer
 use crate::fields::Fields;
 use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, Replies, integer_text, parse_integer};
 
-/// Words of work of a pattern that count as much as a field that is looked at.
+/// Words of pattern matching that count as one visited field.
 const WORDS_PER_FIELD: usize = 1024;
 
-/// Bytes that a string takes in a reply beside its own.
+/// Bytes that a string takes in a reply in addition to its own.
 const BESIDE: usize = 16;
 
 fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<i64, Refusal> {
@@ -19,7 +19,7 @@ fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<i64, Refusa
     }
     let mut slot = context.slot(args[1]);
     slot.fields()?;
-    // All of them are set, or none.
+    // All fields are set, or none.
     args[2..].chunks_exact(2).try_for_each(|pair| slot.check_field(pair[0], pair[1]))?;
     if let [field, value] = &args[2..] {
         return Ok(i64::from(slot.set_field(field, value)?));
@@ -103,7 +103,7 @@ pub(super) fn hdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// What is told of each field.
+/// The parts of each field that a reply contains.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     Names,
@@ -181,7 +181,7 @@ pub(super) fn hincrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Do
     Ok(())
 }
 
-/// The options of `HSCAN`: a pattern, and how many fields it looks at.
+/// Parses the options of `HSCAN`: a pattern, and the number of fields to visit.
 fn scan_options(options: &Args<'_>) -> Result<(Option<Pattern>, usize), Refusal> {
     let (mut pattern, mut count) = (None, SCAN_COUNT);
     for option in options.chunks(2) {
@@ -202,7 +202,7 @@ fn scan_options(options: &Args<'_>) -> Result<(Option<Pattern>, usize), Refusal>
 pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut cursor = super::keys::cursor(args[2])?;
     let (slot, replies) = context.slot_and_replies(args[1]);
-    // The key comes before the options, as in Redis.
+    // The key is checked before the options, as in Redis.
     let Some(fields) = slot.fields()? else {
         replies.array(2);
         replies.bulk(b"0");
@@ -223,7 +223,7 @@ pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         if !replies.has_room(2 * bytes) {
             return Err(TOO_MUCH.into());
         }
-        // Empty parts of the index are counted too, so that a step ends.
+        // Empty buckets count, too, so that a step is bounded.
         looked_at += 1;
         if cursor == 0 || looked_at >= count {
             break;

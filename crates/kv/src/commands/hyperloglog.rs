@@ -1,4 +1,4 @@
-//! Commands of HyperLogLogs, which are strings in Redis' format.
+//! Commands on HyperLogLogs, which are strings in Redis' format.
 
 use super::{Args, Context, Done, Refusal, Slot};
 use farpool_statistics::redis_hll::{
@@ -12,7 +12,7 @@ impl From<Corrupt> for Refusal {
     }
 }
 
-/// The HyperLogLog that a value is.
+/// Reads a value as a HyperLogLog.
 fn reader<'a>(value: &'a Option<Cow<'_, [u8]>>) -> Result<Option<Reader<'a>>, Refusal> {
     let no_such = "WRONGTYPE Key is not a valid HyperLogLog string value.";
     value.as_deref().map(|value| Reader::new(value).ok_or_else(|| no_such.into())).transpose()
@@ -29,7 +29,7 @@ fn add(slot: &mut Slot<'_, '_, '_>, elements: &Args<'_>) -> Result<bool, Refusal
     let value = slot.string()?;
     let found = reader(&value)?;
     if let Some(value) = found.filter(|value| value.is_dense()) {
-        // Most elements of a large set change nothing.
+        // Most elements added to a large set change nothing.
         let new = elements.iter().position(|element| !value.is_dense_with(element));
         let Some(new) = new else { return Ok(false) };
         let bytes = value.bytes();
@@ -59,7 +59,7 @@ pub(super) fn pfcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The cardinality of one value, which keeps it.
+/// Returns the cardinality of one value and caches it in the value.
 fn count(slot: &mut Slot<'_, '_, '_>) -> Result<u64, Refusal> {
     let value = slot.string()?;
     let Some(value) = reader(&value)? else { return Ok(0) };
@@ -67,12 +67,12 @@ fn count(slot: &mut Slot<'_, '_, '_>) -> Result<u64, Refusal> {
         return Ok(count);
     }
     let (count, bytes) = (value.count()?, value.bytes());
-    // Where there is no room to change the value, the cardinality is right all the same.
+    // The cardinality is correct even if the cache cannot be written.
     drop(slot.edit(bytes, 0..bytes, |value| keep_count(value, count)));
     Ok(count)
 }
 
-/// The registers of all keys of a command together, and whether one of the values is dense.
+/// Merges the registers of all keys of a command; returns them and whether any value is dense.
 fn merged(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<(Registers, bool), Refusal> {
     let (mut registers, mut is_dense) = (Registers::new(), false);
     for key in &args[1..] {

@@ -1,4 +1,4 @@
-//! Commands of keys, whatever their values are.
+//! Commands on keys, whatever their values are.
 
 use super::pattern::Pattern;
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, REST, Refusal, SYNTAX, TOO_MUCH, integer};
@@ -9,16 +9,16 @@ use crate::resp::parse_integer;
 use farpool_model::limits::KV_SPACES_MAX;
 use std::borrow::Cow;
 
-/// Entries that `SCAN` and `HSCAN` look at if nothing else is said.
+/// Default `COUNT` of `SCAN` and `HSCAN`.
 pub(super) const SCAN_COUNT: usize = 10;
 
-/// Entries that they look at at most, so that others are not kept waiting: fewer than are asked for is allowed.
+/// Most entries that one call visits, whatever `COUNT` says: returning fewer is allowed, and other clients are waiting.
 pub(super) const SCAN_COUNT_LIMIT: usize = 1000;
 
-/// Bytes that a key takes in a list and in a reply beside its own.
+/// Bytes that a key takes in a list and in a reply in addition to its own.
 const KEY_BYTES_BESIDE: usize = 16;
 
-/// Words of work of a pattern that count as much as a key that is looked at: keys and patterns may be long.
+/// Words of pattern matching that count as one visited key: keys and patterns may be long.
 const WORDS_PER_KEY: usize = 1024;
 
 pub(super) fn exists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -45,7 +45,7 @@ pub(super) fn dbsize(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Refuses what says neither that keys are removed at once nor that they need not be; they are in either case.
+/// Checks the options of a flush, `ASYNC` and `SYNC`, which make no difference.
 fn flush_options(args: &Args<'_>) -> Done {
     let is_known =
         |option: &&[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
@@ -69,19 +69,19 @@ pub(super) fn flushall(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The refusal of a row that would be a hash without fields, which there is not: it would be lost.
+/// The error of moving a row without set fields: as a hash without fields cannot exist, the key would be lost.
 const NO_FIELDS: &str = "ERR no field of this row is set, and a hash has at least one: set a field first";
 
-/// Bytes of the longest string that Redis keeps beside its header.
+/// Length in bytes of the longest string that Redis embeds in its header.
 const EMBEDDED_BYTES: usize = 44;
 
-/// The refusals of what the policy does not know.
+/// Errors for usage data that the policy does not track.
 const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
                             switching between policies at runtime LRU and LFU data will take some time to adjust.";
 const NO_IDLE_TIME: &str = "ERR An LRU maxmemory policy is not selected, idle time not tracked. Please note that when \
                             switching between policies at runtime LRU and LFU data will take some time to adjust.";
 
-/// A subcommand of `OBJECT` or `MEMORY`: its name, and how many arguments it takes, as for `Command::arity`.
+/// A subcommand of `OBJECT` or `MEMORY`: its name and number of arguments, encoded as in `Command::arity`.
 type Subcommand = (&'static str, isize);
 
 const OF_OBJECT: &[Subcommand] =
@@ -116,8 +116,8 @@ const MEMORY_HELP: &[&str] = &[
     "    Prints this help.",
 ];
 
-/// Refuses a command that has subcommands and names none, or gives it too few or too many arguments: before it is queued
-/// behind `MULTI`, as Redis does.
+/// Checks the subcommand of a command that has subcommands, and its number of arguments. As in Redis, this happens
+/// before `MULTI` queues the command.
 pub(crate) fn check_subcommand(name: &'static str, args: &Args<'_>) -> Done {
     let subcommands = match name {
         "object" => OF_OBJECT,
@@ -168,7 +168,7 @@ pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             let idle = slot.use_of().and_then(|(evictor, stamp)| evictor.idle_seconds(stamp, now));
             replies.integer(idle.ok_or(NO_IDLE_TIME)? as i64);
         }
-        // How Redis would keep it: nothing here depends on that.
+        // The encoding that Redis would use; nothing here depends on it.
         _ => replies.bulk(match entry.kind() {
             Kind::Fields | Kind::Row => b"listpack",
             Kind::Table => b"hashtable",
@@ -205,7 +205,7 @@ pub(super) fn memory(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The reply to `MEMORY DOCTOR`.
+/// Returns the reply to `MEMORY DOCTOR`.
 fn diagnosis(context: &Context<'_, '_>) -> String {
     let meter = context.keyspace.meter();
     let (used, policy) = (meter.used(), context.keyspace.limits().policy.name());
@@ -220,8 +220,8 @@ fn diagnosis(context: &Context<'_, '_>) -> String {
     }
 }
 
-/// Reads a cursor of `SCAN` or `HSCAN` as Redis 7 does, which is as `strtoul` does: nothing is 0, and what is negative counts
-/// from 2^64 down.
+/// Parses a cursor of `SCAN` or `HSCAN` as Redis 7 does (`strtoul`): an empty text is 0, and negative numbers wrap
+/// around at 2^64.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Refusal> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -255,7 +255,7 @@ pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             if context.host.has_gone() {
                 return Err("ERR the client has gone".into());
             }
-            // They are in memory twice, here and as a reply.
+            // Each key is in memory twice: here and in the reply.
             if !context.replies.has_room(2 * bytes) {
                 return Err(TOO_MUCH.into());
             }
@@ -264,7 +264,7 @@ pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             }
         }
     }
-    // A scan may see a key twice.
+    // A scan may return a key twice.
     found.sort_unstable();
     found.dedup();
     context.replies.array(found.len());
@@ -309,7 +309,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     }
     let shards = context.keyspace.shards() as u64;
     let spaces = context.scanned_spaces();
-    // From the lowest: the shard, the place of the space, the cursor of its table in the shard.
+    // Digits of the cursor from the lowest: shard, index of the space, cursor of the table in this shard.
     let places = shards * (KV_SPACES_MAX as u64 + 1);
     let (mut place, mut inner) = (cursor % places, cursor / places);
     let (mut found, mut looked_at) = (Vec::new(), 0);
@@ -318,7 +318,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         let table = space.and_then(|space| context.table_of((place % shards) as usize, space));
         let seen = |entry: Entry<'_>| {
             let words = pattern.as_ref().map_or(0, |pattern| pattern.words_per_byte() * entry.key().len());
-            // A key that is long takes longer to copy.
+            // A longer key takes longer to copy.
             looked_at += 1 + (words + entry.key().len()) / WORDS_PER_KEY;
             let is_wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.kind().name().as_bytes()));
             if is_wanted && pattern.as_ref().is_none_or(|pattern| pattern.matches(entry.key())) {
@@ -332,7 +332,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         if place >= shards * spaces.len() as u64 {
             break 0;
         }
-        // Empty parts of the index are counted too, so that a step ends.
+        // Empty buckets count, too, so that a step is bounded.
         looked_at += 1;
         if looked_at >= count {
             break inner * places + place;
@@ -345,8 +345,8 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Moves or copies the value and the expiry of a key to another one, in a space. Returns whether it did, which it does not
-/// where the other is there and must not be, or there is nothing to copy.
+/// Moves or copies the value and the expiry of a key to another key, in space `to_space`. Returns false if the source
+/// is absent, or the target exists and must not be replaced.
 fn give(
     context: &mut Context<'_, '_>,
     (from, to): (&[u8], &[u8]),
@@ -387,7 +387,7 @@ fn give(
     let done = match copied {
         _ if kind != Kind::Table => target.put_as(kind, &value, expiry),
         Some(fields) => target.put_table(fields, expiry),
-        // From here on nothing can fail.
+        // Nothing fails after this point.
         None => target.put_empty_table(expiry),
     };
     context.space = from_space;

@@ -1,7 +1,7 @@
-//! The commands that read and change keys, as Redis has them.
+//! The commands that read and change keys, as in Redis.
 //!
-//! A command stands once in [`COMMANDS`] with what must be known of it before it runs: how many arguments it takes, which of
-//! them are keys, and whether it changes anything. Its function finds the shards of its keys taken.
+//! A command is listed once, in [`COMMANDS`], with everything that must be known before it runs: its number of
+//! arguments, which of them are keys, and whether it writes. Its function runs while the shards of its keys are locked.
 
 mod bits;
 mod changes;
@@ -51,12 +51,12 @@ use taken::Others;
 /// The arguments of a command; the first is its name.
 pub type Args<'a> = [&'a [u8]];
 
-/// Why a command was refused: the text of an error reply, code first.
+/// The error reply of a refused command: its text, error code first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub Cow<'static, str>);
 
 impl Refusal {
-    /// The text of an error and its advice.
+    /// Creates a refusal from an error's message and advice.
     pub fn with_advice(error: Error) -> Refusal {
         let advice = error.advice.map_or_else(String::new, |advice| format!("; {advice}"));
         Refusal(Cow::Owned(format!("ERR {}{advice}", error.message)))
@@ -70,7 +70,7 @@ impl From<&'static str> for Refusal {
 }
 
 impl From<Error> for Refusal {
-    /// The pool refuses memory; what else is refused here is a value that is damaged.
+    /// Converts an error of a table: either memory is too small, or a compressed value is damaged.
     fn from(error: Error) -> Self {
         if error.kind == ErrorKind::Corrupt {
             return Refusal(Cow::Owned(format!("ERR {}", error.message)));
@@ -88,24 +88,24 @@ const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong ki
 const NO_KEY: &str = "ERR no such key";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-/// The refusal of a reply that would be too large.
+/// The error of a reply that would be too large.
 pub(crate) const TOO_MUCH: &str =
     "ERR the reply is larger than this client may have in memory: ask for less at once";
 
-/// Which arguments of a command are keys.
+/// The arguments of a command that are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// None, and no others are touched.
+    /// Names no keys and touches none.
     None,
-    /// None are named; it may touch all.
+    /// Names no keys and may touch all.
     All,
-    /// From the first of these positions to the second, which counts from the end if it is negative, in steps.
+    /// Names keys from position `first` to `last` (negative: counted from the end) in steps.
     At {
         /// Position of the first key; the command's name is at 0.
         first: usize,
         /// Position of the last key.
         last: isize,
-        /// From one key to the next.
+        /// Distance from one key to the next.
         step: usize,
     },
 }
@@ -116,7 +116,7 @@ const REST: Keys = Keys::At { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys::At { first: 1, last: -1, step: 2 };
 
 impl Keys {
-    /// The keys among the arguments of a command.
+    /// Iterates over the keys among the arguments of a command.
     pub fn of<'a, 'b>(self, args: &'b Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a, 'b> {
         let (first, end, step) = match self {
             Keys::None | Keys::All => (0, 0, 1),
@@ -130,36 +130,36 @@ impl Keys {
     }
 }
 
-/// A command.
+/// The definition of a command.
 pub struct Command {
-    /// Its name in lower case.
+    /// Name in lower case.
     pub name: &'static str,
-    /// Number of arguments, its name included; at least so many if it is negative.
+    /// Number of arguments including the name; if negative, the least number.
     pub arity: isize,
-    /// Which arguments are keys.
+    /// The arguments that are keys.
     pub keys: Keys,
-    /// Whether it may change keys.
+    /// Whether the command may change keys.
     writes: bool,
-    /// Whether its keys count as used by it.
+    /// Whether naming a key counts as a use of it.
     uses: bool,
-    /// The sizes of stored values that its work depends on.
+    /// The stored values whose size determines the command's work.
     load: Load,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 }
 
 impl Command {
-    /// Whether it can take so many arguments, its name included.
+    /// Returns whether the command takes this number of arguments, including its name.
     pub fn takes(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs();
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
 
-    /// Whether it may change keys.
+    /// Returns whether the command may change keys.
     pub fn may_write(&self) -> bool {
         self.writes
     }
 
-    /// Whether it may change keys with these arguments.
+    /// Returns whether the command may change keys with these arguments.
     pub fn writes(&self, args: &Args<'_>) -> bool {
         self.writes && !spaces::only_tells(args)
     }
@@ -183,32 +183,32 @@ const fn write(
     Command { name, arity, keys, writes: true, uses: true, load: Load::Arguments, run }
 }
 
-/// A command that does not use its keys.
+/// Marks a command that does not count as a use of its keys.
 const fn quiet(command: Command) -> Command {
     Command { uses: false, ..command }
 }
 
-/// A command whose work depends on the strings of its keys.
+/// Marks a command whose work depends on the strings of its keys.
 const fn of_string(command: Command) -> Command {
     Command { load: Load::String, ..command }
 }
 
-/// A command whose work depends on values of its keys as a whole.
+/// Marks a command whose work depends on the whole values of its keys.
 const fn of_value(command: Command) -> Command {
     Command { load: Load::Value, ..command }
 }
 
-/// A command that reads a field of a hash.
+/// Marks a command that reads a field of a hash.
 const fn of_field(command: Command) -> Command {
     Command { load: Load::Field, ..command }
 }
 
-/// A command of HyperLogLogs.
+/// Marks a command on HyperLogLogs.
 const fn of_sketch(command: Command) -> Command {
     Command { load: Load::Sketch, ..command }
 }
 
-/// A command that looks at all keys.
+/// Marks a command that visits all keys.
 const fn of_all(command: Command) -> Command {
     Command { load: Load::All, ..command }
 }
@@ -290,8 +290,8 @@ pub static COMMANDS: &[Command] = &[
     quiet(write("unlink", -2, REST, keys::del)),
 ];
 
-/// Lists of commands by a number that their names give: this is looked up for each command that comes, and a hash function
-/// for names of any kind takes longer than all comparisons.
+/// Commands by a simple hash of their names. Looked up for every command; a general hash function for strings takes
+/// longer than all comparisons.
 static BY_NAME: LazyLock<[Vec<&Command>; NAMES]> = LazyLock::new(|| {
     let mut lists = [const { Vec::new() }; NAMES];
     COMMANDS.iter().for_each(|command| lists[number_of(command.name.as_bytes())].push(command));
@@ -299,7 +299,7 @@ static BY_NAME: LazyLock<[Vec<&Command>; NAMES]> = LazyLock::new(|| {
 });
 const NAMES: usize = 128;
 
-/// A number below [`NAMES`] that is the same for a name in any case.
+/// Returns a number below [`NAMES`] that does not depend on the case of the name.
 #[inline]
 fn number_of(name: &[u8]) -> usize {
     let letter = |place: Option<&u8>| usize::from(place.copied().unwrap_or(0) | 0x20);
@@ -307,35 +307,35 @@ fn number_of(name: &[u8]) -> usize {
     (first * 5 + letter(name.get(2)) * 3 + last + name.len() * 11) % NAMES
 }
 
-/// Finds a command by its name in any case.
+/// Returns the command with this name; case is ignored.
 #[inline]
 pub fn command(name: &[u8]) -> Option<&'static Command> {
     let mut list = BY_NAME[number_of(name)].iter();
     list.find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)).copied()
 }
 
-/// The sizes of stored values that the work of a command depends on; arguments always count.
+/// The stored values whose size determines a command's work; arguments always count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Arguments,
-    /// The strings of its keys.
+    /// Strings of the keys.
     String,
-    /// Their strings, or all fields of their hashes.
+    /// Strings of the keys, or all fields of their hashes.
     Value,
-    /// A field of a hash, which may be long.
+    /// One field of a hash, which may be long.
     Field,
     Sketch,
-    /// The number of keys that there are.
+    /// The number of keys in the space.
     All,
 }
 
-/// What a command runs in.
+/// The environment of a running command.
 pub(crate) struct Context<'k, 'c> {
     pub keyspace: &'k Keyspace,
     pub space: SpaceId,
-    /// Milliseconds since the epoch.
+    /// Time in milliseconds since the epoch.
     pub now: u64,
-    /// Comes with the command, so that it does the same wherever it is carried out.
+    /// Random number that comes with the command, so that its result is reproducible.
     pub random: u64,
     pub replies: Replies<'c>,
     pub taken: &'c mut Taken<'k>,
@@ -343,7 +343,7 @@ pub(crate) struct Context<'k, 'c> {
     pub predicates: &'c mut Predicates,
 }
 
-/// A key of the command that runs.
+/// A handle to one key of the running command.
 pub(crate) struct Slot<'s, 'k, 'j> {
     keyspace: &'s Keyspace,
     shard: &'s mut Shard,
@@ -354,9 +354,9 @@ pub(crate) struct Slot<'s, 'k, 'j> {
     /// Whether the command may change keys.
     writes: bool,
     random: u64,
-    /// The space that the client has selected.
+    /// Number of the space that the client has selected.
     selected: SpaceId,
-    /// The one that the key is in, and what that is if it has a name.
+    /// Number of the space that the key is in, and its definition if it is a named space.
     space: SpaceId,
     named: Option<Arc<Space>>,
     hash: u64,
@@ -365,7 +365,7 @@ pub(crate) struct Slot<'s, 'k, 'j> {
 }
 
 impl<'j, 'c> Context<'j, 'c> {
-    /// Carries out the command.
+    /// Executes the command.
     pub fn run(&mut self, command: &Command, args: &Args<'_>) -> Done {
         if let Some(key) = command.keys.of(args).find(|key| key.len() > KV_KEY_BYTES_MAX) {
             let message = format!("ERR a key of {} bytes: keys have at most {KV_KEY_BYTES_MAX}", key.len());
@@ -408,7 +408,7 @@ impl<'j, 'c> Context<'j, 'c> {
         (slot, &mut self.replies)
     }
 
-    /// A key, in the space that it is in although another one is to own it.
+    /// Returns a handle to a key in the given space, whichever space owns it by its prefix.
     fn slot_in<'k>(&mut self, space: SpaceId, named: Option<&Arc<Space>>, key: &'k [u8]) -> Slot<'_, 'k, 'j> {
         let hash = self.taken.hash(self.keyspace, key);
         let keyspace = self.keyspace;
@@ -433,7 +433,8 @@ impl<'j, 'c> Context<'j, 'c> {
         }
     }
 
-    /// The selected space and those with names that are part of it, each at a place of its own.
+    /// Returns the selected space and the named spaces in it, each at a fixed index, so that cursors of `SCAN` stay
+    /// valid when spaces are created or dropped.
     pub fn scanned_spaces(&self) -> Vec<Option<SpaceId>> {
         let shards = self.all_taken();
         let mut places = vec![Some(self.space)];
@@ -450,14 +451,14 @@ impl<'j, 'c> Context<'j, 'c> {
         self.taken.shards.several()
     }
 
-    /// The keys of the space, by shard.
+    /// Iterates over the tables of the selected space, by shard.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.all_taken()
             .iter()
             .flat_map(|(_, shard)| shard.parts(self.space).filter_map(|space| shard.table(space)))
     }
 
-    /// The keys of a space in one shard.
+    /// Returns the table of a space in one shard.
     pub fn table_of(&self, shard: usize, space: SpaceId) -> Option<&Table> {
         self.all_taken().get(shard)?.1.table(space)
     }
@@ -469,7 +470,7 @@ impl<'j, 'c> Context<'j, 'c> {
         self.taken.recorder.add(&Effect::FlushAll);
     }
 
-    /// Removes all keys of the space.
+    /// Removes all keys of the selected space.
     pub fn flush(&mut self) {
         let (space, now) = (self.space, self.now);
         self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
@@ -482,7 +483,7 @@ impl Slot<'_, '_, '_> {
         self.shard.table(self.space)?.get(self.hash, self.key, self.now)
     }
 
-    /// The value, which must be a string if there is one.
+    /// Returns the value, which must be a string if the key exists.
     pub fn string(&self) -> std::result::Result<Option<Cow<'_, [u8]>>, Refusal> {
         let entry = self.entry();
         self.count_read(entry.is_some());
@@ -493,7 +494,7 @@ impl Slot<'_, '_, '_> {
         }
     }
 
-    /// The value of the entry, whatever it is.
+    /// Returns the plain value of the entry, of any kind.
     pub fn plain<'e>(&self, entry: Entry<'e>) -> std::result::Result<Cow<'e, [u8]>, Refusal> {
         match self.shard.table(self.space) {
             Some(table) => Ok(table.plain(entry)?),
@@ -501,7 +502,7 @@ impl Slot<'_, '_, '_> {
         }
     }
 
-    /// The fields of the hash, which the value must be if there is one.
+    /// Returns the fields of the hash; the value must be a hash if the key exists.
     pub fn fields(&self) -> std::result::Result<Option<Fields<'_>>, Refusal> {
         let table = self.shard.table(self.space);
         let fields = match table {
@@ -537,7 +538,7 @@ impl Slot<'_, '_, '_> {
         Ok(is_new)
     }
 
-    /// Sets several fields, all of them or none; returns how many are new. The value must be a hash, or absent.
+    /// Sets several fields, all or none; returns how many are new. The value must be a hash, or absent.
     pub fn set_fields_of_hash(&mut self, fields: &[(&[u8], &[u8])]) -> std::result::Result<usize, Refusal> {
         let is_long = |(field, value): &(&[u8], &[u8])| {
             field.len() > KV_KEY_BYTES_MAX || value.len() > KV_VALUE_BYTES_MAX
@@ -563,7 +564,7 @@ impl Slot<'_, '_, '_> {
         Ok(new)
     }
 
-    /// Removes a field; returns whether it was there.
+    /// Removes a field; returns whether it was present.
     pub fn remove_field(&mut self, field: &[u8]) -> std::result::Result<bool, Refusal> {
         if self.schema().is_some() {
             return self.remove_row_field(field);
@@ -577,25 +578,25 @@ impl Slot<'_, '_, '_> {
         Ok(was_there)
     }
 
-    /// A copy of the fields, if the value is a large hash.
+    /// Returns a copy of the fields if the value is a large hash.
     pub fn copied_fields(&mut self) -> std::result::Result<Option<Box<Table>>, Refusal> {
         let (hash, key, now) = (self.hash, self.key, self.now);
         Ok(self.with_room(0, |table, _| table.copied_fields(hash, key, now))?)
     }
 
-    /// Takes the fields of a large hash, whose key is removed next.
+    /// Takes the fields of a large hash; the caller removes the key next.
     pub fn take_fields(&mut self) -> Option<Box<Table>> {
         self.shard.table_mut(self.space).take_fields(self.hash, self.key, self.now)
     }
 
-    /// Gives a large hash other fields.
+    /// Replaces the fields of a large hash.
     pub fn set_fields(&mut self, fields: Box<Table>) {
         self.shard.table_mut(self.space).set_fields(self.hash, self.key, fields, self.now);
         self.record_fields();
     }
 
-    /// Records again when the key expires, behind a change of a part of it: that it has expired and was removed is not
-    /// recorded, and the change would make a key that never expires where a snapshot does not have it any more.
+    /// Records the expiry again after a change of a part of the value. Expiry itself is not recorded, so without this,
+    /// replaying the change onto a snapshot that lacks the expired key would create a key that never expires.
     fn record_expiry(&mut self) {
         if !self.recorder.is_on() {
             return;
@@ -606,7 +607,7 @@ impl Slot<'_, '_, '_> {
         }
     }
 
-    /// Records all fields of a hash that was given as a whole, and its expiry.
+    /// Records all fields of a hash that was set as a whole, and its expiry.
     fn record_fields(&mut self) {
         let Some(table) = self.shard.table(self.space).filter(|_| self.recorder.is_on()) else { return };
         let (space, key) = (self.space, self.key);
@@ -625,7 +626,7 @@ impl Slot<'_, '_, '_> {
         self.recorder.add(&Effect::Expire { space, key, expiry });
     }
 
-    /// Gives the key a large hash.
+    /// Sets the value to a large hash.
     pub fn put_table(&mut self, fields: Box<Table>, expiry: Option<u64>) -> Done {
         let (hash, key, mut fields) = (self.hash, self.key, Some(fields));
         self.with_room(0, |table, _| table.put_table(hash, key, &mut fields, expiry))?;
@@ -634,13 +635,13 @@ impl Slot<'_, '_, '_> {
         Ok(())
     }
 
-    /// Gives the key a large hash without fields.
+    /// Sets the value to a large hash without fields.
     pub fn put_empty_table(&mut self, expiry: Option<u64>) -> Done {
         let fields = Box::new(self.shard.table_mut(self.space).of_same_kind());
         self.put_table(fields, expiry)
     }
 
-    /// Bytes of the pool that the entry takes.
+    /// Returns the bytes of the pool that the entry takes.
     pub fn bytes(&self) -> Option<usize> {
         self.entry()?;
         self.shard.table(self.space)?.bytes_of(self.hash, self.key)
@@ -650,7 +651,7 @@ impl Slot<'_, '_, '_> {
         self.entry().is_some()
     }
 
-    /// Sets the value, whatever there was.
+    /// Sets the value to a string, replacing any value.
     pub fn put(&mut self, value: &[u8], expiry: Option<u64>) -> Done {
         self.put_as(Kind::String, value, expiry)
     }
@@ -667,7 +668,7 @@ impl Slot<'_, '_, '_> {
         Ok(())
     }
 
-    /// Makes the value so many bytes long, with zeros behind what there is, and changes those of `range`.
+    /// Resizes the value to `bytes` bytes, padding with zeros, and applies `change` to those of `range`.
     pub fn edit(&mut self, bytes: usize, range: Range<usize>, change: impl FnOnce(&mut [u8])) -> Done {
         if bytes > KV_VALUE_BYTES_MAX {
             return Err(TOO_LONG.into());
@@ -713,7 +714,7 @@ impl Slot<'_, '_, '_> {
         Ok(())
     }
 
-    /// Removes the key; returns whether it was there.
+    /// Removes the key; returns whether it existed.
     pub fn remove(&mut self) -> bool {
         let was_there = self.exists();
         self.shard.table_mut(self.space).remove(self.hash, self.key);
@@ -726,12 +727,12 @@ impl Slot<'_, '_, '_> {
 
     fn changed(&mut self) {
         self.shard.touch(self.selected, self.key);
-        // Where the pool has no room for more of the index, keys are found all the same.
+        // Without memory for a larger index, keys can still be found.
         drop(self.shard.table_mut(self.space).tidy());
     }
 }
 
-/// Reads an integer argument.
+/// Parses an integer argument.
 fn integer(text: &[u8]) -> std::result::Result<i64, Refusal> {
     parse_integer(text).ok_or_else(|| NOT_INTEGER.into())
 }

@@ -1,10 +1,10 @@
-//! Options of commands that say when a key expires.
+//! Options of commands that set an expiry.
 
 use super::{Args, NOT_INTEGER, Refusal, SYNTAX};
 use crate::resp::parse_integer;
 use std::borrow::Cow;
 
-/// Effect of a command on the expiry of its key.
+/// The effect of a command on the expiry of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
     /// No option was given: the command's default applies.
@@ -15,8 +15,7 @@ pub(super) enum Expiry {
     Persist,
 }
 
-/// Expiry options as they were parsed, before the number is read. An option may be given twice; the last one counts, as in
-/// Redis.
+/// The parsed expiry option before its number is read. If several are given, the last one counts, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said<'a> {
     Nothing,
@@ -46,7 +45,7 @@ impl Options<'_> {
     }
 }
 
-/// A unit of time, and whether it counts from the epoch.
+/// A unit of time, relative to now or to the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub milliseconds: i64,
@@ -66,7 +65,7 @@ impl Unit {
     }
 }
 
-/// The refusal of an expiry that is zero, negative or overflows.
+/// Returns the error of an expiry that is zero, negative or overflows.
 pub(super) fn invalid_expiry(command: &str) -> Refusal {
     Refusal(Cow::Owned(format!("ERR invalid expire time in '{command}' command")))
 }
@@ -78,7 +77,7 @@ pub(super) fn moment(text: &[u8], unit: Unit, now: u64, command: &str) -> Result
     moment.and_then(|moment| u64::try_from(moment).ok()).ok_or_else(|| invalid_expiry(command))
 }
 
-/// Parses the arguments behind the key and, of `SET`, the value.
+/// Parses the arguments after the key and, for `SET`, after the value.
 pub(super) fn parse<'a>(options: &Args<'a>, command: &str) -> Result<Options<'a>, Refusal> {
     let is_set = command == "set";
     let mut found = Options { expiry: Said::Nothing, if_absent: false, if_present: false, gets: false };

@@ -1,18 +1,18 @@
-//! Patterns of keys, as `KEYS` and `SCAN` take them: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a character that stands for
-//! itself.
+//! Glob patterns of `KEYS` and `SCAN`: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a character that is taken literally.
 //!
-//! A pattern is compiled once per command and matches in linear time, without backtracking. The stars cut it into segments:
-//! the first and the last are compared in place, those between are each found at the leftmost position behind the segment
-//! before. Long segments are searched bit-parallel (Shift-And; Baeza-Yates and Gonnet, CACM 35(10), 1992), so that a byte
-//! of a key costs at most `KV_PATTERN_ELEMENTS_MAX / 64` words, however often it could match.
+//! A pattern is compiled once per command and matches in linear time, without backtracking. The stars cut it into
+//! segments: the first and the last are compared in place, and each of the others is searched at the leftmost position
+//! after the previous segment. Long segments are searched bit-parallel (Shift-And; Baeza-Yates and Gonnet, CACM 35(10),
+//! 1992), so that a byte of a key costs at most `KV_PATTERN_ELEMENTS_MAX / 64` words, however often the segment could
+//! match.
 
 use super::Refusal;
 use farpool_model::limits::{KV_PATTERN_BYTES_MAX, KV_PATTERN_ELEMENTS_MAX};
 
-/// Elements of a segment that is searched by comparing at each position: masks would take longer to make.
+/// Most elements of a segment that is compared at each position; for these, building masks would take longer.
 const COMPARED: usize = 4;
 
-/// Values of a byte.
+/// Number of values of a byte.
 const BYTES: usize = 256;
 
 /// A compiled pattern.
@@ -23,29 +23,29 @@ pub struct Pattern {
     middle: Vec<Segment>,
     /// The segment after the last star; `None` if the pattern has no star.
     last: Option<Vec<Element>>,
-    /// Bytes of the shortest text that matches.
+    /// Length in bytes of the shortest text that matches.
     least: usize,
-    /// Words of work for each byte of a text, at most.
+    /// Most words of work per byte of a text.
     words: usize,
 }
 
 /// Work of compiling a byte of a pattern: about 20 ns.
 const COMPILED: usize = 64;
 
-/// The condition on one byte of the text.
+/// A condition on one byte of the text.
 #[derive(Clone, Debug)]
 enum Element {
     Any,
     Byte(u8),
-    /// One bit for each value of a byte.
+    /// A bit per value of a byte.
     Class(Box<[u64; 4]>),
 }
 
 #[derive(Clone, Debug)]
 enum Segment {
-    /// Compared at each position.
+    /// A short segment, compared at each position.
     Short(Vec<Element>),
-    /// Searched with a mask for each value of a byte: which elements it matches.
+    /// A segment with a mask per byte value, of the elements that match this byte.
     Masked { elements: usize, words: usize, masks: Box<[u64]> },
 }
 
@@ -82,7 +82,7 @@ impl Segment {
         Segment::Masked { elements: elements.len(), words, masks }
     }
 
-    /// The end of the leftmost part of the text that matches.
+    /// Returns the end of the leftmost match.
     fn find_end(&self, text: &[u8]) -> Option<usize> {
         match self {
             Segment::Short(elements) => {
@@ -134,8 +134,8 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// Refused where it is longer than [`KV_PATTERN_BYTES_MAX`], or has more than [`KV_PATTERN_ELEMENTS_MAX`] elements in
-    /// long segments between stars.
+    /// When the pattern is longer than [`KV_PATTERN_BYTES_MAX`], or has more than [`KV_PATTERN_ELEMENTS_MAX`] elements
+    /// in long segments between stars.
     pub fn new(pattern: &[u8]) -> Result<Pattern, Refusal> {
         if pattern.len() > KV_PATTERN_BYTES_MAX {
             let bytes = pattern.len();
@@ -146,7 +146,7 @@ impl Pattern {
         let mut segments = vec![Vec::new()];
         let mut rest = pattern;
         while let Some((element, behind)) = next(rest) {
-            // Two stars are as good as one.
+            // Consecutive stars count as one.
             let is_behind_star = segments.len() > 1 && segments.last().is_some_and(Vec::is_empty);
             match (element, segments.last_mut()) {
                 (Some(element), Some(segment)) => segment.push(element),
@@ -172,13 +172,13 @@ impl Pattern {
         Ok(Pattern { first, middle, last, least, words })
     }
 
-    /// Upper bound of the work of compiling a pattern and matching so many texts, as for
+    /// Returns an upper bound of the work of compiling a pattern and matching `texts` texts, in units of
     /// [`farpool_model::limits::KV_STEP_WORK_MAX`].
     pub fn work_of(pattern: &[u8], texts: usize) -> usize {
         pattern.len().saturating_mul(texts.saturating_add(COMPILED))
     }
 
-    /// Whether the pattern matches all of `text`.
+    /// Returns whether the pattern matches the whole text.
     pub fn matches(&self, text: &[u8]) -> bool {
         if text.len() < self.least {
             return false;
@@ -199,13 +199,13 @@ impl Pattern {
         true
     }
 
-    /// Words of work for each byte of a text, at most.
+    /// Returns the most words of work per byte of a text.
     pub fn words_per_byte(&self) -> usize {
         self.words
     }
 }
 
-/// The first element of a pattern, `None` for a star, and what is behind it; `None` at the end.
+/// Splits off the first element of a pattern, which is `None` for a star; returns `None` at the end.
 fn next(pattern: &[u8]) -> Option<(Option<Element>, &[u8])> {
     Some(match pattern {
         [] => return None,
@@ -220,7 +220,7 @@ fn next(pattern: &[u8]) -> Option<(Option<Element>, &[u8])> {
     })
 }
 
-/// The bytes in a set, and what is behind its `]`. A set without one goes to the end.
+/// Parses the inside of a set up to its `]`, or to the end if there is none; returns the set and the rest.
 fn class_of(set: &[u8]) -> ([u64; 4], &[u8]) {
     let is_inverted = set.first() == Some(&b'^');
     let mut rest = &set[usize::from(is_inverted)..];
@@ -259,7 +259,7 @@ mod tests {
         Pattern::new(pattern.as_bytes()).unwrap().matches(text.as_bytes())
     }
 
-    /// The plain twin, which tries every end of a star.
+    /// Matches naively by trying every end of a star.
     fn naive(pattern: &[u8], text: &[u8]) -> bool {
         match (next(pattern), text) {
             (None, text) => text.is_empty(),
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn work_is_linear_and_long_patterns_are_refused() {
-        // Each would take for ever if stars were tried again, or a class were read again for each byte.
+        // Each would take exponential time with backtracking, or if a class were parsed for each byte.
         let text = "a".repeat(KV_PATTERN_BYTES_MAX);
         for pattern in [
             "*[b-z".to_string() + &"b-z".repeat(20_000) + "]",

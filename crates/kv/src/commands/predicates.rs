@@ -1,4 +1,4 @@
-//! Commands with conditions, and changes that depend on what there is: `FP.CGET`, `FP.SCAN`, `FP.UPDATE`, `FP.CAS`.
+//! Conditional commands: `FP.CGET`, `FP.SCAN`, `FP.UPDATE`, `FP.CAS`.
 
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
 use crate::cut::ReadEntry;
@@ -14,20 +14,22 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Entries that `FP.SCAN` looks at in one step, at least, unless it finds as many as are wanted before.
+/// Number of buckets and entries, counted together, that one step of `FP.SCAN` visits unless it finds enough matches
+/// before.
 const SCAN_ENTRIES: usize = 512;
 
-/// Entries that it returns about, if nothing else is said, and at most.
+/// Default and greatest `LIMIT`, the approximate number of entries returned.
 const SCAN_LIMIT: usize = 10;
 const SCAN_LIMIT_MOST: usize = 1000;
 
-/// Bytes of values after which a step ends; of compressed ones, those that are copied in the time of reading them.
+/// Bytes of values after which a step ends; for compressed values, the bytes that could be copied in the time of
+/// decompressing them.
 const SCAN_BYTES: usize = 256 << 10;
 
-/// Bytes that a string takes in a reply beside its own.
+/// Bytes that a string takes in a reply in addition to its own.
 const BESIDE: usize = 16;
 
-/// The condition that was read last: clients use the same one again and again.
+/// A cache of the condition that was parsed last, as clients tend to repeat the same one.
 #[derive(Debug, Default)]
 pub(crate) struct Predicates {
     last: Option<Last>,
@@ -42,7 +44,7 @@ struct Last {
 }
 
 impl Predicates {
-    /// Reads a condition on the entries of a space, which has a name or not.
+    /// Parses a condition on the entries of a space.
     fn read(&mut self, text: &[u8], space: Option<&Arc<Space>>) -> Result<Arc<Predicate>, Refusal> {
         let is_same = |other: &Option<Arc<Space>>| match (other, space) {
             (Some(other), Some(space)) => Arc::ptr_eq(other, space),
@@ -63,7 +65,7 @@ impl Predicates {
         let mut conditions = Vec::new();
         collect(&predicate, &mut conditions);
         let patterns: usize = conditions.into_iter().map(Expr::pattern_bytes).sum();
-        // Large ones end with their command, which is a long one: to free them takes milliseconds.
+        // Large conditions are dropped with their command, which is a long one, since freeing them takes milliseconds.
         self.last = (patterns <= KV_PREDICATE_KEPT_BYTES_MAX).then(|| Last {
             text: Box::from(text),
             space: space.cloned(),
@@ -73,25 +75,25 @@ impl Predicates {
         Ok(predicate)
     }
 
-    /// Bytes of the condition that is kept, by the host too.
+    /// Returns the bytes of the cached condition, including its compiled form in the host.
     pub fn bytes(&self) -> usize {
         self.last.as_ref().map_or(0, |last| last.bytes)
     }
 }
 
-/// The bytes that conditions on bytes are about: those of a string.
+/// Returns the bytes that conditions on bytes apply to: those of a string.
 fn bytes_of<'a>(entry: &ReadEntry<'a>) -> &'a [u8] {
     entry.string().unwrap_or_default()
 }
 
-/// Tells for each entry whether the condition is true for it.
+/// Evaluates the condition for each entry.
 fn judge(
     predicate: &Predicate,
     entries: &[ReadEntry<'_>],
     space: Option<&Arc<Space>>,
     (host, now): (&mut dyn Host, u64),
 ) -> Result<Vec<bool>, Refusal> {
-    // What each condition on columns says of all entries is found out at once.
+    // Each condition on columns is evaluated for all entries at once.
     let mut found: HashMap<*const Expr, Vec<bool>> = HashMap::new();
     let mut conditions = Vec::new();
     collect(predicate, &mut conditions);
@@ -114,7 +116,8 @@ fn collect<'p>(predicate: &'p Predicate, conditions: &mut Vec<&'p Expr>) {
     }
 }
 
-/// `FP.CGET key condition`: the value, if the condition is true for the entry (Caribou, section 3.1).
+/// Executes `FP.CGET key condition`: replies with the value if the condition is true for the entry (Caribou, section
+/// 3.1).
 pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let hash = context.keyspace.hash(args[1]);
     let shard = context.taken.shards.get(context.keyspace.shard_of(hash));
@@ -130,7 +133,7 @@ pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let entry = ReadEntry::new(entry, &value);
     let is_true = match &*predicate {
         Predicate::Columns(_) | Predicate::All(_) | Predicate::Any(_) => {
-            // The value is copied to be judged.
+            // Evaluation copies the value.
             if !context.replies.has_room(2 * entry.value().len()) {
                 return Err(TOO_MUCH.into());
             }
@@ -145,7 +148,7 @@ pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     reply_value(&mut context.replies, &entry, space)
 }
 
-/// Replies with a value: a string, or the columns of a row that are in it.
+/// Replies with a value: a string, or the fields of a row.
 fn reply_value(replies: &mut Replies<'_>, entry: &ReadEntry<'_>, space: Option<&Arc<Space>>) -> Done {
     if !replies.has_room(entry.value().len() + BESIDE) {
         return Err(TOO_MUCH.into());
@@ -167,8 +170,8 @@ fn reply_value(replies: &mut Replies<'_>, entry: &ReadEntry<'_>, space: Option<&
     Ok(())
 }
 
-/// `FP.SCAN space condition [LIMIT n] [CURSOR c]`: a step of a scan, as `SCAN` does it: the next cursor, and the keys and
-/// values of entries for which the condition is true.
+/// Executes `FP.SCAN space condition [LIMIT n] [CURSOR c]`, one step of a scan like `SCAN`: replies with the next
+/// cursor, and the keys and values of matching entries.
 pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (mut limit, mut cursor) = (SCAN_LIMIT, 0);
     for option in args[3..].chunks(2) {
@@ -202,7 +205,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         if let Some(table) = taken.get(shard as usize).and_then(|(_, shard)| shard.table(id)) {
             unpackers = Some(table.unpackers());
             let cost = |entry: &Entry<'_>| table.unpackers().cost(*entry);
-            // Some buckets at a time, so that what is found out about many entries at once is.
+            // Several buckets at a time, so that conditions are evaluated on many entries at once.
             let (buckets, before_all) = (looked_at + SCAN_ENTRIES, bytes);
             let is_full = |bytes: usize| bytes - before_all >= SCAN_BYTES;
             while entries.len() < SCAN_ENTRIES / 4 && !is_full(bytes) && looked_at < buckets {
@@ -219,7 +222,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         }
         looked_at += entries.len();
         let values = entries.iter().map(|entry: &Entry<'_>| plain_bytes(*entry)).sum::<usize>();
-        // Values are copied to be judged.
+        // Evaluation copies the values.
         if !context.replies.has_room(2 * values) {
             return Err(TOO_MUCH.into());
         }
@@ -258,7 +261,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// `FP.UPDATE key value`: sets a value where there is one, which keeps when it expires; an absent key is an error.
+/// Executes `FP.UPDATE key value`: overwrites an existing value and keeps its expiry; an absent key is an error.
 pub(super) fn update(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut slot = context.slot(args[1]);
     let Some(expiry) = slot.entry().map(|entry| entry.expiry()) else { return Err(NO_KEY.into()) };
@@ -268,8 +271,8 @@ pub(super) fn update(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// `FP.CAS key expected value`: sets a value where there is the expected one. Replies with 1 if it did, 0 if there was
-/// another, and null if there was none.
+/// Executes `FP.CAS key expected value`: overwrites the value if it equals `expected`. Replies 1 if it did, 0 if the
+/// value differs, null if the key is absent.
 pub(super) fn cas(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut slot = context.slot(args[1]);
     let is_expected = slot.string()?.map(|value| *value == *args[2]);

@@ -1,9 +1,13 @@
-//! Eviction for a command that found no room: keys go by the policy until the value fits.
+//! Eviction for a command that found no memory: keys are evicted by the policy until the value fits.
 //!
-//! Victims are chosen from the shard of the written key first, as their slots can be reused at once. When that shard has none,
-//! and for large values, which need whole pieces of the pool, victims come from other shards: those that the command holds, and
-//! those that are unlocked at this moment, as a command waits for no lock while it holds shards. If that fails because other
-//! commands hold the shards, the command ends, room is made without it ([`Keyspace::make_room`]), and it is executed again.
+//! Victims are chosen from the shard of the written key first, as their slots can be reused at once. When that shard
+//! has none, and for large values, which need whole pieces of the pool, victims come from other shards: those that the
+//! command holds, and those that are unlocked at this moment, as a command waits for no lock while it holds shards. If
+//! that fails because other commands hold the shards, the command ends, memory is freed without it
+//! ([`Keyspace::make_room`]), and it is executed again.
+//!
+//! Invariant: keys that a command or its transaction names are never evicted. Example: `MSET a 1 b 2` creates `a` and
+//! then finds no memory for `b`. If `a` were evicted for it, the reply `OK` would be wrong.
 
 use super::taken::Others;
 use super::{Context, Done, Slot};
@@ -22,25 +26,27 @@ use std::sync::Arc;
 /// Most evictions for one change of one key.
 const EVICTIONS: usize = 16_384;
 
-/// Most evictions between two attempts to write: one at first, twice as many each time.
+/// Most evictions between two attempts to write: the first attempt is after one, then the number doubles.
 const BATCH: usize = 64;
 
-/// Bytes of a value from which it has a piece of the pool to itself, and its size class is of no use to others of the shard.
+/// Least bytes of a value that gets a piece of the pool to itself, so that freed slots of its shard are of no use to
+/// it.
 const LARGE_BYTES: usize = 16 << 10;
 
-/// Hashes of the keys that a command names or has written: they are not evicted.
+/// The hashes of the keys that a command names or has written, which must not be evicted.
 #[derive(Default)]
 pub(crate) struct Kept {
     hashes: Vec<u64>,
     is_sorted: bool,
-    /// Number of shards that the command has.
+    /// Number of shards that the command has locked.
     pub shards: usize,
-    /// Whether a value found no room although victims may be left: in shards that other commands held, or beyond [`EVICTIONS`].
+    /// Whether a value found no memory although victims may be left: in shards that other commands held, or beyond
+    /// [`EVICTIONS`].
     pub wants_room: bool,
 }
 
 impl Kept {
-    /// Keeps no keys yet, for a command that has so many shards.
+    /// Creates an empty list for a command that has locked `shards` shards.
     pub fn of(shards: usize) -> Self {
         Kept { shards, ..Kept::default() }
     }
@@ -59,15 +65,15 @@ impl Kept {
     }
 }
 
-/// Number of evictions so far for one value.
+/// The number of evictions so far for one value.
 #[derive(Default)]
 struct Effort {
     evicted: usize,
 }
 
 impl<'j> Slot<'_, '_, 'j> {
-    /// Does something to the table of the key that needs room, of about so many bytes, and makes room for it if there is none.
-    /// What fails must leave everything as it was.
+    /// Calls `f` on the table of the key, and again after evictions while it fails for lack of memory. `bytes` is about
+    /// what it needs. If `f` fails, it must not have changed anything.
     pub(super) fn with_room<T>(
         &mut self,
         bytes: usize,
@@ -82,10 +88,10 @@ impl<'j> Slot<'_, '_, 'j> {
         }
     }
 
-    /// Evicts some keys, and tells who watches them; returns whether something may have changed.
+    /// Evicts some keys and touches their watches; returns whether another attempt may succeed.
     #[cold]
     fn make_room(&mut self, bytes: usize, effort: &mut Effort) -> bool {
-        // What statements read goes first.
+        // Entries kept for cuts are freed first.
         if self.shard.give_up_cut() {
             return true;
         }
@@ -95,7 +101,8 @@ impl<'j> Slot<'_, '_, 'j> {
         let wanted = effort.evicted.clamp(1, BATCH);
         let is_large = bytes >= LARGE_BYTES;
         let mut evicted = 0;
-        // Of all keys, those of this shard are the part that they are.
+        // For a large value, victims come from all shards alike, so only one attempt in [`Keyspace::shards`] begins
+        // here.
         let begins_here = !is_large
             || self.random.wrapping_add(effort.evicted as u64).is_multiple_of(self.keyspace.shards() as u64);
         if begins_here {
@@ -109,7 +116,7 @@ impl<'j> Slot<'_, '_, 'j> {
             evicted += self.evict_here(wanted - evicted, effort.evicted);
         }
         effort.evicted += evicted;
-        // Slots of other sizes are of no use here.
+        // Evicted slots of other sizes must be returned to the pool to be of use.
         if effort.evicted >= BATCH / 2 || here < wanted {
             self.shard.give_back();
         }
@@ -119,7 +126,7 @@ impl<'j> Slot<'_, '_, 'j> {
         evicted > 0
     }
 
-    /// Evicts keys of the shard of the key; returns how many.
+    /// Evicts keys of this key's shard; returns how many.
     fn evict_here(&mut self, wanted: usize, before: usize) -> usize {
         let random = self.random.wrapping_add(before as u64);
         evict_some(self.shard, self.recorder, self.kept.sorted(), (wanted, random))
@@ -145,8 +152,8 @@ impl<'j> Slot<'_, '_, 'j> {
         evicted + more
     }
 
-    /// Reserves memory so that [`Slot::put_as`] of this value will not fail. Returns whether that has created the key; nothing
-    /// else changes.
+    /// Reserves memory so that [`Slot::put_as`] of this value will not fail. Returns whether this has created the key;
+    /// otherwise nothing visible changes.
     fn prepare(&mut self, kind: Kind, value: &[u8]) -> Result<bool> {
         let (hash, key) = (self.hash, self.key);
         self.with_room(value.len(), |table, _| table.prepare_plain(hash, key, (kind, value)))
@@ -157,18 +164,18 @@ impl<'j> Slot<'_, '_, 'j> {
         self.shard.table_mut(self.space).remove(self.hash, self.key);
     }
 
-    /// Says that the command uses the key.
+    /// Notes that the command uses the key.
     pub(super) fn note_use(&mut self) {
         self.shard.note_use(self.space, self.hash, self.key, self.random, self.now);
     }
 
-    /// When or how often the key was used, and what understands that.
+    /// Returns the stamp of the key's use, and the evictor that interprets it.
     pub(super) fn use_of(&self) -> Option<(&Evictor<(SpaceId, u64)>, Stamp)> {
         let facts = self.shard.table(self.space)?.facts(self.hash, self.key, self.now)?;
         Some((self.shard.evictor(), facts.stamp))
     }
 
-    /// Counts a value that is read, of commands that change nothing.
+    /// Counts a read, if the command changes nothing.
     pub(super) fn count_read(&self, is_there: bool) {
         if !self.writes {
             self.shard.count_read(is_there);
@@ -176,7 +183,7 @@ impl<'j> Slot<'_, '_, 'j> {
     }
 }
 
-/// Evicts keys of a shard, and tells who watches them; returns how many.
+/// Evicts keys of a shard and touches their watches; returns how many.
 fn evict_some(
     shard: &mut Shard,
     recorder: &mut Recorder<'_>,
@@ -194,8 +201,8 @@ fn evict_some(
 }
 
 impl Keyspace {
-    /// Evicts keys of shards that nobody has; returns how many, and how many shards somebody had. What goes is recorded before
-    /// its shard is given back, so that it is not taken for what comes behind it.
+    /// Evicts keys of shards that are unlocked; returns how many, and how many shards were locked. Each eviction is
+    /// recorded before its shard is released, so that the log has it before later changes of the same key.
     fn evict_of_others(&self, kept: &[u64], (wanted, random): (usize, u64), now: u64) -> (usize, usize) {
         let (count, mut evicted, mut busy) = (self.shards(), 0, 0);
         let first = (random >> 32) as usize % count;
@@ -213,7 +220,7 @@ impl Keyspace {
         (evicted, busy)
     }
 
-    /// Evicts keys for a command that has no shards at the moment, and found no room; returns how many.
+    /// Evicts keys for a command that found no memory and holds no shards now; returns how many.
     pub(crate) fn make_room(&self, kept: &[u64], random: u64, now: u64) -> usize {
         let first = (random >> 32) as usize % self.shards();
         let all = (first..self.shards()).chain(0..first);
@@ -228,19 +235,19 @@ impl Keyspace {
         (shard, now): (usize, u64),
     ) -> usize {
         let mut recorder = Recorder::new(self.journal(), Vec::new(), now, random ^ (shard as u64) << 48);
-        // What statements read keeps what goes.
+        // A cut would keep the evicted entries.
         while taken.give_up_cut() {}
         let evicted = evict_some(taken, &mut recorder, kept, (wanted, random));
         taken.give_back();
-        // What cannot be recorded any more is an error for whoever writes next.
+        // A failed append is reported to the next command that writes.
         drop(recorder.finish().0);
         evicted
     }
 }
 
 impl<'j> Context<'j, '_> {
-    /// Gives all keys their values, which do not expire, or none if there is no room: of the selected space, or of one with a
-    /// name. Of a key that is there twice, the last value counts.
+    /// Sets all keys, without expiry, all or none; in the selected space, or in a named one. If a key is given twice,
+    /// the last value counts.
     pub(super) fn put_all(
         &mut self,
         space: Option<&Arc<Space>>,

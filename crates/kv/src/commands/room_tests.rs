@@ -1,4 +1,4 @@
-//! Writes that go on where memory has ended: what is evicted is what the policy says, and records tell it.
+//! Writes that continue when memory is full: the policy's victims are evicted, and the log records them.
 
 use crate::evict::Policy;
 use crate::resp::{Protocol, Replies};
@@ -70,7 +70,7 @@ impl Client {
         self.run(&format!("EXISTS {key}")) == ":1"
     }
 
-    /// Lets a hundredth of a second pass for every so many commands.
+    /// Advances time by 10 ms.
     fn pass(&mut self) {
         self.now += 10;
         while self.keys.tidy(self.now) {}
@@ -88,7 +88,7 @@ fn limit(keys: &Keyspace, maxmemory: u64, policy: Policy) {
     assert_eq!(keys.limits(), limits);
 }
 
-/// All keys with strings, and their values.
+/// Returns all keys with strings, and their values.
 fn all(keys: &Arc<Keyspace>) -> BTreeMap<String, String> {
     let mut client = Client::new(keys);
     let found = client.run("KEYS *");
@@ -96,8 +96,8 @@ fn all(keys: &Arc<Keyspace>) -> BTreeMap<String, String> {
     names.map(|name| (name.to_string(), client.run(&format!("GET {name}")))).collect()
 }
 
-/// Writes four times as much as there is room for, while 300 keys are read again and again. Returns how many of these, and how
-/// many of the others, are there.
+/// Writes four times as much as fits while 300 keys are read again and again. Returns how many of these, and how many
+/// of the others, are left.
 fn churn(client: &mut Client, count: usize, bytes: impl Fn(usize) -> usize, suffix: &str) -> (usize, usize) {
     for hot in 0..300 {
         assert_eq!(client.run(&format!("SET hot{hot} {}{suffix}", "h".repeat(64))), "+OK");
@@ -157,7 +157,7 @@ fn only_keys_that_expire_make_room_where_the_policy_says_so() {
             Policy::VolatileTtl => assert_eq!(hot, 0, "{name}"),
             _ => assert!(hot >= 290, "{name}: {hot}"),
         }
-        // Of few that expire, these are found; without any, nothing can go.
+        // The few keys with an expiry are found; once there are none, nothing can be evicted.
         let refused =
             (0..200_000).find(|key| client.run(&format!("SET more{key} value")).starts_with("-OOM"));
         assert!(refused.is_some(), "{name}");
@@ -178,18 +178,18 @@ fn values_of_other_sizes_find_room_too() {
         let mut client = Client::new(&keys);
         let (hot, _) = churn(&mut client, 30_000, |cold| [10, 100, 400, 1000][cold / 7500], "");
         assert!(hot >= 280, "{hot}");
-        // Of a pool that is full, other shards have pieces everywhere.
+        // In a full pool, other shards have pieces everywhere.
         for bytes in [5_000, 40_000, 300_000].into_iter().filter(|bytes| maxmemory > 0 || *bytes < 300_000) {
             let value = "v".repeat(bytes);
             assert_eq!(client.run(&format!("SET large {value}")), "+OK", "{bytes}");
             assert_eq!(client.run("STRLEN large"), format!(":{bytes}"));
         }
         let before = keys.uses().evicted;
-        // What can never fit makes nothing go.
+        // A value that can never fit evicts nothing.
         let value = "v".repeat(64 << 20);
         assert!(client.run(&format!("SET large {value}")).starts_with("-OOM"));
         assert_eq!(keys.uses().evicted, before);
-        // Fields, too, and those of large hashes.
+        // The same for fields, also of large hashes.
         for field in 0..3000 {
             assert_eq!(client.run(&format!("HSET hash field{field} {}", "f".repeat(100))), ":1");
         }
@@ -221,7 +221,7 @@ fn records_give_the_same_keys_and_settings_again() {
         limit(&keys, 1 << 20, policy);
         let mut client = Client::new(&keys);
         churn(&mut client, 5_000, |_| 100, " PX 999999");
-        // A walk in the midst of it.
+        // A walk in between.
         let walked = Kept::default();
         let mut walk = Walk::default();
         while keys.walk(&mut walk, &walked).unwrap() {
@@ -240,7 +240,7 @@ fn records_give_the_same_keys_and_settings_again() {
         let mut replay = Replay::default();
         walked.0.lock().iter().for_each(|record| replay.apply(&again, record).unwrap());
         assert_eq!(again.limits(), keys.limits());
-        // What was made is more than is allowed now.
+        // The limit is now below what is in use.
         limit(&keys, 1 << 18, policy);
         while keys.tidy(NOW) {}
         assert!(keys.uses().bytes <= 1 << 18, "{:?}", keys.uses());
@@ -264,7 +264,7 @@ fn what_is_lost_while_records_are_applied_is_lost_as_a_whole() {
             assert_eq!(client.run(&format!("HSET hash{key} field{round} {piece}")), ":1");
         }
     }
-    // A pool that has not room for half of it.
+    // The pool holds less than half of it.
     let small = keyspace(4);
     let mut replay = Replay::default();
     kept.0.lock().iter().for_each(|record| replay.apply(&small, record).unwrap());
@@ -280,7 +280,7 @@ fn what_is_lost_while_records_are_applied_is_lost_as_a_whole() {
         }
     }
     assert!((2_000..15_000).contains(&there), "{there}");
-    // From now on, keys are what commands make them.
+    // After replay, commands create keys as usual.
     assert_eq!(other.run("APPEND fresh abc"), ":3");
 }
 
@@ -309,7 +309,7 @@ fn keys_of_a_command_stay_and_watched_ones_are_told() {
     let rows: Vec<String> = (0..1000).map(|row| format!("{row} {}", "r".repeat(100))).collect();
     assert_eq!(client.run(&format!("FP.ROWSET rows {}", rows.join(" "))), ":1000");
     assert!((0..1000).all(|row| client.has(&format!("rows:{row}"))));
-    // Whoever watches a key that goes is told.
+    // Evicting a key touches its watches.
     assert_eq!(client.run("SET watched 1"), "+OK");
     assert_eq!(client.run("WATCH watched"), "+OK");
     let mut other = Client::new(&keys);
@@ -338,7 +338,7 @@ fn cuts_stay_right_while_keys_go() {
             });
             let before = all(&keys);
             let cut = keys.cut(0, client.now);
-            // Stamps change meanwhile, which is no change of content.
+            // Stamps change meanwhile, which is not a change of contents.
             before.keys().take(1000).for_each(|key| drop(client.run(&format!("GET {key}"))));
             let count = if round % 3 == 0 { 20_000 } else { 20 };
             (0..count).for_each(|key| {
@@ -388,7 +388,7 @@ fn use_is_told_where_the_policy_knows_it() {
     assert_eq!(client.run("OBJECT FREQ new"), ":5");
     client.run("GET new");
     assert_eq!(client.run("OBJECT FREQ new"), ":6");
-    // These do not use it.
+    // Commands that do not count as a use.
     for quiet in ["TTL new", "TYPE new", "EXISTS new", "OBJECT ENCODING new", "MEMORY USAGE new", "SCAN 0"] {
         client.run(quiet);
     }
@@ -408,7 +408,7 @@ fn use_is_told_where_the_policy_knows_it() {
     assert_eq!((keys.uses().hits, keys.uses().misses), (3, 2));
 }
 
-/// Writes until no more fits.
+/// Writes until nothing more fits.
 fn fill(client: &mut Client) {
     for bytes in [1000, 300, 100, 20, 1] {
         let mut refused = 0;
@@ -442,7 +442,7 @@ fn commands_of_several_keys_or_fields_do_all_or_nothing_where_there_is_no_room()
         for key in 0..50 {
             for ask in ["GET old", "HGETALL small", "HGETALL large", "HGETALL rows:", "GET new"] {
                 let reply = client.run(&format!("{ask}{key}"));
-                // Fields of a hash are in any order.
+                // Fields of a hash have no defined order.
                 let mut lines: Vec<String> = reply.split('|').map(String::from).collect();
                 lines.sort();
                 texts.push(lines.join("|"));
@@ -473,7 +473,7 @@ fn commands_of_several_keys_or_fields_do_all_or_nothing_where_there_is_no_room()
         } else {
             done += 1;
         }
-        // Some room again, for all or for less.
+        // Frees some memory, for all or for less.
         limit(&keys, (1 << 20) + ((round as u64) << 11), Policy::NoEviction);
         if round % 20 == 19 {
             client.run(&format!("MSET{}", all("old", "").replace(&long, "o")));
@@ -488,7 +488,7 @@ fn commands_of_several_keys_or_fields_do_all_or_nothing_where_there_is_no_room()
     assert_eq!(texts(&mut Client::new(&again)), texts(&mut client));
 }
 
-/// A value may be as large as all keys of its shard together, and larger.
+/// A value may be as large as all keys of its shard together, or larger.
 #[test]
 fn large_values_find_room_in_all_shards() {
     let sizes = [10, 1_000, 15_000, 40_000, 120_000, 300_000, 1_000_000];
@@ -508,7 +508,7 @@ fn large_values_find_room_in_all_shards() {
     }
 }
 
-/// Commands of several keys, and transactions, have shards that nobody else can take.
+/// Shards of commands on several keys, and of transactions, cannot be locked by others.
 #[test]
 fn large_values_of_one_command_find_room() {
     let keys = keyspace(64);

@@ -1,4 +1,4 @@
-//! Rows of spaces that have a schema.
+//! Commands on rows, in spaces with a schema.
 
 use super::{Args, Context, Done, Refusal, Slot, WRONG_TYPE};
 use crate::entry::Kind;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 pub(super) type Texts = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Slot<'_, '_, '_> {
-    /// The columns of the space, if it has a schema.
+    /// Returns the schema of the space, if it has one.
     pub fn schema(&self) -> Option<&RowSchema> {
         self.named.as_ref()?.schema.as_ref()
     }
 
-    /// Refuses values that are no rows in a space of rows.
+    /// Fails in a space of rows: its values must be rows.
     pub fn check_no_rows(&self) -> Done {
         match &self.named {
             Some(space) if space.schema.is_some() => {
@@ -29,14 +29,14 @@ impl Slot<'_, '_, '_> {
         }
     }
 
-    /// Refuses a field or a value that the space's schema does not have.
+    /// Fails if a field or value does not match the space's schema.
     pub fn check_field(&self, field: &[u8], value: &[u8]) -> Done {
         let Some(schema) = self.schema() else { return Ok(()) };
         self.check_row_key(schema)?;
         parsed(schema, field, value).map(drop)
     }
 
-    /// Refuses a key whose text is not that of the first column.
+    /// Fails if the key does not contain the canonical text of the first column.
     fn check_row_key(&self, schema: &RowSchema) -> Done {
         let prefix = self.named.as_ref().map_or(0, |space| space.prefix.len());
         let rest = self.key.get(prefix..).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Slot<'_, '_, '_> {
     pub(super) fn set_row_fields(&mut self, fields: &[(&[u8], &[u8])]) -> Result<usize, Refusal> {
         let Some(schema) = self.schema() else { return Err(WRONG_TYPE.into()) };
         self.check_row_key(schema)?;
-        // Of a field that is there twice, the last value counts.
+        // If a field is given twice, the last value counts.
         let mut changes = BTreeMap::new();
         for (field, value) in fields {
             let (at, value) = parsed(schema, field, value)?;
@@ -102,7 +102,7 @@ impl Slot<'_, '_, '_> {
         Ok(true)
     }
 
-    /// All fields of a hash.
+    /// Returns all fields of a hash or row.
     pub(super) fn all_fields(&self) -> Result<Texts, Refusal> {
         let mut fields = Vec::new();
         let Some(of) = self.fields()? else { return Ok(fields) };
@@ -110,7 +110,7 @@ impl Slot<'_, '_, '_> {
         loop {
             cursor = of.scan(cursor, |field, value| fields.push((field.to_vec(), value.to_vec())));
             if cursor == 0 {
-                // A scan may see a field twice.
+                // A scan may return a field twice.
                 fields.sort_unstable();
                 fields.dedup_by(|a, b| a.0 == b.0);
                 return Ok(fields);
@@ -118,7 +118,7 @@ impl Slot<'_, '_, '_> {
         }
     }
 
-    /// Gives the key these fields and no others, if there are any.
+    /// Sets the value to exactly these fields; without any, the key is removed.
     pub(super) fn put_fields(&mut self, fields: &Texts, expiry: Option<u64>) -> Done {
         if let Some(schema) = self.schema() {
             self.check_row_key(schema)?;
@@ -143,7 +143,7 @@ impl Slot<'_, '_, '_> {
     }
 }
 
-/// Reads the value of a field.
+/// Parses the value of a field.
 fn parsed(schema: &RowSchema, field: &[u8], value: &[u8]) -> Result<(usize, Vec<u8>), Refusal> {
     let Some(at) = schema.position(field) else {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name.as_str()).collect();
@@ -160,12 +160,12 @@ fn parsed(schema: &RowSchema, field: &[u8], value: &[u8]) -> Result<(usize, Vec<
     }
 }
 
-/// As much of a text as an error shows.
+/// Returns the part of a text that an error shows.
 pub(super) fn shown(text: &[u8]) -> String {
     text[..text.len().min(64)].escape_ascii().to_string()
 }
 
-/// `FP.ROWSET space value ...`: sets whole rows, the values of all columns in their order, one row behind the other.
+/// Executes `FP.ROWSET space value ...`: sets whole rows, given as the values of all columns in order, row after row.
 pub(super) fn rowset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let space = context.named_space(args[1])?;
     let Some(schema) = &space.schema else {

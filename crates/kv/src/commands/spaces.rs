@@ -1,4 +1,4 @@
-//! Spaces with names: `FP.SPACE CREATE`, `DROP`, `LIST` and `INFO`.
+//! Commands on named spaces: `FP.SPACE CREATE`, `DROP`, `LIST` and `INFO`.
 
 use super::rows::{Texts, shown};
 use super::{Args, Context, Done, Refusal, SYNTAX};
@@ -13,7 +13,7 @@ use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_MOVED_BYTES_MAX, KV_MOVED_MAX, 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Whether these are the arguments of a command that only tells something of spaces.
+/// Returns whether the command only reads definitions of spaces.
 pub(super) fn only_tells(args: &Args<'_>) -> bool {
     let is = |at: usize, words: &[&[u8]]| {
         args.get(at).is_some_and(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)))
@@ -35,7 +35,7 @@ pub(super) fn space(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     }
 }
 
-/// An entry that changes its space: its key, its fields or its text, and when it expires.
+/// An entry that moves to another space: its key, its fields or its string, and its expiry.
 struct Moved {
     key: Box<[u8]>,
     value: Result<Texts, Vec<u8>>,
@@ -43,11 +43,11 @@ struct Moved {
 }
 
 impl Context<'_, '_> {
-    /// The space with a name.
+    /// Returns the space with this name.
     pub(super) fn named_space(&self, name: &[u8]) -> Result<Arc<Space>, Refusal> {
         let text = String::from_utf8_lossy(name);
         let (spaces, name_read) = (self.spaces(), TableName::parse(&text));
-        // Names of before schemas may have dots that separate nothing.
+        // Names created before schemas existed may have dots that separate nothing.
         let space = name_read
             .ok()
             .and_then(|read| spaces.named(&read.encoded()))
@@ -70,11 +70,11 @@ impl Context<'_, '_> {
         self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.set_spaces(&spaces));
         let definitions = spaces.to_bytes();
         self.taken.recorder.add(&Effect::Spaces { definitions: &definitions });
-        // What is left of a space that is gone; what comes has no dictionary yet.
+        // Releases the charge of a dropped space; a new space has no dictionary yet.
         self.keyspace.charge_packers(&spaces).ok();
     }
 
-    /// The keys with this prefix of the space that owns it, which must be the keys of `owner` afterwards.
+    /// Returns the keys with this prefix in space `owner`.
     fn keys_with(&self, prefix: &[u8], owner: SpaceId) -> Result<Vec<Box<[u8]>>, Refusal> {
         let mut keys = Vec::new();
         for (_, shard) in self.all_taken() {
@@ -104,7 +104,7 @@ impl Context<'_, '_> {
         Ok(keys)
     }
 
-    /// Sets the spaces, and moves the keys with this prefix from one to another; all of it, or nothing.
+    /// Sets the definitions of spaces and moves the keys with this prefix from one space to the other, all or nothing.
     fn change_spaces(
         &mut self,
         spaces: Spaces,
@@ -140,7 +140,7 @@ impl Context<'_, '_> {
                 let (key, text) = (shown(&key), text.trim_start_matches("ERR ").to_string());
                 Refusal(Cow::Owned(format!("ERR the key '{key}', which is there, does not fit: {text}")))
             })?;
-            // What moves is not evicted by what moves before or behind it.
+            // Keys that move must not be evicted while others move.
             self.taken.keep(self.keyspace, &key);
             moved.push(Moved { key, value, expiry });
         }
@@ -157,7 +157,7 @@ impl Context<'_, '_> {
             }
             count += 1;
         }
-        // Where there was no room for all, none of them are there.
+        // If memory was too small for all, those already moved are removed from the target again.
         let (gone, gone_id, keys) = match done {
             Ok(()) => (from, id_of(from), &moved[..]),
             Err(_) => (to, id_of(to), &moved[..count]),
@@ -172,10 +172,10 @@ impl Context<'_, '_> {
     }
 }
 
-/// The words of options, with which no schema begins.
+/// Option words; a schema never begins with one of them.
 const WORDS: [&[u8]; 3] = [b"prefix", b"binary", b"compression"];
 
-/// The codec with this name, or none.
+/// Returns the codec with this name, or `None` for `none`.
 fn compression_named(name: &[u8]) -> Result<Option<Compression>, Refusal> {
     let compression = Compression::named(name);
     if compression.is_none() && !is_word(name, b"none") {

@@ -1,4 +1,4 @@
-//! Commands of strings.
+//! Commands on strings.
 
 use super::options::{self, Expiry, MILLISECONDS, SECONDS, Unit};
 use super::{Args, Context, Done, PAIRS, TOO_LONG, TOO_MUCH, integer};
@@ -10,7 +10,7 @@ pub(super) fn get(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     reply_value(context, args[1])
 }
 
-/// Replies with the string that the key has, or with null.
+/// Replies with the string of a key, or with null.
 fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Done {
     let (slot, replies) = context.slot_and_replies(key);
     reply_string(replies, slot.string()?.as_deref())
@@ -49,7 +49,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Sets the value of a key. A time that has passed already removes it.
+/// Sets the value of a key; an expiry in the past removes the key.
 fn put(context: &mut Context<'_, '_>, key: &[u8], value: &[u8], expiry: Expiry) -> Done {
     let now = context.now;
     let mut slot = context.slot(key);
@@ -103,7 +103,7 @@ pub(super) fn getdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn getex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let options = options::parse(&args[2..], "getex")?;
     let now = context.now;
-    // A time that is no number is refused for a key that is there only, as in Redis.
+    // As in Redis, an invalid number is an error only if the key exists.
     let is_there = context.slot(args[1]).string()?.is_some();
     let expiry = if is_there { options.expiry(now, "getex")? } else { Expiry::Unsaid };
     reply_value(context, args[1])?;
@@ -122,7 +122,7 @@ pub(super) fn mget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     context.replies.array(args.len() - 1);
     for key in &args[1..] {
         let (slot, replies) = context.slot_and_replies(key);
-        // What is no string counts as absent.
+        // A value that is not a string counts as absent.
         reply_string(replies, slot.string().unwrap_or_default().as_deref())?;
     }
     Ok(())
@@ -132,7 +132,7 @@ fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     context.put_all(None, Kind::String, args[1..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
-/// Refuses an odd number of keys and values.
+/// Fails unless the arguments are pairs of keys and values.
 fn in_pairs(args: &Args<'_>, command: &str) -> Done {
     if args.len() % 2 == 1 {
         return Ok(());
@@ -172,7 +172,8 @@ pub(super) fn strlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The bytes from `start` to `end`, both included, of a value of so many; negative ones count from its end.
+/// Converts the inclusive bounds `start` and `end` to a range of a value of `bytes` bytes; negative bounds count from
+/// its end.
 pub(super) fn range(start: i64, end: i64, bytes: usize) -> std::ops::Range<usize> {
     let bytes = bytes as i64;
     if start < 0 && end < 0 && start > end {

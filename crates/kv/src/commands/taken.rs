@@ -1,4 +1,4 @@
-//! What a command has to itself while it runs.
+//! The shards that a command has locked, and its recorder.
 
 use super::room::Kept;
 use super::{Args, Keys};
@@ -9,35 +9,35 @@ use crate::session::Pace;
 use crate::shard::Shard;
 use std::ops::Range;
 
-/// What a command has to itself: shards, and what it has done to them so far.
+/// The exclusive resources of a running command.
 pub(crate) struct Taken<'a> {
     pub(super) shards: Shards<'a>,
-    /// Announces that a long command has them.
+    /// Announcement of a long command.
     _hold: Option<Hold<'a>>,
     pub(super) recorder: Recorder<'a>,
-    /// The keys that stay, whatever room is needed.
+    /// Keys that must not be evicted to make room.
     pub(super) kept: Kept,
-    /// Whether the command that runs may change keys.
+    /// Whether the running command may change keys.
     pub(super) writes: bool,
-    /// A key whose hash is known, by its place in memory, where it stays while the command runs.
+    /// Address and hash of a key that was hashed ahead; the argument does not move while the command runs.
     known: Option<(Range<usize>, u64)>,
 }
 
-/// The shards of a command beside the one of a key.
+/// The command's shards other than the one of a key.
 pub(super) struct Others<'s, 'a>(
     pub &'s mut [(usize, ShardGuard<'a>)],
     pub &'s mut [(usize, ShardGuard<'a>)],
 );
 
-/// Shards, in their order.
+/// Locked shards, in ascending order.
 pub(super) enum Shards<'a> {
     One(usize, ShardGuard<'a>),
     Several(Vec<(usize, ShardGuard<'a>)>),
 }
 
 impl<'a> Taken<'a> {
-    /// Takes the shards of the keys of these commands, and records in `recorder` what they do. `None` where the pace is
-    /// [`Pace::Short`] and a long command has one of them.
+    /// Locks the shards of the keys of all commands; changes are recorded in `recorder`. Returns `None` at
+    /// [`Pace::Short`] if a long command holds one of them.
     pub fn of<'b>(
         keyspace: &'a Keyspace,
         recorder: Recorder<'a>,
@@ -61,7 +61,7 @@ impl<'a> Taken<'a> {
         Some(Taken { shards, _hold: hold, recorder, kept, writes: false, known: None })
     }
 
-    /// Takes the shard of a key whose hash is known, for a step; `None` where a long command has it.
+    /// Locks the shard of a key with a known hash for a step; `None` if a long command holds it.
     pub fn one(keyspace: &'a Keyspace, recorder: Recorder<'a>, key: &[u8], hash: u64) -> Option<Self> {
         let mut kept = Kept::of(1);
         if keyspace.evicts() {
@@ -81,20 +81,20 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// Has a key stay that the command does not name.
+    /// Protects a key from eviction that the command does not name.
     pub fn keep(&mut self, keyspace: &Keyspace, key: &[u8]) {
         if keyspace.evicts() {
             self.kept.add(keyspace.hash(key));
         }
     }
 
-    /// Records what was done, and lets go of the shards; returns the number of the record, if there is one, and the buffer
-    /// of the recorder.
+    /// Appends the log record, then releases the shards: the order of records must be the order of changes. Returns the
+    /// number of the record, if there is one, and the recorder's buffer.
     pub fn finish(self) -> (farpool_model::Result<Option<u64>>, Vec<u8>) {
         self.recorder.finish()
     }
 
-    /// The hashes of the keys that stay, where there was no room for a value although others could have gone for it.
+    /// Returns the hashes of the protected keys, if a value found no memory although more keys could be evicted.
     pub fn wants_room(&mut self) -> Option<Vec<u64>> {
         self.kept.wants_room.then(|| self.kept.sorted().to_vec())
     }
@@ -104,14 +104,15 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// The addresses of a key.
+/// Returns the address range of a key.
 #[inline]
 fn place_of(key: &[u8]) -> Range<usize> {
     let start = key.as_ptr().addr();
     start..start + key.len()
 }
 
-/// The shards of the keys of commands, in their order, and whether these are all because a command takes all.
+/// Returns the shards of the commands' keys in ascending order, and whether they are all shards because a command needs
+/// all.
 fn wanted_shards<'b>(
     keyspace: &Keyspace,
     commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
@@ -148,7 +149,7 @@ impl<'a> Shards<'a> {
         }
     }
 
-    /// All shards, of a command that takes all.
+    /// Returns all shards, for a command that needs all.
     pub fn several(&self) -> &[(usize, ShardGuard<'a>)] {
         match self {
             Shards::One(..) => &[],
@@ -163,7 +164,7 @@ impl<'a> Shards<'a> {
         }
     }
 
-    /// A shard, and the others.
+    /// Returns one shard, and the others.
     pub fn split(&mut self, shard: usize) -> (&mut Shard, Others<'_, 'a>) {
         match self {
             Shards::One(taken, guard) => {
@@ -179,7 +180,7 @@ impl<'a> Shards<'a> {
         }
     }
 
-    /// A shard, if the command has it.
+    /// Returns a shard if the command has locked it.
     pub fn at(&self, shard: usize) -> Option<&Shard> {
         match self {
             Shards::One(taken, guard) => (*taken == shard).then(|| &**guard),

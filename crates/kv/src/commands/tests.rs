@@ -1,4 +1,4 @@
-//! Tests of commands by the bytes of their replies.
+//! Commands tested by the bytes of their replies.
 
 mod models;
 mod orders;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Knows no commands of its own.
+/// A host without commands.
 struct Alone {
     may_write: bool,
 }
@@ -56,7 +56,7 @@ impl<'k> Client<'k> {
         bytes
     }
 
-    /// Carries out a command whose arguments are words, and returns the reply with `|` for the ends of lines.
+    /// Executes a command whose arguments are words; returns the reply with `|` for line ends.
     fn run(&mut self, command: &str) -> String {
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
         let reply = self.bytes(&args);
@@ -72,7 +72,7 @@ fn keyspace(pool: &Arc<Pool>) -> Keyspace {
     Keyspace::new(pool, &TenantName::default(), [7; 16], 4)
 }
 
-/// Commands in their order and their replies.
+/// Checks commands, in order, against their replies.
 fn check(lines: &[(&str, &str)]) {
     let pool = pool(64);
     let keys = keyspace(&pool);
@@ -107,7 +107,7 @@ fn names_of_unknown_commands_are_replied_as_they_came() {
     {
         out.push(client.bytes(args));
     }
-    // What Redis 7.0.15 replies.
+    // Redis 7.0.15 replies the same.
     let shown = [&long[..], b"' '", &longer[..25]].concat();
     assert_eq!(out[0], b"-ERR unknown command '\xff\x01ab  c', with args beginning with: \r\n");
     assert_eq!(out[1], b"-ERR unknown command 'foo', with args beginning with: '\xff  x' 'b' \r\n");
@@ -190,7 +190,7 @@ fn numbers_and_bits() {
         ("BITCOUNT m 1 1 BYTE", ":6"),
         ("BITCOUNT m 5 30 BIT", ":17"),
         ("BITCOUNT m 1", "-ERR syntax error"),
-        // The key is looked at before the rest.
+        // The key is checked before the rest.
         ("BITCOUNT none 0 a", ":0"),
         ("BITCOUNT none 0 1 x", ":0"),
         ("BITCOUNT m a b x", "-ERR value is not an integer or out of range"),
@@ -361,7 +361,7 @@ fn hyperloglogs() {
         ("PFADD a x y z", ":1"),
         ("PFADD a x y z", ":0"),
         ("PFCOUNT a", ":3"),
-        // The cardinality is in the value, until an element changes it.
+        // The cached cardinality is part of the value until an element changes it.
         ("GETRANGE a 8 8", "$1|\u{3}"),
         ("SETRANGE a 8 \t", ":26"),
         ("PFCOUNT a", ":9"),
@@ -413,7 +413,7 @@ fn a_hyperloglog_of_many_elements_is_added_to_in_place() {
     (0..5000).for_each(|number| all.push_str(&format!(" element:{number}")));
     assert_eq!((client.run(&all), client.run("PFCOUNT all")), (":1".into(), count.clone()));
     assert_eq!(client.bytes(&[b"GET", b"all"]), client.bytes(&[b"GET", b"k"]));
-    // An element that changes nothing is no change to those who watch the key.
+    // An element that changes nothing does not touch watches.
     client.run("WATCH k");
     Client::new(&keys).run("PFADD k element:1");
     client.run("MULTI");
@@ -436,7 +436,7 @@ fn what_has_expired_is_gone_for_good_and_its_memory_with_it() {
     let (counts, bytes) = (keys.counts(), pool.bytes_used());
     assert_eq!((counts.len(), counts[0].1.keys, counts[0].1.expiring), (1, 1, 1));
     assert!(counts[0].1.bytes < 32 << 10 && bytes <= 2 << 20, "{counts:?}, {bytes}");
-    // A clock that is put back revives nothing.
+    // A clock that is put back revives no key.
     client.run("SET again 1 PX 100");
     client.now += 100;
     assert_eq!(client.run("GET again"), "$-1");
@@ -496,14 +496,14 @@ fn a_watched_key_that_has_changed_stops_the_transaction() {
         assert_eq!(client.run("SET b 2"), "+QUEUED");
         assert_eq!(client.run("EXEC"), expected, "{change}");
     }
-    // Time changes a key, too.
+    // Expiry changes a key, too.
     client.run("SET a 1 PX 1000");
     client.run("WATCH a");
     client.now += 1000;
     client.run("MULTI");
     client.run("SET b 2");
     assert_eq!(client.run("EXEC"), "*-1");
-    // One that had expired before does not change when it is removed.
+    // Removing a key that had expired before does not change it.
     client.run("WATCH a");
     other.now = client.now;
     other.run("FLUSHDB");
@@ -560,7 +560,7 @@ fn a_scan_sees_every_key_that_stays() {
         if cursor == "0" {
             break;
         }
-        // The index grows under the scan.
+        // The index grows during the scan.
         for _ in 0..50 {
             others += 1;
             client.run(&format!("SET comes:{others} x"));
@@ -570,7 +570,7 @@ fn a_scan_sees_every_key_that_stays() {
     assert!(others > 1000);
 }
 
-/// What Redis 7.0.15 replies.
+/// Compares with the replies of Redis 7.0.15.
 #[test]
 fn options_that_are_given_twice() {
     check(&[
@@ -601,7 +601,7 @@ fn options_that_are_given_twice() {
     ]);
 }
 
-/// What Redis 7.0.15 replies.
+/// Compares with the replies of Redis 7.0.15.
 #[test]
 fn what_is_wrong_in_a_transaction_ends_it() {
     let aborted = "-EXECABORT Transaction discarded because of previous errors.";
@@ -636,7 +636,7 @@ fn what_is_wrong_in_a_transaction_ends_it() {
     }
 }
 
-/// What Redis 7.0.15 does: commands of others that change nothing touch no key that is watched.
+/// Commands that change nothing touch no watch, as in Redis 7.0.15.
 #[test]
 fn what_changes_nothing_touches_nothing() {
     let changes = |before: &str, command: &str| {

@@ -1,7 +1,8 @@
 //! Estimates of a command's work before it begins, in bytes read or written.
 //!
-//! Invariant: an estimate costs no more than a lookup of the command's keys. Estimates are upper bounds, except for commands whose
-//! work is their reply: the limit on the reply of a short command stops these.
+//! Invariant: an estimate costs no more than a lookup of the command's keys. Estimates are upper bounds, except for
+//! commands whose work is their reply: the limit on the reply of a short command stops these. An estimate that is too
+//! low lets one client's command occupy a serving thread for longer than a step.
 
 use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
 use super::pattern::Pattern;
@@ -14,7 +15,7 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::limits::KV_STEP_WORK_MAX;
 use std::collections::HashMap;
 
-/// Work of an argument beside its bytes: about that of finding a key.
+/// Work of an argument in addition to its bytes: about that of a lookup.
 const ARGUMENT: usize = 256;
 
 /// Work per key of a walk over all keys, and per field of a hash.
@@ -26,13 +27,13 @@ const SKETCH: usize = 16 << 10;
 /// Longest condition that is parsed and evaluated within a step, in bytes.
 const CONDITION: usize = 4 << 10;
 
-/// The work of reading the arguments of a command.
+/// Returns the work of parsing the arguments of a command.
 #[inline]
 pub(crate) fn work_of_arguments(args: &Args<'_>) -> usize {
     args.iter().map(|argument| argument.len() + ARGUMENT).sum()
 }
 
-/// Whether a command has a condition or a pattern that may take long to compile and to match.
+/// Returns whether a command has a condition or pattern that may take long to compile and match.
 #[inline]
 pub(crate) fn is_long_text(command: &Command, args: &Args<'_>) -> bool {
     match command.name {
@@ -42,8 +43,8 @@ pub(crate) fn is_long_text(command: &Command, args: &Args<'_>) -> bool {
     }
 }
 
-/// The work of compiling the patterns of a command and of matching the entries that it looks at; that of `KEYS` counts with
-/// the keys that there are.
+/// Returns the work of compiling a command's patterns and of matching the entries that it visits. For `KEYS`, matching
+/// is counted with the number of keys.
 fn work_of_patterns(command: &Command, args: &Args<'_>) -> usize {
     let options = match command.name {
         "keys" => return args.get(1).map_or(0, |pattern| Pattern::work_of(pattern, 0)),
@@ -88,13 +89,13 @@ fn size(
     (fields.map_or(0, |fields| fields.len().saturating_mul(WALKED)), true)
 }
 
-/// Work of a walk over all keys.
+/// Returns the work of a walk over all keys.
 fn work_of_all(taken: &Taken<'_>) -> usize {
     let tables = taken.shards.several().iter().flat_map(|(_, shard)| shard.tables());
     tables.map(|(_, table)| table.len().saturating_mul(WALKED)).sum()
 }
 
-/// Least length of the string after a command, by the command's arguments.
+/// Returns the least length of the string after a command, by its arguments.
 fn grown(command: &Command, args: &Args<'_>) -> usize {
     let number = |at: usize| {
         let given = args.get(at).and_then(|text| parse_integer(text));
@@ -107,7 +108,7 @@ fn grown(command: &Command, args: &Args<'_>) -> usize {
     }
 }
 
-/// Whether the work of a command, with the present values of its keys, exceeds a step.
+/// Returns whether the work of a command, given the current values of its keys, exceeds a step.
 pub(crate) fn is_long_command(
     command: &Command,
     args: &Args<'_>,
@@ -130,7 +131,7 @@ pub(crate) fn is_long_command(
     work > KV_STEP_WORK_MAX
 }
 
-/// Whether the work of a command is proportional to its reply, which is bounded.
+/// Returns whether the work of a command is proportional to its reply, which is bounded.
 fn has_bounded_work(command: &Command) -> bool {
     let is_bounded = [
         "fp.cas", "fp.cget", "get", "getrange", "getset", "getdel", "hgetall", "hkeys", "hvals", "mget",
@@ -139,15 +140,15 @@ fn has_bounded_work(command: &Command) -> bool {
     is_bounded.contains(&command.name)
 }
 
-/// Estimate of a transaction's work. Values may grow from one command to the next.
+/// An estimate of a transaction's work. Values may grow from one command to the next.
 pub(crate) struct WorkOfExec<'b> {
     sum: usize,
     largest: usize,
     /// Whether a command reads fields of a large hash, which may be long.
     has_large_hashes: bool,
-    /// Bytes by which values may have grown, by key in any space: COPY names another one.
+    /// Bytes by which values may have grown, by key in any space, as `COPY` can name another space.
     grown: HashMap<&'b [u8], usize>,
-    /// Sizes of values before the transaction, of the keys looked up so far.
+    /// Sizes of values before the transaction, for keys looked up so far.
     sizes: HashMap<(SpaceId, &'b [u8]), (usize, bool)>,
 }
 
@@ -157,7 +158,7 @@ impl<'b> WorkOfExec<'b> {
         WorkOfExec { sum: 0, largest: 0, has_large_hashes: false, grown, sizes }
     }
 
-    /// Adds a command, of a client that has selected a space.
+    /// Adds a command of a client that has selected `space`.
     pub fn add(
         &mut self,
         command: Option<&Command>,
@@ -199,7 +200,7 @@ impl<'b> WorkOfExec<'b> {
             let (bytes, is_table) = *known.or_insert_with(|| size(taken, keyspace, (space, now), key));
             let bytes = bytes.saturating_add(self.grown.get(key).copied().unwrap_or(0));
             self.has_large_hashes |= is_table;
-            // A field of a hash is found without the others.
+            // A field of a hash is found without reading the others.
             if !is_table || command.load == Load::Value {
                 work = work.saturating_add(bytes);
             }
@@ -225,12 +226,12 @@ impl<'b> WorkOfExec<'b> {
         before.saturating_add(self.grown.get(key).copied().unwrap_or(0))
     }
 
-    /// Whether the transaction exceeds a step.
+    /// Returns whether the transaction exceeds a step.
     pub fn is_long(&self) -> bool {
         self.sum > KV_STEP_WORK_MAX || self.has_large_hashes
     }
 
-    /// Work of all commands except the largest.
+    /// Returns the work of all commands except the largest.
     pub fn beside_largest(&self) -> usize {
         self.sum - self.largest
     }

@@ -1,5 +1,5 @@
-//! Compressed entries: those that are read quickly are while their shard is taken, others are copied, and read when others
-//! have it.
+//! Compressed entries during a read of a cut. Entries that are quick to decompress are decompressed while the shard is
+//! locked; others are copied, and decompressed after it is released.
 
 use super::{BYTES_COPIED_PER_NS, ReadEntry};
 use crate::entry::Entry;
@@ -8,19 +8,19 @@ use crate::packing::Unpackers;
 use farpool_model::Result;
 use std::ops::Range;
 
-/// Copies of compressed entries.
+/// Copies of compressed entries, to be decompressed later.
 #[derive(Default)]
 pub(super) struct PackedEntries {
-    /// The entries, one behind the other, and where each ends.
+    /// The entries' bytes back to back; for each entry, its end and the index of its decompressor.
     bytes: Vec<u8>,
     ends: Vec<(usize, usize)>,
-    /// What reads them, one after the other.
+    /// Decompressors of the entries; consecutive entries of one table share one.
     unpackers: Vec<Unpackers>,
     plain: Vec<u8>,
 }
 
 impl PackedEntries {
-    /// Copies an entry of a table with these unpackers.
+    /// Copies an entry of a table that has these decompressors.
     pub fn add(&mut self, entry: Entry<'_>, unpackers: &Unpackers) {
         if self.unpackers.last().is_none_or(|last| !last.is(unpackers)) {
             self.unpackers.push(unpackers.clone());
@@ -29,10 +29,10 @@ impl PackedEntries {
         self.ends.push((self.bytes.len(), self.unpackers.len() - 1));
     }
 
-    /// Calls `f` with the entries, in their order, and forgets them.
+    /// Calls `f` with the decompressed entries in the order they were added, then clears the list.
     ///
     /// # Errors
-    /// `Corrupt` where one is damaged.
+    /// `Corrupt` where an entry is damaged.
     pub fn read(&mut self, mut f: impl FnMut(ReadEntry<'_>)) -> Result<()> {
         let mut start = 0;
         for (end, unpackers) in &self.ends {
@@ -48,11 +48,11 @@ impl PackedEntries {
     }
 }
 
-/// The plain values of the entries of some slots.
+/// The plain values of a batch of slots.
 pub(super) struct PlainValues {
-    /// Those that were compressed, one behind the other.
+    /// Decompressed values back to back.
     bytes: Vec<u8>,
-    /// Where they are, by slot; the others are in their slots.
+    /// Range in `bytes` of each decompressed value, by slot; other values are read from their slots.
     places: [Option<Range<usize>>; BATCH_ENTRIES],
     taken: u64,
 }
@@ -64,11 +64,11 @@ impl Default for PlainValues {
 }
 
 impl PlainValues {
-    /// Takes the values of entries that are valid at `now`, in place of what was there, and returns about how long it took, in
-    /// nanoseconds. Entries that take long to read, or come when there are no more than `room_ns` left, go to `slow`.
+    /// Replaces the contents by the values of the slots' entries that are unexpired at `now`; returns the estimated
+    /// time in nanoseconds. Entries that are slow to decompress, or that come after `room_ns` is spent, go to `slow`.
     ///
     /// # Errors
-    /// `Corrupt` where one is damaged.
+    /// `Corrupt` where an entry is damaged.
     pub fn fill(
         &mut self,
         slots: Slots<'_>,
@@ -103,7 +103,7 @@ impl PlainValues {
         Ok(spent_ns)
     }
 
-    /// The slots whose values were taken, and these, by slot.
+    /// Returns the slots whose values are present, and their values by slot.
     pub fn of<'a>(&'a self, slots: Slots<'a>) -> (Slots<'a>, [&'a [u8]; BATCH_ENTRIES]) {
         let mut values: [&[u8]; BATCH_ENTRIES] = [&[]; BATCH_ENTRIES];
         let mut left = self.taken;

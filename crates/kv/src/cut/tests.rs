@@ -1,4 +1,4 @@
-//! Cuts against copies of a map, while keys change, move and expire.
+//! Cuts compared with copies of a map, while keys change, move and expire.
 
 use super::*;
 use crate::resp::{Protocol, Replies};
@@ -27,7 +27,7 @@ fn run_at(pace: Pace, keys: &Keyspace, now: u64, args: &Args<'_>) -> Vec<u8> {
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
-/// What a cut has of strings; each key must be there once.
+/// Reads the strings of a cut; each key must occur once.
 fn read(cut: &KeyCut, parts: (usize, usize)) -> Result<Model> {
     let mut all = Model::new();
     for part in cut.parts(parts.0, parts.1)? {
@@ -136,7 +136,7 @@ proptest! {
             prop_assert_eq!(&read(cut, (1000, 1 << 20)).unwrap(), then);
         }
         cuts.clear();
-        // What they kept is given back.
+        // Slots kept for the cut are freed.
         run(&keys, now, &[b"FLUSHALL"]);
         while keys.tidy(now) {}
         prop_assert_eq!(pool.bytes_used(), 0);
@@ -157,7 +157,7 @@ fn a_cut_gives_way_where_memory_is_short() {
     };
     set(0);
     let cut = keys.cut(0, NOW);
-    // With what the cut keeps, there is no room for all of these.
+    // The slots kept for the cut leave no memory for all of these.
     (1..3).for_each(set);
     assert_eq!(run(&keys, NOW, &[b"DBSIZE"]), b":4000\r\n");
     let error = read(&cut, (1000, 1 << 20)).unwrap_err();
@@ -179,7 +179,7 @@ fn every_key_is_seen_once_while_others_write() {
                 let mut round = 1_usize;
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     round += 1;
-                    // Both keys of a pair have the same value at every moment, of changing size.
+                    // At every moment, both keys of a pair have the same value, of varying size.
                     let value = vec![b'0' + (round % 10) as u8; round * 37 % 700 + 1];
                     let key = (round * 7 + writer * 1000) % 2000;
                     let (a, b) = (format!("a{key}"), format!("b{key}"));

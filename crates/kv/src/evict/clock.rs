@@ -1,61 +1,67 @@
-//! When, or how often, an entry was used, in the 12 bits that its header has left.
+//! Recency and frequency of use, in the 12 spare bits of an entry's header.
 //!
 //! ```text
 //! LRU   12 bits: the tick of the last use
 //! LFU    8 bits: Redis' logarithmic counter; 4 bits: the period in which it last decayed
 //! ```
-//! Both are times that wrap. A sweep over all entries puts those right that would be taken for young ones: it ages counters,
-//! and makes very old entries as old as can be told. Invariant: between two visits of an entry fewer ticks pass than half of
-//! them all, because time stands still while a sweep is late. Use is then told apart less finely, but never wrongly.
+//! Both contain a time that wraps around. A sweep over all entries fixes stamps before they wrap and look recent: it
+//! decays counters, and clamps very old entries to the greatest age that can be represented. Invariant: between two
+//! visits of an entry, fewer than half of all ticks pass, because the clock stands still while a sweep is late. Ages
+//! then lose precision, but never order old entries before recent ones.
 //!
-//! A tick of LRU is not a time but a number of uses in proportion to the number of entries: a cache that is replaced in a second
-//! and one that is in a day are told apart equally well. A period of LFU is a minute, Redis' `lfu-decay-time`.
+//! Example, LRU, 4,096 ticks: an entry stamped at tick 10 and never visited has the age 0 again at tick 10 + 4,096 and
+//! would count as the most recently used one. A sweep sets its stamp to "2,047 ticks ago" before that.
+//!
+//! A tick of LRU is not a time but a number of uses in proportion to the number of entries, so that a cache that turns
+//! over in a second and one that takes a day are resolved equally well. A period of LFU is a minute, Redis'
+//! `lfu-decay-time`.
 
-/// What an entry has about its use.
+/// A record of an entry's use: 12 bits whose meaning depends on the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(u16);
 
-/// Bits of a stamp.
+/// Number of bits of a stamp.
 pub const STAMP_BITS: u32 = 12;
 
 const STAMP_MASK: u16 = (1 << STAMP_BITS) - 1;
 
-/// Ticks that pass while as many entries are used as there are. Twice as many gain less than a thousandth of hits (the test
-/// against a true LRU, Zipf 0.99), and need twice the sweep.
+/// Ticks per turn, that is, while as many uses happen as there are entries. Doubling this gains less than a thousandth
+/// in hit rate (test against a true LRU, Zipf 0.99) and doubles the work of sweeps.
 const TICKS_PER_TURN: usize = 32;
 
-/// The age of an entry that was not used for as long as can be told, in ticks: 64 turns.
+/// Greatest age in ticks that can be represented: 64 turns.
 const OLDEST: u16 = STAMP_MASK / 2;
 
-/// Ticks in which a sweep must visit all entries. One that moves while a sweep passes may be missed by that and the next.
+/// Ticks within which a sweep must visit all entries. An entry that moves during a sweep may be missed by this sweep
+/// and the next.
 const SWEEP_TICKS: u16 = OLDEST / 4;
 
-/// A tick passes after this time however little is used, so that it is known how long entries were not used.
+/// Milliseconds after which a tick passes even without uses, so that idle times keep growing.
 const TICK_MS_IDLE: u64 = 60_000;
 
-/// Ticks whose time is remembered together: 4 KiB for all.
+/// Ticks that share one remembered time; all times together take 4 KiB.
 const TICKS_PER_TIME: usize = 4;
 
 const PERIOD_MS: u64 = 60_000;
 const PERIOD_BITS: u32 = 4;
 const PERIOD_MASK: u16 = (1 << PERIOD_BITS) - 1;
 
-/// Periods in which a sweep must visit all entries.
+/// Periods within which a sweep must visit all entries.
 const SWEEP_PERIODS: u16 = 4;
 
-/// The counter of a new entry, so that it is not evicted before it can be used again, as Redis has it.
+/// Counter of a new entry, as in Redis: high enough that it is not evicted before it can be used again.
 const NEW_COUNTER: u8 = 5;
 
-/// Redis' `lfu-log-factor`: some million uses for the greatest counter.
+/// Redis' `lfu-log-factor`; the counter saturates after about a million uses.
 const LOG_FACTOR: u32 = 10;
 
 impl Stamp {
-    /// Takes the bits that [`Stamp::bits`] gave.
+    /// Builds a stamp from the result of [`Stamp::bits`].
     pub fn from_bits(bits: u16) -> Self {
         Stamp(bits & STAMP_MASK)
     }
 
-    /// The bits, of which the highest four are 0.
+    /// Returns the bits; the highest four are 0.
     pub fn bits(self) -> u16 {
         self.0
     }
@@ -65,27 +71,27 @@ impl Stamp {
     }
 }
 
-/// The sweep that is under way.
+/// The progress of the running sweep.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
-    /// Ticks or periods since it began.
+    /// Ticks or periods since the sweep began.
     elapsed: u16,
-    /// Those within which it has to end.
+    /// Ticks or periods within which the sweep must end.
     limit: u16,
 }
 
 impl Sweep {
-    /// How many of `entries` it should have visited by now. It should end in half the time that it has.
+    /// Returns how many of `entries` the sweep should have visited by now. It aims at half of its limit.
     pub fn due(&self, entries: usize) -> usize {
         (usize::from(self.elapsed) * entries).div_ceil(usize::from(self.limit / 2))
     }
 
-    /// Begins the next one.
+    /// Begins the next sweep.
     pub fn done(&mut self) {
         self.elapsed = 0;
     }
 
-    /// Lets so many ticks pass, or as many as the sweep allows; returns how many.
+    /// Advances by `ticks`, or by as many as the sweep's limit allows; returns the number.
     fn pass(&mut self, ticks: u64) -> u16 {
         let passing = ticks.min(u64::from(self.limit - self.elapsed)) as u16;
         self.elapsed += passing;
@@ -93,16 +99,16 @@ impl Sweep {
     }
 }
 
-/// The clock of least recent use.
+/// The clock of least-recently-used policies.
 #[derive(Clone, Debug)]
 pub(super) struct UseClock {
     tick: u16,
-    /// When it began, in milliseconds since the epoch.
+    /// Start of the current tick, in milliseconds since the epoch.
     began: u64,
-    /// Uses since then.
+    /// Uses during the current tick.
     uses: usize,
     pub sweep: Sweep,
-    /// Seconds since the epoch at which groups of ticks began.
+    /// Start of each group of ticks, in seconds since the epoch.
     times: Box<[u32]>,
 }
 
@@ -113,7 +119,7 @@ impl UseClock {
         UseClock { tick: 0, began: now, uses: 0, sweep, times: times.into() }
     }
 
-    /// Counts a use of one of so many entries, and returns its stamp.
+    /// Counts a use of one of `entries` entries; returns the entry's new stamp.
     #[inline]
     pub fn used(&mut self, entries: usize, now: u64) -> Stamp {
         self.uses += 1;
@@ -123,7 +129,7 @@ impl UseClock {
         Stamp(self.tick)
     }
 
-    /// Lets a tick begin, if it is time.
+    /// Begins a new tick if the current one has lasted for [`TICK_MS_IDLE`].
     pub fn pass(&mut self, now: u64) {
         if now.saturating_sub(self.began) >= TICK_MS_IDLE {
             self.next(now);
@@ -141,7 +147,7 @@ impl UseClock {
         }
     }
 
-    /// Ticks since the last use.
+    /// Returns the ticks since the last use.
     pub fn age(&self, stamp: Stamp) -> u16 {
         self.tick.wrapping_sub(stamp.0) & STAMP_MASK
     }
@@ -150,7 +156,8 @@ impl UseClock {
         if self.age(stamp) <= OLDEST { stamp } else { Stamp(self.tick.wrapping_sub(OLDEST) & STAMP_MASK) }
     }
 
-    /// Seconds since the end of the group of ticks in which the last use was, which is at most some minutes behind it.
+    /// Returns the seconds since the end of the group of ticks that contains the last use; at most a few minutes less
+    /// than the true idle time.
     pub fn idle_seconds(&self, stamp: Stamp, now: u64) -> u64 {
         let group = |tick: u16| usize::from(tick) / TICKS_PER_TIME;
         if group(stamp.0) == group(self.tick) {
@@ -161,11 +168,11 @@ impl UseClock {
     }
 }
 
-/// The clock of least frequent use.
+/// The clock of least-frequently-used policies.
 #[derive(Clone, Debug)]
 pub(super) struct CountClock {
     period: u16,
-    /// When the period began.
+    /// Start of the period, in milliseconds since the epoch.
     began: u64,
     pub sweep: Sweep,
 }
@@ -175,7 +182,7 @@ impl CountClock {
         CountClock { period: 0, began: now, sweep: Sweep { elapsed: 0, limit: SWEEP_PERIODS } }
     }
 
-    /// Lets a period begin, if it is time.
+    /// Begins a new period if the current one is over.
     pub fn pass(&mut self, now: u64) {
         if now.saturating_sub(self.began) < PERIOD_MS {
             return;
@@ -189,13 +196,14 @@ impl CountClock {
         Stamp::counted(NEW_COUNTER, self.period)
     }
 
-    /// The counter, less one for each period since it last decayed.
+    /// Returns the counter, less one for each period since it last decayed.
     pub fn counter(&self, stamp: Stamp) -> u8 {
         let elapsed = self.period.wrapping_sub(stamp.0) & PERIOD_MASK;
         ((stamp.0 >> PERIOD_BITS) as u8).saturating_sub(elapsed as u8)
     }
 
-    /// The stamp after a use: the counter grows with a probability of 1 in 10 n + 1 where it is n above that of a new entry.
+    /// Returns the stamp after a use. A counter that is `n` above that of a new entry grows with probability 1 / (10 n
+    /// + 1).
     pub fn used(&self, stamp: Stamp, random: u32) -> Stamp {
         let counter = self.counter(stamp);
         let above = u32::from(counter.saturating_sub(NEW_COUNTER));

@@ -1,19 +1,21 @@
-//! Which keys go when memory is full: Redis' policies, by their names.
+//! Eviction policies: Redis' policies under Redis' names.
 //!
-//! As in Redis, a few entries are sampled, and those that could best be missed are kept in a pool of candidates from which the
-//! next victim is taken: nearly as good as an order of all entries, which would cost 16 bytes or more for each (Redis'
-//! `maxmemory-samples` 5 and pool of 16). An entry needs the 12 bits of a [`Stamp`] for it, which its header has left. The pool
-//! names entries by their hash: a key in it may have gone, or have been used, which is found when its turn comes.
+//! As in Redis, a few entries are sampled, and the best candidates for eviction stay in a small pool from which the
+//! next victim is taken. This comes close to an exact order of all entries, which would cost 16 bytes or more per entry
+//! (Redis' `maxmemory-samples` 5 and pool of 16). An entry needs only the 12 spare bits of its header for a [`Stamp`].
+//! The pool names entries by hash, so a candidate may have been removed or used since; that is checked when it is
+//! taken.
 //!
-//! How it is used, for the entries of a shard, all of whose spaces share one [`Evictor`]:
-//! - an entry that is written gets [`Evictor::written`], one that is read [`Evictor::read`], which is stored only if it differs;
-//!   neither is called where [`Policy::needs_stamps`] is false;
-//! - from time to time [`Evictor::pass`] is called and so many entries as [`Evictor::sweep_due`] says are visited in the order of
-//!   memory, whose stamps become [`Evictor::swept`]; at the end of all entries, [`Evictor::sweep_done`];
-//! - where there is no room, [`SAMPLES`] entries are given to [`Evictor::offer`], and [`Evictor::take`] names the victim; until
-//!   there is room, or the policy has no victim and the command is refused.
+//! Protocol for the entries of a shard, whose spaces all share one [`Evictor`]:
+//! - A written entry gets the stamp [`Evictor::written`], one that is read gets [`Evictor::read`], stored only if it
+//!   differs. Neither is called where [`Policy::needs_stamps`] is false.
+//! - From time to time, [`Evictor::pass`] is called, and as many entries as [`Evictor::sweep_due`] says are visited in
+//!   memory order; their stamps become [`Evictor::swept`]. [`Evictor::sweep_done`] follows at the end of all entries.
+//! - When memory runs out, [`SAMPLES`] entries are given to [`Evictor::offer`], and [`Evictor::take`] names the victim.
+//!   This repeats until there is memory, or until the policy has no victim and the command is refused.
 //!
-//! Victims depend on reads and on random numbers: what has to be the same elsewhere is told the victims, not the reads.
+//! Victims depend on reads and on random numbers. Where the same state must be rebuilt (the log, snapshots), the
+//! evicted keys are recorded, not the reads.
 
 mod clock;
 #[cfg(test)]
@@ -23,31 +25,31 @@ pub use clock::{STAMP_BITS, Stamp};
 
 use clock::{CountClock, UseClock};
 
-/// Entries that are sampled for each victim, Redis' `maxmemory-samples`.
+/// Number of entries sampled for each victim; Redis' `maxmemory-samples`.
 pub const SAMPLES: usize = 5;
 
-/// Candidates that are kept, Redis' `EVPOOL_SIZE`.
+/// Capacity of the pool of candidates; Redis' `EVPOOL_SIZE`.
 const CANDIDATES: usize = 16;
 
-/// Which keys go when memory is full.
+/// An eviction policy: the choice of keys to evict when memory is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// None: commands that need memory are refused.
+    /// Evicts nothing: commands that need memory are refused.
     #[default]
     NoEviction,
-    /// Those that were not used for longest.
+    /// Evicts the least recently used keys.
     AllKeysLru,
-    /// Those that are used least often.
+    /// Evicts the least frequently used keys.
     AllKeysLfu,
-    /// Any.
+    /// Evicts random keys.
     AllKeysRandom,
-    /// Of those that expire, those that were not used for longest.
+    /// Evicts the least recently used of the keys that have an expiry.
     VolatileLru,
-    /// Of those that expire, those that are used least often.
+    /// Evicts the least frequently used of the keys that have an expiry.
     VolatileLfu,
-    /// Any that expire.
+    /// Evicts random keys that have an expiry.
     VolatileRandom,
-    /// Those that expire soonest.
+    /// Evicts the keys that expire soonest.
     VolatileTtl,
 }
 
@@ -64,7 +66,7 @@ impl Policy {
         Policy::VolatileTtl,
     ];
 
-    /// The name, as `CONFIG GET maxmemory-policy` tells it.
+    /// Returns the name that `CONFIG GET maxmemory-policy` reports.
     pub fn name(self) -> &'static str {
         match self {
             Policy::NoEviction => "noeviction",
@@ -78,17 +80,17 @@ impl Policy {
         }
     }
 
-    /// The policy with this name, in any case.
+    /// Returns the policy with this name; case is ignored.
     pub fn of_name(name: &[u8]) -> Option<Self> {
         Policy::ALL.into_iter().find(|policy| policy.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Its position in [`Policy::ALL`].
+    /// Returns the position in [`Policy::ALL`].
     pub(crate) fn number(self) -> u8 {
         self as u8
     }
 
-    /// Whether only keys that expire may go.
+    /// Returns whether only keys with an expiry may be evicted.
     pub fn is_volatile(self) -> bool {
         match self {
             Policy::NoEviction | Policy::AllKeysLru | Policy::AllKeysLfu | Policy::AllKeysRandom => false,
@@ -96,7 +98,7 @@ impl Policy {
         }
     }
 
-    /// Whether it matters when or how often entries are used. Where it does not, reads change no entry.
+    /// Returns whether the policy depends on when or how often entries are used. If not, reads write no stamps.
     pub fn needs_stamps(self) -> bool {
         match self {
             Policy::AllKeysLru | Policy::AllKeysLfu | Policy::VolatileLru | Policy::VolatileLfu => true,
@@ -107,47 +109,47 @@ impl Policy {
     }
 }
 
-/// What decides whether an entry goes.
+/// The properties of an entry that its eviction score depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Its stamp, as its header has it.
+    /// Stamp in the entry's header.
     pub stamp: Stamp,
-    /// When it expires, in milliseconds since the epoch.
+    /// Expiry in milliseconds since the epoch.
     pub expiry: Option<u64>,
 }
 
-/// An entry that could go.
+/// An entry in the pool of candidates.
 #[derive(Clone, Copy, Debug)]
 struct Candidate<K> {
     key: K,
     facts: Facts,
-    /// The greater, the less it would be missed.
+    /// Eviction score: the highest score is evicted first.
     score: u64,
 }
 
-/// How the use of entries is told.
+/// The measure of use that the policy needs.
 #[derive(Clone, Debug)]
 enum Clock {
-    /// Not at all.
+    /// None: stamps are not used.
     None,
     Use(UseClock),
     Count(CountClock),
 }
 
-/// Chooses victims among the entries of a shard. `K` names an entry: the number of its space and the hash of its key, which are
-/// found again without a copy of the key.
+/// Chooses victims among the entries of a shard. `K` identifies an entry by the number of its space and the hash of its
+/// key, so that it can be looked up without a copy of the key.
 #[derive(Clone, Debug)]
 pub struct Evictor<K> {
     policy: Policy,
     clock: Clock,
-    /// In the order of their scores; the last goes first.
+    /// Sorted by ascending score; the last one is evicted first.
     candidates: Vec<Candidate<K>>,
 }
 
 impl<K: Copy + PartialEq> Evictor<K> {
-    /// Begins at a time in milliseconds since the epoch. When the policy changes, entries keep the stamps of the one before, which
-    /// say something else until they are used: [`Evictor::written`] may be stored in all of them, or the first victims chosen
-    /// badly, as in Redis.
+    /// Creates an evictor at `now`, in milliseconds since the epoch. After a change of policy, entries still carry
+    /// stamps of the old one, which are meaningless until the entry is used again. The caller may store
+    /// [`Evictor::written`] in all entries, or accept badly chosen victims at first, as Redis does.
     pub fn new(policy: Policy, now: u64) -> Self {
         let clock = match policy {
             Policy::AllKeysLru | Policy::VolatileLru => Clock::Use(UseClock::new(now)),
@@ -159,12 +161,12 @@ impl<K: Copy + PartialEq> Evictor<K> {
         Evictor { policy, clock, candidates: Vec::new() }
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// The stamp of a new entry, one of `entries`.
+    /// Returns the stamp of a newly written entry. `entries` is the number of entries in the shard.
     #[inline]
     pub fn written(&mut self, entries: usize, now: u64) -> Stamp {
         match &mut self.clock {
@@ -174,7 +176,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// The stamp of an entry after it was read, or written again.
+    /// Returns the stamp of an entry after it was read or overwritten.
     #[inline]
     pub fn read(&mut self, stamp: Stamp, entries: usize, random: u32, now: u64) -> Stamp {
         match &mut self.clock {
@@ -184,7 +186,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the clock to `now`.
     pub fn pass(&mut self, now: u64) {
         match &mut self.clock {
             Clock::None => {}
@@ -193,8 +195,8 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// How many of the entries the sweep that is under way should have visited by now; more than there are if it is late, which
-    /// does no harm but that use is told less finely until it ends.
+    /// Returns how many entries the running sweep should have visited by now. The result exceeds `entries` when the
+    /// sweep is late; ages are then less precise until it ends, and nothing else breaks.
     pub fn sweep_due(&self, entries: usize) -> usize {
         match &self.clock {
             Clock::None => 0,
@@ -203,7 +205,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// The stamp of an entry that the sweep visits.
+    /// Returns the stamp of an entry after the sweep visits it.
     pub fn swept(&self, stamp: Stamp) -> Stamp {
         match &self.clock {
             Clock::None => stamp,
@@ -212,7 +214,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Says that the sweep has visited all entries, and the next begins.
+    /// Notes that the sweep has visited all entries; the next sweep begins.
     pub fn sweep_done(&mut self) {
         match &mut self.clock {
             Clock::None => {}
@@ -221,7 +223,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Seconds since an entry was used, as `OBJECT IDLETIME` tells them; `None` where the policy does not know.
+    /// Returns the seconds since an entry was used, for `OBJECT IDLETIME`; `None` unless the policy is an LRU one.
     pub fn idle_seconds(&self, stamp: Stamp, now: u64) -> Option<u64> {
         match &self.clock {
             Clock::Use(clock) => Some(clock.idle_seconds(stamp, now)),
@@ -229,7 +231,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// The counter of an entry, as `OBJECT FREQ` tells it; `None` where the policy does not count.
+    /// Returns the counter of an entry, for `OBJECT FREQ`; `None` unless the policy is an LFU one.
     pub fn frequency(&self, stamp: Stamp) -> Option<u8> {
         match &self.clock {
             Clock::Count(clock) => Some(clock.counter(stamp)),
@@ -237,7 +239,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Takes note of an entry that was chosen at random; returns whether the policy may evict it.
+    /// Offers a randomly sampled entry as a candidate; returns whether the policy may evict it.
     pub fn offer(&mut self, key: K, facts: Facts) -> bool {
         let Some(score) = self.score(facts) else { return false };
         self.candidates.retain(|other| other.key != key);
@@ -267,8 +269,11 @@ impl<K: Copy + PartialEq> Evictor<K> {
         })
     }
 
-    /// Takes the next victim: the candidate that is missed least, of those that still are what they were when they were offered,
-    /// as `current` says. Others are forgotten. `None` when more have to be offered.
+    /// Takes the next victim: the candidate with the highest score whose facts, as told by `current`, have not changed
+    /// since it was offered. Changed candidates are dropped. Returns `None` when the pool is empty and more entries
+    /// must be offered.
+    ///
+    /// Without that check, an entry that was read after it was offered would be evicted as the coldest one.
     pub fn take(&mut self, mut current: impl FnMut(K) -> Option<Facts>) -> Option<K> {
         while let Some(Candidate { key, facts, .. }) = self.candidates.pop() {
             let is_same = current(key).is_some_and(|now| {

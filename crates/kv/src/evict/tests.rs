@@ -1,11 +1,11 @@
-//! Hit rates beside those of true orders of use, and each policy's choice.
+//! Hit rates compared with exact LRU and LFU, and the choices of each policy.
 
 use super::*;
 use std::collections::{BTreeSet, HashMap};
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Random numbers, the same every time (Marsaglia's xorshift).
+/// A pseudo-random number generator with a fixed seed (Marsaglia's xorshift).
 struct Random(u64);
 
 impl Random {
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// Keys by Zipf's law.
+/// A generator of keys with Zipf's distribution.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -40,9 +40,9 @@ impl Zipf {
     }
 }
 
-/// Something that has a key or takes it in.
+/// A cache that inserts a key on a miss.
 trait Cache {
-    /// Whether it had the key.
+    /// Uses a key; returns whether it was a hit.
     fn use_key(&mut self, key: u64, now: u64) -> bool;
 }
 
@@ -51,7 +51,7 @@ struct Entry {
     facts: Facts,
 }
 
-/// A cache of so many entries, as a shard would have it.
+/// A cache with a limited number of entries, evicted as in a shard.
 struct Evicting {
     evictor: Evictor<u64>,
     capacity: usize,
@@ -60,7 +60,7 @@ struct Evicting {
     random: Random,
     swept: usize,
     sweeps: bool,
-    /// Every so many keys one expires.
+    /// Every `expiring`-th key has an expiry.
     expiring: u64,
 }
 
@@ -142,7 +142,7 @@ impl Cache for Evicting {
     }
 }
 
-/// A cache with all of its entries in order: the one with the least rank goes.
+/// A cache with an exact order of all entries: the lowest rank is evicted.
 struct Ordered {
     capacity: usize,
     ranks: HashMap<u64, (u64, u64)>,
@@ -177,7 +177,8 @@ impl Cache for Ordered {
     }
 }
 
-/// The share of hits among 150,000 uses by Zipf's law of 20,000 keys, behind as many before. A thousand uses take a second.
+/// Returns the hit rate of 150,000 uses of 20,000 keys with Zipf's distribution, after as many uses for warm-up. A
+/// thousand uses take a second.
 fn hits(cache: &mut dyn Cache, exponent: f64) -> f64 {
     const USES: u64 = 150_000;
     let (zipf, mut random) = (Zipf::new(20_000, exponent), Random(88_172_645_463_325_252));
@@ -211,7 +212,7 @@ fn what_is_old_stays_old_however_long_that_is() {
         let mut cache = Evicting::new(Policy::AllKeysLru, 1000);
         cache.sweeps = sweeps;
         assert!((0..1000).all(|key| !cache.use_key(key, NOW)));
-        // Some are used for more turns than ticks can tell apart.
+        // Some stay unused for more turns than ticks can represent.
         for time in 0..400_000 {
             assert!(cache.use_key(500 + time % 500, NOW + time));
         }
@@ -246,7 +247,7 @@ fn counters_grow_ever_slower_and_decay_with_time() {
             counters.push(evictor.frequency(stamp).unwrap());
         }
     }
-    // Those of Redis' documentation for a factor of 10, within chance: 10, 18, 142, 255.
+    // The values in Redis' documentation for a factor of 10, within chance: 10, 18, 142, 255.
     assert_eq!(counters[0], 6);
     assert!((8..=12).contains(&counters[1]) && (15..=23).contains(&counters[2]), "{counters:?}");
     assert!((125..=160).contains(&counters[3]) && counters[4] == 255, "{counters:?}");
@@ -254,7 +255,7 @@ fn counters_grow_ever_slower_and_decay_with_time() {
         evictor.pass(NOW + minutes * 60_000 + 1);
         assert_eq!(evictor.frequency(stamp), Some(255 - minutes as u8));
     }
-    // Time stands still where nobody sweeps, since it would be mistaken.
+    // Without sweeps the clock stands still, as ages would wrap around otherwise.
     assert!(evictor.sweep_due(100) >= 100);
     evictor.pass(NOW + 100 * 60_000);
     assert_eq!(evictor.frequency(stamp), Some(251));
@@ -304,7 +305,7 @@ fn candidates_that_are_gone_or_were_used_are_passed_over() {
     let old: Vec<Stamp> = (0..4).map(|_| evictor.written(1, NOW)).collect();
     let now = evictor.written(1, NOW);
     assert!((0..4).all(|key| evictor.offer(key, facts(old[key], None))));
-    // One that is offered again is there once.
+    // An entry that is offered twice is in the pool once.
     evictor.offer(2, facts(old[2], None));
     let taken: Vec<usize> = std::iter::from_fn(|| {
         evictor.take(|key| match key {

@@ -1,18 +1,18 @@
 //! A bucket: one cache line with seven slots and a summary of the keys whose home it is.
 //!
-//! A slot is a word: 48 bits of place, 15 bits of tag, and whether the entry is away from home. An eighth slot instead of
-//! the summary would save 12 % of the memory. The summary makes most lookups touch one line instead of two, keeps the
-//! stash out of them, and tells a scan where the keys of a bucket are; see the module above.
+//! A slot is a word: 48 bits of place, 15 bits of tag, and a bit that says whether the entry is away from home. An
+//! eighth slot instead of the summary would save 12 % of the memory. The summary makes most lookups touch one line
+//! instead of two, avoids lookups in the stash, and tells a scan where the bucket's keys are; see the module above.
 
 use crate::slab::Place;
 
-/// Slots of a bucket.
+/// Number of slots of a bucket.
 pub const SLOTS: usize = 7;
 
 /// Bytes of a bucket: a cache line.
 pub const BUCKET_BYTES: usize = 64;
 
-/// Bits of a route, so that a word has a bit for each route. They are the highest of the tag.
+/// Bits of a route: the highest of the tag. A word then has a bit for each route.
 const ROUTE_BITS: u32 = 6;
 
 const AWAY: u64 = 1 << 63;
@@ -21,14 +21,14 @@ const PLACE: u64 = (1 << Place::BITS) - 1;
 
 const _: () = assert!(Place::BITS + TAG_BITS + 1 == u64::BITS && 1 << ROUTE_BITS == u64::BITS);
 
-/// One of the distances that there are between the two buckets of a key. A key has the route that its tag says, so that the
-/// other bucket of an entry is known without its key (partial-key cuckoo hashing, MemC3 section 3.2).
+/// The route of a key: the distance between its two buckets, one of 64. The tag determines the route, so that an
+/// entry's other bucket is known without its key (partial-key cuckoo hashing, MemC3 section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route(u64);
 
 impl Route {
-    /// What the numbers of the two buckets differ by, as an exclusive or; of arbitrary length. It is odd, so that the
-    /// buckets differ where there are two.
+    /// Returns the exclusive or of the two bucket numbers, of arbitrary length. It is odd, so that the buckets differ
+    /// if there are at least two.
     #[inline]
     pub fn distance(self) -> u64 {
         let product = (self.0 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -36,18 +36,18 @@ impl Route {
     }
 }
 
-/// The hash of a key, as the index uses it.
+/// A hash of a key in the order of its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(pub u64);
 
 impl KeyHash {
-    /// The low bits of this are the number of the bucket where the key is at home.
+    /// Returns a number whose low bits select the home bucket.
     #[inline]
     pub fn home(self) -> u64 {
         self.0
     }
 
-    /// The low bits of this are the number of the key's other bucket.
+    /// Returns a number whose low bits select the other bucket.
     #[inline]
     pub fn other(self) -> u64 {
         self.0 ^ self.route().distance()
@@ -58,7 +58,7 @@ impl KeyHash {
         Route(self.0 >> (u64::BITS - ROUTE_BITS))
     }
 
-    /// Returns the slot of an entry that is at home. No slot in use is zero, as no tag is.
+    /// Returns the slot of an entry that is at home. A slot in use is never zero, as no tag is zero.
     #[inline]
     pub fn slot(self, place: Place) -> Slot {
         debug_assert!(place.to_bits() <= PLACE, "a place of more than {} bits", Place::BITS);
@@ -67,7 +67,7 @@ impl KeyHash {
     }
 }
 
-/// The word of an entry in a bucket, or zero.
+/// The word of an entry in a bucket; zero for a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u64);
 
@@ -79,13 +79,13 @@ impl Slot {
         self.0 == 0
     }
 
-    /// Whether the entry is in the other bucket of its key.
+    /// Returns whether the entry is in the other bucket of its key.
     #[inline]
     pub fn is_away(self) -> bool {
         self.0 & AWAY != 0
     }
 
-    /// Returns the slot that the entry has in the other one of its key's buckets.
+    /// Returns the slot of the same entry in the other one of its key's buckets.
     #[inline]
     pub fn moved(self) -> Slot {
         Slot(self.0 ^ AWAY)
@@ -106,14 +106,14 @@ impl Slot {
         self.0.to_le_bytes()
     }
 
-    /// The bits of a key that the slot of its entry has, and whether that is away.
+    /// Returns the tag and the away bit.
     #[inline]
     fn mark(self) -> u64 {
         self.0 >> Place::BITS
     }
 }
 
-/// What is known in a bucket about the keys that are at home there: the routes of those that are not there, a bit each.
+/// The set of routes of keys at home in this bucket but stored elsewhere, one bit per route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary(u64);
 
@@ -133,7 +133,7 @@ impl Summary {
         Summary(self.0 & !(1 << route.0) | u64::from(is_used) << route.0)
     }
 
-    /// The routes of keys that are not at home.
+    /// Iterates over the routes.
     pub fn routes(self) -> impl Iterator<Item = Route> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -143,14 +143,14 @@ impl Summary {
         })
     }
 
-    /// Returns the summary of the keys of two buckets.
+    /// Returns the union with another summary.
     #[must_use]
     pub fn and(self, other: Summary) -> Summary {
         Summary(self.0 | other.0)
     }
 }
 
-/// A bucket where it lies, for lookups: a copy would be written to the stack.
+/// A view of a bucket in place, for lookups; a copy would be written to the stack.
 #[derive(Clone, Copy)]
 pub struct BucketRef<'a>(pub &'a [u8; BUCKET_BYTES]);
 
@@ -165,11 +165,10 @@ impl BucketRef<'_> {
         Slot(self.word(i))
     }
 
-    /// Returns the index of the entry that `is_it` is true for, among those with the tag of `like` that are away as `like`
-    /// is.
+    /// Returns the index of the slot for which `is_it` is true, among those with the tag and away bit of `like`.
     #[inline]
     pub fn find(self, like: Slot, is_it: impl Fn(Place) -> bool) -> Option<usize> {
-        // Without branches, as the one that is taken could not be predicted.
+        // Branch-free, because the branches could not be predicted.
         let is_like = |i| u32::from(self.slot(i).mark() == like.mark()) << i;
         let mut found = (0..SLOTS).fold(0, |found, i| found | is_like(i));
         while found != 0 {
@@ -221,23 +220,23 @@ impl Bucket {
         self.mask(|slot| !slot.is_empty()).count_ones() as usize
     }
 
-    /// The entries that are at home.
+    /// Iterates over the entries that are at home.
     pub fn at_home(&self) -> impl Iterator<Item = Slot> {
         self.slots.iter().copied().filter(|slot| !slot.is_empty() && !slot.is_away())
     }
 
-    /// Whether an entry came here by a route.
+    /// Returns whether an entry came here by a route.
     #[inline]
     pub fn has_away_by(&self, route: Route) -> bool {
         self.mask(|slot| slot.0 >> (u64::BITS - 1 - ROUTE_BITS) == 1 << ROUTE_BITS | route.0) != 0
     }
 
-    /// The entries that came here by a route.
+    /// Iterates over the entries that came here by a route.
     pub fn away_by(&self, route: Route) -> impl Iterator<Item = Slot> {
         self.slots.iter().copied().filter(move |slot| slot.is_away() && slot.route() == route)
     }
 
-    /// A bit for each slot, computed without branches.
+    /// Returns a bit for each slot, computed without branches.
     #[inline]
     fn mask(&self, is_set: impl Fn(Slot) -> bool) -> u32 {
         self.slots.iter().enumerate().fold(0, |mask, (i, slot)| mask | u32::from(is_set(*slot)) << i)

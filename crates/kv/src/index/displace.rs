@@ -1,27 +1,27 @@
-//! Displacement: making room in a bucket by moving its entries to their other buckets, along the shortest path to a free
+//! Displacement: frees a slot in a bucket by moving entries to their other buckets, along the shortest path to a free
 //! slot (breadth first, as in libcuckoo; Li et al., EuroSys 2014, section 4.3).
 
 use super::Index;
 use super::bucket::{KeyHash, SLOTS, Slot};
 use crate::slab::Place;
 
-/// Entries that are moved at most to make room for one.
+/// Most entries moved to make room for one.
 const MOVES: usize = 5;
 
-/// Buckets whose entries are considered for a move, which bounds the buckets that are read by 7 times as many. At a load
-/// of 0.91, a search reads 10 on average, and four of five move a single entry. A table that cannot grow gets 95 % full.
+/// Most buckets whose entries are considered for a move; a search reads at most seven times as many. At a load of 0.91,
+/// a search reads 10 on average, and four out of five move a single entry. A table that cannot grow gets 95 % full.
 const NODES: usize = 32;
 
 /// A full bucket in the search.
 #[derive(Clone, Copy, Default)]
 struct Node {
     bucket: usize,
-    /// How the search came here: by the entry in this slot of the bucket of an earlier node.
+    /// Index of the node that led here, and the slot of the entry that would be moved from it.
     from: Option<(usize, usize)>,
     depth: usize,
 }
 
-/// A search: the buckets in the order in which they are reached.
+/// The state of a search: buckets in the order in which they were reached.
 struct Search {
     nodes: [Node; NODES],
     len: usize,
@@ -39,8 +39,8 @@ impl Search {
         }
     }
 
-    /// Whether a path to a node passes through a bucket. A path that did so twice would be
-    /// longer for nothing, and a longer one than there is here could move an entry twice.
+    /// Returns whether the path to a node passes through a bucket. A path that visits a bucket twice is longer than
+    /// necessary and could move an entry twice.
     fn passes(&self, node: usize, bucket: usize) -> bool {
         let node = self.nodes[node];
         node.bucket == bucket || node.from.is_some_and(|(earlier, _)| self.passes(earlier, bucket))
@@ -48,7 +48,7 @@ impl Search {
 }
 
 impl Index {
-    /// Tries to move an entry of the stash to a bucket, each entry in turn. Returns whether that succeeded.
+    /// Tries to move the next entry of the stash to a bucket; returns whether that succeeded.
     pub(super) fn empty_stash(&mut self, hash_of: &impl Fn(Place) -> u64) -> bool {
         let Some(entry) = self.stash.next_untried() else { return false };
         let is_put = self.put_directly(entry.hash(), entry.place())
@@ -59,7 +59,7 @@ impl Index {
         is_put
     }
 
-    /// Puts an entry into one of its buckets, both of which are full, by moving others.
+    /// Adds an entry to one of its buckets, both of which are full, by moving others.
     pub(super) fn put_by_displacement(
         &mut self,
         hash: KeyHash,
@@ -79,7 +79,7 @@ impl Index {
         free.is_some()
     }
 
-    /// Frees a slot in one of the buckets that the search begins with.
+    /// Frees a slot in one of the buckets where the search begins.
     fn free_by_displacement(
         &mut self,
         search: &mut Search,
@@ -107,8 +107,8 @@ impl Index {
         None
     }
 
-    /// Moves the entry at the end of a path into a free slot, the one before it into the slot that this frees, and so on.
-    /// Returns the slot that is free then, in the bucket that the path begins with.
+    /// Moves the entry at the end of a path to a free slot, the one before it to the slot that this frees, and so on.
+    /// Returns the slot that is free in the end, in the first bucket of the path.
     fn move_along(
         &mut self,
         search: &Search,
@@ -134,7 +134,7 @@ impl Index {
         self.vacate(from.0, from.1);
     }
 
-    /// Returns the other bucket of an entry. The key is needed only where that bucket is split already but this one is not.
+    /// Returns the other bucket of an entry. The key is needed only if that bucket has been split and this one has not.
     fn other_bucket(&self, bucket: usize, entry: Slot, hash_of: &impl Fn(Place) -> u64) -> usize {
         let (first, second) = self.table.facing(bucket, entry.route());
         if second.is_none() {

@@ -1,17 +1,17 @@
-//! The hash function of keys: SipHash-1-3 with a secret key, so that clients cannot choose keys that collide; and the order
-//! that an index gives to these hashes.
+//! The hash function of keys, SipHash-1-3 with a secret key, so that clients cannot choose keys that collide; and the
+//! order in which each index arranges these hashes.
 //!
-//! The hash of a key is the same in all indexes, so that it is computed once for a command. The order in which an index has
-//! its entries is its own:
+//! The hash of a key is the same in all indexes, so that it is computed once per command. The order in which an index
+//! stores its entries is its own:
 //! 1. Table A is scanned: its keys come in the order of its buckets.
-//! 2. They are written to table B in this order, as `COPY` does it, or a client with `HKEYS` or `SCAN`.
-//! 3. If B had the same order, all of them would want the first of its buckets, however many B had by then.
+//! 2. They are written to table B in this order, by `COPY`, or by a client with `HKEYS` or `SCAN`.
+//! 3. If B had the same order, all keys would go to the first of its buckets, however many buckets B had by then.
 
 use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Hashes keys with a secret of the process. SipHash-1-3 is what Rust's own maps use against chosen keys; Redis uses
-/// SipHash-1-2.
+/// The hash function of keys, keyed with a secret of the process. SipHash-1-3 is the function that Rust's own maps use
+/// against chosen keys; Redis uses SipHash-1-2.
 #[derive(Clone, Copy)]
 pub struct KeyHasher(SipHasher13);
 
@@ -42,13 +42,13 @@ pub struct IndexOrder(u64);
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl IndexOrder {
-    /// Creates the order that a random number names.
+    /// Creates the order with this seed.
     pub fn new(seed: u64) -> IndexOrder {
         IndexOrder(seed)
     }
 
-    /// Returns a hash as the index uses it. A product has the entropy in its high bits, and the shift brings it to those that
-    /// choose buckets; after one round, the orders of some pairs of seeds still had something in common.
+    /// Returns a hash as the index uses it. The product has its entropy in the high bits, and the shift moves it to
+    /// those that select buckets; after a single round, the orders of some pairs of seeds were still correlated.
     #[inline]
     pub fn of(self, hash: u64) -> u64 {
         mixed(mixed(hash ^ self.0))
@@ -60,10 +60,10 @@ impl IndexOrder {
         IndexOrder(self.of(!self.0).rotate_left(29) ^ MULTIPLIER)
     }
 
-    /// Returns the hash that [`IndexOrder::of`] makes `ordered` of.
+    /// Returns the hash that [`IndexOrder::of`] maps to `ordered`.
     #[cfg(test)]
     pub fn inverse(self, ordered: u64) -> u64 {
-        // Newton's iteration: each step doubles the number of low bits that are right.
+        // Newton's iteration: each step doubles the number of correct low bits.
         let inverse = (0..6).fold(1u64, |inverse, _| {
             inverse.wrapping_mul(2u64.wrapping_sub(MULTIPLIER.wrapping_mul(inverse)))
         });
@@ -78,7 +78,7 @@ fn mixed(bits: u64) -> u64 {
     product ^ product >> 32
 }
 
-/// The orders of all indexes of a tenant: each gets another one.
+/// A generator of orders for all indexes of a tenant; each index gets a different one.
 #[derive(Debug)]
 pub struct IndexOrders {
     hasher: KeyHasher,
@@ -87,7 +87,7 @@ pub struct IndexOrders {
 }
 
 impl IndexOrders {
-    /// Creates those of a tenant with this name.
+    /// Creates the generator of the tenant with this name.
     pub fn new(hasher: KeyHasher, tenant: &str) -> IndexOrders {
         IndexOrders { hasher, of_tenant: hasher.hash(tenant.as_bytes()), given: AtomicU64::new(0) }
     }

@@ -1,27 +1,32 @@
-//! The index of a space: from the hash of a key to the place of its entry, in memory of the pool.
+//! The index of a space: maps the hash of a key to the place of its entry, in the pool's memory.
 //!
-//! A bucketized cuckoo hash table that grows and shrinks by one bucket at a time, as linear hashing does. The two bucket
-//! numbers of a key are arbitrarily long: its hash, and the same with one of 64 distances added, the *route*, which the tag
-//! in its slot says. Their low bits name buckets, as many of them as there are buckets for (table.rs). So a table is
-//! equally full at any size, and splitting a bucket moves at most seven entries.
+//! A bucketized cuckoo hash table that grows and shrinks by one bucket at a time, as linear hashing does. Each key has
+//! two bucket numbers of arbitrary length: its hash, and its hash combined with one of 64 distances, the *route*, which
+//! the tag in its slot determines. As many of their low bits as the table has buckets for select the buckets
+//! (table.rs). So a table is equally full at any size, and splitting a bucket moves at most seven entries.
 //!
-//! An entry is *at home* in the first one of its key's buckets, or *away* in the other, or in the stash, which takes those
-//! that find both buckets full. Then its route is in the summary of its home. So a key that is at home is
-//! found with one cache line, one that is not there is missed with hardly more, and no lookup reads more than two and,
-//! where the summary says so, the stash. Entries are moved along short paths (at most five moves, found
-//! breadth first as in libcuckoo) to empty it, in the background or, when it is half full, by inserts: nothing here takes
-//! longer for a larger table.
+//! An entry is *at home* in the first of its key's two buckets, *away* in the second, or in the stash, which takes
+//! entries whose buckets are both full. If it is not at home, its route is recorded in the summary of its home bucket.
+//! So a key at home is found with one cache line, an absent key is rejected with hardly more, and no lookup reads more
+//! than two buckets and, if the summary says so, the stash. To empty the stash, entries are moved along short paths (at
+//! most five moves, found breadth first as in libcuckoo), in the background or, when the stash is half full, by
+//! inserts. No operation takes longer in a larger table.
 //!
-//! Each index has the hashes of keys in an order of its own ([`IndexOrder`]), and another one once it has been empty: keys that
-//! come in the order of a scan are as good as any. No key is refused because of its hash.
+//! Each index permutes the hashes of keys by an order of its own ([`IndexOrder`]), and takes a new one once it has been
+//! empty, so that keys which arrive in the order of a scan are as good as any. No key is refused because of its hash.
 //!
-//! A scan goes by homes: what is moved between the two buckets of a key does not move for it ([`scan`](Index::scan)).
+//! A scan visits entries by their home bucket, so that moving an entry between its key's two buckets does not affect it
+//! ([`scan`](Index::scan)).
 //!
-//! Invariants: the route of an entry that is not at home is in the summary of its home; a summary has a route only if some
-//! entry came by it to a bucket that the home's keys can be in, or is in the stash.
+//! Invariants: the route of an entry that is not at home is in the summary of its home; a summary has a route only if
+//! some entry came by it to a bucket that the home's keys can be in, or is in the stash. A missing route loses a key:
 //!
-//! After Caribou (section 4.1: lookups in constant time, displacement in the background), MemC3 (tags, partial-key cuckoo
-//! hashing) and F14 (overflow counts that end unsuccessful lookups early).
+//! 1. Key `k` is displaced from its home bucket to the other one by route 5.
+//! 2. If the home's summary lacked route 5, a lookup of `k` would stop at the home bucket and report it absent, and
+//!    `SET k` would add a second entry.
+//!
+//! After Caribou (section 4.1: lookups in constant time, displacement in the background), MemC3 (tags, partial-key
+//! cuckoo hashing) and F14 (overflow counts that end unsuccessful lookups early).
 
 mod bucket;
 mod displace;
@@ -44,23 +49,23 @@ use stash::{Stash, Stashed};
 use std::sync::Arc;
 use table::Table;
 
-/// Buckets that an insert adds at most where one is not enough.
+/// Most buckets that an insert adds when one is not enough.
 const CATCH_UP_BUCKETS: usize = 16;
 
-/// Entries of the stash that are looked at for one that a route leads to. Where more are at home in a bucket, its summary keeps
-/// all routes that it has.
+/// Most entries of the stash examined per home bucket to find out whether a route is in use. If more are at home in one
+/// bucket, its summary keeps all its routes.
 const LOOKED_AT: usize = 64;
 
-/// The index of a space. The hashes that it is given must depend on nothing but the key.
+/// The index of a space. The hash passed for a key must depend on the key alone.
 pub struct Index {
     table: Table,
     stash: Stash,
     order: IndexOrder,
-    /// Number of entries, those in the stash included.
+    /// Number of entries, including those in the stash.
     len: usize,
 }
 
-/// Where an entry is.
+/// The location of an entry.
 enum Spot {
     Bucket { bucket: usize, slot: usize },
     Stash(Stashed),
@@ -72,29 +77,29 @@ impl Index {
         Index { table: Table::new(pool, tenant), stash: Stash::default(), order, len: 0 }
     }
 
-    /// Counts memory with `meter`, and takes what that allows; there must be no entries yet.
+    /// Counts memory with `meter` and respects its limit; there must be no entries yet.
     #[must_use]
     pub(crate) fn metered(self, meter: Arc<Meter>) -> Index {
         Index { table: self.table.metered(meter), ..self }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the pool that the index takes.
+    /// Returns the bytes of the pool that the index takes.
     pub fn usage(&self) -> usize {
         self.table.bytes()
     }
 
-    /// Returns the entry of the key with this hash that `is_it` is true for. It is asked for entries with the same hash,
-    /// and for one in 32,768 others that were looked at.
+    /// Returns the entry of the key with this hash for which `is_it` is true. `is_it` is called for entries with the
+    /// same hash, and for about one in 32,768 of the other entries in the buckets read.
     #[inline]
     pub fn find(&self, hash: u64, is_it: impl Fn(Place) -> bool) -> Option<Place> {
         if self.table.len() == 0 {
@@ -116,7 +121,7 @@ impl Index {
         self.stash.find(hash, &is_it)
     }
 
-    /// Has the bucket where a key with this hash is at home come to the cache.
+    /// Prefetches the home bucket of a key with this hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if self.table.len() > 0 {
@@ -124,17 +129,17 @@ impl Index {
         }
     }
 
-    /// Returns the entry that is most likely that of the key with this hash, if it is there.
+    /// Returns the entry that is most likely that of the key with this hash, without comparing keys.
     #[inline]
     pub fn likely(&self, hash: u64) -> Option<Place> {
         self.find(hash, |_| true)
     }
 
-    /// Adds an entry for a key that is not there. `hash_of` returns the hash of an entry's key; it is called for a bounded
-    /// number of entries, most often for one or none.
+    /// Adds an entry for a key that is not in the index. `hash_of` returns the hash of an entry's key; it is called for
+    /// a bounded number of entries, mostly one or none.
     ///
     /// # Errors
-    /// The pool's where it gives no memory and there is no room left without it. All entries stay as they were.
+    /// Errors of the pool when the table has no free slot within reach and cannot grow. All entries stay as they were.
     pub fn insert(&mut self, hash: u64, place: Place, hash_of: impl Fn(Place) -> u64) -> Result<()> {
         let hash = self.ordered(hash);
         let grown = if self.is_crowded(self.len + 1) { self.grow(&hash_of) } else { Ok(()) };
@@ -142,7 +147,7 @@ impl Index {
             return grown.and_then(|()| Err(Error::internal("an index grew to no buckets")));
         }
         if !self.put_directly(hash, place) {
-            // Twice, so that the stash gets emptier although the new entry may go there.
+            // Twice, so that the stash shrinks even if the new entry goes into it.
             for _ in 0..2 {
                 if self.stash.is_filling() {
                     self.empty_stash(&hash_of);
@@ -163,10 +168,10 @@ impl Index {
         Ok(())
     }
 
-    /// Gives the entry `old` of a key with this hash another place. It must be there.
+    /// Replaces the place `old` of a key with this hash by `new`.
     ///
     /// # Panics
-    /// If it is not.
+    /// If there is no such entry.
     pub fn replace(&mut self, hash: u64, old: Place, new: Place) {
         let hash = self.ordered(hash);
         match self.spot_of(hash, old).expect("an entry that is replaced is there") {
@@ -179,7 +184,7 @@ impl Index {
         }
     }
 
-    /// Removes the entry of a key with this hash. Returns whether it was there.
+    /// Removes the entry of a key with this hash; returns whether it was present.
     pub fn remove(&mut self, hash: u64, place: Place) -> bool {
         let hash = self.ordered(hash);
         match self.spot_of(hash, place) {
@@ -198,11 +203,11 @@ impl Index {
         true
     }
 
-    /// Does background work of at most `budget` units: empties the stash by displacement, and grows and shrinks the table. A
-    /// unit reads a dozen cache lines, and at most some 250. Returns whether there is more to do.
+    /// Does background work of at most `budget` units: empties the stash by displacement, and grows or shrinks the
+    /// table. A unit reads a dozen cache lines, 250 at most. Returns whether there is more to do.
     ///
     /// # Errors
-    /// Those of the pool, where it gives no memory to grow. All entries stay as they were.
+    /// Errors of the pool when the table must grow. All entries stay as they were.
     pub fn step(&mut self, hash_of: impl Fn(Place) -> u64, budget: usize) -> Result<bool> {
         for _ in 0..budget {
             if self.stash.has_untried() {
@@ -236,8 +241,8 @@ impl Index {
             .or_else(|| self.stash.find(hash, is_it).map(|place| Spot::Stash(Stashed::new(hash, place))))
     }
 
-    /// Puts an entry somewhere after growth by some more buckets: for a table that is too full because the pool gave no
-    /// memory for a while.
+    /// Adds an entry after growing by some buckets: for a table that is too full because the pool had no memory for a
+    /// while.
     fn put_with_growth(
         &mut self,
         hash: KeyHash,
@@ -300,14 +305,14 @@ impl Index {
         let home = self.table.address(entry.hash().home());
         let known = self.table.known(home);
         if self.stash.of_home(home, known).take(LOOKED_AT + 1).count() == LOOKED_AT {
-            // From now on it can be told which routes are in use.
+            // Few enough are left to tell which routes are in use.
             self.table.get(home).summary().routes().for_each(|route| self.forget(home, route));
         } else {
             self.forget(home, entry.hash().route());
         }
     }
 
-    /// Empties a slot.
+    /// Empties a slot and updates the summaries that had its route.
     fn vacate(&mut self, bucket: usize, slot: usize) {
         let was = self.table.get(bucket).slot(slot);
         self.table.write_slot(bucket, slot, Slot::EMPTY);
@@ -322,7 +327,8 @@ impl Index {
         self.table.write_summary(home, summary.with(route, true));
     }
 
-    /// Removes a route from the summaries of the homes of those that come by it to a bucket, if none is left.
+    /// Removes a route from the summaries of the home buckets whose keys come by it to `bucket`, unless it is still in
+    /// use.
     fn forget_facing(&mut self, bucket: usize, route: Route) {
         let (first, second) = self.table.facing(bucket, route);
         self.forget(first, route);
@@ -331,7 +337,7 @@ impl Index {
         }
     }
 
-    /// Removes a route from the summary of a bucket if no entry is where it leads.
+    /// Removes a route from the summary of a bucket unless it is still in use.
     fn forget(&mut self, home: usize, route: Route) {
         let summary = self.table.get(home).summary();
         if summary.has(route) && !self.is_used(home, route) {
@@ -339,14 +345,15 @@ impl Index {
         }
     }
 
-    /// Whether an entry is where a route leads from a bucket: in one of the buckets there, or in the stash.
+    /// Returns whether an entry came by a route from a home bucket: in one of the buckets that the route leads to, or
+    /// in the stash.
     fn is_used(&self, home: usize, route: Route) -> bool {
         let leads_to = |bucket| self.table.read(bucket).has_away_by(route);
         let (first, second) = self.table.facing(home, route);
         leads_to(first) || second.is_some_and(leads_to) || self.may_be_stashed(home, route)
     }
 
-    /// Whether an entry of this home and route is in the stash, or so many of this home that they are not looked at.
+    /// Returns whether the stash has an entry with this home and route, or too many entries of this home to examine.
     fn may_be_stashed(&self, home: usize, route: Route) -> bool {
         if self.stash.len() == 0 {
             return false;

@@ -1,7 +1,7 @@
-//! Growth and shrinking by one bucket: splitting a bucket in two, and merging two into one.
+//! Growth and shrinking by one bucket: splits a bucket in two, or merges two into one.
 //!
-//! The buckets that are split already are half as full as the others would be if each key had one bucket only. That it has
-//! two evens this out: the load can be the same at any size.
+//! In plain linear hashing, buckets that were split already are half as full as the others. Two buckets per key even
+//! this out, so that the load can be the same at any size.
 
 use super::Index;
 use super::bucket::{Bucket, SLOTS};
@@ -9,20 +9,20 @@ use super::table::parent;
 use crate::slab::Place;
 use farpool_model::Result;
 
-/// Load in percent of all slots from which the table grows. Measured while growing to 12,000 keys: at 85, 90 and 92 every
-/// second insert displaces an entry and reads 5, 9 and 12 buckets for it, for 10.8, 10.2 and 9.9 bytes an entry.
+/// Load in percent above which the table grows. Measured while growing to 12,000 keys: at 85, 90 and 92, every second
+/// insert displaces an entry and reads 5, 9 and 12 buckets for it, and an entry takes 10.8, 10.2 and 9.9 bytes.
 const CROWDED_PERCENT: usize = 91;
 
-/// Load in percent of all slots that a table has which was made for its keys: half way between the other two.
+/// Load in percent of a table that was sized for its keys: half way between the other two.
 const EXPECTED_PERCENT: usize = 78;
 
-/// Load in percent of all slots below which the table shrinks: far enough below the other one that a space whose number of
-/// keys swings by a quarter is left alone.
+/// Load in percent below which the table shrinks: far enough below the upper bound that a space whose number of keys
+/// varies by a quarter is left alone.
 const SPARSE_PERCENT: usize = 65;
 
 impl Index {
-    /// Whether a table with `len` entries should grow. It also does where displacement cannot keep up, but not without
-    /// bounds, for keys that collide whatever its size.
+    /// Returns whether a table with `len` entries should grow. It also grows when displacement cannot keep up, but only
+    /// while it is half full, as keys with equal hashes would collide at any size.
     pub(super) fn is_crowded(&self, len: usize) -> bool {
         self.would_be_crowded(len, self.slots())
     }
@@ -31,13 +31,13 @@ impl Index {
         len * 100 > slots * CROWDED_PERCENT || (self.stash.is_full() && len * 2 > slots)
     }
 
-    /// Whether the table should shrink.
+    /// Returns whether the table should shrink.
     pub(super) fn is_sparse(&self) -> bool {
         let fewer = self.slots().saturating_sub(SLOTS);
         self.len * 100 < fewer * SPARSE_PERCENT && !self.would_be_crowded(self.len, fewer)
     }
 
-    /// Grows the table so that it will have so many entries without growing again, as far as the pool has room.
+    /// Grows the table until it can take `len` entries without growing again, as far as the pool has memory.
     pub fn expect(&mut self, len: usize, hash_of: impl Fn(Place) -> u64) {
         while len.saturating_mul(100) > self.slots() * EXPECTED_PERCENT {
             if self.grow(&hash_of).is_err() {
@@ -46,10 +46,10 @@ impl Index {
         }
     }
 
-    /// Adds a bucket, which takes over a part of its parent's entries.
+    /// Adds a bucket, which takes over some of its parent's entries.
     ///
     /// # Errors
-    /// Those of the pool; nothing is changed then.
+    /// Errors of the pool; nothing is changed then.
     pub(super) fn grow(&mut self, hash_of: &impl Fn(Place) -> u64) -> Result<()> {
         let added = self.table.len();
         if added == 0 {
@@ -73,7 +73,8 @@ impl Index {
         Ok(())
     }
 
-    /// Removes routes from summaries that a split has made useless: those of the halves, and those that led to the whole.
+    /// Removes routes that a split has made obsolete: from the summaries of the two halves, and of buckets whose keys
+    /// came to them.
     fn forget_after_split(&mut self, whole: &Bucket, halves: [usize; 2]) {
         for half in halves {
             for route in whole.summary.routes() {
@@ -85,7 +86,7 @@ impl Index {
         }
     }
 
-    /// Merges the last bucket into its parent, if their entries find room. Returns whether they did.
+    /// Merges the last bucket into its parent if their entries fit into one; returns whether they did.
     pub(super) fn shrink(&mut self) -> bool {
         let last = self.table.len() - 1;
         let into = parent(last);
@@ -105,7 +106,7 @@ impl Index {
         true
     }
 
-    /// Moves an entry of one of two buckets that are to be merged to a third one.
+    /// Moves an entry out of one of two buckets that are to be merged, to a third one.
     fn send_away(&mut self, from: usize, beside: usize) -> bool {
         let bucket = self.table.read(from);
         for (i, slot) in bucket.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {

@@ -1,9 +1,9 @@
-//! The stash of an index: entries that found no slot in either of their two buckets. A lookup finds them by the flag in the
-//! summary of the key's home bucket.
+//! The stash of an index: entries that found no slot in either of their two buckets. A lookup reads it only if the
+//! summary of the key's home bucket has the key's route.
 //!
-//! Displacement keeps the stash almost empty. The stash has no bound, so that no key is refused because of its hash: when most
-//! keys of a table were removed and are written again in the order of the table's own scan, thousands of entries may be
-//! stashed until the table has grown. Entries beyond [`ENTRIES`] are charged to the pool
+//! Displacement keeps the stash almost empty. The stash has no bound, so that no key is refused because of its hash:
+//! when most keys of a table were removed and are written again in the order of the table's own scan, thousands of
+//! entries may be stashed until the table has grown. Entries beyond [`ENTRIES`] are charged to the pool
 //! ([`Table::stand_for`](super::table::Table::stand_for)).
 
 use super::bucket::KeyHash;
@@ -11,8 +11,8 @@ use crate::slab::Place;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Number of stashed entries at which the table grows although it is not full. More are possible only for keys with almost
-/// equal hashes, and for a table that may not grow.
+/// Number of stashed entries at which the table grows although it is not full. More are possible only for keys with
+/// almost equal hashes, or while the table may not grow.
 const ENTRIES: usize = 32;
 
 /// Bytes per stashed entry: a node of the B-tree has room for 11 entries of 16 bytes and is at least half full.
@@ -21,7 +21,7 @@ const ENTRY_BYTES: usize = 48;
 /// An entry in the stash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stashed {
-    /// The bits of the hash in reversed order, so that entries of one home are neighbours at any number of buckets.
+    /// Reversed bits of the hash, so that entries of one home are adjacent at any number of buckets.
     reversed: u64,
     place: u64,
 }
@@ -45,7 +45,7 @@ pub struct Stash {
     entries: BTreeSet<Stashed>,
     /// The entry that was tried last.
     turn: Option<Stashed>,
-    /// Entries that were tried without success since something changed.
+    /// Number of entries tried without success since something changed.
     stuck: usize,
 }
 
@@ -58,17 +58,17 @@ impl Stash {
         self.entries.len() >= ENTRIES
     }
 
-    /// Whether inserts have to help to empty it.
+    /// Returns whether inserts have to help to empty the stash.
     pub fn is_filling(&self) -> bool {
         self.entries.len() >= ENTRIES / 2
     }
 
-    /// Returns the bytes that so many entries have to be paid for with.
+    /// Returns the bytes to charge to the pool for `entries` entries.
     pub fn bytes_of(entries: usize) -> usize {
         entries.saturating_sub(ENTRIES) * ENTRY_BYTES
     }
 
-    /// Returns the entry with this hash that `is_it` is true for.
+    /// Returns the entry with this hash for which `is_it` is true.
     pub fn find(&self, hash: KeyHash, is_it: impl Fn(Place) -> bool) -> Option<Place> {
         if self.entries.is_empty() {
             return None;
@@ -78,7 +78,7 @@ impl Stash {
         self.entries.range(first..=last).map(|entry| entry.place()).find(|place| is_it(*place))
     }
 
-    /// Returns the entries that are at home in a bucket, of whose number these bits are known.
+    /// Iterates over the entries at home in a bucket, given the mask of its known bits.
     pub fn of_home(&self, bucket: usize, known: u64) -> impl Iterator<Item = Stashed> {
         let bucket = bucket as u64;
         let (first, last) = (bucket.reverse_bits(), (bucket | !known).reverse_bits());
@@ -86,7 +86,7 @@ impl Stash {
         self.entries.range(range).copied()
     }
 
-    /// Returns an entry that a random number chooses.
+    /// Returns an entry chosen by a random number.
     pub fn any(&self, random: u64) -> Option<Place> {
         let from = Stashed { reversed: random, place: 0 };
         self.entries.range(from..).next().or(self.entries.first()).map(|entry| entry.place())
@@ -107,12 +107,12 @@ impl Stash {
         self.retry();
     }
 
-    /// Whether there are entries that may find room.
+    /// Returns whether there are entries that may find a slot.
     pub fn has_untried(&self) -> bool {
         self.stuck < self.entries.len()
     }
 
-    /// Returns the next entry that may find room, in turns. It counts as tried then.
+    /// Returns the next entry that may find a slot, in turn, and counts it as tried.
     pub fn next_untried(&mut self) -> Option<Stashed> {
         if !self.has_untried() {
             return None;
@@ -123,7 +123,7 @@ impl Stash {
         self.turn
     }
 
-    /// Says that there may be room again for entries that were tried.
+    /// Notes that entries tried before may find a slot now.
     pub fn retry(&mut self) {
         self.stuck = 0;
     }

@@ -1,11 +1,11 @@
-//! The array of buckets, which grows and shrinks at its end, one bucket at a time, in the pool's memory.
+//! The array of buckets in the pool's memory, which grows and shrinks at its end by one bucket at a time.
 //!
-//! Buckets are numbered as in linear hashing (Litwin 1980). With 2^L to 2^(L+1) buckets, a number of arbitrary length names
-//! the bucket of its L+1 low bits if there is one, and otherwise that of its L low bits. The bucket that is added next takes
-//! over its part of one other bucket, its parent, and of no more. Bits are *known* of a bucket if all numbers that
-//! name it agree in them.
+//! Buckets are numbered as in linear hashing (Litwin 1980). With 2^L to 2^(L+1) buckets, a number of arbitrary length
+//! selects the bucket with its L+1 low bits if that exists, and otherwise the one with its L low bits. The bucket added
+//! next takes over entries of exactly one other bucket, its parent. A bit is *known* for a bucket if all numbers that
+//! select the bucket agree in it.
 //!
-//! Invariant: the memory of a segment is written before it is read, as each bucket is when it is added.
+//! Invariant: the memory of a segment is written before it is read, as each bucket is written when it is added.
 
 use super::bucket::{BUCKET_BYTES, Bucket, BucketRef, Route, SLOTS, Slot, Summary};
 use crate::meter::Meter;
@@ -13,33 +13,34 @@ use farpool_memory::{Extent, Pool, Tenure};
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 
-/// Binary logarithm of the buckets of the first segments. Four buckets (256 B) hold the 25 keys of a small space.
+/// Binary logarithm of the number of buckets in the first segments. Four buckets (256 B) hold the 25 keys of a small
+/// space.
 const FIRST_SHIFT: u32 = 2;
 
-/// Binary logarithm of the buckets of the largest segments: 256 KiB, so that the list of those of 10^7 keys stays in the L2
-/// cache, and less than 1 % of a large table is allocated ahead of use.
+/// Binary logarithm of the number of buckets in the largest segments: 256 KiB, so that the list of segments for 10^7
+/// keys stays in the L2 cache, and less than 1 % of a large table is allocated ahead of use.
 const LAST_SHIFT: u32 = 12;
 
-/// Binary logarithm of the segments for each doubling of the table between these, which bounds what is allocated ahead of
-/// use by an eighth.
+/// Binary logarithm of the number of segments per doubling in between, which bounds memory allocated ahead of use to an
+/// eighth.
 const PARTS_SHIFT: u32 = 3;
 
-/// Bytes of a piece that stands for memory outside of the pool: some 80 entries of the stash.
+/// Bytes of a piece that accounts for memory outside the pool: some 80 entries of the stash.
 const BESIDE_BYTES: usize = 4096;
 
-/// The buckets.
+/// The array of buckets.
 pub struct Table {
     pool: Arc<Pool>,
     tenant: TenantName,
     meter: Arc<Meter>,
     segments: Vec<Extent>,
-    /// Memory that stands for what the index has outside of the pool.
+    /// Pieces of the pool that account for memory of the index outside the pool.
     beside: Vec<Extent>,
     buckets: usize,
     bytes: usize,
 }
 
-/// The one or two buckets that keys can be in of which one bucket and the route are known.
+/// The one or two buckets that a key can be in, given its other bucket and its route.
 pub type Facing = (usize, Option<usize>);
 
 impl Table {
@@ -60,17 +61,17 @@ impl Table {
         self
     }
 
-    /// Number of buckets.
+    /// Returns the number of buckets.
     pub fn len(&self) -> usize {
         self.buckets
     }
 
-    /// Bytes of the pool.
+    /// Returns the bytes of the pool.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the bucket that a number names. There must be one.
+    /// Returns the bucket that a number selects. The table must not be empty.
     #[inline]
     pub fn address(&self, number: u64) -> usize {
         let low = self.low_mask();
@@ -78,24 +79,24 @@ impl Table {
         (if wide < self.buckets as u64 { wide } else { narrow }) as usize
     }
 
-    /// The mask of the bits that are known of a bucket.
+    /// Returns the mask of the bits that are known for a bucket.
     pub fn known(&self, bucket: usize) -> u64 {
         let low = self.low_mask();
         let is_split = bucket as u64 > low || (bucket as u64 + low + 1) < self.buckets as u64;
         if is_split { low << 1 | 1 } else { low }
     }
 
-    /// The buckets on the other side of a route. This is symmetric.
+    /// Returns the buckets on the other side of a route. The relation is symmetric.
     pub fn facing(&self, bucket: usize, route: Route) -> Facing {
         let known = self.known(bucket);
         let number = (bucket as u64 ^ route.distance()) & known;
         let first = self.address(number);
-        // Where one more bit matters than is known, both of its values are possible.
+        // If one more bit decides than is known, both of its values are possible.
         let second = self.address(number | (known + 1));
         (first, (second != first).then_some(second))
     }
 
-    /// Returns the bucket that the next one is split off from.
+    /// Returns the parent of the bucket that is added next.
     pub fn next_parent(&self) -> usize {
         parent(self.buckets)
     }
@@ -138,7 +139,7 @@ impl Table {
     /// Adds an empty bucket.
     ///
     /// # Errors
-    /// Those of [`Pool::allocate_piece`] and [`Meter::check`]; nothing is changed then.
+    /// Errors of [`Pool::allocate_piece`] and [`Meter::check`]; nothing is changed then.
     pub fn push(&mut self) -> Result<()> {
         if position(self.buckets).0 == self.segments.len() {
             let extent = self.take(BUCKET_BYTES << shift(self.buckets))?;
@@ -149,7 +150,7 @@ impl Table {
         Ok(())
     }
 
-    /// Removes the last bucket, and the segments behind it.
+    /// Removes the last bucket and frees segments after the new end.
     pub fn pop(&mut self) {
         self.buckets -= 1;
         let used = self.buckets.checked_sub(1).map_or(0, |last| position(last).0 + 1);
@@ -159,10 +160,10 @@ impl Table {
         }
     }
 
-    /// Takes memory of the pool that stands for so many bytes outside of it.
+    /// Allocates pieces of the pool that account for `bytes` bytes outside of it.
     ///
     /// # Errors
-    /// As [`Table::push`].
+    /// Errors of [`Table::push`].
     pub fn stand_for(&mut self, bytes: usize) -> Result<()> {
         while self.beside.len() * BESIDE_BYTES < bytes {
             let extent = self.take(BESIDE_BYTES)?;
@@ -171,7 +172,8 @@ impl Table {
         Ok(())
     }
 
-    /// Gives back what stands for more than so many bytes, all but a rest that a swing of a few entries stays within.
+    /// Frees pieces that account for more than `bytes` bytes, with hysteresis so that a change by a few entries frees
+    /// nothing.
     pub fn stand_down(&mut self, bytes: usize) {
         while self.beside.len() * BESIDE_BYTES >= bytes + 2 * BESIDE_BYTES
             || (bytes == 0 && !self.beside.is_empty())
@@ -213,12 +215,12 @@ impl Drop for Table {
     }
 }
 
-/// Returns the bucket that another one was split off from; that one is not the first.
+/// Returns the bucket that `bucket` was split from; `bucket` is not 0.
 pub fn parent(bucket: usize) -> usize {
     bucket ^ 1 << bucket.ilog2()
 }
 
-/// Binary logarithm of the buckets of the segment that has this one.
+/// Returns the binary logarithm of the number of buckets in this bucket's segment.
 #[inline]
 fn shift(bucket: usize) -> u32 {
     (bucket | 1).ilog2().saturating_sub(PARTS_SHIFT).clamp(FIRST_SHIFT, LAST_SHIFT)

@@ -1,4 +1,4 @@
-//! The index against a map of the standard library, and what it promises of memory, errors and scans.
+//! The index compared with a map of the standard library, and its guarantees about memory, errors and scans.
 
 use super::bucket::SLOTS;
 use super::{Index, IndexOrder, IndexOrders, KeyHasher};
@@ -10,14 +10,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An index beside a map with the same entries. Keys are numbers, and the hash of a key is given, as the index has it in its
-/// order.
+/// An index and a map with the same entries. Keys are numbers, and `hash` gives the hash of a key as permuted by the
+/// index.
 struct World {
     pool: Arc<Pool>,
     index: Index,
     hash: fn(u64) -> u64,
     map: HashMap<u64, Place>,
-    /// The key of each place that ever was.
+    /// The key of every place ever used.
     keys: Vec<u64>,
 }
 
@@ -37,7 +37,7 @@ impl World {
         Place::from_bits(self.keys.len() as u64 - 1)
     }
 
-    /// Returns the hash function that the index is to be given.
+    /// Returns the hash function to pass to the index.
     fn given(&self) -> impl Fn(u64) -> u64 + use<> {
         let (hash, order) = (self.hash, self.index.order);
         move |key| order.inverse(hash(key))
@@ -47,7 +47,7 @@ impl World {
         self.index.find(self.given()(key), |place| self.keys[place.to_bits() as usize] == key)
     }
 
-    /// Inserts a key, or replaces its entry.
+    /// Inserts a key or replaces its entry.
     fn put(&mut self, key: u64) -> Result<()> {
         let place = self.place(key);
         if let Some(&old) = self.map.get(&key) {
@@ -81,7 +81,7 @@ impl World {
         self.index.len() as f64 / self.index.slots() as f64
     }
 
-    /// Returns what a scan without changes meanwhile returns.
+    /// Returns the result of a scan without concurrent changes.
     fn scan(&self) -> Vec<Place> {
         let (mut out, mut cursor, hash) = (Vec::new(), 0, self.given());
         loop {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Checks the entries, and the invariants of the module.
+    /// Checks the entries and the invariants of the module.
     fn check(&self) {
         assert_eq!(self.index.len(), self.map.len());
         for (&key, &place) in &self.map {
@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// Returns a good hash.
+/// Returns a well-distributed hash.
 fn good(key: u64) -> u64 {
     KeyHasher::new([7; 16]).hash(&key.to_le_bytes())
 }
@@ -122,7 +122,7 @@ fn poor(key: u64) -> u64 {
     good(key % 7)
 }
 
-/// Returns hashes that agree in the bits that choose buckets of large tables only.
+/// Returns hashes that differ only in bits that select buckets of large tables.
 fn narrow(key: u64) -> u64 {
     good(key) & !0xffc0
 }
@@ -161,7 +161,7 @@ impl Failures for Refusing {
     }
 }
 
-/// Returns hashes of which few name other buckets than the first one: as keys of a larger table come from its scan.
+/// Returns hashes that nearly all select the first bucket, as keys from the scan of a larger table do.
 fn of_a_scan(key: u64) -> u64 {
     good(key) & !0xffff
 }
@@ -173,7 +173,7 @@ fn run(hash: fn(u64) -> u64, steps: Vec<Step>) {
         if let Err(error) = world.put(key) {
             assert_eq!(error.kind, ErrorKind::OverLimit);
             if !refusing.0.load(Ordering::Relaxed) {
-                // It was refused memory before, and has to catch up.
+                // An earlier allocation failed, so the table has to catch up.
                 world.settle();
                 world.put(key).unwrap();
             }
@@ -219,7 +219,7 @@ proptest! {
         run(of_a_scan, steps);
     }
 
-    /// Keys that stay are returned, although the table grows and shrinks and entries are displaced during the scan.
+    /// Keys that stay are returned although the table is resized and entries are displaced during the scan.
     #[test]
     fn a_scan_returns_what_stays(
         stay in 0..600u64,
@@ -281,7 +281,7 @@ fn a_full_table_is_full_at_any_size() {
             assert!(world.index.len() as f64 / slots as f64 > 0.9 * 8.0 / 9.0, "{:?}", world.index);
         }
     }
-    // Nothing but inserts was needed, and the rest of the work is small.
+    // Inserts alone kept it full; little background work is left.
     assert!(world.index.stash.len() < 20, "{:?}", world.index);
     world.settle();
     assert_eq!(world.index.stash.len(), 0);
@@ -306,7 +306,7 @@ fn memory_follows_what_lives() {
     let mut world = World::new(8, good);
     (0..100_000).for_each(|key| world.put(key).unwrap());
     (1_000..100_000).for_each(|key| world.remove(key));
-    // Nothing but removals was needed.
+    // Removals alone kept it dense.
     assert!(world.load() > 0.6, "{:?}", world.index);
     world.settle();
     assert!(world.index.usage() < 1_000 * 64 / SLOTS * 10 / 6 * 9 / 8 + 256, "{}", world.index.usage());
@@ -320,7 +320,7 @@ fn memory_follows_what_lives() {
 fn keys_that_all_collide_are_taken() {
     let mut world = World::new(4, |_| 12345);
     (0..2_000).for_each(|key| world.put(key).unwrap());
-    // It grows while it is half full only, and what the stash has is paid for.
+    // It grows only while it is half full, and the stash is charged to the pool.
     let (slots, usage) = (world.index.slots(), world.index.usage());
     assert!(slots < 2_000 * 2 + SLOTS, "{:?}", world.index);
     assert!((32 * 2_000..100 * 2_000).contains(&usage), "{usage} bytes: {:?}", world.index);
@@ -334,7 +334,7 @@ fn keys_that_all_collide_are_taken() {
     assert_eq!((world.index.usage(), world.pool.bytes_used()), (0, 0));
 }
 
-/// 100,000 keys, of which almost all go and come again in the order of a scan of the same table.
+/// 100,000 keys, almost all of which are removed and inserted again in the order of a scan of the same table.
 #[test]
 fn a_table_takes_keys_in_the_order_of_its_own_scan() {
     let mut world = World::new(8, good);
@@ -365,7 +365,7 @@ fn every_index_has_an_order_of_its_own() {
     let emptied = all[0].next();
     all.push(emptied);
     for (at, first) in all.iter().enumerate() {
-        // Those that the first has in a 64th of its buckets, the second has in all.
+        // Keys in a 64th of the first index's buckets are spread over all buckets of the second.
         let of_scan: Vec<u64> = hashes.iter().copied().filter(|hash| first.of(*hash) % 64 == 5).collect();
         for second in &all[at + 1..] {
             let mut counts = [0usize; 16];
@@ -446,7 +446,7 @@ fn a_table_for_keys_that_are_expected_does_not_grow_again() {
     }
     assert_eq!(world.index.usage(), before);
     assert!((0..50_000).all(|key| world.find(key).is_some()));
-    // As far as the pool has room.
+    // Limited by the pool's memory.
     let hash = world.given();
     world.index.expect(usize::MAX, |place| hash(world.keys[place.to_bits() as usize]));
     assert!(world.find(7).is_some());

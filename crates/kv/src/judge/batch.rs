@@ -1,58 +1,58 @@
-//! Entries that are judged together: those of up to 64 slots.
+//! A batch: entries of up to 64 slots that are filtered together.
 
 use crate::cut::ReadEntry;
 use crate::entry::{self, Entry, Kind};
 use farpool_memory::prefetch;
 use memchr::memmem::Finder;
 
-/// Entries of a batch at most: bits of a word.
+/// Most entries of a batch: the bits of a word.
 pub(crate) const BATCH_ENTRIES: usize = 64;
 
-/// Consecutive slots of a page, as many as a word has bits.
+/// Consecutive slots of a page, at most as many as a word has bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Slots<'a> {
-    /// The bytes of all these slots.
+    /// Bytes of all slots.
     pub bytes: &'a [u8],
-    /// Those of the slots that are read next, as far as they are known: they come to the cache in the meantime.
+    /// Bytes of the slots that are read next, if known, to be prefetched.
     pub ahead: &'a [u8],
     /// Bytes of a slot.
     pub slot_bytes: usize,
-    /// The slots that have entries, the first as the lowest bit.
+    /// Slots that have entries; the lowest bit is the first slot.
     pub taken: u64,
 }
 
 impl<'a> Slots<'a> {
-    /// The slot of an entry that lies alone.
+    /// Returns the slot of a single entry.
     pub fn of(entry: Entry<'a>) -> Self {
         let bytes = entry.bytes();
         Slots { bytes, ahead: &[], slot_bytes: bytes.len(), taken: 1 }
     }
 
-    /// The entry in a slot.
+    /// Returns the entry in a slot.
     #[inline]
     pub fn entry(self, at: usize) -> Entry<'a> {
         Entry::of(&self.bytes[at * self.slot_bytes..][..self.slot_bytes])
     }
 }
 
-/// The entries of some slots that have not expired, and their values.
+/// The unexpired entries of some slots, and their values.
 pub(crate) struct Batch<'a> {
     slots: Slots<'a>,
-    /// The slot of each entry; they ascend.
+    /// Slot of each entry, ascending.
     places: [u8; BATCH_ENTRIES],
-    /// The values that conditions are about; empty where there is none.
+    /// Values that conditions read; empty for entries without one.
     values: [&'a [u8]; BATCH_ENTRIES],
-    /// For each entry, whether it has such a value.
+    /// Bitmap of the entries that have such a value.
     has_value: u64,
     count: usize,
     /// Bytes of all values.
     bytes: usize,
-    /// The values of all kinds, where they are not in the slots.
+    /// Values of all kinds, if they are not in the slots.
     plain: Option<Box<[&'a [u8]; BATCH_ENTRIES]>>,
 }
 
 impl<'a> Batch<'a> {
-    /// A batch without entries.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         let nothing: &'a [u8] = &[];
         Batch {
@@ -66,8 +66,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Takes the entries of slots that are valid at `now`, in place of what was there. Conditions are about values of one
-    /// kind.
+    /// Replaces the contents by the slots' entries that exist at `now`. Conditions read values of one kind.
     pub fn fill(&mut self, slots: Slots<'a>, kind: Kind, now: u64) {
         let (mut left, mut valid, mut has_value, mut count, mut bytes) = (slots.taken, 0, 0, 0, 0);
         while left != 0 {
@@ -102,7 +101,8 @@ impl<'a> Batch<'a> {
             (Slots { taken: valid, ..slots }, has_value, count, bytes);
     }
 
-    /// Takes the entries of slots, which are valid, in place of what was there. Their values, by slot, are elsewhere.
+    /// Replaces the contents by the slots' entries, none of which has expired, with values stored elsewhere, given by
+    /// slot.
     pub fn fill_plain(&mut self, slots: Slots<'a>, kind: Kind, values: &[&'a [u8]]) {
         let plain = self.plain.insert(Box::new([&[]; BATCH_ENTRIES]));
         (self.slots, self.has_value, self.count, self.bytes) = (slots, 0, 0, 0);
@@ -119,38 +119,38 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes of all values that conditions are about.
+    /// Returns the bytes of all values that conditions read.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All entries, a bit each.
+    /// Returns a bitmap of all entries.
     pub fn all(&self) -> u64 {
         if self.count == 0 { 0 } else { u64::MAX >> (BATCH_ENTRIES - self.count) }
     }
 
-    /// The entries that have a value of the wanted kind.
+    /// Returns a bitmap of the entries that have a value of the wanted kind.
     pub fn has_value(&self) -> u64 {
         self.has_value
     }
 
-    /// An entry.
+    /// Returns an entry.
     #[inline]
     pub fn entry(&self, row: usize) -> Entry<'a> {
         self.slots.entry(usize::from(self.places[row]))
     }
 
-    /// The values that conditions are about.
+    /// Returns the values that conditions read.
     pub fn values(&self) -> &[&'a [u8]] {
         &self.values[..self.count]
     }
 
-    /// Puts some of the entries into `entries`, and returns these.
+    /// Collects the entries of a bitmap into `entries`.
     pub fn entries<'b>(
         &self,
         rows: u64,
@@ -168,8 +168,8 @@ impl<'a> Batch<'a> {
         &entries[..count]
     }
 
-    /// Searches all slots at once, which costs less than searching one value after the other: those of `asked` in whose values
-    /// something is found. `None` where few of the bytes are such values, or none.
+    /// Searches all slots at once, which costs less than searching value by value. Returns the entries among `asked`
+    /// whose values contain a match, or `None` if too few of the bytes belong to such values.
     pub fn find(&self, finder: &Finder<'_>, asked: u64) -> Option<u64> {
         let Slots { bytes, slot_bytes, taken, .. } = self.slots;
         let count = asked.count_ones() as usize;
@@ -181,7 +181,7 @@ impl<'a> Batch<'a> {
             let hit = from + hit;
             let slot = hit / slot_bytes;
             let (bit, next) = (1 << slot, (slot + 1) * slot_bytes);
-            // The entries of a batch are in the order of their slots.
+            // Entries of a batch are in the order of their slots.
             let row = (taken & (bit - 1)).count_ones();
             if taken & bit == 0 || asked >> row & 1 == 0 {
                 from = next;
@@ -193,7 +193,7 @@ impl<'a> Batch<'a> {
                 found |= 1 << row;
                 from = next;
             } else {
-                // In the header, the key, or what is unused of the slot.
+                // A match in the header, the key, or the unused end of the slot.
                 from = if hit < start { start.max(hit + 1) } else { next };
             }
         }

@@ -1,7 +1,7 @@
-//! Makes filters of expressions.
+//! The compiler of filters from expressions.
 //!
-//! Negations are carried down to conditions: by De Morgan's laws through AND and OR, and a condition is true where its negation
-//! is false, which for NULL neither is.
+//! Negations are pushed down to single conditions: through AND and OR by De Morgan's laws; a negated condition is true
+//! where the condition is false, and for NULL neither is true.
 
 use super::fields::{Fields, Listed, Number};
 use super::texts::{Place, Test, Text};
@@ -14,11 +14,11 @@ use farpool_model::{CompareOp, Expr, LikePieces, Literal, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Conditions of a filter. Entries are judged while others wait for their shard, so that more are left to whoever judges copies
-/// of them.
+/// Most conditions of a filter. Entries are filtered while their shard is locked, so further conditions are left to the
+/// filter on copies.
 pub(super) const CONDITIONS: usize = 64;
 
-/// Numbers of a list that are compared one by one, as ranges; more are searched.
+/// Longest list of numbers compared one by one as ranges; longer ones are searched.
 const RANGES: usize = 4;
 
 pub(super) fn filter(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: usize) -> Option<RowFilter> {
@@ -44,23 +44,23 @@ pub(super) fn filter(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: u
 struct Builder {
     rows: Option<Arc<RowSchema>>,
     prefix_bytes: usize,
-    /// Whether nothing was left out.
+    /// Whether no part was left out.
     is_exact: bool,
-    /// The columns that are read.
+    /// Columns that are read.
     columns: BTreeSet<usize>,
-    /// Conditions, and how many of them are on bytes of no fixed number.
+    /// Number of conditions, and number of those on bytes of variable width.
     conditions: usize,
     texts: usize,
 }
 
-/// What is stored of a column.
+/// The stored form of a column.
 enum Stored {
     Number(Number, ColumnType),
     Text(Place),
 }
 
 impl Builder {
-    /// What is left out: it may be true for every entry.
+    /// Returns a node for a part that is left out: it may be true for every entry.
     fn left_out(&mut self) -> Node {
         self.is_exact = false;
         Node::Always
@@ -81,7 +81,7 @@ impl Builder {
         }
     }
 
-    /// A condition that is no AND, OR or NOT; `None` for one that cannot be judged.
+    /// Compiles a condition other than AND, OR and NOT; `None` if it cannot be evaluated in place.
     fn condition(&mut self, expr: &Expr, is_negated: bool) -> Option<Node> {
         match expr {
             Expr::Literal(literal) => match literal.value() {
@@ -115,7 +115,7 @@ impl Builder {
         }
     }
 
-    /// All parts, or one of them. Of AND, a part that is left out leaves the others; of OR, it leaves nothing.
+    /// Compiles AND or OR. If a part of AND is left out, the others remain; if a part of OR is left out, nothing does.
     fn all(&mut self, parts: &[Expr], is_all: bool, is_negated: bool) -> Node {
         let (mut fields, mut nodes) = (Fields::default(), Vec::new());
         let mut has_fields = false;
@@ -150,7 +150,7 @@ impl Builder {
         let stored = match (&self.rows, column) {
             (None, 0) => Stored::Text(Place::Key(0)),
             (None, 1) => Stored::Text(Place::Value),
-            // When an entry expires is not stored as it is shown.
+            // The expiry is stored in another form than `ttl` shows.
             (None, _) => return None,
             (Some(rows), 0) => match rows.key().kind {
                 ColumnType::Utf8 | ColumnType::Binary => Stored::Text(Place::Key(self.prefix_bytes)),
@@ -204,7 +204,7 @@ impl Builder {
             (_, 0) => Some(if is_null { Node::Never } else { Node::Always }),
             (None, 1) => Some(Node::Null { field: None, is_null }),
             (None, _) => None,
-            // A field whose bytes are not there is NULL, too.
+            // A field beyond the end of the row is NULL, too.
             (Some(rows), column) => {
                 rows.fields().get(column - 1)?;
                 Some(Node::Null { field: Some((rows.clone(), column - 1)), is_null })
@@ -245,7 +245,7 @@ impl Builder {
                 }
                 let bits_of = |literal: &Literal| match kind {
                     ColumnType::Int(_) | ColumnType::UInt(_) | ColumnType::Date | ColumnType::Timestamp => {
-                        // The lowest bytes, as they are stored.
+                        // The lowest bytes, as stored.
                         Some(literal.as_int()? as u64 & (u64::MAX >> (64 - 8 * number.bytes)))
                     }
                     _ => None,
@@ -269,7 +269,7 @@ impl Builder {
 }
 
 impl Node {
-    /// The order in which conditions are judged.
+    /// Returns the cost class, by which conditions are sorted.
     fn cost(&self) -> u32 {
         match self {
             Node::Always | Node::Never => 0,
@@ -300,7 +300,8 @@ fn number_type(kind: ColumnType) -> Option<NumberType> {
     })
 }
 
-/// The numbers of a column that pass a comparison with a constant; `None` for constants that are not finite.
+/// Returns the range of a column's numbers that pass a comparison with a constant; `None` for constants that are not
+/// finite.
 fn number_range(kind: ColumnType, op: CompareOp, literal: &Literal) -> Option<NumberRange> {
     match literal.value() {
         Value::Int(number) => Some(NumberRange::whole(number_type(kind)?, op, *number)),

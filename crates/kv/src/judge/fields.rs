@@ -3,44 +3,44 @@
 use super::{Batch, each};
 use crate::predicate::NumberRange;
 
-/// Fields whose bits of validity are looked at together.
+/// Number of fields whose validity bits are checked together.
 const FIELDS_TOGETHER: usize = u64::BITS as usize;
 
-/// Numbers in rows, all of which must be in their ranges.
+/// Numeric fields that must all be in their ranges.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
-    /// The bits of validity that must be set, of the first fields.
+    /// Mask of validity bits that must be set, for the first fields.
     valid: u64,
     ranges: Vec<Field>,
-    /// Those that are judged at once, and the others.
+    /// Fields compared at once, and the remaining ones.
     lanes: Option<Lanes>,
     rest: Vec<Field>,
 }
 
-/// Number of integers of 32 bits that are compared at once.
+/// Number of 32-bit integers compared at once.
 const LANES: usize = 8;
 const LANE_BYTES: usize = size_of::<u32>();
 
-/// So many conditions cost more one by one than all of them at once.
+/// Least number of conditions for which one comparison of all lanes is cheaper than single ones.
 const LANES_LEAST: usize = 3;
 
-/// Integers of 32 bits that lie one behind another in rows, all of which are compared at once.
+/// Adjacent 32-bit integers of a row, compared at once.
 #[derive(Clone, Debug)]
 struct Lanes {
-    /// Where the first lies.
+    /// Offset of the first one.
     offset: usize,
     sign: [u32; LANES],
     low: [u32; LANES],
-    /// All pass where there is no condition.
+    /// Width of each range; in lanes without a condition, everything passes.
     more: [u32; LANES],
 }
 
 /// A number in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
-    /// The position of the field.
+    /// Index of the field.
     pub at: usize,
-    /// Where it lies in the row.
+    /// Offset in the row.
     pub offset: usize,
     pub bytes: usize,
 }
@@ -51,22 +51,22 @@ struct Field {
     range: NumberRange,
 }
 
-/// A number in a row that is one of some, or is none of them.
+/// A number in a row that must, or must not, be one of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub number: Number,
-    /// The bits of the numbers, in ascending order.
+    /// Bits of the numbers, ascending.
     pub bits: Vec<u64>,
     pub is_inverted: bool,
 }
 
-/// Whether a field is not NULL.
+/// Returns whether a field is not NULL.
 #[inline]
 pub(super) fn is_set(row: &[u8], at: usize) -> bool {
     row.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1)
 }
 
-/// The bits of validity of the first fields of a row, and other bits above them.
+/// Returns a word whose low bits are the validity bits of the first fields of a row; the bits above them are arbitrary.
 #[inline]
 fn first_word(row: &[u8]) -> u64 {
     match row.first_chunk() {
@@ -75,7 +75,7 @@ fn first_word(row: &[u8]) -> u64 {
     }
 }
 
-/// The bits of a number of `BYTES` bytes.
+/// Reads the bits of a number of `BYTES` bytes.
 #[inline]
 fn read<const BYTES: usize>(row: &[u8], offset: usize) -> Option<u64> {
     let mut word = [0; 8];
@@ -95,7 +95,7 @@ impl Number {
 }
 
 impl Fields {
-    /// Adds a condition: that a number is not NULL and in a range.
+    /// Adds a condition: the number is not NULL and in the range.
     pub fn add(&mut self, number: Number, range: NumberRange) {
         if number.at < FIELDS_TOGETHER {
             self.valid |= 1 << number.at;
@@ -103,14 +103,14 @@ impl Fields {
         self.ranges.push(Field { number, range });
     }
 
-    /// Takes the conditions of others, too.
+    /// Adds all conditions of another list.
     pub fn add_all(&mut self, other: Fields) {
         self.valid |= other.valid;
         self.ranges.extend(other.ranges);
     }
 
-    /// Finds conditions that can be judged at once; to be called when all are there. Rows have so many bytes before those of
-    /// fields of no fixed width.
+    /// Selects conditions to be compared at once; called when all were added. Rows have `fixed_bytes` bytes before the
+    /// fields of variable width.
     pub fn pack(&mut self, fixed_bytes: usize) {
         let starts = self.ranges.iter().map(|field| field.number.offset);
         let packed = starts.filter_map(|start| Lanes::at(start, fixed_bytes, &self.ranges));
@@ -141,7 +141,7 @@ impl Fields {
 }
 
 impl Lanes {
-    /// The lanes from an offset on, or from before it, and the fields that are in none of them.
+    /// Returns lanes that start at `offset` or slightly before it, and the fields outside of them.
     fn at(offset: usize, fixed_bytes: usize, fields: &[Field]) -> Option<(Lanes, Vec<Field>)> {
         let beyond = (offset + LANES * LANE_BYTES).saturating_sub(fixed_bytes);
         let offset = offset.checked_sub(beyond.next_multiple_of(LANE_BYTES))?;
@@ -151,7 +151,7 @@ impl Lanes {
         Some((lanes, rest))
     }
 
-    /// Takes a condition, if its number is in a lane that has none yet.
+    /// Adds a condition if its number is in a lane that has none yet.
     fn take(&mut self, field: &Field) -> bool {
         let distance = field.number.offset.wrapping_sub(self.offset);
         let (lane, is_whole) = (distance / LANE_BYTES, distance.is_multiple_of(LANE_BYTES));

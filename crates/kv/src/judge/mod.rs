@@ -1,13 +1,15 @@
-//! Conditions of SQL that are judged where entries lie, before anything of these is copied.
+//! SQL conditions evaluated on entries in place, before any of them is copied.
 //!
-//! A [`RowFilter`] is made of an [`Expr`] over the columns of a space. It says of each entry whether the condition may be true
-//! for it: where it is false or unknown, the entry is dropped. What cannot be judged in place (functions, regular expressions,
-//! columns that are not stored as they are shown) counts as true, so that whoever has the condition judges what is left again,
-//! unless [`RowFilter::is_exact`] says that nothing was left out.
+//! A [`RowFilter`] is compiled from an [`Expr`] over the columns of a space. For each entry it tells whether the
+//! condition may be true; where the condition is false or unknown, the entry is dropped. Parts that cannot be evaluated
+//! in place (functions, regular expressions, columns stored in another form than shown) count as true, and the
+//! remaining entries must be filtered again, unless [`RowFilter::is_exact`] says that no part was left out. Example:
+//! `age > 30 and upper(name) = 'ADA'` drops entries by `age` alone.
 //!
-//! Entries are judged 64 at a time, a condition for all of them before the next one: loops without branches that depend on
-//! values keep many reads of memory in flight. Negations stand at conditions only, so that true alone has to be told from the
-//! rest, and all numbers are compared as ranges of integers without sign (`predicate/bytes.rs`).
+//! Entries are evaluated 64 at a time, one condition for all of them before the next: loops without data-dependent
+//! branches keep many memory reads in flight. Negations are pushed down to single conditions, so that only "true" has
+//! to be told from "false or unknown", and all numbers are compared as ranges of unsigned integers
+//! (`predicate/bytes.rs`).
 
 mod batch;
 mod build;
@@ -25,80 +27,80 @@ use fields::{Fields, Listed};
 use std::sync::Arc;
 use texts::Text;
 
-/// A condition on the entries of a space, to be judged where these lie.
+/// A compiled condition on entries, evaluated in place.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
     root: Node,
     is_exact: bool,
     kind: Kind,
-    /// Bytes of the columns of fixed width that it is about.
+    /// Bytes of the fixed-width columns that it reads.
     fixed_bytes: usize,
-    /// Conditions, and how many of them look at bytes of no fixed number.
+    /// Number of conditions, and number of those that read bytes of variable width.
     conditions: usize,
     texts: usize,
 }
 
-/// About what it takes to judge an entry by one condition, and to look at its bytes.
+/// Estimated nanoseconds to evaluate one condition on an entry, and bytes of a value examined per nanosecond.
 const CONDITION_NS: usize = 3;
 const BYTES_PER_NS: usize = 8;
 
-/// A part of a condition.
+/// A node of a compiled condition.
 #[derive(Clone, Debug)]
 enum Node {
-    /// Is true for every entry, as far as it can be judged.
+    /// True for every entry, or not evaluable in place.
     Always,
-    /// Is true for no entry.
+    /// True for no entry.
     Never,
-    /// Fields of rows, all of which are numbers in their ranges.
+    /// Numeric fields of a row that must all be in their ranges.
     Fields(Fields),
-    /// A field of a row that is one of some numbers, or none of these.
+    /// A field of a row that is, or is not, one of some numbers.
     Listed(Listed),
-    /// A key, a value or a field, compared as bytes.
+    /// A key, value or field that is compared as bytes.
     Text(Text),
-    /// A field of a row, or the value of a string, that is NULL, or is not.
+    /// A field of a row, or the value of a string, that is, or is not, NULL.
     Null { field: Option<(Arc<RowSchema>, usize)>, is_null: bool },
-    /// All of these are true; the cheapest first.
+    /// All parts must be true; the cheapest comes first.
     All(Vec<Node>),
-    /// One of these is true; the cheapest first.
+    /// One part must be true; the cheapest comes first.
     Any(Vec<Node>),
 }
 
 impl RowFilter {
-    /// Makes a filter of a boolean over the columns of a space: those of `rows`, or of [`crate::predicate::plain_schema`].
-    /// Keys begin with `prefix_bytes` bytes that are not part of the first column. `None` where nothing of it can be judged in
-    /// place.
+    /// Compiles a boolean expression over the columns of a space, those of `rows` or of
+    /// [`crate::predicate::plain_schema`]. Keys begin with `prefix_bytes` bytes that are not part of the first column.
+    /// Returns `None` if no part can be evaluated in place.
     pub fn of(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: usize) -> Option<RowFilter> {
         build::filter(condition, rows, prefix_bytes)
     }
 
-    /// Whether an entry that is not dropped is one for which the condition is true, so that it need not be judged again.
+    /// Returns whether the condition is true for every entry that passes, so that these need not be filtered again.
     pub fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// The kind of values that it is about.
+    /// Returns the kind of values that the filter reads.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Bytes that are read to judge entries with so many bytes of values.
+    /// Returns the bytes read to filter `entries` entries whose values have `value_bytes` bytes in total.
     pub(crate) fn bytes_read(&self, entries: usize, value_bytes: usize) -> usize {
         entries * self.fixed_bytes + if self.texts > 0 { value_bytes } else { 0 }
     }
 
-    /// About how long it takes to judge entries with so many bytes of values, in nanoseconds.
+    /// Returns the estimated nanoseconds to filter `entries` entries whose values have `value_bytes` bytes in total.
     pub(crate) fn cost_ns(&self, entries: usize, value_bytes: usize) -> usize {
         entries * self.conditions * CONDITION_NS + self.texts * value_bytes / BYTES_PER_NS
     }
 
-    /// The entries of a batch for which the condition may be true, a bit each.
+    /// Returns the entries of a batch for which the condition may be true, one bit each.
     pub(crate) fn judge(&self, batch: &Batch<'_>) -> u64 {
         self.root.judge(batch, batch.all())
     }
 }
 
 impl Node {
-    /// Those of `asked` for which it is true.
+    /// Returns the entries among `asked` for which the node is true.
     fn judge(&self, batch: &Batch<'_>, asked: u64) -> u64 {
         match self {
             Node::Always => asked,
@@ -124,7 +126,7 @@ impl Node {
     }
 }
 
-/// Those of `asked` that pass. Where many are asked, all are judged, without a branch for each.
+/// Returns the entries among `asked` that pass. If many are asked, all are evaluated without a branch per entry.
 #[inline]
 fn each(batch: &Batch<'_>, asked: u64, passes: impl Fn(usize) -> bool) -> u64 {
     let mut passed = 0;

@@ -1,4 +1,5 @@
-//! Filters against a plain evaluation of the same condition, and slots searched at once against one value after the other.
+//! Filters compared with a plain evaluation of the same condition, and batch search compared with value-by-value
+//! search.
 
 use super::{Batch, RowFilter};
 use crate::cut::{KeyCut, ReadEntry};
@@ -30,7 +31,7 @@ fn keyspace() -> Arc<Keyspace> {
     Arc::new(Keyspace::new(&pool, &TenantName::default(), [7; 16], 2))
 }
 
-/// The value of a column, as a constant of its type.
+/// Returns the value of a column as a constant of its type.
 fn value_of(
     entry: ReadEntry<'_>,
     schema: Option<&RowSchema>,
@@ -81,7 +82,7 @@ fn holds(op: CompareOp, order: Ordering) -> bool {
     }
 }
 
-/// The plain twin: true, false, or unknown.
+/// Evaluates a condition naively: true, false, or `None` for unknown.
 fn evaluate(expr: &Expr, column: &dyn Fn(usize) -> Literal) -> Option<bool> {
     let literal = |expr: &Expr| match expr {
         Expr::Column(at) => column(*at),
@@ -131,7 +132,7 @@ fn evaluate(expr: &Expr, column: &dyn Fn(usize) -> Literal) -> Option<bool> {
     }
 }
 
-/// LIKE by trying all ways.
+/// Matches LIKE by trying all ways.
 fn regex(pattern: &str, text: &str) -> bool {
     match (pattern.chars().next(), text.chars().next()) {
         (None, first) => first.is_none(),
@@ -157,7 +158,7 @@ fn op() -> impl Strategy<Value = CompareOp> {
     ])
 }
 
-/// A constant of a type, of few, so that some are equal.
+/// Returns a constant of a type, out of a few, so that some are equal.
 fn constant(data_type: DataType) -> impl Strategy<Value = Literal> {
     (0_usize..10).prop_map(move |choice| {
         let (least, most) = farpool_model::literal::integer_range(&data_type).unwrap_or((0, 0));
@@ -219,7 +220,7 @@ fn condition(schema: &Schema) -> impl Strategy<Value = Expr> + use<> {
     })
 }
 
-/// Compares what a filter keeps of a cut with what a condition is true for.
+/// Compares the entries of a cut that a filter keeps with those for which the condition is true.
 fn check(cut: &KeyCut, schema: &Schema, rows: Option<&RowSchema>, condition: &Expr) {
     let prefix_bytes = if rows.is_some() { 2 } else { 0 };
     let Some(filter) = RowFilter::of(condition, rows, prefix_bytes) else { return };
@@ -247,7 +248,7 @@ fn check(cut: &KeyCut, schema: &Schema, rows: Option<&RowSchema>, condition: &Ex
     }
 }
 
-/// The text of a value, as clients write it.
+/// Formats a value as clients write it.
 fn text_of(literal: &Literal) -> Option<Vec<u8>> {
     Some(match (literal.value(), literal.data_type()) {
         (Value::Null, _) => return None,
@@ -282,7 +283,7 @@ fn of_many_conditions_some_are_left_out() {
         if count < 1000 {
             check(&cut, schema, None, &condition);
         }
-        // Each is as true as the others, and all of them may be.
+        // All alternatives look the same, and any may be true.
         let any = RowFilter::of(&Expr::Or(all(CompareOp::Eq, count)), None, 0);
         assert_eq!(any.is_some(), is_exact, "{count}");
     }
@@ -309,7 +310,7 @@ proptest! {
                 let is_moment = matches!(field.kind, crate::ColumnType::Date | crate::ColumnType::Timestamp);
                 let Some(mut text) = text_of(value) else { continue };
                 if is_moment {
-                    // Clients write moments otherwise.
+                    // Clients write timestamps in another form.
                     let bytes = match value.as_int() {
                         Some(number) if (0..100_000).contains(&number) => (number as i64).to_le_bytes(),
                         _ => continue,
@@ -326,7 +327,7 @@ proptest! {
         rows.iter().enumerate().for_each(|(at, values)| set(at, values));
         let space = keys.spaces().named("t").unwrap().id;
         let cut = keys.cut(space, NOW);
-        // What changes behind the cut does not matter.
+        // Changes after the cut make no difference.
         for at in gone {
             run(&keys, &[b"DEL", format!("t:{at}").as_bytes()]);
             set(at + 1, &rows[at % rows.len()]);
@@ -350,7 +351,7 @@ proptest! {
         for condition in &conditions {
             let mut columns = std::collections::BTreeSet::new();
             condition.collect_columns(&mut columns);
-            // The twin does not know when entries expire.
+            // The naive evaluation ignores expiry.
             if !columns.contains(&2) {
                 check(&keys.cut(0, NOW), plain_schema(false), None, condition);
             }
@@ -364,7 +365,7 @@ proptest! {
         needle in "[ab]{1,3}",
     ) {
         let keys = keyspace();
-        // Keys and what is left of longer values have the needle, too.
+        // Keys and unused ends of slots contain the needle, too.
         for (at, value) in values.iter().enumerate() {
             run(&keys, &[b"SET", format!("{needle}{at}{needle}").as_bytes(), format!("{value}{needle}").as_bytes()]);
             run(&keys, &[b"SET", format!("{needle}{at}{needle}").as_bytes(), value.as_bytes()]);

@@ -1,14 +1,14 @@
-//! Conditions on bytes of no fixed number: of keys, strings and fields.
+//! Conditions on keys, strings and fields of variable width.
 
 use super::{Batch, each};
 use crate::rows::RowSchema;
 use farpool_model::{CompareOp, LikePieces};
 use std::sync::Arc;
 
-/// Bytes that are compared.
+/// The bytes that a condition reads.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// The key, without as many bytes in front.
+    /// The key without its first bytes.
     Key(usize),
     /// The string.
     Value,
@@ -16,16 +16,16 @@ pub(super) enum Place {
     Field(Arc<RowSchema>, usize),
 }
 
-/// What is asked of bytes.
+/// A test of bytes.
 #[derive(Clone, Debug)]
 pub(super) enum Test {
     Compare(CompareOp, Box<[u8]>),
-    /// Whether they are one of these, which ascend.
+    /// True if the bytes are in this sorted list.
     OneOf(Vec<Box<[u8]>>),
     Like(LikePieces),
 }
 
-/// A condition on bytes; false where there are none.
+/// A condition on bytes; false if there are none.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub place: Place,

@@ -1,9 +1,9 @@
-//! DEFLATE. What the library needs for it is large, and kept by each thread.
+//! DEFLATE. The library's state is large, so each thread keeps one.
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use std::cell::RefCell;
 
-/// Higher ones save a twentieth and take half as long again.
+/// Higher levels save a twentieth and take half as long again.
 const LEVEL: i32 = 1;
 
 thread_local! {
@@ -11,7 +11,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor>> = const { RefCell::new(None) };
 }
 
-/// Compresses into `out`, and returns how many bytes that takes; `None` where it has no room.
+/// Compresses into `out`; returns the number of bytes, or `None` if they do not fit.
 pub(super) fn pack(plain: &[u8], out: &mut [u8]) -> Option<usize> {
     let level = CompressionLvl::new(LEVEL).ok()?;
     COMPRESSOR.with_borrow_mut(|made| {
@@ -20,7 +20,7 @@ pub(super) fn pack(plain: &[u8], out: &mut [u8]) -> Option<usize> {
     })
 }
 
-/// Decompresses into `out`, and returns how many bytes that are; `None` for what is damaged, or has more.
+/// Decompresses into `out`; returns the number of bytes, or `None` if `packed` is damaged or its contents do not fit.
 pub(super) fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
     DECOMPRESSOR.with_borrow_mut(|made| made.get_or_insert_default().deflate_decompress(packed, out).ok())
 }

@@ -1,8 +1,9 @@
-//! What the compressed entries of a table were packed with.
+//! The packers that the compressed entries of a table were made with.
 //!
-//! A packed value begins with the number of its packer in the table and with how many bytes it is of, two bytes; the
-//! compressed bytes follow. Another dictionary is another packer: entries name the one that they were made with, and a packer
-//! stays for as long as an entry, or a cut, may need it.
+//! A packed value begins with the number of its packer in the table (1 byte) and its plain length (2 bytes); the
+//! compressed bytes follow. A new dictionary is a new packer. Invariant: a packer stays in the table as long as an
+//! entry, or a cut, may need it. Example: an entry was packed by packer 0; then the dictionary is trained, which makes
+//! packer 1. If number 0 were reused for it, the old entry would be decompressed with the wrong dictionary.
 
 use super::{PLAIN_PER_BYTE, Packer, damaged};
 use crate::entry::{Entry, entry_bytes};
@@ -12,10 +13,10 @@ use farpool_model::limits::KV_PACKED_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Bytes in front of what a codec has made of a value.
+/// Bytes before the output of the codec.
 const HEAD_BYTES: usize = 3;
 
-/// Packers that a table may have entries of at once.
+/// Most packers that entries of a table may refer to.
 const PACKERS: usize = 256;
 
 const _: () = assert!(KV_PACKED_BYTES_MAX <= u16::MAX as usize);
@@ -23,32 +24,32 @@ const _: () = assert!(KV_PACKED_BYTES_MAX <= u16::MAX as usize);
 /// The packers of a table.
 #[derive(Default)]
 pub(crate) struct Packers {
-    /// The one of new values, with its number once it has packed one.
+    /// Packer for new values, and its number once it has packed one.
     current: Option<Arc<Packer>>,
     number: Option<u8>,
     known: Unpackers,
-    /// Entries of each.
+    /// Number of entries of each packer.
     entries: Vec<usize>,
     buffer: Vec<u8>,
 }
 
-/// What reads packed values, also where the table is not at hand.
+/// A shared handle to a table's packers, for decompression without the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unpackers(Arc<Vec<Arc<Packer>>>);
 
-/// A value that is packed: the bytes of it, and how much room they are to have.
+/// A packed value: its bytes, and the bytes to allocate for it.
 pub(crate) struct Packed {
     pub bytes: Vec<u8>,
     pub room: usize,
 }
 
 impl Packers {
-    /// What new values are packed with.
+    /// Returns the packer for new values.
     pub fn current(&self) -> Option<&Arc<Packer>> {
         self.current.as_ref()
     }
 
-    /// Sets what new values are packed with; returns whether that is another packer than before.
+    /// Sets the packer for new values; returns whether it differs from the previous one.
     pub fn set_current(&mut self, packer: Option<&Arc<Packer>>) -> bool {
         let is_same = match (&self.current, packer) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new) || old.is_like(new),
@@ -61,23 +62,23 @@ impl Packers {
         !is_same
     }
 
-    /// Whether there may be packed entries.
+    /// Returns whether there may be packed entries.
     pub fn has_some(&self) -> bool {
         !self.known.0.is_empty()
     }
 
-    /// What reads the entries.
+    /// Returns the handle for decompression.
     pub fn unpackers(&self) -> &Unpackers {
         &self.known
     }
 
-    /// Whether an entry was packed with another one than new values are.
+    /// Returns whether an entry was packed by another packer than the current one.
     pub fn is_old(&self, entry: Entry<'_>) -> bool {
         entry.is_packed() && entry.stored().first().copied() != self.number
     }
 
-    /// Packs a value, if that saves its entry a class of slots; `keeps` says that numbers stay those of the packers that they
-    /// are of. What is returned is to be given back to [`Packers::packed`].
+    /// Packs a value if that saves its entry a size class. `keeps` forbids reusing the number of a packer without
+    /// entries, because a cut may still refer to it. The result must be passed to [`Packers::packed`].
     pub fn pack(&mut self, key_bytes: usize, plain: &[u8], expires: bool, keeps: bool) -> Option<Packed> {
         let slot = slot_bytes(entry_bytes(key_bytes, plain.len(), expires));
         let least = slot_bytes(entry_bytes(key_bytes, HEAD_BYTES + 1, expires));
@@ -99,7 +100,7 @@ impl Packers {
         Some(Packed { bytes, room })
     }
 
-    /// Says that an entry has the value, or has not.
+    /// Notes whether a packed value was stored in an entry, and takes its buffer back.
     pub fn packed(&mut self, packed: Packed, is_put: bool) {
         if let Some(number) = packed.bytes.first().filter(|_| is_put) {
             self.entries[usize::from(*number)] += 1;
@@ -107,7 +108,7 @@ impl Packers {
         self.buffer = packed.bytes;
     }
 
-    /// Says that an entry is no more.
+    /// Notes that an entry was removed.
     pub fn forget(&mut self, entry: Entry<'_>) {
         let number = entry.stored().first().map_or(0, |number| usize::from(*number));
         if let Some(entries) = self.entries.get_mut(number).filter(|_| entry.is_packed()) {
@@ -115,7 +116,7 @@ impl Packers {
         }
     }
 
-    /// The number of the packer of new values; `None` where there is none, or too many.
+    /// Returns the number of the current packer; `None` if there is no packer, or no free number.
     fn number_of_current(&mut self, keeps: bool) -> Option<u8> {
         if let Some(number) = self.number {
             return Some(number);
@@ -142,15 +143,15 @@ impl Packers {
 }
 
 impl Unpackers {
-    /// Whether these are the same ones.
+    /// Returns whether two handles are the same.
     pub fn is(&self, other: &Unpackers) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The value of an entry.
+    /// Returns the plain value of an entry.
     ///
     /// # Errors
-    /// `Corrupt` where its bytes are damaged.
+    /// `Corrupt` when its bytes are damaged.
     pub fn plain<'a>(&self, entry: Entry<'a>) -> Result<Cow<'a, [u8]>> {
         if !entry.is_packed() {
             return Ok(Cow::Borrowed(entry.stored()));
@@ -160,10 +161,10 @@ impl Unpackers {
         Ok(Cow::Owned(plain))
     }
 
-    /// The value of a packed entry, in a buffer that is used again.
+    /// Returns the plain value of a packed entry in a reusable buffer.
     ///
     /// # Errors
-    /// As [`Unpackers::plain`].
+    /// Errors of [`Unpackers::plain`].
     #[inline]
     pub fn plain_in<'a>(&self, entry: Entry<'_>, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let bytes = plain_bytes(entry);
@@ -175,10 +176,10 @@ impl Unpackers {
         Ok(plain)
     }
 
-    /// Appends the value of a packed entry.
+    /// Appends the plain value of a packed entry to `out`.
     ///
     /// # Errors
-    /// As [`Unpackers::plain`].
+    /// Errors of [`Unpackers::plain`].
     #[inline]
     pub fn append_plain(&self, entry: Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
@@ -193,7 +194,7 @@ impl Unpackers {
         packer.ok_or_else(damaged)?.unpack(packed, plain)
     }
 
-    /// Whether the value of an entry is read in about the time of copying it.
+    /// Returns whether decompressing an entry takes about as long as copying it.
     #[inline]
     pub fn is_quick(&self, entry: Entry<'_>) -> bool {
         self.packer_of(entry).is_none_or(Packer::is_quick)
@@ -205,14 +206,14 @@ impl Unpackers {
         self.0.get(usize::from(*number)).map(|packer| &**packer)
     }
 
-    /// Bytes that are copied in the time in which the value of an entry is read, about.
+    /// Returns the cost of reading an entry, as the number of bytes that could be copied in that time.
     #[inline]
     pub fn cost(&self, entry: Entry<'_>) -> usize {
         self.packer_of(entry).map_or(entry.stored().len(), |packer| packer.cost(plain_bytes(entry)))
     }
 }
 
-/// Bytes of the value of an entry.
+/// Returns the plain length of an entry's value.
 pub(crate) fn plain_bytes(entry: Entry<'_>) -> usize {
     match entry.stored().first_chunk() {
         Some([_, low, high]) if entry.is_packed() => usize::from(u16::from_le_bytes([*low, *high])),
@@ -220,12 +221,12 @@ pub(crate) fn plain_bytes(entry: Entry<'_>) -> usize {
     }
 }
 
-/// Bytes that a packed value is to have room for.
+/// Returns the bytes to allocate for a packed value.
 fn room_of(packed_bytes: usize, plain_bytes: usize) -> usize {
     packed_bytes.max(plain_bytes / PLAIN_PER_BYTE)
 }
 
-/// Bytes that the value of an entry is to have room for.
+/// Returns the bytes that an entry needs for its value.
 pub(crate) fn room_of_entry(entry: Entry<'_>) -> usize {
     if entry.is_packed() { room_of(entry.stored().len(), plain_bytes(entry)) } else { entry.stored().len() }
 }

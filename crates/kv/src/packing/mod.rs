@@ -1,11 +1,11 @@
 //! Compression of values, one by one.
 //!
-//! A value is compressed when that saves it a class of slots, and is kept as it is otherwise. Small values have little in
-//! them that repeats; so a space may have a dictionary, which is a sample of its first values: LZ4 finds in it what values
-//! have in common, and FSST makes a table of frequent symbols of it (`training.rs`).
+//! A value is stored compressed if that saves a size class, and plain otherwise. Small values contain little
+//! repetition, so a space may have a dictionary, a sample of its first values: LZ4 finds in it what values have in
+//! common, and FSST derives a table of frequent symbols from it (`training.rs`).
 //!
-//! What is compressed stays in memory. The log, snapshots and whoever asks have plain values, so that nothing on disk depends
-//! on a codec or on what it was trained with.
+//! Compressed bytes stay in memory. The log, snapshots and clients get plain values, so that nothing on disk depends on
+//! a codec or a dictionary.
 
 mod deflate;
 mod known;
@@ -22,30 +22,31 @@ use farpool_model::{Error, Result};
 use std::fmt;
 use symbols::Symbols;
 
-/// A compressed value takes at least so large a part of its plain bytes: what is read of some memory is then bounded.
+/// Largest ratio of plain to compressed bytes; a value takes at least 1/8 of its plain size, so that the plain size of
+/// any amount of memory is bounded.
 pub(crate) const PLAIN_PER_BYTE: usize = 8;
 
-/// Bytes of the dictionary of LZ4: a compressor goes through all of them for each value.
+/// Bytes of the dictionary of LZ4, all of which the compressor indexes for each value.
 const LZ4_DICTIONARY_BYTES: usize = 4 << 10;
 
-/// A dictionary of fewer bytes is none.
+/// Smallest useful dictionary, in bytes.
 const DICTIONARY_BYTES_LEAST: usize = 64;
 
-/// How values are compressed.
+/// A codec for values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// LZ4, with a dictionary.
     Lz4,
-    /// DEFLATE: the smallest of long values, and the slowest.
+    /// DEFLATE: smallest for long values, slowest.
     Deflate,
-    /// FSST: the fastest of short values.
+    /// FSST: fastest for short values.
     Fsst,
 }
 
 impl Compression {
     const ALL: [Compression; 3] = [Compression::Lz4, Compression::Deflate, Compression::Fsst];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Compression::Lz4 => "lz4",
@@ -54,12 +55,12 @@ impl Compression {
         }
     }
 
-    /// The one with this name, in any case.
+    /// Returns the codec with this name; case is ignored.
     pub fn named(name: &[u8]) -> Option<Compression> {
         Compression::ALL.into_iter().find(|one| name.eq_ignore_ascii_case(one.name().as_bytes()))
     }
 
-    /// Its number, from 1 on.
+    /// Returns the number in definitions of spaces, from 1 on.
     pub(crate) fn number(self) -> u8 {
         self as u8 + 1
     }
@@ -68,7 +69,7 @@ impl Compression {
         Compression::ALL.into_iter().find(|one| one.number() == number)
     }
 
-    /// Bytes of its dictionary at most; 0 if it has none.
+    /// Returns the most bytes of a dictionary; 0 if the codec has none.
     pub(crate) fn dictionary_bytes(self) -> usize {
         match self {
             Compression::Lz4 => LZ4_DICTIONARY_BYTES,
@@ -78,7 +79,7 @@ impl Compression {
     }
 }
 
-/// Compresses the values of a space.
+/// A compressor and decompressor for the values of a space.
 pub struct Packer {
     compression: Compression,
     dictionary: Box<[u8]>,
@@ -86,7 +87,8 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Makes a packer with a sample of values, as much of it as the codec takes; of an empty one where nothing is known.
+    /// Creates a packer with as much of `dictionary`, a sample of values, as the codec uses; empty before one was
+    /// trained.
     pub fn new(compression: Compression, dictionary: &[u8]) -> Packer {
         let dictionary = &dictionary[..dictionary.len().min(compression.dictionary_bytes())];
         let dictionary = if dictionary.len() < DICTIONARY_BYTES_LEAST { &[] } else { dictionary };
@@ -98,52 +100,53 @@ impl Packer {
         }
     }
 
-    /// The codec.
+    /// Returns the codec.
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// The sample of values.
+    /// Returns the dictionary, a sample of values.
     pub fn dictionary(&self) -> &[u8] {
         &self.dictionary
     }
 
-    /// Whether it would do better with a sample of values.
+    /// Returns whether a dictionary would improve compression.
     pub(crate) fn wants_dictionary(&self) -> bool {
         self.dictionary.is_empty() && self.compression.dictionary_bytes() > 0
     }
 
-    /// Whether it does the same as another one.
+    /// Returns whether the other packer gives the same results.
     pub(crate) fn is_like(&self, other: &Packer) -> bool {
         self.compression == other.compression && self.dictionary == other.dictionary
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes of memory that the packer takes.
     pub(crate) fn bytes(&self) -> usize {
         self.dictionary.len() + self.symbols.as_ref().map_or(0, |_| Symbols::BYTES)
     }
 
-    /// Most bytes that one with a dictionary takes.
+    /// Returns the most bytes that a packer with a dictionary takes.
     pub(crate) fn bytes_with(compression: Compression) -> usize {
         let symbols = if compression == Compression::Fsst { Symbols::BYTES } else { 0 };
         compression.dictionary_bytes() + symbols
     }
 
-    /// Whether a value is unpacked in about the time of copying it.
+    /// Returns whether decompressing takes about as long as copying.
     pub(crate) fn is_quick(&self) -> bool {
         self.compression != Compression::Deflate
     }
 
-    /// Bytes that are copied in the time in which a value of so many is unpacked, about.
+    /// Returns the cost of decompressing `bytes` bytes, as the number of bytes that could be copied in that time.
     pub(crate) fn cost(&self, bytes: usize) -> usize {
         match self.compression {
             Compression::Lz4 | Compression::Fsst => 4 * bytes + 256,
-            // It makes tables for each value first.
+            // DEFLATE builds tables for each value first.
             Compression::Deflate => 8 * bytes + (32 << 10),
         }
     }
 
-    /// Compresses a value, and appends it to `out` if that takes `most` bytes at most; `out` is left as it was otherwise.
+    /// Compresses a value and appends it to `out` if it takes at most `most` bytes; otherwise leaves `out` unchanged
+    /// and returns false.
     pub fn pack(&self, plain: &[u8], most: usize, out: &mut Vec<u8>) -> bool {
         if plain.len() > KV_PACKED_BYTES_MAX || plain.is_empty() {
             return false;
@@ -169,10 +172,10 @@ impl Packer {
         packed.is_some()
     }
 
-    /// Reads what [`Packer::pack`] has made of as many bytes as `out` has.
+    /// Decompresses the result of [`Packer::pack`] into `out`, whose length is that of the plain value.
     ///
     /// # Errors
-    /// `Corrupt` where these bytes are nothing of that kind; anything is in `out` then.
+    /// `Corrupt` when the bytes are damaged; the contents of `out` are then unspecified.
     pub fn unpack(&self, packed: &[u8], out: &mut [u8]) -> Result<()> {
         let bytes = match self.compression {
             Compression::Lz4 if self.dictionary.is_empty() => {

@@ -1,29 +1,29 @@
-//! FSST: strings compressed one by one with a table of up to 255 frequent symbols of one to eight bytes.
+//! FSST: compresses short strings one by one with a table of up to 255 frequent symbols of one to eight bytes.
 //!
-//! The decoder is our own: that of the library ends the program on codes that nothing has checked.
-//! Source: Boncz, Neumann, Leis, "FSST: Fast Random Access String Compression", VLDB 2020.
+//! The decoder is our own, because the library's aborts on invalid codes. Source: Boncz, Neumann, Leis, "FSST: Fast
+//! Random Access String Compression", VLDB 2020.
 
 use fsst::{Compressor, ESCAPE_CODE};
 
-/// Bytes of the pieces of a sample, about as long as values.
+/// Length of the pieces into which a sample is divided, about that of values.
 const LINE_BYTES: usize = 256;
 
-/// Codes that are decoded together.
+/// Codes decoded per iteration.
 const CODES: usize = 8;
 
-/// A table of symbols.
+/// A symbol table.
 pub(super) struct Symbols {
     compressor: Compressor,
-    /// Eight bytes for each code, which begin with its symbol, and the length of that.
+    /// Symbol of each code, padded to eight bytes, and its length.
     symbols: [[u8; 8]; 256],
     lengths: [u8; 256],
 }
 
 impl Symbols {
-    /// Bytes that it takes: mostly the tables by which the compressor finds symbols.
+    /// Bytes of memory: mostly the compressor's tables for finding symbols.
     pub const BYTES: usize = 256 << 10;
 
-    /// Finds the symbols of a sample; the same sample has the same symbols.
+    /// Trains the symbols on a sample; the result is deterministic.
     pub fn of(sample: &[u8]) -> Symbols {
         let compressor = Compressor::train(&sample.chunks(LINE_BYTES).collect());
         let (mut symbols, mut lengths) = ([[0; 8]; 256], [1; 256]);
@@ -34,15 +34,14 @@ impl Symbols {
         Symbols { compressor, symbols, lengths }
     }
 
-    /// Appends the codes of a string, and returns how many bytes they are.
+    /// Appends the codes of a string; returns their number of bytes.
     pub fn pack(&self, plain: &[u8], out: &mut Vec<u8>) -> usize {
         let codes = self.compressor.compress(plain);
         out.extend_from_slice(&codes);
         codes.len()
     }
 
-    /// Decodes into `out`; returns how many bytes that were, or `None` where these are more than it has, or where an escape is
-    /// without its byte.
+    /// Decodes into `out`; returns the number of bytes, or `None` if they do not fit or an escape lacks its byte.
     pub fn unpack(&self, codes: &[u8], out: &mut [u8]) -> Option<usize> {
         let (mut at, mut rest) = (0, codes);
         while let Some((&code, behind)) = rest.split_first() {
@@ -75,7 +74,7 @@ impl Symbols {
 }
 
 fn has_escape(codes: &[u8; CODES]) -> bool {
-    // The escape is 0xff: its complement is the only byte that is zero.
+    // The escape is 0xff, so exactly its complement is a zero byte.
     let zero = !u64::from_le_bytes(*codes);
     zero.wrapping_sub(0x0101_0101_0101_0101) & !zero & 0x8080_8080_8080_8080 != 0
 }

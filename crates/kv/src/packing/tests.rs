@@ -1,4 +1,4 @@
-//! Compressed spaces beside a plain one: the same commands have the same replies, and the same records give the same keys.
+//! Compressed spaces compared with a plain one: commands have the same replies, and records give the same keys.
 
 use super::{Compression, Packer};
 use crate::cut::ReadEntry;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Their prefixes are as long as one another.
+/// Codecs and prefixes; all prefixes have the same length.
 const SPACES: [(&str, &str); 4] = [("none", "n:"), ("lz4", "l:"), ("deflate", "d:"), ("fsst", "f:")];
 
 #[derive(Clone, Default)]
@@ -58,7 +58,7 @@ fn space_id(keys: &Keyspace, codec: &str) -> u32 {
     keys.spaces().named(&format!("of_{codec}")).unwrap().id
 }
 
-/// A value as applications have them, of about so many bytes.
+/// Returns a realistic value of about `bytes` bytes.
 fn session(number: usize, bytes: usize) -> Vec<u8> {
     let mut text =
         format!("{{\"session_id\":\"{:016x}\",\"cart\":[", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -69,7 +69,7 @@ fn session(number: usize, bytes: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Bytes in which nothing repeats.
+/// Returns incompressible bytes.
 fn noise(number: usize, bytes: usize) -> Vec<u8> {
     let mut state = number as u64 + 1;
     let next = |_| {
@@ -79,7 +79,7 @@ fn noise(number: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(next).collect()
 }
 
-/// Sets so many values in each space, and has the dictionaries made and the first values packed again.
+/// Sets `count` values in each space, trains the dictionaries and recompresses existing values.
 fn fill(keys: &Keyspace, count: usize, value: impl Fn(usize) -> Vec<u8>) {
     for (_, prefix) in SPACES {
         for number in 0..count {
@@ -95,7 +95,7 @@ fn packed(keys: &Keyspace, codec: &str) -> usize {
     (0..keys.shards()).filter_map(|shard| keys.lock(shard).table(id).map(|table| table.packed())).sum()
 }
 
-/// The strings of all spaces, as clients read them.
+/// Returns the strings of all spaces as clients read them.
 fn strings(keys: &Arc<Keyspace>, now: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = BTreeMap::new();
     for (codec, _) in SPACES {
@@ -105,7 +105,7 @@ fn strings(keys: &Arc<Keyspace>, now: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
             let mut each = |entry: ReadEntry<'_>| {
                 (entries, bytes) = (entries + 1, bytes + entry.value().len());
                 let mut value = entry.string().map_or_else(|| b"a hash".to_vec(), <[u8]>::to_vec);
-                // The count that PFCOUNT keeps is not recorded.
+                // The count that `PFCOUNT` caches is not recorded.
                 if let Some(count) = value.get_mut(8..16).filter(|_| entry.value().starts_with(b"HYLL")) {
                     count.fill(0);
                 }
@@ -118,7 +118,7 @@ fn strings(keys: &Arc<Keyspace>, now: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found
 }
 
-/// A command whose keys are `@` and a digit, for the prefix of their space and that.
+/// A command; a key is written as `@` and a digit, where `@` stands for the prefix of the space.
 type Line = Vec<Vec<u8>>;
 
 fn in_space(line: &Line, prefix: &str) -> Line {
@@ -192,7 +192,7 @@ fn assert_same(found: &BTreeMap<Vec<u8>, Vec<u8>>, expected: &BTreeMap<Vec<u8>, 
     }
 }
 
-/// The records, and those of a walk behind them, must give the strings that there are.
+/// Checks that the records, and those of a later walk, give the current strings.
 fn check_records(keys: &Arc<Keyspace>, kept: &Kept, now: u64) {
     let expected = strings(keys, now);
     let replayed = keyspace();
@@ -203,7 +203,7 @@ fn check_records(keys: &Arc<Keyspace>, kept: &Kept, now: u64) {
     while keys.walk(&mut walk, &of_walk).unwrap() {}
     let mut replay = Replay::default();
     of_walk.0.lock().iter().for_each(|record| replay.apply(&walked, record).unwrap());
-    // What was applied once may be applied again.
+    // Records may be applied twice.
     kept.0.lock().iter().for_each(|record| replay.apply(&walked, record).unwrap());
     assert_same(&strings(&walked, now), &expected);
     for again in [&replayed, &walked] {
@@ -232,7 +232,7 @@ proptest! {
                 let line = in_space(&line, prefix);
                 run(&keys, now, &line.iter().map(|argument| &**argument).collect::<Vec<_>>())
             });
-            // Scans of tables of fields are in no order.
+            // Tables of fields have no defined order.
             if line[0] == b"HGETALL" {
                 replies.iter_mut().for_each(|reply| reply.sort_unstable());
             }
@@ -265,7 +265,7 @@ proptest! {
                 let mut plain = vec![0xee; value.len()];
                 packer.unpack(&out[6..], &mut plain).unwrap();
                 prop_assert_eq!(&plain, value);
-                // Of another length than was announced.
+                // A length other than the true one.
                 packer.unpack(&out[6..], &mut vec![0; value.len() + 1]).unwrap_err();
                 packer.unpack(&out[6..], &mut vec![0; value.len() - 1]).unwrap_err();
                 packer.unpack(&out[6..out.len() - 1], &mut plain).ok();
@@ -297,7 +297,7 @@ fn entries_take_less_memory_and_noise_stays_as_it_is() {
         );
         assert_eq!(packed[0], 0);
     }
-    // But for what is part of the dictionary itself.
+    // A few are part of the dictionary themselves.
     let (taken, packed) = bytes_of(&|number| noise(number, 300));
     assert!(packed.iter().all(|packed| *packed <= 16), "{packed:?}");
     assert!(taken.iter().all(|bytes| bytes.abs_diff(taken[0]) <= taken[0] / 8), "{taken:?}");
@@ -322,7 +322,7 @@ fn the_first_values_make_a_dictionary_and_are_packed_with_it() {
     while keys.tidy(NOW) {}
     assert_eq!(["lz4", "deflate", "fsst"].map(dictionary), [0; 3]);
     assert_eq!(packed(&keys, "fsst"), 0);
-    // Values that are too short for a sample, of spaces that come before the others, too.
+    // Values too short for a sample, also in spaces that come before the others.
     for name in ["s1", "s2", "s3", "s4", "s5", "s6"] {
         run(&keys, NOW, &[b"FP.SPACE", b"CREATE", name.as_bytes(), b"COMPRESSION", b"fsst"]);
         (0..300).for_each(|number| {
@@ -332,16 +332,16 @@ fn the_first_values_make_a_dictionary_and_are_packed_with_it() {
     while keys.tidy(NOW) {}
     let before = keys.uses().bytes;
     (200..300).for_each(set);
-    // Which of them are tried first depends on the time.
+    // The first space to be tried depends on the time.
     (0..8).for_each(|tick| while keys.tidy(NOW + tick * 100) {});
     assert_eq!(keys.spaces().packer(keys.spaces().named("s1").unwrap().id).unwrap().dictionary(), b"");
     while keys.tidy(NOW) {}
     let spaces = keys.spaces();
     assert!(dictionary("lz4") == 4096 && dictionary("fsst") > 8192 && dictionary("deflate") == 0);
     assert_eq!(["lz4", "fsst"].map(|codec| packed(&keys, codec)), [300; 2]);
-    // The tenant pays for what they take.
+    // The tenant is charged for the dictionaries.
     assert!(keys.uses().bytes > before + (200 << 10), "{} {before}", keys.uses().bytes);
-    // Other spaces come and go; dictionaries stay, also beyond a restart.
+    // Other spaces come and go; dictionaries stay, also across a restart.
     run(&keys, NOW, &[b"FP.SPACE", b"CREATE", b"more", b"COMPRESSION", b"fsst"]);
     assert!(Arc::ptr_eq(keys.spaces().named("of_lz4").unwrap(), spaces.named("of_lz4").unwrap()));
     assert!(dictionary("lz4") == 4096 && dictionary("fsst") > 8192);
@@ -375,7 +375,7 @@ fn a_cut_reads_what_was_packed_while_values_change_and_packers_do() {
             };
         }
     }
-    // Another dictionary, under which nothing that the cut has may be read.
+    // A new dictionary, with which no entry of the cut can be read.
     for (codec, _) in SPACES {
         let id = space_id(&keys, codec);
         keys.apply_dictionary(id, &session(9, 5000));

@@ -1,7 +1,7 @@
-//! The dictionary of a space: a sample of its first values.
+//! Training of dictionaries: samples of a space's first values.
 //!
-//! It is taken in the background once a space has some hundred values, recorded, and kept for as long as the space is there:
-//! values that change their looks later are compressed less. What was there before is packed again step by step.
+//! A dictionary is made in the background once a space has some hundred values, then recorded and kept as long as the
+//! space exists; values that look different later are compressed less. Existing values are recompressed step by step.
 
 use super::{Compression, Packer};
 use crate::effects::Effect;
@@ -14,21 +14,21 @@ use farpool_model::Result;
 use farpool_model::cast::usize_saturating;
 use std::sync::Arc;
 
-/// Values that a space has when its dictionary is made, at least.
+/// Least number of values of a space whose dictionary is trained.
 const VALUES: usize = 256;
 
-/// The part of a dictionary that values must fill, at least: one of some short values would be none for those to come.
+/// A sample must fill at least 1/4 of the dictionary; one made of a few short values would not suit later ones.
 const PART_LEAST: usize = 4;
 
-/// Spaces that are tried in one step.
+/// Spaces tried in one step.
 const TRIES: usize = 4;
 
-/// Bytes of one value that become part of it, at most: it is of several values.
+/// Most bytes that one value contributes, so that a dictionary covers several values.
 const PIECE_BYTES: usize = 512;
 
 impl Keyspace {
-    /// Makes the dictionary of a space that wants one and has enough values; returns whether it did. Some milliseconds, in which
-    /// nobody waits but for the moment in which it is set.
+    /// Trains the dictionary of a space that lacks one and has enough values; returns whether it did. Takes some
+    /// milliseconds; other threads wait only while the dictionary is set.
     pub(crate) fn train_one(&self, now: u64) -> bool {
         let spaces = self.spaces();
         let mut wanting = spaces.packers().filter(|(_, packer)| packer.wants_dictionary()).peekable();
@@ -38,7 +38,7 @@ impl Keyspace {
         let counts = self.keys_by_space();
         let has_enough = |id: &SpaceId| counts.get(id).is_some_and(|keys| *keys >= VALUES);
         let mut ready: Vec<_> = wanting.filter(|(id, _)| has_enough(id)).collect();
-        // Those that have no values for a sample do not keep others waiting.
+        // Rotates the order, so that spaces whose sample is too small do not block the others.
         let first = usize_saturating(now / 64) % ready.len().max(1);
         ready.rotate_left(first);
         ready.into_iter().take(TRIES).any(|(id, packer)| {
@@ -48,7 +48,7 @@ impl Keyspace {
 
     fn train(&self, space: &Arc<Space>, compression: Compression, now: u64) -> bool {
         let room = compression.dictionary_bytes();
-        // Without room for it, a space goes without.
+        // Without memory for a dictionary, the space has none.
         let reserved =
             self.pool.allocate_piece(&self.tenant, Packer::bytes_with(compression), Tenure::Staying);
         if reserved.is_err() || self.journal().is_some_and(|journal| journal.check(room).is_err()) {
@@ -63,7 +63,7 @@ impl Keyspace {
         self.set_dictionary(space, &packer, now).is_ok()
     }
 
-    /// The beginnings of some values of a space, of all shards.
+    /// Returns prefixes of some values of a space, from all shards.
     fn sample(&self, space: SpaceId, most: usize) -> Result<Vec<u8>> {
         let mut sample = Vec::with_capacity(most);
         for shard in 0..self.shards() {
@@ -79,7 +79,7 @@ impl Keyspace {
         if let Some(journal) = self.journal() {
             journal.check(packer.dictionary().len())?;
         }
-        // Where a long command has keys, another time will do.
+        // If a long command holds a shard, a later step tries again.
         let all: Vec<usize> = (0..self.shards()).collect();
         let Some(mut shards) = self.take_all(&all) else { return Ok(()) };
         let before = Arc::clone(shards[0].spaces());
@@ -90,12 +90,12 @@ impl Keyspace {
         shards.iter_mut().for_each(|shard| shard.set_spaces(&spaces));
         let mut recorder = Recorder::new(self.journal(), Vec::new(), now, now ^ u64::from(space.id) << 32);
         recorder.add(&Effect::Dictionary { space: space.id, dictionary: packer.dictionary() });
-        // What cannot be recorded any more is an error for whoever writes next; values are right without it.
+        // A failed append is reported to the next command that writes; values are correct without this record.
         drop(recorder.finish().0);
         Ok(())
     }
 
-    /// A dictionary that was recorded.
+    /// Sets a dictionary that was recorded.
     pub(crate) fn apply_dictionary(&self, space: SpaceId, dictionary: &[u8]) {
         let spaces = self.spaces();
         let Some(old) = spaces.packer(space) else { return };
@@ -107,18 +107,18 @@ impl Keyspace {
         }
     }
 
-    /// Sets the spaces that were recorded.
+    /// Sets the definitions of spaces that were recorded.
     pub(crate) fn store_spaces(&self, spaces: Spaces) {
-        // They are in memory already, whether there is room for them in the quota of the tenant or not.
+        // Their memory is in use already, so exceeding the tenant's quota is not an error here.
         self.charge_packers(&spaces).ok();
         let spaces = Arc::new(spaces);
         (0..self.shards()).for_each(|shard| self.lock(shard).set_spaces(&spaces));
     }
 
-    /// Has the tenant pay for what packers take, and no longer for those that are gone.
+    /// Charges the memory of packers to the tenant, and releases charges for packers that no space uses any more.
     ///
     /// # Errors
-    /// `OverLimit` where there is no room for them.
+    /// `OverLimit` when memory is too small.
     pub(crate) fn charge_packers(&self, spaces: &Spaces) -> Result<()> {
         let mut charges = self.charges.lock();
         let meter = self.meter();

@@ -1,13 +1,13 @@
 //! Conditions on bytes at offsets of a value.
 //!
-//! A number is mapped to an integer without sign in the same order, and every comparison with a constant to the range of
-//! integers that pass it.
+//! A number is mapped to an unsigned integer with the same order, and a comparison with a constant to the range of
+//! integers that pass.
 
 use super::constant::Units;
 use farpool_model::CompareOp;
 use std::ops::Range;
 
-/// The types of numbers in a value.
+/// The type of a number in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NumberType {
     U8,
@@ -23,7 +23,7 @@ pub(crate) enum NumberType {
 }
 
 impl NumberType {
-    /// The type with this name, in lower case.
+    /// Returns the type with this name, in lower case.
     pub fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "u8" => NumberType::U8,
@@ -40,7 +40,7 @@ impl NumberType {
         })
     }
 
-    /// The least and the greatest integer; `None` for floats.
+    /// Returns the least and the greatest integer; `None` for floats.
     fn range(self) -> Option<(i128, i128)> {
         Some(match self {
             NumberType::U8 => (0, u8::MAX.into()),
@@ -59,7 +59,7 @@ impl NumberType {
         self.range().is_none()
     }
 
-    /// Bytes of a number.
+    /// Returns the bytes of a number.
     pub fn bytes(self) -> usize {
         match self {
             NumberType::U8 | NumberType::I8 => 1,
@@ -69,12 +69,12 @@ impl NumberType {
         }
     }
 
-    /// The bits of a number.
+    /// Returns the mask of a number's bits.
     fn mask(self) -> u64 {
         u64::MAX >> (64 - 8 * self.bytes())
     }
 
-    /// The bit of the sign; 0 for integers without one.
+    /// Returns the sign bit; 0 for unsigned integers.
     fn sign(self) -> u64 {
         match self {
             NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 => 0,
@@ -88,7 +88,7 @@ impl NumberType {
     }
 }
 
-/// Maps the bits of a float to an integer without sign, in the total order of IEEE 754, except that -0.0 equals 0.0, as in
+/// Maps the bits of a float to an unsigned integer with the total order of IEEE 754, except that -0.0 equals 0.0, as in
 /// expressions on columns.
 #[inline]
 fn key_of_float(bits: u64, mask: u64, sign: u64) -> u64 {
@@ -109,8 +109,8 @@ enum Condition {
     Slice { range: Range<usize>, op: CompareOp, constant: Box<[u8]> },
 }
 
-/// The numbers of a type that pass a comparison, as integers without sign in their order: `low` and as many as `more` behind
-/// it.
+/// The numbers of a type that pass a comparison, as order-preserving unsigned integers: `low` and the `more` integers
+/// after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NumberRange {
     mask: u64,
@@ -118,15 +118,15 @@ pub(crate) struct NumberRange {
     low: u64,
     more: u64,
     is_float: bool,
-    /// Whether what is outside passes instead.
+    /// Whether the numbers outside the range pass instead.
     is_inverted: bool,
 }
 
-/// A range in which nothing is.
+/// An empty range.
 const EMPTY: (u64, u64) = (1, 0);
 
 impl NumberRange {
-    /// Numbers from the first of `range` to the last; nothing passes if that is less.
+    /// Creates a range from its first to its last number; nothing passes if the last is less.
     fn new(number_type: NumberType, range: (u64, u64), is_inverted: bool) -> Self {
         let ((low, high), mask) = (range, number_type.mask());
         let (low, more, is_inverted) =
@@ -135,7 +135,7 @@ impl NumberRange {
         NumberRange { mask, sign, low, more, is_float, is_inverted }
     }
 
-    /// The integers that compare with a number.
+    /// Returns the range of integers that pass a comparison with a number.
     pub(super) fn integer(number_type: NumberType, op: CompareOp, number: Units) -> Self {
         let (min, max) = number_type.range().unwrap_or((0, 0));
         let Units { floor, is_exact } = number;
@@ -149,24 +149,24 @@ impl NumberRange {
             CompareOp::GtEq => (if is_exact { floor } else { above }, max),
         };
         let (low, high) = (low.max(min), high.min(max));
-        // The least number of a type is 0 among those without sign.
+        // The least number of a type maps to 0.
         let range = if low > high { EMPTY } else { ((low - min) as u64, (high - min) as u64) };
         NumberRange::new(number_type, range, op == CompareOp::NotEq)
     }
 
-    /// The integers that compare with an integer.
+    /// Returns the range of integers that pass a comparison with an integer.
     pub(crate) fn whole(number_type: NumberType, op: CompareOp, number: i128) -> Self {
         NumberRange::integer(number_type, op, Units::exact(number))
     }
 
-    /// The floats that compare with a finite number of their type.
+    /// Returns the range of floats that pass a comparison with a finite number of their type.
     pub(crate) fn float(number_type: NumberType, op: CompareOp, number: f64) -> Self {
         let bits = match number_type {
             NumberType::F32 => u64::from((number as f32).to_bits()),
             _ => number.to_bits(),
         };
         let mask = number_type.mask();
-        // Neither 0 nor the greatest of all, which belong to what is not finite.
+        // The key of a finite number is neither 0 nor the maximum, so the steps below do not overflow.
         let key = key_of_float(bits, mask, number_type.sign());
         let range = match op {
             CompareOp::Eq | CompareOp::NotEq => (key, key),
@@ -178,7 +178,7 @@ impl NumberRange {
         NumberRange::new(number_type, range, op == CompareOp::NotEq)
     }
 
-    /// The bytes that are true, or false, or both, where 0 alone is false.
+    /// Returns the range of bytes that stand for true, false, or both; 0 is false, all others are true.
     pub(crate) fn truth(is_true: bool, is_false: bool) -> Self {
         let range = match (is_true, is_false) {
             (true, true) => (0, 255),
@@ -189,18 +189,18 @@ impl NumberRange {
         NumberRange::new(NumberType::U8, range, false)
     }
 
-    /// The range of all numbers that do not pass.
+    /// Returns the range of all numbers that do not pass.
     pub(crate) fn inverted(self) -> Self {
         NumberRange { is_inverted: !self.is_inverted, ..self }
     }
 
-    /// The range of integers of 32 bits, as the bits of the sign, the first of the numbers that pass, and how many more do:
-    /// numbers from there on, and from 0 on behind the greatest. `None` for other types, and where nothing passes.
+    /// Returns the range of 32-bit integers as sign bit, first number that passes, and how many more pass after it,
+    /// wrapping around after the greatest. `None` for other types, and if nothing passes.
     pub(crate) fn as_lane(&self) -> Option<(u32, u32, u32)> {
         if self.is_float || self.mask != u64::from(u32::MAX) {
             return None;
         }
-        // Where nothing is in range, or all, this is so for all integers of 64 bits.
+        // A range of nothing, or of everything, covers all 64-bit integers.
         let (sign, low, more) = (self.sign as u32, self.low as u32, self.more.min(self.mask) as u32);
         match self.is_inverted {
             false => Some((sign, low, more)),
@@ -213,13 +213,13 @@ impl NumberRange {
         self.is_float
     }
 
-    /// Whether a number passes, whose bits are the lowest of `bits`.
+    /// Returns whether a number passes; it is in the lowest bits of `bits`.
     #[inline]
     pub(crate) fn passes(&self, bits: u64) -> bool {
         if self.is_float { self.passes_as::<true>(bits) } else { self.passes_as::<false>(bits) }
     }
 
-    /// [`Self::passes`] where it is known whether numbers are floats.
+    /// Does the same as [`Self::passes`], for a type known at compile time.
     #[inline]
     pub(crate) fn passes_as<const IS_FLOAT: bool>(&self, bits: u64) -> bool {
         let bits = bits & self.mask;
@@ -228,11 +228,11 @@ impl NumberRange {
     }
 }
 
-/// The bits of a number of so many bytes at an offset, and others above them; `None` where the value is too short.
+/// Reads a number of `bytes` bytes at an offset; higher bits are arbitrary. `None` if the value is too short.
 #[inline]
 fn bits_at(value: &[u8], offset: usize, bytes: usize) -> Option<u64> {
     let rest = value.get(offset..)?;
-    // Eight bytes are read whatever the type is, where there are as many: this is one instruction for all types.
+    // Reads eight bytes for every type if there are that many, which is one instruction.
     match rest.first_chunk() {
         Some(word) => Some(u64::from_le_bytes(*word)),
         None if rest.len() < bytes => None,
@@ -241,24 +241,24 @@ fn bits_at(value: &[u8], offset: usize, bytes: usize) -> Option<u64> {
 }
 
 impl ByteCondition {
-    /// Compares an integer at an offset with a number.
+    /// Creates a comparison of an integer at an offset with a number.
     pub(super) fn integer(number_type: NumberType, offset: usize, op: CompareOp, number: Units) -> Self {
         let range = NumberRange::integer(number_type, op, number);
         ByteCondition(Condition::Number { offset, bytes: number_type.bytes(), range })
     }
 
-    /// Compares a float at an offset with a finite number of its type.
+    /// Creates a comparison of a float at an offset with a finite number of its type.
     pub(super) fn float(number_type: NumberType, offset: usize, op: CompareOp, number: f64) -> Self {
         let range = NumberRange::float(number_type, op, number);
         ByteCondition(Condition::Number { offset, bytes: number_type.bytes(), range })
     }
 
-    /// Compares bytes with others in the order of `memcmp`.
+    /// Creates a comparison of bytes with a constant, in the order of `memcmp`.
     pub(super) fn slice(range: Range<usize>, op: CompareOp, constant: &[u8]) -> Self {
         ByteCondition(Condition::Slice { range, op, constant: constant.into() })
     }
 
-    /// Whether it is true for a value; for one that is too short it is not.
+    /// Returns whether the condition is true for a value; false if the value is too short.
     #[inline]
     pub fn matches(&self, value: &[u8]) -> bool {
         match &self.0 {

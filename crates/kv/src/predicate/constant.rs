@@ -1,15 +1,15 @@
-//! Constants as values of the types that they are compared with.
+//! Conversion of constants to values of the types that they are compared with.
 
 use arrow_schema::{DataType, TimeUnit};
 
-/// Most digits of a number, those of the longest decimal.
+/// Most digits of a number: those of the longest decimal.
 const MOST_DIGITS: usize = 38;
 
-/// A number in units of a type: the greatest integer that is not above it.
+/// A number in units of a type, rounded down to an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Units {
     pub floor: i128,
-    /// Whether the number is that integer.
+    /// Whether the number equals that integer.
     pub is_exact: bool,
 }
 
@@ -18,14 +18,14 @@ impl Units {
         Units { floor, is_exact: true }
     }
 
-    /// A quotient by a positive number.
+    /// Divides by a positive number.
     fn of_quotient(dividend: i128, divisor: i128) -> Self {
         Units { floor: dividend.div_euclid(divisor), is_exact: dividend.rem_euclid(divisor) == 0 }
     }
 }
 
-/// Reads a number in units of 10 to the power of -`scale`; one that no 128 bits hold is above or below all others. Returns
-/// `None` if it has more than 38 digits.
+/// Parses a number in units of 10^-`scale`; a number beyond 128 bits becomes the least or the greatest integer. Returns
+/// `None` for more than 38 digits.
 pub(super) fn units(text: &str, is_negative: bool, scale: i8) -> Option<Units> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -40,7 +40,7 @@ pub(super) fn units(text: &str, is_negative: bool, scale: i8) -> Option<Units> {
     }
     let number: i128 = digits.parse().ok()?;
     let number = if is_negative { -number } else { number };
-    // An exponent that does not fit is as good as the greatest or the least that does.
+    // An exponent out of range is clamped.
     let exponent: i64 =
         exponent.parse().unwrap_or(if exponent.starts_with('-') { -1 << 40 } else { 1 << 40 });
     let shift = exponent.clamp(-1 << 40, 1 << 40) - fraction.len() as i64 + i64::from(scale);
@@ -56,8 +56,8 @@ pub(super) fn units(text: &str, is_negative: bool, scale: i8) -> Option<Units> {
     })
 }
 
-/// Reads a date, `1998-09-02`, or a moment, `1998-09-02 23:59:59.25`, in units of the type; a moment of a type with a time
-/// zone may end in `Z` or `+02:00`, and is one of UTC otherwise.
+/// Parses a date, `1998-09-02`, or a timestamp, `1998-09-02 23:59:59.25`, in units of the type. For a type with a time
+/// zone, a timestamp may end in `Z` or `+02:00`, and is in UTC otherwise.
 pub(super) fn moment(text: &str, data_type: &DataType) -> Option<Units> {
     let (date, time) = match text.split_once([' ', 'T', 't']) {
         Some((date, time)) => (date, Some(time)),
@@ -87,13 +87,13 @@ pub(super) fn moment(text: &str, data_type: &DataType) -> Option<Units> {
     Some(Units::of_quotient(whole, per_unit))
 }
 
-/// A number of so many digits.
+/// Parses a number whose count of digits is in a range.
 fn digits(text: &str, count: std::ops::RangeInclusive<usize>) -> Option<i64> {
     let is_number = count.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_number)
 }
 
-/// Days since 1970-01-01 (Howard Hinnant's algorithm).
+/// Returns the days since 1970-01-01 (Howard Hinnant's algorithm).
 fn days(text: &str) -> Option<i64> {
     let mut parts = text.split('-');
     let (year, month, day) =
@@ -114,7 +114,7 @@ fn days(text: &str) -> Option<i64> {
     Some(era * 146_097 + day_of_era - 719_468)
 }
 
-/// The nanoseconds of `23:59`, `23:59:59` or `23:59:59.25`.
+/// Parses `23:59`, `23:59:59` or `23:59:59.25`; returns nanoseconds.
 fn nanoseconds(text: &str) -> Option<i64> {
     let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut parts = clock.split(':');
@@ -125,7 +125,7 @@ fn nanoseconds(text: &str) -> Option<i64> {
     is_time.then_some(((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + fraction)
 }
 
-/// A time without what it says of its zone, and the seconds by which that is before UTC.
+/// Splits off the time zone; returns the seconds by which the offset is ahead of UTC.
 fn without_offset(text: &str) -> Option<(&str, i64)> {
     if let Some(time) = text.strip_suffix(['Z', 'z']) {
         return Some((time, 0));

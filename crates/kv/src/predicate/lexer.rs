@@ -1,26 +1,26 @@
-//! The words, constants and signs of a condition, one after the other.
+//! The lexer of conditions: words, constants and signs.
 
 use super::{Parsed, Wrong};
 
-/// A piece of the text.
+/// A token of the text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
-    /// A name or a word of the language.
+    /// A name, or a keyword.
     Word(&'a str),
-    /// A name in double quotes, without them.
+    /// A name in double quotes, unquoted.
     Name(String),
-    /// A string in single quotes, without them.
+    /// A string in single quotes, unquoted.
     Text(String),
     /// Bytes in hexadecimal digits.
     Hex(Vec<u8>),
-    /// Digits, with a point and an exponent if there are any.
+    /// Digits, optionally with a point and an exponent.
     Number(&'a str),
     Sign(&'static str),
     End,
 }
 
 impl Token<'_> {
-    /// What it is, for a person.
+    /// Describes the token for error messages.
     pub fn describe(&self) -> String {
         match self {
             Token::Word(word) => (*word).to_string(),
@@ -34,7 +34,7 @@ impl Token<'_> {
     }
 }
 
-/// Signs, those that begin with others first.
+/// Signs; longer ones come before their prefixes.
 const SIGNS: &[&str] = &[
     "!~*", "!~", "~*", "~", "<=", ">=", "<>", "!=", "==", "<", ">", "=", "(", ")", "[", "]", ",", ":", "@",
     "-", "+",
@@ -87,7 +87,7 @@ impl<'a> Lexer<'a> {
         Ok((token, start))
     }
 
-    /// What stands between two quotes; two behind each other in it are one.
+    /// Reads text between two quotes; a doubled quote in it stands for one.
     fn quoted(&mut self, quote: char, what: &str) -> Parsed<String> {
         let start = self.at;
         let mut text = String::new();

@@ -12,12 +12,13 @@
 //! type       = "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" | "f32" | "f64"
 //! ```
 //! Conditions on columns become an [`Expr`], as those of SQL do. A space without a schema has the columns of
-//! [`plain_schema`], and its conditions may also be about bytes at offsets of the value, as Caribou's are (section 4.3):
+//! [`plain_schema`], and its conditions may also refer to bytes at offsets of the value, as Caribou's do (section 4.3):
 //! numbers are little-endian there, and the first byte is at offset 0.
 //!
-//! Invariant: a condition is true, false or unknown, as in SQL. About bytes that a value is too short for it is unknown, and so
-//! is its negation. What passes is what a condition is true for. Negations stand nowhere above a condition on bytes, so that
-//! unknown may count as false there.
+//! Invariant: a condition is true, false or unknown, as in SQL, and entries pass only where it is true. On bytes beyond
+//! the end of a value it is unknown, and so is its negation. Negations never stand above a condition on bytes, so that
+//! such a condition may report unknown as false. Example: `not u8@4 = 0` is parsed as `u8@4 <> 0`; on a value of two
+//! bytes both are false. Negating the result of `u8@4 = 0` instead would let that value pass.
 
 mod bytes;
 mod constant;
@@ -36,16 +37,16 @@ use farpool_model::{Expr, brief};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// A condition on an entry.
+/// A parsed condition on an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicate {
-    /// A boolean over the columns of the space.
+    /// A boolean expression over the columns of the space.
     Columns(Expr),
-    /// About bytes of the value.
+    /// A condition on bytes of the value.
     Bytes(ByteCondition),
-    /// All of at least two hold; those about bytes come first.
+    /// All of at least two parts hold; those on bytes come first.
     All(Vec<Predicate>),
-    /// One of at least two holds.
+    /// One of at least two parts holds.
     Any(Vec<Predicate>),
 }
 
@@ -58,8 +59,8 @@ impl Predicate {
         }
     }
 
-    /// Whether the condition is true for an entry with this value; `columns` says it of conditions on columns. Allocates
-    /// nothing.
+    /// Returns whether the condition is true for an entry with this value; `columns` evaluates conditions on columns.
+    /// Does not allocate.
     pub fn matches(&self, value: &[u8], columns: &mut dyn FnMut(&Expr) -> bool) -> bool {
         match self {
             Predicate::Columns(expr) => columns(expr),
@@ -69,7 +70,7 @@ impl Predicate {
         }
     }
 
-    /// Puts conditions together: all must hold, or one.
+    /// Joins conditions by AND if `all`, otherwise by OR.
     fn combine(parts: Vec<Predicate>, all: bool) -> Predicate {
         let flat = parts.into_iter().flat_map(|part| match part {
             Predicate::All(parts) if all => parts,
@@ -99,14 +100,14 @@ impl Predicate {
     }
 }
 
-/// Why a text is no condition.
+/// An error in the text of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredicateError {
-    /// The character at which it ceases to be one; the first is 1.
+    /// Position of the error in characters; the first is 1.
     pub character: usize,
-    /// What was wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to write instead.
+    /// Suggested correction.
     pub hint: Option<String>,
 }
 
@@ -125,7 +126,7 @@ impl From<PredicateError> for crate::Refusal {
     }
 }
 
-/// An error at a byte of the text.
+/// An error at a byte offset of the text.
 struct Wrong {
     at: usize,
     message: String,
@@ -144,8 +145,8 @@ impl Wrong {
 
 type Parsed<T> = Result<T, Wrong>;
 
-/// The columns of a space without a schema, of text or of bytes: `key`; `value`, which is NULL where that is a hash; and
-/// `ttl` in seconds, as `TTL` tells it, which is NULL where an entry does not expire.
+/// Returns the columns of a space without a schema, of text or of bytes: `key`; `value`, which is NULL for a hash; and
+/// `ttl` in seconds, as `TTL` reports it, which is NULL for an entry without an expiry.
 pub fn plain_schema(is_binary: bool) -> &'static SchemaRef {
     static PLAIN: LazyLock<[SchemaRef; 2]> = LazyLock::new(|| {
         [DataType::Utf8View, DataType::BinaryView].map(|bytes| {
@@ -159,11 +160,11 @@ pub fn plain_schema(is_binary: bool) -> &'static SchemaRef {
     &PLAIN[usize::from(is_binary)]
 }
 
-/// Reads a condition on the entries of a space with this canonical schema. Where `is_plain`, the space has no schema of its own,
-/// but that of [`plain_schema`].
+/// Parses a condition on the entries of a space with this canonical schema. `is_plain` says that the space has no
+/// schema of its own, but that of [`plain_schema`].
 ///
 /// # Errors
-/// Where the text is no condition, or is larger than the limits `KV_PREDICATE_*` allow.
+/// When the text is not a condition, or exceeds the limits `KV_PREDICATE_*`.
 pub fn parse(text: &[u8], schema: &Schema, is_plain: bool) -> Result<Predicate, PredicateError> {
     if text.len() > KV_PREDICATE_BYTES_MAX {
         let message =

@@ -1,4 +1,5 @@
-//! Reads a condition by recursive descent, whose depth is that of the parentheses: their number in one another is limited.
+//! The parser of conditions, by recursive descent; nested parentheses are limited, and with them the depth of the
+//! recursion.
 
 use super::bytes::NumberType;
 use super::lexer::{Lexer, Token};
@@ -10,7 +11,7 @@ use farpool_model::limits::{
 };
 use farpool_model::{CompareOp, Expr, Pattern, Value, brief};
 
-/// Words that are no names of columns unless they stand in double quotes.
+/// Keywords; as names of columns they must be quoted.
 const WORDS: &[&str] = &["and", "between", "false", "ilike", "in", "is", "like", "not", "null", "or", "true"];
 
 pub(super) fn parse(text: &str, schema: &Schema, is_plain: bool) -> Parsed<Predicate> {
@@ -33,7 +34,7 @@ pub(super) fn parse(text: &str, schema: &Schema, is_plain: bool) -> Parsed<Predi
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    /// The next token, and the byte that it begins at.
+    /// The next token, and its byte offset.
     token: Token<'a>,
     at: usize,
     columns: Columns<'a>,
@@ -54,7 +55,7 @@ impl<'a> Parser<'a> {
         Wrong::new(self.at, format!("{found} stands where {expected} is expected"))
     }
 
-    /// Whether the next token is this word, which is then passed.
+    /// Skips the next token if it is this word; returns whether it was.
     fn word(&mut self, word: &str) -> Parsed<bool> {
         let is_next = matches!(self.token, Token::Word(found) if found.eq_ignore_ascii_case(word));
         if is_next {
@@ -63,7 +64,7 @@ impl<'a> Parser<'a> {
         Ok(is_next)
     }
 
-    /// Whether the next token is this sign, which is then passed.
+    /// Skips the next token if it is this sign; returns whether it was.
     fn sign(&mut self, sign: &str) -> Parsed<bool> {
         let is_next = matches!(self.token, Token::Sign(found) if found == sign);
         if is_next {
@@ -76,7 +77,7 @@ impl<'a> Parser<'a> {
         if self.sign(sign)? { Ok(()) } else { Err(self.unexpected(sign)) }
     }
 
-    /// Counts a condition or a constant of a list.
+    /// Counts a condition or a constant of a list towards the limit.
     fn count(&mut self) -> Parsed<()> {
         self.nodes += 1;
         if self.nodes <= KV_PREDICATE_NODES_MAX {
@@ -86,7 +87,7 @@ impl<'a> Parser<'a> {
         Err(Wrong::new(self.at, message).hint("ask in several commands"))
     }
 
-    /// `… or …`, or its negation.
+    /// Parses `… or …`, or its negation.
     fn any(&mut self, is_negated: bool) -> Parsed<Predicate> {
         let mut parts = vec![self.all(is_negated)?];
         while self.word("or")? {
@@ -95,7 +96,7 @@ impl<'a> Parser<'a> {
         Ok(Predicate::combine(parts, is_negated))
     }
 
-    /// `… and …`, or its negation.
+    /// Parses `… and …`, or its negation.
     fn all(&mut self, is_negated: bool) -> Parsed<Predicate> {
         let mut parts = vec![self.one(is_negated)?];
         while self.word("and")? {
@@ -197,7 +198,7 @@ impl<'a> Parser<'a> {
         Ok(Some(op))
     }
 
-    /// Whether it is LIKE, whether case matters not, and whether it begins with `!`.
+    /// Parses a matching operator: whether it is LIKE, ignores case, and is negated.
     fn match_op(&mut self) -> Parsed<Option<(bool, bool, bool)>> {
         let op = match self.token {
             Token::Word(word) if word.eq_ignore_ascii_case("like") => (true, false, false),
@@ -212,7 +213,7 @@ impl<'a> Parser<'a> {
         Ok(Some(op))
     }
 
-    /// A column or a constant as a condition.
+    /// Converts a column or a constant to a condition.
     fn bare(&self, operand: &Operand, start: usize, is_negated: bool) -> Parsed<Predicate> {
         let expected = "a comparison, in, between, like, ~ or is null";
         match operand {
@@ -249,7 +250,7 @@ impl<'a> Parser<'a> {
         self.columns.column(word, false, start).map(Operand::Column)
     }
 
-    /// `u8@0`, behind the name of the type.
+    /// Parses `@0` after the name of a type.
     fn number_at(&mut self, name: &str, start: usize) -> Parsed<Operand> {
         let number_type = NumberType::of_name(&name.to_ascii_lowercase()).ok_or_else(|| {
             Wrong::new(start, format!("{} is no type of a number in a value", brief(name)))
@@ -264,7 +265,7 @@ impl<'a> Parser<'a> {
         Ok(Operand::Number(number_type, offset))
     }
 
-    /// `[4:8]`, behind `bytes`.
+    /// Parses `[4:8]` after `bytes`.
     fn slice(&mut self) -> Parsed<Operand> {
         self.advance()?;
         let start = self.offset()?;
@@ -315,7 +316,7 @@ impl<'a> Parser<'a> {
         Ok(constant)
     }
 
-    /// `(…, …)` behind `in`.
+    /// Parses `(…, …)` after `in`.
     fn listed(&mut self, left: &Operand, is_negated: bool) -> Parsed<Predicate> {
         self.expect("(")?;
         let (mut literals, mut parts) = (Vec::new(), Vec::new());
@@ -337,13 +338,13 @@ impl<'a> Parser<'a> {
         self.expect(")")?;
         let Operand::Column(column) = left else { return Ok(Predicate::combine(parts, is_negated)) };
         if literals.is_empty() {
-            // None of the constants is a value of the type.
+            // No constant is a value of the type.
             return Ok(Predicate::Columns(self.columns.always(*column, is_negated, self.at)?));
         }
         Ok(negated(Expr::InList(Box::new(Expr::Column(*column)), literals), is_negated))
     }
 
-    /// A match with a pattern.
+    /// Parses the pattern of a match.
     fn matched(
         &mut self,
         left: &Operand,

@@ -1,4 +1,4 @@
-//! Conditions against a plain evaluator, the texts of errors, and random text.
+//! Conditions compared with a naive evaluator, texts of errors, and random text.
 
 use super::*;
 use farpool_model::{CompareOp, Literal, Pattern, Value};
@@ -28,7 +28,7 @@ fn users() -> Schema {
     ])
 }
 
-/// The condition as an expression over [`users`], as SQL shows it.
+/// Returns the condition as an expression over [`users`], in SQL.
 fn shown(text: &str) -> String {
     let (schema, predicate) = (users(), parse(text.as_bytes(), &users(), false));
     let predicate = predicate.unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -219,7 +219,7 @@ fn what_is_too_large_is_refused() {
         Some("a condition may have 65536 bytes, this one has 100000".into())
     );
     assert_eq!(message(["key ~ 'a'"; 5].join(" or ")), Some("more than 4 patterns".into()));
-    // The deepest one is an expression that other parts of the program take.
+    // The deepest condition must be accepted as an expression elsewhere.
     let deepest = (0..KV_PREDICATE_DEPTH_MAX).fold("ttl = 1".to_string(), |text, depth| {
         format!("({text}) {} ttl = {depth}", if depth % 2 == 0 { "and" } else { "or" })
     });
@@ -275,7 +275,7 @@ fn bytes_at_offsets_are_compared_where_there_are_any() {
         ("f64@17 <= 1e300", false),
         ("bytes[20:25] < 'a'", false),
         ("bytes[20:24] < 'a'", true),
-        // About what is not there, neither a condition nor its negation is true.
+        // On missing bytes, neither a condition nor its negation is true.
         ("u8@24 <> 0", false),
         ("not u8@24 = 0", false),
         ("not (u8@24 = 0 and u8@0 = 5)", false),
@@ -301,7 +301,7 @@ fn conditions_on_bytes_and_columns_go_together() {
     ));
 }
 
-/// A value of a column or a condition, as a plain evaluator of expressions has it.
+/// Returns the value of a column or a condition in the naive evaluator.
 fn value_of(expr: &Expr, row: &[Literal]) -> Literal {
     let boolean = |truth: Option<bool>| {
         Literal::new(truth.map_or(Value::Null, Value::Bool), DataType::Boolean).unwrap()
@@ -362,7 +362,7 @@ fn not(truth: Option<bool>) -> Option<bool> {
     truth.map(|truth| !truth)
 }
 
-/// What an entry without a schema has.
+/// The columns of an entry without a schema.
 #[derive(Clone, Debug)]
 struct Plain {
     key: String,
@@ -370,18 +370,18 @@ struct Plain {
     value: Vec<u8>,
 }
 
-/// A condition as a tree of its own.
+/// A condition in the form of the naive evaluator.
 #[derive(Clone, Debug)]
 enum Tree {
     And(Box<Tree>, Box<Tree>),
     Or(Box<Tree>, Box<Tree>),
     Not(Box<Tree>),
-    /// In halves, so that some are no integers.
+    /// In halves, so that some constants are not integers.
     Ttl(CompareOp, i64),
     TtlIn(Vec<i64>),
     TtlIsNull,
     KeyLike(char),
-    /// Of one byte with a sign, in halves.
+    /// A signed byte; the constant is in halves.
     Byte(usize, CompareOp, i64),
     Wide(usize, CompareOp, u16),
     Float(usize, CompareOp, i8),

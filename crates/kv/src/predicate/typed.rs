@@ -1,8 +1,8 @@
 //! Comparisons of columns, and of bytes of the value, with constants of their types.
 //!
-//! A number that the type of a column does not have is replaced by the nearest one with a comparison that says the same:
-//! `age < 4.5` is `age <= 4`. Where it is beyond all numbers of the type, or is between two and would have to be equal, the
-//! comparison is true for every value, or for none, and stays unknown for NULL.
+//! A constant that the type of a column cannot represent is replaced by the nearest one, with an equivalent comparison:
+//! `age < 4.5` becomes `age <= 4`. If it is out of the type's range, or lies between two numbers and is compared for
+//! equality, the comparison is true for every value or for none, and stays unknown for NULL.
 
 use super::bytes::{ByteCondition, NumberType};
 use super::constant::{self, Units};
@@ -13,10 +13,10 @@ use farpool_model::schema::is_integer_like;
 use farpool_model::{CompareOp, Expr, Literal, Value, brief, sql_name};
 use std::ops::Range;
 
-/// Names of columns that an error shows.
+/// Number of column names that an error shows.
 const NAMES_SHOWN: usize = 8;
 
-/// What is compared.
+/// An operand of a comparison.
 pub(super) enum Operand {
     Column(usize),
     Number(NumberType, usize),
@@ -24,7 +24,7 @@ pub(super) enum Operand {
     Constant(Constant),
 }
 
-/// What stands in the text for a value.
+/// A constant in the text.
 pub(super) enum Constant {
     Null,
     Bool(bool),
@@ -33,7 +33,7 @@ pub(super) enum Constant {
     Hex(Vec<u8>),
 }
 
-/// A constant, and the byte that it begins at.
+/// A constant and its byte offset in the text.
 pub(super) type Placed = (Constant, usize);
 
 /// The columns of a space.
@@ -45,7 +45,7 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Refuses conditions on offsets where there is a schema.
+    /// Fails on conditions on offsets if the space has a schema.
     pub fn allow_offsets(&self, at: usize) -> Parsed<()> {
         if self.is_plain {
             return Ok(());
@@ -54,12 +54,12 @@ impl<'a> Columns<'a> {
         Err(Wrong::new(at, message).hint(self.names()))
     }
 
-    /// The type of a column.
+    /// Returns the type of a column.
     pub fn data_type(&self, column: usize) -> &'a DataType {
         self.schema.field(column).data_type()
     }
 
-    /// Finds a column: by its name as it is, or in any case unless that is quoted.
+    /// Finds a column by its exact name or, unless quoted, in any case.
     pub fn column(&self, name: &str, is_quoted: bool, at: usize) -> Parsed<usize> {
         let fields = self.schema.fields();
         if let Some(exact) = fields.iter().position(|field| field.name() == name) {
@@ -77,7 +77,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The names of the columns, for a person.
+    /// Returns a hint with the names of the columns.
     pub fn names(&self) -> String {
         let fields = self.schema.fields();
         let names = fields.iter().take(NAMES_SHOWN).map(|field| farpool_model::quoted(field.name()));
@@ -85,7 +85,7 @@ impl<'a> Columns<'a> {
         format!("the columns are {}{more}", names.collect::<Vec<_>>().join(", "))
     }
 
-    /// A constant of a list, unless no value of the column can equal it.
+    /// Converts a constant of a list; `None` if no value of the column can equal it.
     pub fn listed_literal(&self, column: usize, constant: Constant, at: usize) -> Parsed<Option<Literal>> {
         let data_type = self.data_type(column);
         if matches!(constant, Constant::Null) {
@@ -164,7 +164,7 @@ impl<'a> Columns<'a> {
         Ok(Expr::compare(op, Expr::Column(column), Expr::Literal(literal)))
     }
 
-    /// What is true for every value of a column, or for none, and unknown for NULL.
+    /// Returns a comparison that is true for every value of a column, or for none, and unknown for NULL.
     pub fn always(&self, column: usize, truth: bool, at: usize) -> Parsed<Expr> {
         let data_type = self.data_type(column);
         let (min, _) = integer_range(data_type).unwrap_or((0, 0));
@@ -173,7 +173,7 @@ impl<'a> Columns<'a> {
         Ok(Expr::compare(op, Expr::Column(column), Expr::Literal(least)))
     }
 
-    /// A constant in units of a column whose values are stored as integers.
+    /// Converts a constant to units of a column whose values are stored as integers.
     fn units(&self, column: usize, constant: &Constant, at: usize) -> Parsed<Units> {
         let data_type = self.data_type(column);
         match (data_type, constant) {
@@ -196,7 +196,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// A constant as a value of a column that is not stored as an integer.
+    /// Converts a constant to a value of a column that is not stored as an integer.
     fn literal(&self, column: usize, constant: Constant, at: usize) -> Parsed<Literal> {
         let data_type = self.data_type(column);
         let value = match (data_type, constant) {

@@ -1,5 +1,5 @@
-//! Natural numbers of any size, as far as the exact conversion between decimal and binary floats needs them. Simple
-//! and slow: a number that any program writes for people does without.
+//! Natural numbers of arbitrary size, for the exact conversion between decimal and binary floats. Simple and slow, as
+//! usual numbers do not need them.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ impl BigNatural {
         self.0.is_empty()
     }
 
-    /// Number of binary digits.
+    /// Returns the number of binary digits.
     pub fn bits(&self) -> usize {
         32 * self.0.len() - self.0.last().map_or(0, |digit| digit.leading_zeros() as usize)
     }
@@ -49,7 +49,7 @@ impl BigNatural {
         self.0.splice(0..0, std::iter::repeat_n(0, bits / 32));
     }
 
-    /// Divides by 2ⁿ, rounding down. Returns whether something was lost.
+    /// Divides by 2ⁿ, rounding down; returns whether there was a remainder.
     pub fn shift_right(&mut self, bits: usize) -> bool {
         let whole = (bits / 32).min(self.0.len());
         let mut is_inexact = self.0.drain(..whole).any(|digit| digit != 0);
@@ -77,8 +77,8 @@ impl BigNatural {
         self.trim();
     }
 
-    /// Divides by a number other than zero; the quotient must have at most 128 bits. Returns it, and whether there is
-    /// a remainder.
+    /// Divides by a number other than zero; the quotient must have at most 128 bits. Returns the quotient and whether
+    /// there was a remainder.
     pub fn divide(mut self, divisor: &Self) -> (u128, bool) {
         let places = self.bits().saturating_sub(divisor.bits());
         let mut part = divisor.clone();

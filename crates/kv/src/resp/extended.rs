@@ -1,19 +1,19 @@
-//! The numbers of `INCRBYFLOAT` and `HINCRBYFLOAT`: x87's 80-bit floats, in integers, so that an increment gives the
-//! same text as in Redis, and on every machine. A double does not do: 0.1 + 0.2 must give 0.3.
+//! Numbers of `INCRBYFLOAT` and `HINCRBYFLOAT`: x87's 80-bit floats emulated with integers, so that an increment gives
+//! the same text as in Redis, on every machine. Doubles are not precise enough: 0.1 + 0.2 must give 0.3.
 //!
-//! Reading and adding round to the nearest number, ties to even (IEEE 754). Subnormal numbers keep all their bits,
-//! which nobody can see: a text ends 17 digits after the point.
+//! Parsing and addition round to nearest, ties to even (IEEE 754). Subnormal numbers keep all their bits, which is not
+//! observable, as texts have at most 17 digits after the point.
 
 use super::big::BigNatural;
 use std::cmp::Reverse;
 
-/// Bytes of the longest text that Redis reads as a number (`MAX_LONG_DOUBLE_CHARS`).
+/// Redis' limit for the text of a number (`MAX_LONG_DOUBLE_CHARS`).
 const TEXT_BYTES_END: usize = 5 << 10;
 
-/// Digits after the point of a text.
+/// Digits after the point in a text.
 const DECIMALS: u32 = 17;
 
-/// Exponents of two of the largest number's first bit, and of the smallest number.
+/// Binary exponents of the smallest number and of the largest number's first bit.
 const EXPONENTS: std::ops::RangeInclusive<i64> = -16445..=16383;
 
 /// A number as Redis increments it: 64 significant bits, exponents of two up to 16383.
@@ -35,9 +35,9 @@ enum Magnitude {
 }
 
 impl ExtendedFloat {
-    /// Reads a number as Redis does with C's `strtold`: decimal or, after `0x`, hexadecimal digits with a point and an
-    /// exponent, or `inf`, `infinity`; a sign; no spaces. Returns `None` for anything else, for `nan`, and for numbers
-    /// too large or too small.
+    /// Parses a number as Redis does with C's `strtold`: an optional sign, then decimal or, after `0x`, hexadecimal
+    /// digits with a point and an exponent, or `inf` or `infinity`; no spaces. Returns `None` for anything else, for
+    /// `nan`, and for numbers out of range.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() >= TEXT_BYTES_END {
             return None;
@@ -56,13 +56,13 @@ impl ExtendedFloat {
         Some(Self { is_negative, magnitude })
     }
 
-    /// Converts an integer, which is exact.
+    /// Converts an integer exactly.
     pub fn of_integer(number: i64) -> Self {
         let magnitude = rounded(number.unsigned_abs().into(), false, 0).unwrap_or(Magnitude::Zero);
         Self { is_negative: number < 0, magnitude }
     }
 
-    /// Adds two numbers. Returns `None` if that gives no finite number.
+    /// Adds two numbers. Returns `None` if the result is not finite.
     pub fn plus(self, other: Self) -> Option<Self> {
         match (self.magnitude, other.magnitude) {
             (Magnitude::Infinite, _) | (_, Magnitude::Infinite) => None,
@@ -79,8 +79,8 @@ impl ExtendedFloat {
         }
     }
 
-    /// Returns the text of a number as Redis stores it: no exponent, up to 17 digits after the point, rounded and
-    /// without zeros at the end, no negative zero.
+    /// Returns the text that Redis stores: no exponent, up to 17 digits after the point, rounded, without trailing
+    /// zeros, no negative zero.
     pub fn text(self) -> String {
         let digits = match self.magnitude {
             Magnitude::Zero => return "0".to_string(),
@@ -98,22 +98,22 @@ impl ExtendedFloat {
     }
 }
 
-/// Adds two terms, exponent, significand and sign each; the first is no smaller.
+/// Adds two terms, each given as exponent, significand and sign; the first has the larger or equal magnitude.
 fn add(a: (i64, u64, bool), b: (i64, u64, bool)) -> Option<ExtendedFloat> {
-    // One bit is left for a carry.
+    // One bit is left for the carry.
     let (high, low) = (u128::from(a.1) << 63, u128::from(b.1) << 63);
     let distance = (a.0 - b.0).min(127) as u32;
     let is_inexact = low & ((1 << distance) - 1) != 0;
     let low = low >> distance;
     let is_difference = a.2 != b.2;
-    // What was cut off the smaller term makes a difference smaller.
+    // Bits cut off from the smaller term make a difference smaller.
     let bits = if is_difference { high - low - u128::from(is_inexact) } else { high + low };
     let magnitude = rounded(bits, is_inexact, a.0 - 63)?;
     Some(ExtendedFloat { is_negative: a.2, magnitude })
 }
 
-/// Rounds `bits` × 2^`exponent` to 64 bits. `is_inexact` says that the number is larger by less than the last bit; there
-/// are more than 65 bits then. Returns `None` for what is too large; what is too small is zero.
+/// Rounds `bits` × 2^`exponent` to 64 bits. `is_inexact` says that the true number is larger by less than the last bit;
+/// there are more than 65 bits in that case. Returns `None` on overflow; underflow gives zero.
 fn rounded(bits: u128, is_inexact: bool, exponent: i64) -> Option<Magnitude> {
     if bits == 0 {
         return Some(Magnitude::Zero);
@@ -152,20 +152,20 @@ fn fraction_text(significand: u64, places: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// Digits and the power of the base (of two, in hexadecimal) by which they are multiplied.
+/// Digits, and the power of the base (of two, for hexadecimal) to multiply them by.
 struct Literal {
     digits: BigNatural,
     exponent: i64,
 }
 
 impl Literal {
-    /// Reads digits with at most one point, and an exponent.
+    /// Parses digits with at most one point, and an exponent.
     fn parse(text: &[u8], radix: u32) -> Option<Self> {
         let (mark, digit_exponent) = if radix == 16 { (b'p', 4) } else { (b'e', 1) };
         let end = text.iter().position(|byte| byte.to_ascii_lowercase() == mark).unwrap_or(text.len());
         let mut exponent = if end < text.len() { parse_exponent(&text[end + 1..])? } else { 0 };
         let (mut digits, mut has_digits, mut has_point) = (BigNatural::default(), false, false);
-        // As many digits at a time as fit: texts may be long.
+        // Digits are added in groups, as texts may be long.
         let (mut group, mut base) = (0, 1);
         for &byte in &text[..end] {
             if byte == b'.' && !has_point {
@@ -194,7 +194,7 @@ impl Literal {
         if self.digits.is_zero() {
             return Some(Magnitude::Zero);
         }
-        // Tells a number that is far too large or too small before it is computed.
+        // Rejects numbers far out of range before computing them.
         let places = self.digits.bits() as i64 * 30_103 / 100_000 + self.exponent;
         if !(-5_000..=5_000).contains(&places) {
             return None;
@@ -225,7 +225,7 @@ fn of_big(mut number: BigNatural, is_inexact: bool, exponent: i64) -> Option<Mag
     rounded(number.to_u128()?, is_inexact, exponent + spare as i64)
 }
 
-/// Reads an exponent; those beyond all bounds become one that is beyond them too.
+/// Parses an exponent; one out of range is clamped to a value that is still out of range.
 fn parse_exponent(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [sign @ (b'-' | b'+'), rest @ ..] => (*sign == b'-', rest),

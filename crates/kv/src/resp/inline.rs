@@ -2,12 +2,11 @@
 //! escapes `\n`, `\r`, `\t`, `\b`, `\a`, `\xHH` and `\` before any other byte; within single quotes only `\'`. A
 //! closing quote ends its word, and a blank or the end of the line must follow.
 //!
-//! Invariant: an argument is no longer than its source, so that it is written over it, at the place where its word
-//! begins.
+//! Invariant: an argument is no longer than its source, so it is written in place, starting where its word starts.
 
 use std::ops::Range;
 
-/// Appends the ranges of a line's arguments, which are changed in place. Returns `None` if quotes are unbalanced.
+/// Appends the ranges of a line's arguments, which are unescaped in place. Returns `None` if quotes are unbalanced.
 pub(super) fn split(line: &mut [u8], arguments: &mut Vec<Range<usize>>) -> Option<()> {
     let mut at = 0;
     loop {
@@ -21,7 +20,7 @@ pub(super) fn split(line: &mut [u8], arguments: &mut Vec<Range<usize>>) -> Optio
     }
 }
 
-/// Takes the word at `start`. Returns its range, and where it ends in the source.
+/// Unescapes the word at `start`; returns its range and the end of its source.
 fn word(line: &mut [u8], start: usize) -> Option<(Range<usize>, usize)> {
     let mut end = start;
     while let Some(&byte) = line.get(end) {
@@ -37,8 +36,8 @@ fn word(line: &mut [u8], start: usize) -> Option<(Range<usize>, usize)> {
     Some((start..end, end))
 }
 
-/// Takes the quoted text whose quote is at `open`, and writes it there. Returns where it ends, and where its source
-/// does.
+/// Unescapes the quoted text whose opening quote is at `open` in place; returns the end of the result and the end of
+/// its source.
 fn quoted(line: &mut [u8], open: usize) -> Option<(usize, usize)> {
     let quote = line[open];
     let (mut from, mut to) = (open + 1, open);
@@ -54,7 +53,7 @@ fn quoted(line: &mut [u8], open: usize) -> Option<(usize, usize)> {
     line.get(from + 1).is_none_or(|&next| is_blank(next)).then_some((to, from + 1))
 }
 
-/// Returns the byte that the escape at the beginning of `text` means, and the number of bytes that it takes.
+/// Returns the byte that the escape at the start of `text` stands for, and the length of the escape.
 fn escaped(text: &[u8], quote: u8) -> (u8, usize) {
     match (quote, text) {
         (b'\'', [_, b'\'', ..]) => (b'\'', 2),
@@ -79,7 +78,7 @@ fn hex_digit(digit: u8) -> u8 {
     }
 }
 
-/// Whether C's `isspace` counts a byte as a space; unlike `is_ascii_whitespace`, it does so with vertical tabs.
+/// Returns whether C's `isspace` is true for a byte; unlike `is_ascii_whitespace`, it includes the vertical tab.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -1,12 +1,13 @@
-//! The bytes of the Redis protocol, RESP2 and RESP3: requests that clients send, and replies to them. Does no IO.
+//! The Redis protocol, RESP2 and RESP3: parses requests and writes replies. Does no IO.
 //!
 //! Contract: [`Parser`] finds one request after the other in a buffer that the caller owns and fills; an argument is a
-//! range of that buffer. It takes memory for what has arrived, never for what was only announced, looks at each byte
-//! of a header once however the bytes were cut into packets, and never at those of an argument. [`Replies`] appends to
-//! a buffer that the caller sends. Errors of the protocol end the connection; their texts are Redis' own.
+//! range of that buffer. Memory is allocated for bytes that have arrived, never for a length that was only announced.
+//! Each byte of a header is examined once, however the bytes were split into packets, and bytes of arguments are not
+//! examined at all. [`Replies`] appends to a buffer that the caller sends. Protocol errors end the connection; their
+//! texts are Redis' own.
 //!
-//! Source: the Redis serialization protocol specification (<https://redis.io/docs/reference/protocol-spec/>), and what
-//! Redis 7 does where that leaves something open.
+//! Source: the Redis serialization protocol specification (<https://redis.io/docs/reference/protocol-spec/>), and the
+//! behaviour of Redis 7 where the specification leaves something open.
 
 mod big;
 mod extended;

@@ -1,10 +1,10 @@
-//! Integers and doubles as Redis reads and writes them. For the numbers of `INCRBYFLOAT` see [`super::ExtendedFloat`].
+//! Integers and doubles in Redis' text form. For the numbers of `INCRBYFLOAT` see [`super::ExtendedFloat`].
 
 /// Bytes of the longest text of an `i64`.
 pub const INTEGER_TEXT_BYTES: usize = 20;
 
-/// Reads an integer as Redis' `string2ll` does: no spaces, no plus sign, no leading zeros, no `-0`, so that an integer
-/// has one text. Returns `None` for anything else, and for what an `i64` cannot hold.
+/// Parses an integer as Redis' `string2ll` does: no spaces, no plus sign, no leading zeros, no `-0`, so that each
+/// integer has one text. Returns `None` for anything else, and for numbers out of range.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -23,13 +23,13 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, add)
 }
 
-/// Writes an integer into `buffer`. Returns its text.
+/// Writes an integer into `buffer`; returns its text.
 pub fn integer_text(number: i64, buffer: &mut [u8; INTEGER_TEXT_BYTES]) -> &[u8] {
     let start = write_before(number, buffer);
     &buffer[start..]
 }
 
-/// Writes an integer at the end of `buffer`, which has room for [`INTEGER_TEXT_BYTES`]. Returns where it begins.
+/// Writes an integer at the end of `buffer`, which has at least [`INTEGER_TEXT_BYTES`] bytes; returns its start.
 #[inline]
 pub(super) fn write_before(number: i64, buffer: &mut [u8]) -> usize {
     let mut at = buffer.len();
@@ -49,8 +49,8 @@ pub(super) fn write_before(number: i64, buffer: &mut [u8]) -> usize {
     at
 }
 
-/// Returns the shortest text that is read as `number` again, at most 17 digits, laid out as C's `%.17g`: with an
-/// exponent below 10⁻⁴ and from 10¹⁷ on. Infinities are `inf` and `-inf`; all else that is no number is `nan`.
+/// Returns the shortest text that reads back as `number`, at most 17 digits, formatted like C's `%.17g`: with an
+/// exponent below 10⁻⁴ and from 10¹⁷ on. Infinities are `inf` and `-inf`; NaN is `nan`.
 pub fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "nan".to_string();
@@ -61,7 +61,7 @@ pub fn double_text(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     match exponent.parse::<i32>().unwrap_or(0) {
-        // Rust writes `f64` without an exponent, and as short as with one.
+        // Rust formats `f64` without an exponent, with the fewest digits.
         -4..17 => number.to_string(),
         exponent if exponent < 0 => format!("{digits}e-{:02}", -exponent),
         exponent => format!("{digits}e+{exponent:02}"),

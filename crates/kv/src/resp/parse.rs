@@ -1,8 +1,8 @@
-//! Parses requests: arrays of bulk strings, and inline commands.
+//! The parser of requests: arrays of bulk strings, and inline commands.
 //!
-//! Invariant: what a request parses to, and which error a peer gets, does not depend on how its bytes were cut into
-//! packets. As in Redis, a header ends with a carriage return and any byte behind it, and so does an argument with any
-//! two bytes: the lengths alone say where things are.
+//! Invariant: the result of parsing, and the error that a peer gets, do not depend on how the bytes were split into
+//! packets. As in Redis, a header ends with a carriage return and any one byte after it, and an argument with any two
+//! bytes: lengths alone delimit them.
 
 use super::inline;
 use super::number::parse_integer;
@@ -14,28 +14,28 @@ use std::error::Error;
 use std::fmt;
 use std::ops::Range;
 
-/// Bytes of a header, its first and last two included, that are read without a search for its end: enough for lengths
-/// below a million.
+/// Bytes of a header, including its first and last two, that are parsed without searching for its end: enough for
+/// lengths below a million.
 const SHORT_HEADER_BYTES: usize = 9;
 
-/// Ranges that are kept allocated from one request to the next; a request of a million arguments is rare.
+/// Capacity for argument ranges that is kept between requests; a request of a million arguments is rare.
 const RANGES_KEPT: usize = 128;
 
-/// What a client may send; checked as soon as a length has been read.
+/// The limits of a request, checked as soon as a length has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Number of arguments of one request, the command's name included.
+    /// Most arguments of one request, including the command's name.
     pub arguments_max: usize,
-    /// Bytes of one argument.
+    /// Most bytes of one argument.
     pub argument_bytes_max: usize,
-    /// Bytes of an inline command, and of a header; at least [`Limits::INLINE_BYTES_LEAST`] are allowed.
+    /// Most bytes of an inline command or a header; at least [`Limits::INLINE_BYTES_LEAST`].
     pub inline_bytes_max: usize,
-    /// Whether the client has authenticated itself, or need not; only changes the texts of errors.
+    /// Whether the client is authenticated or need not be; affects only texts of errors.
     pub is_authenticated: bool,
 }
 
 impl Limits {
-    /// Limits of a client that has authenticated itself.
+    /// Limits of an authenticated client.
     pub const AUTHENTICATED: Self = Self {
         arguments_max: RESP_ARGUMENTS_MAX,
         argument_bytes_max: RESP_ARGUMENT_BYTES_MAX,
@@ -43,7 +43,7 @@ impl Limits {
         is_authenticated: true,
     };
 
-    /// Limits of a client that has yet to authenticate itself: room for `AUTH` and `HELLO`.
+    /// Limits of a client before authentication: room for `AUTH` and `HELLO`.
     pub const UNAUTHENTICATED: Self = Self {
         arguments_max: RESP_UNAUTHENTICATED_ARGUMENTS_MAX,
         argument_bytes_max: RESP_UNAUTHENTICATED_ARGUMENT_BYTES_MAX,
@@ -51,7 +51,7 @@ impl Limits {
         is_authenticated: false,
     };
 
-    /// The least that `inline_bytes_max` means, so that headers of common lengths need no check.
+    /// Lower bound of `inline_bytes_max`, so that short headers need no check.
     pub const INLINE_BYTES_LEAST: usize = 16;
 
     fn line_bytes(&self) -> usize {
@@ -59,7 +59,7 @@ impl Limits {
     }
 
     fn check_count(&self, count: i64) -> Result<usize, ProtocolError> {
-        // Redis takes negative counts for empty requests.
+        // Redis treats a negative count as an empty request.
         let count = usize::try_from(count).unwrap_or(0);
         match count {
             _ if count <= self.arguments_max => Ok(count),
@@ -80,12 +80,12 @@ impl Limits {
     }
 }
 
-/// Why a connection cannot go on: the caller sends [`ProtocolError::reply`], if any, and closes it.
+/// A protocol error. The caller sends [`ProtocolError::reply`], if any, and closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// The header of a request does not end.
     CountTooLong,
-    /// The header of a request is no number, or beyond the protocol's limit.
+    /// The header of a request is not a number, or exceeds the protocol's limit.
     InvalidCount,
     /// A request has too many arguments for a client that is not authenticated.
     UnauthenticatedCount,
@@ -93,20 +93,20 @@ pub enum ProtocolError {
     ExpectedArgument(u8),
     /// The header of an argument does not end.
     LengthTooLong,
-    /// The header of an argument is no length, or beyond the limit.
+    /// The header of an argument is not a length, or exceeds the limit.
     InvalidLength,
     /// An argument is too long for a client that is not authenticated.
     UnauthenticatedLength,
     /// An inline command does not end.
     InlineTooLong,
-    /// An inline command has quotes that are not closed, or closed within a word.
+    /// An inline command has unclosed quotes, or a closing quote within a word.
     UnbalancedQuotes,
-    /// The peer speaks HTTP: perhaps a browser that a web page made to send commands, so that nothing is answered.
+    /// The peer speaks HTTP. It may be a browser that a web page makes send commands, so nothing is replied.
     Http,
 }
 
 impl ProtocolError {
-    /// Returns the message of the error reply for the client; `None` if it gets none.
+    /// Returns the error reply for the client; `None` if it gets none.
     pub fn reply(&self) -> Option<String> {
         (*self != Self::Http).then(|| format!("ERR {self}"))
     }
@@ -132,11 +132,11 @@ impl fmt::Display for ProtocolError {
 
 impl Error for ProtocolError {}
 
-/// What the bytes in a buffer come to.
+/// The result of one parsing step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// The request is incomplete: at least `bytes` more are needed, those of the argument that was begun. A reader may
-    /// make room for as many at once, after it has charged the client for them.
+    /// The request is incomplete: at least `bytes` more are needed, those of the current argument. A reader may
+    /// allocate them at once, after charging the client for them.
     NeedMore {
         /// Number of bytes, at least one.
         bytes: usize,
@@ -148,27 +148,27 @@ pub enum Step<'a> {
 /// A complete request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Number of bytes at the beginning of the buffer that the request takes; the next one begins behind them.
+    /// Number of bytes of the request; the next one begins after them.
     pub bytes: usize,
-    /// Ranges of the buffer with the command's name and its arguments. Empty for an empty line or array, to which
-    /// Redis replies nothing.
+    /// Ranges of the command's name and its arguments in the buffer. Empty for an empty line or array, to which Redis
+    /// replies nothing.
     pub arguments: &'a [Range<usize>],
 }
 
-/// Parses the requests of one connection, one after the other.
+/// The parser of one connection's requests.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// The arguments of the request that are complete.
+    /// Complete arguments of the current request.
     pub(super) arguments: Vec<Range<usize>>,
-    /// Number of arguments that are still to come.
+    /// Number of arguments still missing.
     missing: usize,
-    /// Announced bytes of the argument at `at`, if its header has been read.
+    /// Announced length of the argument at `at`, if its header has been read.
     open: Option<usize>,
-    /// Number of bytes of the request that have been parsed.
+    /// Number of parsed bytes of the request.
     at: usize,
-    /// Number of bytes of the request within which no end of the line at `at` has been found.
+    /// Number of bytes of the request that were searched for the end of the line at `at`.
     searched: usize,
-    /// Whether the request has been returned, so that another begins.
+    /// Whether the request was returned, so that the next call begins another one.
     is_complete: bool,
     /// Number of steps taken, for tests of the cost.
     #[cfg(test)]
@@ -176,19 +176,19 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Makes a parser for a new connection.
+    /// Creates a parser for a new connection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Parses the request at the beginning of `buffer`, going on where the last call stopped.
+    /// Parses the request at the start of `buffer`, continuing where the last call stopped.
     ///
-    /// After [`Step::NeedMore`], the buffer of the next call begins with the same bytes; after a request, behind it.
-    /// Arguments of inline commands are freed of quotes and escapes in place.
+    /// After [`Step::NeedMore`], the buffer of the next call must begin with the same bytes; after a request, with the
+    /// bytes that follow it. Arguments of inline commands are unescaped in place.
     ///
     /// # Errors
-    /// Returns [`ProtocolError`] when the bytes are no request or exceed `limits`. The connection must be closed: the
-    /// parser cannot go on.
+    /// Returns [`ProtocolError`] when the bytes are not a request or exceed `limits`. The connection must be closed:
+    /// the parser cannot continue.
     pub fn parse(&mut self, buffer: &mut [u8], limits: &Limits) -> Result<Step<'_>, ProtocolError> {
         if self.is_complete {
             self.restart();
@@ -205,17 +205,17 @@ impl Parser {
         Ok(Step::Request(Request { bytes: self.at, arguments: &self.arguments }))
     }
 
-    /// Returns the complete arguments of the request that is being parsed, or of the last one.
+    /// Returns the complete arguments of the current request, or of the last one.
     pub fn arguments(&self) -> &[Range<usize>] {
         &self.arguments
     }
 
-    /// Takes the arguments of the request that was returned last, without copying them.
+    /// Takes the arguments of the last request without copying them.
     pub fn take_arguments(&mut self) -> Vec<Range<usize>> {
         std::mem::take(&mut self.arguments)
     }
 
-    /// Returns the range that an incomplete argument takes as soon as all its bytes are there, if its length is known.
+    /// Returns the range of an incomplete argument, if its length is known.
     pub fn open_argument(&self) -> Option<Range<usize>> {
         self.open.map(|bytes| self.at..self.at + bytes)
     }
@@ -226,7 +226,7 @@ impl Parser {
         (self.at, self.searched, self.is_complete) = (0, 0, false);
     }
 
-    /// Parses as far as the bytes reach. Returns how many are missing at least; 0 if the request is complete.
+    /// Parses as far as the bytes reach; returns the least number of missing bytes, 0 if the request is complete.
     fn parse_array(&mut self, buffer: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
         if self.at == 0 {
             let errors = (ProtocolError::CountTooLong, ProtocolError::InvalidCount);
@@ -263,8 +263,8 @@ impl Parser {
         length.map(|length| limits.check_length(length)).transpose()
     }
 
-    /// Reads the number in the header at `self.at` and moves behind it; `None` if the header is incomplete. The errors
-    /// are for one that is too long, and for one that is no number.
+    /// Reads the number in the header at `self.at` and advances past it; `None` if the header is incomplete. The errors
+    /// are for a header that is too long, and for one that is not a number.
     fn parse_header(
         &mut self,
         buffer: &[u8],
@@ -285,7 +285,7 @@ impl Parser {
         Ok(Some(number))
     }
 
-    /// Parses an inline command. Returns how many bytes are missing at least.
+    /// Parses an inline command; returns the least number of missing bytes.
     fn parse_inline(&mut self, buffer: &mut [u8], limits: &Limits) -> Result<usize, ProtocolError> {
         let too_long = ProtocolError::InlineTooLong;
         let Some(newline) = self.find(b'\n', buffer, limits.line_bytes(), too_long)? else { return Ok(1) };
@@ -301,7 +301,7 @@ impl Parser {
         Ok(0)
     }
 
-    /// Finds the `byte` that ends the line at `self.at`, where no search has been yet.
+    /// Finds the `byte` that ends the line at `self.at`; skips bytes that were searched before.
     fn find(
         &mut self,
         byte: u8,
@@ -330,8 +330,8 @@ impl Parser {
     fn count_steps(&mut self, _: usize) {}
 }
 
-/// Reads a short number behind the first byte. Returns it and the bytes of its header; `None` if that is not complete,
-/// or must be looked at more closely.
+/// Parses a short number after the first byte; returns it and the length of its header, or `None` if the header is
+/// incomplete or not a short number.
 #[inline]
 fn short_header(header: &[u8]) -> Option<(i64, usize)> {
     let mut number = 0;

@@ -1,14 +1,14 @@
-//! Writes replies. Lengths come first: who replies knows how many elements will follow.
+//! The writer of replies. Lengths come first, so the number of elements must be known in advance.
 
 use super::number::{INTEGER_TEXT_BYTES, double_text, integer_text, write_before};
 
 /// A version of the protocol; a connection begins with the older one, and `HELLO` changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// Strings, integers, arrays, errors and two nulls.
+    /// Strings, integers, arrays, errors and two kinds of null.
     #[default]
     Resp2,
-    /// Also maps, sets, doubles, booleans, big numbers, texts with a format, and one null.
+    /// Adds maps, sets, doubles, booleans, big numbers, verbatim texts, and a single null.
     Resp3,
 }
 
@@ -31,7 +31,7 @@ impl Protocol {
     }
 }
 
-/// Appends replies to a buffer. What RESP2 has no type for becomes what Redis sends in its place.
+/// A writer that appends replies to a buffer. Types that RESP2 lacks are replaced as Redis does.
 #[derive(Debug)]
 pub struct Replies<'a> {
     out: &'a mut Vec<u8>,
@@ -40,49 +40,49 @@ pub struct Replies<'a> {
 }
 
 impl<'a> Replies<'a> {
-    /// Appends to `out`.
+    /// Creates a writer that appends to `out`.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
         Self { out, protocol, bytes_max: usize::MAX }
     }
 
-    /// Sets how many bytes the buffer should hold at most: whoever has large replies asks [`Replies::has_room`].
+    /// Sets the most bytes that the buffer should hold; callers check large replies with [`Replies::has_room`].
     #[must_use]
     pub fn within(self, bytes_max: usize) -> Self {
         Self { bytes_max, ..self }
     }
 
-    /// Returns the same buffer with room for at most so many more bytes.
+    /// Returns a writer to the same buffer for at most `bytes` more bytes.
     pub(crate) fn narrowed(&mut self, bytes: usize) -> Replies<'_> {
         let bytes_max = self.bytes_max.min(self.out.len().saturating_add(bytes));
         Replies { out: self.out, bytes_max, ..*self }
     }
 
-    /// Whether so many bytes more are allowed.
+    /// Returns whether `bytes` more bytes are allowed.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.out.len().saturating_add(bytes) <= self.bytes_max
     }
 
-    /// Appends to the same buffer, for as long as this is borrowed.
+    /// Returns a writer to the same buffer that borrows this one.
     pub fn reborrow(&mut self) -> Replies<'_> {
         Replies { out: self.out, ..*self }
     }
 
-    /// Returns the version in which replies are written.
+    /// Returns the version of the protocol.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Changes the version for the replies that follow.
+    /// Changes the version for the following replies.
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
     }
 
-    /// Returns the number of bytes that the buffer holds.
+    /// Returns the number of bytes in the buffer.
     pub fn bytes(&self) -> usize {
         self.out.len()
     }
 
-    /// Drops what was appended after the buffer held `bytes`, as when a reply turns into an error halfway.
+    /// Truncates the buffer to `bytes`, as when a reply turns into an error halfway.
     pub fn truncate(&mut self, bytes: usize) {
         self.out.truncate(bytes);
     }
@@ -97,8 +97,8 @@ impl<'a> Replies<'a> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// Appends an error: its code, such as `ERR`, a space and a message, which may repeat what a client sent. Newlines
-    /// at the ends are left out, others become spaces.
+    /// Appends an error: its code, such as `ERR`, a space and a message, which may quote a client. Newlines at both
+    /// ends are dropped, others become spaces.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.line(b'-', text.as_ref());
     }
@@ -121,7 +121,7 @@ impl<'a> Replies<'a> {
         self.bulk(integer_text(number, &mut [0; INTEGER_TEXT_BYTES]));
     }
 
-    /// Appends the length of a bulk string whose bytes the caller sends, and behind them [`Self::bulk_end`].
+    /// Appends the header of a bulk string; the caller appends its bytes and then [`Self::bulk_end`].
     pub fn bulk_begin(&mut self, bytes: usize) {
         self.length(b'$', bytes);
     }
@@ -136,17 +136,17 @@ impl<'a> Replies<'a> {
         self.either(b"$-1\r\n", b"_\r\n");
     }
 
-    /// Appends a null in place of an array, such as that of an `EXEC` that was not carried out.
+    /// Appends a null in place of an array, as for an aborted `EXEC`.
     pub fn null_array(&mut self) {
         self.either(b"*-1\r\n", b"_\r\n");
     }
 
-    /// Begins an array of as many replies.
+    /// Begins an array of `elements` replies.
     pub fn array(&mut self, elements: usize) {
         self.length(b'*', elements);
     }
 
-    /// Begins a map of as many pairs of replies, each a key and its value.
+    /// Begins a map of `pairs` pairs of replies, each a key and its value.
     pub fn map(&mut self, pairs: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', 2 * pairs),
@@ -154,7 +154,7 @@ impl<'a> Replies<'a> {
         }
     }
 
-    /// Begins a set of as many replies.
+    /// Begins a set of `elements` replies.
     pub fn set(&mut self, elements: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', elements),
@@ -175,12 +175,12 @@ impl<'a> Replies<'a> {
         }
     }
 
-    /// Appends an integer of any size in decimal digits; in RESP2 a bulk string.
+    /// Appends an integer of arbitrary size in decimal digits; in RESP2 a bulk string.
     pub fn big_number(&mut self, digits: &str) {
         self.text(b'(', digits);
     }
 
-    /// Appends a text for people in a format of three letters, `txt` or `mkd`; in RESP2 a bulk string.
+    /// Appends a text for humans with a format of three letters, `txt` or `mkd`; in RESP2 a bulk string.
     pub fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text),
@@ -201,7 +201,7 @@ impl<'a> Replies<'a> {
         });
     }
 
-    /// Appends a text that is a type of its own in RESP3, and a bulk string in RESP2.
+    /// Appends a text that has a type of its own in RESP3 and is a bulk string in RESP2.
     fn text(&mut self, kind: u8, text: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
@@ -219,11 +219,11 @@ impl<'a> Replies<'a> {
     }
 
     fn length(&mut self, kind: u8, length: usize) {
-        // Nothing in memory has more elements or bytes than an `i64` can count.
+        // Lengths in memory always fit an `i64`.
         self.header(kind, i64::try_from(length).unwrap_or(i64::MAX));
     }
 
-    /// Appends a line of a number.
+    /// Appends a line with a number.
     #[inline]
     fn header(&mut self, kind: u8, number: i64) {
         if let 0..10 = number {

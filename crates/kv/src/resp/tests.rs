@@ -1,4 +1,4 @@
-//! Tests of requests: however they are cut, all errors, all limits, and what parsing costs.
+//! Tests of requests: all ways to split them, errors, limits, and the cost of parsing.
 
 mod numbers;
 mod replies;
@@ -7,10 +7,10 @@ mod value;
 use super::*;
 use proptest::prelude::*;
 
-/// The requests in some bytes, and the error that ends them.
+/// The parsed requests, and the error that ends them.
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
-/// Parses bytes that arrive in pieces of the given lengths, the rest in one, as a connection would.
+/// Parses bytes that arrive in pieces of the given lengths, and the rest in one piece.
 fn parse_in_pieces(bytes: &[u8], pieces: &[usize], limits: &Limits) -> Parsed {
     let (mut parser, mut buffer, mut requests) = (Parser::new(), Vec::new(), Vec::new());
     let mut rest = bytes;
@@ -39,7 +39,7 @@ fn parse_whole(bytes: &[u8]) -> Parsed {
     parse_in_pieces(bytes, &[], &Limits::AUTHENTICATED)
 }
 
-/// Returns the error that ends some bytes.
+/// Returns the error that parsing ends with.
 fn error_of(bytes: &[u8], limits: &Limits) -> Option<ProtocolError> {
     parse_in_pieces(bytes, &[], limits).1
 }
@@ -54,7 +54,7 @@ fn array_of(arguments: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Writes an inline command with all its bytes escaped.
+/// Encodes an inline command with all its bytes escaped.
 fn inline_of(arguments: &[Vec<u8>]) -> Vec<u8> {
     let escaped = |byte: &u8| format!("\\x{byte:02x}");
     let quoted = |argument: &Vec<u8>| format!("\"{}\"", argument.iter().map(escaped).collect::<String>());
@@ -101,7 +101,7 @@ proptest! {
     }
 }
 
-/// What random bytes are made of so that much of it is nearly a request.
+/// Building blocks of random input that is nearly a request.
 const TOKENS: &[&[u8]] = &[
     b"*1\r\n",
     b"*2\r\n",

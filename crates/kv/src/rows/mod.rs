@@ -1,14 +1,14 @@
-//! Rows: the values of a space that has a schema.
+//! Rows: the values of a space with a schema.
 //!
-//! The first column is what follows the prefix in the key, as text. The others lie in the value:
+//! The first column is the rest of the key after the prefix, as text. The others are in the value:
 //!
 //! ```text
-//! a bit for each column, set where it is not NULL, padded to bytes
-//! for each column: its bytes, if its type has a fixed width, otherwise where its bytes end (4 bytes)
-//! the bytes of the columns of no fixed width, one after another
+//! a bit per column, set if it is not NULL, padded to bytes
+//! for each column: its bytes if its type has a fixed width, otherwise the end offset of its bytes (4 bytes)
+//! the bytes of the columns of variable width, one after another
 //! ```
-//! Numbers are little-endian, and a column that is NULL has zeros, or no bytes. So a column of fixed width is read without
-//! looking at the others.
+//! Numbers are little-endian; a NULL column has zeros, or no bytes. So a column of fixed width is read without looking
+//! at the others.
 
 mod schema;
 #[cfg(test)]
@@ -20,8 +20,7 @@ pub use schema::{Column, ColumnType, RowSchema};
 use std::ops::Range;
 
 impl RowSchema {
-    /// The bytes of the field at position `at` of a row; `None` where it is NULL. Bytes that are no row of this schema have
-    /// NULLs.
+    /// Returns the bytes of field `at` of a row; `None` if it is NULL. Malformed rows have NULLs.
     #[inline]
     pub fn field<'a>(&self, row: &'a [u8], at: usize) -> Option<&'a [u8]> {
         if row.get(at / 8)? >> (at % 8) & 1 == 0 {
@@ -30,7 +29,7 @@ impl RowSchema {
         row.get(self.range(row, at)?)
     }
 
-    /// Where the field at position `at` lies in every row, and its bytes, if its type has a fixed width.
+    /// Returns the range of field `at`, which is the same in every row, if its type has a fixed width.
     pub fn place_of(&self, at: usize) -> Option<Range<usize>> {
         let start = self.offset(at);
         self.fields()[at].kind.width().map(|width| start..start + width)
@@ -53,7 +52,7 @@ impl RowSchema {
         }
     }
 
-    /// Returns `row`, or a row of NULLs where there is none, with other values in some of its fields.
+    /// Returns a copy of `row`, or of a row of NULLs, with some fields replaced.
     pub fn with_fields(&self, row: Option<&[u8]>, changes: &[(usize, Option<Vec<u8>>)]) -> Vec<u8> {
         let value = |at: usize| match changes.iter().rev().find(|(changed, _)| *changed == at) {
             Some((_, value)) => value.as_deref(),
@@ -82,7 +81,7 @@ impl RowSchema {
         new
     }
 
-    /// Number of fields that are not NULL.
+    /// Returns the number of fields that are not NULL.
     pub fn fields_set(&self, row: &[u8]) -> usize {
         (0..self.fields().len()).filter(|at| self.field(row, *at).is_some()).count()
     }

@@ -1,4 +1,4 @@
-//! The columns of a space.
+//! Schemas of spaces: columns and types.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::{Error, Result, limits, schema};
@@ -9,15 +9,15 @@ use std::sync::Arc;
 pub enum ColumnType {
     /// `true` or `false`.
     Bool,
-    /// Signed, of so many bytes.
+    /// Signed integer with this many bytes.
     Int(usize),
-    /// Unsigned, of so many bytes.
+    /// Unsigned integer with this many bytes.
     UInt(usize),
-    /// 32 bits.
+    /// Float of 32 bits.
     F32,
-    /// 64 bits.
+    /// Float of 64 bits.
     F64,
-    /// Text in UTF-8.
+    /// UTF-8 text.
     Utf8,
     /// Bytes.
     Binary,
@@ -29,7 +29,7 @@ pub enum ColumnType {
 
 use ColumnType::{Binary, Bool, Date, F32, F64, Int, Timestamp, UInt, Utf8};
 
-/// Names of types, the first of each as it is told.
+/// Names of types; the first one of each type is its canonical name.
 const NAMES: &[(&str, ColumnType)] = &[
     ("bool", Bool),
     ("boolean", Bool),
@@ -65,12 +65,12 @@ impl ColumnType {
         NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
     }
 
-    /// Its name.
+    /// Returns the canonical name.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    /// Bytes of a value; `None` where they differ.
+    /// Returns the bytes of a value; `None` for types of variable width.
     pub fn width(self) -> Option<usize> {
         match self {
             Bool => Some(1),
@@ -81,7 +81,7 @@ impl ColumnType {
         }
     }
 
-    /// The type of the column in tables.
+    /// Returns the type of the column in tables.
     pub fn data_type(self) -> DataType {
         match self {
             Bool => DataType::Boolean,
@@ -106,26 +106,26 @@ impl ColumnType {
 /// A column of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Its type.
+    /// Type of the column.
     pub kind: ColumnType,
 }
 
-/// The columns of a space: the first is in the key, the others are the fields of the value.
+/// The schema of a space: the first column is in the key, the others are fields of the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowSchema {
     columns: Vec<Column>,
-    /// Where each field lies, and the field before it that has no fixed width.
+    /// For each field, its offset and the index of the previous field of variable width.
     places: Vec<(usize, Option<usize>)>,
     fixed_bytes: usize,
 }
 
 impl RowSchema {
-    /// Reads a schema such as `id u64, name utf8, age u32`.
+    /// Parses a schema such as `id u64, name utf8, age u32`.
     ///
     /// # Errors
-    /// `Invalid`, with what is wrong in it; `OverLimit` for more columns than a table may have.
+    /// `Invalid` for a malformed schema; `OverLimit` for more columns than a table may have.
     pub fn parse(text: &str) -> Result<RowSchema> {
         let columns: Vec<Column> = text.split(',').map(column).collect::<Result<_>>()?;
         if columns.len() < 2 {
@@ -152,40 +152,40 @@ impl RowSchema {
         Ok(schema)
     }
 
-    /// The text that [`RowSchema::parse`] reads.
+    /// Returns the text that [`RowSchema::parse`] reads.
     pub fn text(&self) -> String {
         let columns = self.columns.iter().map(|column| format!("{} {}", column.name, column.kind.name()));
         columns.collect::<Vec<_>>().join(", ")
     }
 
-    /// The schema of the space as a table.
+    /// Returns the schema of the space as a table.
     pub fn to_arrow(&self) -> SchemaRef {
         let field =
             |(at, column): (usize, &Column)| Field::new(&column.name, column.kind.data_type(), at > 0);
         Arc::new(Schema::new(self.columns.iter().enumerate().map(field).collect::<Vec<_>>()))
     }
 
-    /// The column that is in the key.
+    /// Returns the column that is in the key.
     pub fn key(&self) -> &Column {
         &self.columns[0]
     }
 
-    /// The column at a position.
+    /// Returns the column with this index.
     pub(crate) fn column(&self, at: usize) -> &Column {
         &self.columns[at]
     }
 
-    /// The columns that are in the value.
+    /// Returns the columns that are in the value.
     pub fn fields(&self) -> &[Column] {
         &self.columns[1..]
     }
 
-    /// The position of a field among the fields.
+    /// Returns the index of a field among the fields.
     pub fn position(&self, field: &[u8]) -> Option<usize> {
         self.fields().iter().position(|column| column.name.as_bytes() == field)
     }
 
-    /// Where the field at position `at` lies in a row, or where its end is told.
+    /// Returns the offset of field `at` in a row, or of its end offset if its width is variable.
     pub(crate) fn offset(&self, at: usize) -> usize {
         self.places[at].0
     }
@@ -194,7 +194,7 @@ impl RowSchema {
         self.places[at].1
     }
 
-    /// Bytes of a row before the bytes of fields of no fixed width.
+    /// Returns the bytes of a row before the fields of variable width.
     pub fn fixed_bytes(&self) -> usize {
         self.fixed_bytes
     }

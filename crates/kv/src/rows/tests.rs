@@ -1,4 +1,4 @@
-//! Rows, against a list of their fields.
+//! Rows compared with lists of their fields.
 
 use super::*;
 use proptest::prelude::*;

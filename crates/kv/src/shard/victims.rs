@@ -1,38 +1,39 @@
-//! Eviction: keys that the policy chooses make room for others of the same shard.
+//! Eviction within one shard.
 
 use super::{Shard, SpaceId};
 use crate::evict::{Evictor, Facts, Policy, SAMPLES, Stamp};
 use crate::slab::SlabCursor;
 use std::collections::{BTreeMap, HashSet};
 
-/// Entries that are chosen at random at most for one victim: of a volatile policy, some of them do not expire.
+/// Most entries sampled for one victim; with a volatile policy, some of them have no expiry.
 const TRIES: usize = 8 * SAMPLES;
 
-/// Entries that are looked at for one that expires, where there are few.
+/// Most entries visited to find some with an expiry, where these are rare.
 const LOOKED_AT: usize = 4096;
 
-/// Candidates that are passed over at most for one victim, as keys of the command.
+/// Most candidates skipped for one victim because the command names them.
 const ROUNDS: usize = 8;
 
-/// Entries that a sweep visits at a time.
+/// Entries that one step of a sweep visits.
 const SWEEP_STEP: usize = 256;
 
-/// Steps of compaction after some evictions, of all spaces together.
+/// Steps of compaction after evictions, for all spaces together.
 const COMPACTION_STEPS: usize = 16;
 
-/// Victims of one step that lowers what is in use to a limit.
+/// Victims of one step that lowers usage to the limit.
 const LOWER_STEP: usize = 64;
 
-/// What a shard knows of the use of its entries.
+/// The eviction state of a shard.
 pub(super) struct Victims {
     evictor: Evictor<(SpaceId, u64)>,
-    /// Where the sweep of stamps goes on, and how many entries it has visited.
+    /// Position of the sweep of stamps, and the number of entries that it has visited.
     sweep_at: (SpaceId, SlabCursor),
     swept: usize,
     fresh: Stamp,
-    /// Number of entries, as of the last time that the shard was tidied up.
+    /// Number of entries at the last maintenance.
     entries: usize,
-    /// Keys that were evicted while records were applied: changes of a part of them would make what they never were.
+    /// Keys that were evicted during replay. Later effects on a part of such a key must not be applied: `APPEND a x` on
+    /// an evicted `a` would create a value that the key never had.
     lost: HashSet<(SpaceId, u64)>,
     pub evicted: u64,
 }
@@ -52,14 +53,14 @@ impl Default for Victims {
 }
 
 impl Victims {
-    /// The stamp of keys that come to be without being named.
+    /// Returns the stamp for new keys that no command names.
     pub fn fresh(&self) -> Stamp {
         self.fresh
     }
 }
 
 impl Shard {
-    /// Sets which keys go when there is no room.
+    /// Sets the eviction policy.
     pub fn set_policy(&mut self, policy: Policy, now: u64) {
         self.victims.evictor = Evictor::new(policy, now);
         self.victims.sweep_at = Default::default();
@@ -67,7 +68,7 @@ impl Shard {
         self.refresh(now);
     }
 
-    /// What tells the use of entries.
+    /// Returns the evictor.
     pub fn evictor(&self) -> &Evictor<(SpaceId, u64)> {
         &self.victims.evictor
     }
@@ -79,7 +80,7 @@ impl Shard {
         self.tables.values_mut().for_each(|table| table.set_fresh(fresh));
     }
 
-    /// Says that a command names a key.
+    /// Notes that a command uses a key.
     pub fn note_use(&mut self, space: SpaceId, hash: u64, key: &[u8], random: u64, now: u64) {
         let table = self.table_mut(space);
         let entries = table.len();
@@ -92,7 +93,7 @@ impl Shard {
         });
     }
 
-    /// Lets time pass for stamps; returns whether there is more to do.
+    /// Advances the clock of stamps and does a step of the sweep; returns whether the sweep is behind.
     pub(super) fn pass(&mut self, now: u64) -> bool {
         if !self.victims.evictor.policy().needs_stamps() {
             return false;
@@ -121,8 +122,11 @@ impl Shard {
         *swept < due
     }
 
-    /// Removes the key that could best be missed, of those whose hashes are not among the `kept` ones, which are in order.
-    /// Returns it; `None` where the policy has none.
+    /// Evicts one key chosen by the policy and returns it. Hashes in `kept`, which is sorted, are never chosen: keys
+    /// that the running command or transaction names. Returns `None` when the policy has no victim.
+    ///
+    /// Example: `MULTI`, `SET a …`, `SET b …`, `EXEC`, where `b` finds no memory. Evicting `a` would make room, and
+    /// `EXEC` would report success for a key that is gone.
     pub fn evict(&mut self, kept: &[u64], mut random: u64) -> Option<(SpaceId, Box<[u8]>)> {
         if self.victims.evictor.policy() == Policy::NoEviction {
             return None;
@@ -146,7 +150,7 @@ impl Shard {
         None
     }
 
-    /// Offers entries that are chosen at random; returns how many may be evicted.
+    /// Offers randomly sampled entries; returns how many of them may be evicted.
     fn offer_some(&mut self, kept: &[u64], random: &mut u64) -> usize {
         let evictor = &mut self.victims.evictor;
         let total: usize = self.tables.values().map(|table| table.len()).sum();
@@ -179,12 +183,12 @@ impl Shard {
         offered
     }
 
-    /// Whether so many bytes could be had if all other keys went.
+    /// Returns whether `bytes` would fit if all other keys were evicted.
     pub fn could_have(&self, bytes: usize) -> bool {
         if self.meter.most().is_some_and(|most| bytes >= most) {
             return false;
         }
-        // A pool has at least a page.
+        // A pool has at least one page.
         if bytes < farpool_model::limits::PAGE_BYTES / 2 {
             return true;
         }
@@ -196,13 +200,13 @@ impl Shard {
         limits.iter().all(|limit| bytes < *limit)
     }
 
-    /// Ends the oldest cut of a space, or what is left of others; returns whether there was one.
+    /// Ends the oldest cut of a space, or frees the rest of ended ones; returns whether there was any.
     pub fn give_up_cut(&mut self) -> bool {
         let gave_up = self.tables.values_mut().any(|table| table.give_up_cut());
         gave_up || self.flushed.pop().is_some()
     }
 
-    /// Gives memory of evicted keys back to the pool, of which there is some for values of other sizes.
+    /// Returns memory of evicted keys to the pool, for values of other size classes.
     pub fn give_back(&mut self) {
         let mut steps = COMPACTION_STEPS;
         for table in self.tables.values_mut() {
@@ -213,7 +217,7 @@ impl Shard {
         }
     }
 
-    /// Evicts some keys, as more is in use than may be; returns them.
+    /// Evicts some keys because usage exceeds the limit; returns them.
     pub fn lower(&mut self, random: u64) -> Vec<(SpaceId, Box<[u8]>)> {
         let mut victims = Vec::new();
         for number in 0..LOWER_STEP as u64 {
@@ -227,7 +231,7 @@ impl Shard {
         victims
     }
 
-    /// Makes room while records are applied, for a change of the key with this hash; returns whether it did.
+    /// Evicts a key during replay, to make room for a change of the key with this hash; returns whether it did.
     pub fn lose_some(&mut self, hash: u64) -> bool {
         let random = mixed(self.victims.evicted ^ hash);
         let victim = self.evict(&[hash], random);
@@ -239,25 +243,25 @@ impl Shard {
         true
     }
 
-    /// Whether the change of a part of a key is not to be applied, because the rest of it was evicted.
+    /// Returns whether an effect on a part of a key must be skipped because the key was evicted during replay.
     pub fn is_lost(&self, space: SpaceId, hash: u64) -> bool {
         !self.victims.lost.is_empty() && self.victims.lost.contains(&(space, hash))
     }
 
-    /// Says that a key is what the records say again.
+    /// Notes that replay has set a key as a whole, so that later effects apply again.
     pub fn found(&mut self, space: SpaceId, hash: u64) {
         if !self.victims.lost.is_empty() {
             self.victims.lost.remove(&(space, hash));
         }
     }
 
-    /// Says that all records are applied.
+    /// Notes that replay is complete.
     pub fn all_found(&mut self) {
         self.victims.lost = HashSet::new();
     }
 }
 
-/// The entry of the table that has the key with this number, of those of all tables.
+/// Returns the entry with index `at` among the entries of all tables, chosen within its table by `random`.
 fn sample(
     tables: &BTreeMap<SpaceId, crate::table::Table>,
     mut at: usize,
@@ -272,7 +276,7 @@ fn sample(
     None
 }
 
-/// The next of a sequence of random numbers (splitmix64; Steele, Lea and Flood 2014).
+/// Returns the next number of a pseudo-random sequence (splitmix64; Steele, Lea and Flood 2014).
 fn mixed(state: u64) -> u64 {
     let mut mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,24 +1,24 @@
-//! The size classes: multiples of 64 bytes, each the next one by about an eighth.
+//! Size classes: multiples of 64 bytes, each about an eighth larger than the previous one.
 //!
-//! Up to 512 bytes each multiple of 64 is a class, beyond that there are eight classes to a doubling. Classes
-//! beyond 1 KiB are rounded up to the largest that has as many slots in a page of 64 KiB, which would be lost
-//! at its end otherwise. An entry of more than 512 bytes wastes at most 11 % of its slot up to 4 KiB and 20 %
-//! up to 16 KiB. Larger ones are pieces of their own, which waste less than 64 bytes: a page would have three
-//! slots or less, and a piece costs less than copying the entry.
+//! Up to 512 bytes, each multiple of 64 is a class; beyond, there are eight classes per doubling. Classes above 1 KiB
+//! are rounded up to the largest slot that gives as many slots per page of 64 KiB, so that no bytes are lost at the
+//! page's end. An entry of more than 512 bytes wastes at most 11 % of its slot up to 4 KiB and 20 % up to 16 KiB.
+//! Larger entries get pieces of their own, which waste less than 64 bytes: a page would have three slots or fewer, and
+//! allocating a piece costs less than copying the entry.
 
-/// Unit of the sizes of slots, in bytes: a cache line, and Caribou's block (section 4.3).
+/// Unit of slot sizes, in bytes: a cache line, and Caribou's block (section 4.3).
 const UNIT: usize = 64;
 
 /// Bytes of the largest slot: a quarter of a page.
 const SLOT_BYTES_LARGEST: usize = SLAB_PAGE_BYTES / 4;
 
-/// Bytes of a slab page of a class with many entries: 32 of them fill a page of the pool.
+/// Bytes of a slab page of a class with many entries; 32 of them fill a pool page.
 pub const SLAB_PAGE_BYTES: usize = 64 << 10;
 
-/// Bytes of a class's first slab page, for small slots: 400 of them take 0.8 MiB.
+/// Bytes of the first slab page of a class of small slots; 400 such pages take 0.8 MiB.
 const PAGE_BYTES_SMALLEST: usize = 2 << 10;
 
-/// Slots that the first slab page of a class has at least.
+/// Least number of slots of a class's first slab page.
 const SLOTS_FIRST: usize = 4;
 
 /// Number of classes.
@@ -30,7 +30,7 @@ pub const SLOT_BYTES: [usize; CLASSES] = slot_bytes();
 /// Bytes of the first slab page of each class, a power of two.
 pub const PAGE_BYTES_FIRST: [usize; CLASSES] = page_bytes_first();
 
-/// The class of each number of units.
+/// Class of each number of units.
 const CLASS_OF_UNITS: [u8; SLOT_BYTES_LARGEST / UNIT + 1] = class_of_units();
 
 /// Returns the smallest class with slots of at least `bytes` bytes; `None` where there is none.
@@ -39,7 +39,7 @@ pub fn class_of(bytes: usize) -> Option<usize> {
     CLASS_OF_UNITS.get(bytes.div_ceil(UNIT)).map(|class| usize::from(*class))
 }
 
-/// Bytes of the slot of an entry of so many.
+/// Returns the bytes of the slot for an entry of `bytes` bytes.
 pub fn slot_bytes_of(bytes: usize) -> usize {
     class_of(bytes).map_or_else(|| bytes.next_multiple_of(UNIT), |class| SLOT_BYTES[class])
 }

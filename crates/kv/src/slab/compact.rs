@@ -1,44 +1,44 @@
 //! Compaction: empties pages that are at most three quarters full, so that they return to the pool.
 //!
-//! One page at a time is *closed*, which keeps it from allocations: one of its class's least filled (to an
-//! eighth of a page), if the free slots of other pages in use have room for its entries twice over. For a page
-//! that is half full this is a whole page of free slots; an empty page that is kept does not count, so that
-//! each page that is emptied is one page less. A page of which only reclaimable slots are left stays closed
-//! until they are reclaimed, and the next one is taken on.
+//! One page at a time is *closed*, which excludes it from allocation: one of the least filled of its class (to an
+//! eighth of a page), if the free slots of other pages in use have room for its entries twice over. For a page that is
+//! half full this is a whole page of free slots; an empty page that is kept does not count, so that each emptied page
+//! is one page less. A page with only reclaimable slots left stays closed until they are reclaimed, and compaction
+//! continues with the next page.
 //!
-//! A page of which at most a quarter is in use, and whose class has no room for its entries elsewhere, is emptied
-//! into a smaller one: after most entries are deleted, each class would otherwise keep a page of 64 KiB for a few.
+//! A page of which at most a quarter is in use, and whose class has no room for its entries elsewhere, is emptied into
+//! a smaller one: after most entries are deleted, each class would otherwise keep a page of 64 KiB for a few.
 //!
-//! Where no class has such pages, slab pages are moved out of pages of the pool (2 MiB) of which at most a
-//! quarter is in use: after most entries are deleted, a slab page would otherwise keep the 32 times larger
-//! page in use. Such a page is emptied in the same way, where its class has no free slots into a new slab page
-//! at a lower address: a move to any other could have to be undone by the next one.
+//! If no class has such pages, slab pages are moved out of pool pages (2 MiB) of which at most a quarter is in use:
+//! after most entries are deleted, one slab page would otherwise keep a page in use that is 32 times larger. Such a
+//! slab page is emptied in the same way, and if its class has no free slots, into a new slab page at a lower address.
+//! Any other address could cause entries to move back and forth.
 
 use super::classes::{PAGE_BYTES_FIRST, SLOT_BYTES};
 use super::page::Page;
 use super::{LARGE, Place, Slabs};
 use farpool_model::limits::PAGE_BYTES;
 
-/// The eighths of a page that are free at least before it is emptied: moving three entries frees the room of
-/// one at most.
+/// Least eighths of a page that are free before it is emptied: moving three entries then frees the room of at least
+/// one.
 const EIGHTHS_FREE: usize = 2;
 
-/// The part of a page that is in use at most when a smaller one takes its place, which is half full then at most: below
-/// the part at which the next one would.
+/// A page is replaced by a smaller one when at most 1/4 of it is in use. More than 1/4 and at most half of the smaller
+/// one is then in use, so that it is not replaced in turn.
 const PART_WRITTEN: usize = 4;
 
-/// The part of a page of the pool that is in use at most when slab pages are moved out of it.
+/// Slab pages are moved out of a pool page when at most 1/4 of it is in use.
 const PART_USED: usize = 4;
 
-/// Slab pages of which a step looks up how much of their page of the pool is in use: some 0.1 µs each.
+/// Slab pages per step whose pool page is examined, at some 0.1 µs each.
 const PAGES_TRIED: usize = 32;
 
 impl Slabs {
-    /// Returns an entry that should move so that its page becomes empty, or `None` when nothing is to be
-    /// gained; as a step looks at 32 pages of the pool at most, the next one may find something nevertheless.
-    /// Takes constant time. The caller allocates as many bytes, which will be of another page, copies the
-    /// entry, and frees or retires its place; the next call returns the next entry. When an entry cannot move
-    /// now, it will be returned again: call [`Self::stop_moving`] and come back later.
+    /// Returns an entry to move so that its page becomes empty, or `None` when there is nothing to gain. A step
+    /// examines at most 32 pool pages, so the next call may find something even after `None`. Takes constant time. The
+    /// caller allocates as many bytes, which will be in another page, copies the entry, and frees or retires its place;
+    /// the next call returns the next entry. An entry that cannot move now would be returned again: call
+    /// [`Self::stop_moving`] and come back later.
     pub fn to_move(&mut self) -> Option<Place> {
         if let Some(place) = self.emptying.and_then(|id| self.next_of(id)) {
             return Some(place);
@@ -68,7 +68,7 @@ impl Slabs {
         }
     }
 
-    /// Returns the page that is being emptied to allocations, if it has free slots of a class.
+    /// Reopens the page that is being emptied for allocation, if it has free slots of a class.
     pub(super) fn reopen_for(&mut self, class: usize) -> Option<u32> {
         let page = self.table.get(self.emptying?);
         if usize::from(page.class) != class || page.free() == 0 {
@@ -78,12 +78,12 @@ impl Slabs {
         self.classes[class].fullest()
     }
 
-    /// The next entry of the page that is being emptied.
+    /// Returns the next entry of the page that is being emptied.
     fn next_of(&mut self, id: u32) -> Option<Place> {
         let page = self.table.get(id);
         let class = usize::from(page.class);
         if page.written() > self.classes[class].free {
-            // Others have taken the free slots.
+            // The free slots elsewhere have been allocated meanwhile.
             self.stop_moving();
             return None;
         }
@@ -94,8 +94,7 @@ impl Slabs {
         slot.map(|slot| Place::new(class, id, slot))
     }
 
-    /// Returns a slab page that should leave its page of the pool, and sees to it that there is room for its
-    /// entries.
+    /// Returns a slab page that should leave its pool page, and makes sure that there is room for its entries.
     fn scattered(&mut self) -> Option<u32> {
         for _ in 0..PAGES_TRIED {
             let Some((id, page)) = self.table.from(self.scattered_next) else {
@@ -145,7 +144,7 @@ impl Slabs {
     }
 }
 
-/// Number of entries of a page, those included that are reclaimable.
+/// Returns the number of entries of a page, including reclaimable ones.
 fn entries(page: &Page) -> usize {
     page.slots() - page.free()
 }

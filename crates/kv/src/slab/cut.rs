@@ -1,41 +1,45 @@
-//! Cuts: the entries of one moment, which stay readable while others are written.
+//! Cuts: point-in-time views of the entries, readable while others are written.
 //!
-//! A cut is a copy of the bitmaps of written slots. While it is kept, a slot of it that is freed becomes reclaimable
-//! instead, and an entry of it is not changed where it lies; so that its slots hold what they held. This costs what is
-//! changed meanwhile, and nothing while there is no cut.
+//! A cut is a copy of the bitmaps of written slots. While it is kept, freeing one of its slots makes the slot
+//! reclaimable instead, and none of its entries is changed in place; so its slots keep their contents. The cost is
+//! proportional to what changes meanwhile, and zero without cuts. Example:
+//!
+//! 1. A cut is taken while slot 7 holds `a = 1`.
+//! 2. `SET a 2` must not overwrite slot 7: it allocates slot 9 and retires slot 7.
+//! 3. The cut ends; [`Slabs::reclaim_some`] frees slot 7, unless another cut has it, too.
 
 use super::{LARGE, Place, SLOT_BYTES, Slabs};
 use crate::judge::Slots;
 use farpool_model::limits::KV_CUTS_MAX;
 use std::sync::Arc;
 
-/// Pages that are looked through in one step for slots that no cut keeps any more.
+/// Pages examined in one step for slots that no cut keeps any more.
 const PAGES_PER_STEP: u32 = 256;
 
 /// The slots of a cut.
 #[derive(Debug, Default)]
 pub struct Cut {
-    /// For each page number, the first of its words; one more than there are pages.
+    /// Index of the first word of each page number in `words`, and the end as a last element.
     starts: Vec<u32>,
     words: Vec<u64>,
 }
 
-/// Consecutive pages of a cut.
+/// A range of consecutive pages of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutPart {
-    /// Number of the first page, and of the first one behind.
+    /// Number of the first page, and of the first page after the part.
     pages: (u32, u32),
     /// Number of entries.
     pub entries: usize,
-    /// Bytes of their slots.
+    /// Bytes of the entries' slots.
     pub bytes: usize,
 }
 
-/// How far the reading of a part has come.
+/// The position of a reader in a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutCursor {
     page: u32,
-    /// Of the page's bitmap.
+    /// Word of the page's bitmap.
     word: usize,
 }
 
@@ -45,27 +49,28 @@ impl Cut {
         &self.words[bound(page)..bound(page.saturating_add(1))]
     }
 
-    /// Whether a slot is one of the cut.
+    /// Returns whether a slot belongs to the cut.
     pub(crate) fn has(&self, place: Place) -> bool {
         let words = self.words_of(place.page());
         words.get(place.slot() / 64).is_some_and(|word| word >> (place.slot() % 64) & 1 == 1)
     }
 
-    /// Bytes that it takes outside the pool.
+    /// Returns the bytes that the cut takes outside the pool.
     pub fn bytes(&self) -> usize {
         self.starts.len() * size_of::<u32>() + self.words.len() * size_of::<u64>()
     }
 }
 
 impl CutPart {
-    /// The cursor from which the part is read.
+    /// Returns the cursor at the start of the part.
     pub fn begin(&self) -> CutCursor {
         CutCursor { page: self.pages.0, word: 0 }
     }
 }
 
 impl Slabs {
-    /// Keeps the entries that are written now until [`Slabs::end_cut`]. Costs 1/512 of the bytes of their slots at most.
+    /// Takes a cut: keeps the written entries until [`Slabs::end_cut`]. The cut takes at most 1/512 of the bytes of
+    /// their slots.
     pub fn cut(&mut self) -> Arc<Cut> {
         let mut cut = Cut::default();
         let mut id = 0;
@@ -78,7 +83,7 @@ impl Slabs {
         let end = farpool_model::cast::u32_checked(cut.words.len());
         cut.starts.push(end);
         let cut = Arc::new(cut);
-        // Each change looks at all of them.
+        // Their number is limited because each change checks all of them.
         while self.cuts.len() >= KV_CUTS_MAX {
             let oldest = self.cuts[0].clone();
             self.end_cut(&oldest);
@@ -87,36 +92,36 @@ impl Slabs {
         cut
     }
 
-    /// Whether there is a cut, or slots that are left of one.
+    /// Returns whether there is a cut, or slots left to free of an ended one.
     pub fn has_cuts(&self) -> bool {
         !self.cuts.is_empty() || !self.ended.is_empty()
     }
 
-    /// Whether there is a cut that has not ended.
+    /// Returns whether there is a cut that has not ended.
     pub fn has_kept_cuts(&self) -> bool {
         !self.cuts.is_empty()
     }
 
-    /// Whether an entry must not be changed where it lies.
+    /// Returns whether an entry must not be changed in place.
     #[inline]
     pub fn is_kept(&self, place: Place) -> bool {
         !self.cuts.is_empty() && self.cuts.iter().any(|cut| cut.has(place))
     }
 
-    /// Ends a cut, if it has not ended. What it alone has kept is freed in steps of [`Slabs::reclaim_some`].
+    /// Ends a cut, if it has not ended. Slots that it alone kept are freed in steps of [`Slabs::reclaim_some`].
     pub fn end_cut(&mut self, cut: &Arc<Cut>) {
         if let Some(at) = self.cuts.iter().position(|other| Arc::ptr_eq(other, cut)) {
             self.ended.push((self.cuts.remove(at), 0));
         }
     }
 
-    /// Whether a cut was not ended.
+    /// Returns whether a cut has not ended.
     pub fn keeps(&self, cut: &Arc<Cut>) -> bool {
         self.cuts.iter().any(|other| Arc::ptr_eq(other, cut))
     }
 
-    /// Frees all that is left of cuts that have ended, or of the oldest that is kept, which ends by this: memory is wanted
-    /// more. Returns whether there was one.
+    /// Frees all slots left of ended cuts. If there are none, ends the oldest cut first: under memory pressure a write
+    /// takes precedence over a reader. Returns whether there was anything to free.
     pub fn give_up_cut(&mut self) -> bool {
         if self.ended.is_empty() {
             let Some(oldest) = self.cuts.first().cloned() else { return false };
@@ -126,7 +131,7 @@ impl Slabs {
         true
     }
 
-    /// Frees some of the slots that cuts have kept which have ended; returns whether there are more.
+    /// Frees some slots left of ended cuts; returns whether there are more.
     pub fn reclaim_some(&mut self) -> bool {
         let Some((cut, first)) = self.ended.pop() else { return false };
         let end = farpool_model::cast::u32_checked(cut.starts.len());
@@ -161,7 +166,7 @@ impl Slabs {
         }
     }
 
-    /// Divides a cut into parts of about so many entries and bytes.
+    /// Divides a cut into parts of about `entries` entries and `bytes` bytes.
     pub fn parts_of(&self, cut: &Cut, entries: usize, bytes: usize) -> Vec<CutPart> {
         let mut parts = Vec::new();
         let mut part = CutPart { pages: (0, 0), entries: 0, bytes: 0 };
@@ -170,7 +175,7 @@ impl Slabs {
             if count == 0 {
                 continue;
             }
-            // A page that has entries of a cut stays.
+            // A page with entries of a cut is never removed.
             let page = self.table.get(id);
             let slot_bytes = match usize::from(page.class) {
                 LARGE => page.extent.len(),
@@ -190,8 +195,8 @@ impl Slabs {
         parts
     }
 
-    /// Calls `f` with the slots of a cut that is kept, up to 64 at a time, of the pages of `part` from `cursor` on, until it
-    /// returns false. Returns the cursor of the next slots; `None` at the end.
+    /// Calls `f` with batches of up to 64 slots of a cut that is kept, in the pages of `part` from `cursor` on, until
+    /// it returns false. Returns the cursor of the next batch; `None` at the end.
     pub(crate) fn read_cut<'a>(
         &'a self,
         cut: &Cut,
@@ -204,7 +209,7 @@ impl Slabs {
             for (at, taken) in
                 cut.words_of(page).iter().enumerate().skip(word).filter(|(_, taken)| **taken != 0)
             {
-                // A page that has entries of a cut stays.
+                // A page with entries of a cut is never removed.
                 let of_page = self.table.get(page);
                 let bytes = of_page.extent.as_slice();
                 let slot_bytes = SLOT_BYTES.get(usize::from(of_page.class)).copied().unwrap_or(bytes.len());
@@ -221,7 +226,7 @@ impl Slabs {
         None
     }
 
-    /// The bytes of the first page of a part from a number on; none where there is no such page.
+    /// Returns the bytes of the first page of a part from number `page` on, for prefetching; empty if there is none.
     fn begin_of(&self, page: u32, part: &CutPart) -> &[u8] {
         let next = self.table.from(page as usize).filter(|(found, _)| *found < part.pages.1 as usize);
         next.map_or(&[], |(_, page)| page.extent.as_slice())

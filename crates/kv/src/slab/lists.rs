@@ -6,11 +6,11 @@ use super::classes::SLAB_PAGE_BYTES;
 use super::page::{EMPTY, LISTS, NO_PAGE, Standing};
 use super::table::PageTable;
 
-/// One class; see the comment of this file.
+/// The pages of one class; see the module documentation.
 #[derive(Debug)]
 pub struct Class {
     heads: [u32; LISTS],
-    /// Which of the lists have pages, a bit each.
+    /// Bitmap of the lists that have pages.
     listed: u16,
     /// Number of pages.
     pub pages: usize,
@@ -42,14 +42,14 @@ impl Default for Class {
 }
 
 impl Class {
-    /// The page from which the next slot is taken.
+    /// Returns the page from which the next slot is allocated.
     #[inline]
     pub fn fullest(&self) -> Option<u32> {
         (self.listed != 0).then(|| self.heads[self.listed.trailing_zeros() as usize])
     }
 
-    /// A page of those with the most free slots, without the empty ones; where there is a choice, not the one
-    /// from which the next slot is taken, so that entries do not move on and on with it.
+    /// Returns one of the pages with the most free slots, without the empty ones. Where there is a choice, not the page
+    /// from which the next slot is allocated, so that an entry is not moved over and over.
     pub fn emptiest_in_use(&self, table: &PageTable) -> Option<u32> {
         let listed = self.listed & !(1 << EMPTY);
         let head = (listed != 0).then(|| self.heads[listed.ilog2() as usize])?;
@@ -57,19 +57,19 @@ impl Class {
         Some(if self.fullest() == Some(head) && next != NO_PAGE { next } else { head })
     }
 
-    /// A page without entries.
+    /// Returns a page without entries.
     pub fn empty(&self) -> Option<u32> {
         (self.listed & (1 << EMPTY) != 0).then_some(self.heads[EMPTY])
     }
 
-    /// Bytes of the next page: at most a quarter of the class, so that little of it is unused for want of
-    /// entries, but at least `first`.
+    /// Returns the size of the next page: at most a quarter of the class, to bound the unused part, but at least
+    /// `first`.
     pub fn page_bytes_next(&self, first: usize) -> usize {
         let quarter = (self.bytes / 4).clamp(first, SLAB_PAGE_BYTES);
         1 << quarter.ilog2()
     }
 
-    /// A page was added, all of whose slots are free.
+    /// Adds a page whose slots are all free.
     pub fn added(&mut self, table: &mut PageTable, id: u32, bytes: usize) {
         let slots = table.get(id).slots();
         self.pages += 1;
@@ -78,7 +78,7 @@ impl Class {
         self.open(table, id);
     }
 
-    /// A page without entries is about to go.
+    /// Removes a page without entries.
     pub fn removed(&mut self, table: &mut PageTable, id: u32) {
         self.close(table, id);
         let page = table.get(id);
@@ -87,7 +87,7 @@ impl Class {
         self.slots -= page.slots();
     }
 
-    /// A slot of a listed page was made written.
+    /// Accounts for a slot of a listed page that was allocated.
     #[inline]
     pub fn took(&mut self, table: &mut PageTable, id: u32) {
         self.free -= 1;
@@ -95,7 +95,7 @@ impl Class {
         self.relist(table, id);
     }
 
-    /// A slot of a page was made free.
+    /// Accounts for a slot of a page that was freed.
     #[inline]
     pub fn gave(&mut self, table: &mut PageTable, id: u32) {
         if !table.get(id).is_closed() {

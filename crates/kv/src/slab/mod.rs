@@ -51,26 +51,26 @@ use table::PageTable;
 /// The class number of entries that are pieces of their own.
 const LARGE: usize = CLASSES;
 
-/// The memory of one space's entries in one shard; see the comment of this file.
+/// The memory of one space's entries in one shard; see the module documentation.
 #[derive(Debug)]
 pub struct Slabs {
     pool: Arc<Pool>,
     tenant: TenantName,
     meter: Arc<Meter>,
     table: PageTable,
-    /// The classes up to the largest one that was used.
+    /// Classes up to the largest one in use.
     classes: Vec<Class>,
     /// The page that compaction is emptying.
     emptying: Option<u32>,
-    /// The class from which compaction goes on.
+    /// The class where compaction continues.
     compact_next: usize,
-    /// The number of the page from which compaction goes on to look for pages of the pool with little in use.
+    /// The number of the page where compaction continues to look for pool pages with little in use.
     scattered_next: usize,
     /// The class whose only page is kept although it is empty.
     lone: Option<usize>,
-    /// The cuts that are kept, oldest first.
+    /// Cuts that are kept, oldest first.
     cuts: Vec<Arc<Cut>>,
-    /// Those that have ended, each with the first page whose slots were not looked at.
+    /// Cuts that have ended, each with the first page whose slots were not freed yet.
     ended: Vec<(Arc<Cut>, u32)>,
 }
 
@@ -93,17 +93,17 @@ impl Slabs {
         }
     }
 
-    /// Counts memory with `meter`, and takes what that allows; nothing must have been allocated yet.
+    /// Counts memory with `meter` and respects its limit; nothing may have been allocated yet.
     #[must_use]
     pub(crate) fn metered(mut self, meter: Arc<Meter>) -> Self {
         self.meter = meter;
         self
     }
 
-    /// Allocates a slot of at least `bytes` bytes with unspecified contents. It counts as written from now on.
+    /// Allocates a slot of at least `bytes` bytes with unspecified contents. The slot counts as written from now on.
     ///
     /// # Errors
-    /// `OverLimit` when an entry of so many bytes is not allowed, or when the pool or the tenant's quota has no
+    /// `OverLimit` when an entry of this size is not allowed, or when the pool or the tenant's quota has no
     /// room for another page; nothing is changed then.
     pub fn allocate(&mut self, bytes: usize) -> Result<Place> {
         let Some(class) = class_of(bytes) else { return self.allocate_large(bytes) };
@@ -117,7 +117,7 @@ impl Slabs {
         Ok(Place::new(class, id, slot))
     }
 
-    /// Frees the slot of an entry, once no cut keeps it.
+    /// Frees the slot of an entry; if a cut keeps it, the slot becomes reclaimable instead.
     ///
     /// # Panics
     /// When there is no entry at `place`.
@@ -131,7 +131,7 @@ impl Slabs {
         self.gave(place);
     }
 
-    /// Takes an entry away from scans that begin from now on, and keeps its bytes until [`Self::reclaim`].
+    /// Hides an entry from scans that begin from now on, and keeps its bytes until [`Self::reclaim`].
     ///
     /// # Panics
     /// When there is no entry at `place`.
@@ -153,10 +153,10 @@ impl Slabs {
         self.gave(place);
     }
 
-    /// The bytes of a slot that is written or reclaimable: all of them, at least as many as were asked for.
+    /// Returns the bytes of a written or reclaimable slot: the whole slot, at least as many as were asked for.
     ///
     /// # Panics
-    /// When the page of `place` is gone.
+    /// When the page of `place` does not exist any more.
     #[inline]
     pub fn bytes(&self, place: Place) -> &[u8] {
         let bytes = self.table.get(place.page()).extent.as_slice();
@@ -166,10 +166,10 @@ impl Slabs {
         }
     }
 
-    /// As [`Self::bytes`], to be written.
+    /// Returns the bytes of a slot for writing.
     ///
     /// # Panics
-    /// As [`Self::bytes`].
+    /// When the page of `place` does not exist any more.
     #[inline]
     pub fn bytes_mut(&mut self, place: Place) -> &mut [u8] {
         let bytes = self.table.get_mut(place.page()).extent.as_mut_slice();
@@ -179,7 +179,7 @@ impl Slabs {
         }
     }
 
-    /// Returns pages without entries that were kept for further entries to the pool.
+    /// Returns pages without entries, kept for further entries so far, to the pool.
     pub fn trim(&mut self) {
         for class in 0..self.classes.len() {
             while let Some(id) = self.classes[class].empty() {
@@ -206,8 +206,8 @@ impl Slabs {
         Ok(Place::new(LARGE, id, slot))
     }
 
-    /// Adds a page to a class without free slots. Where the pool has no room for one of the size that the
-    /// class's use suggests, it may have for the smallest, or for slots of the page that is being emptied.
+    /// Adds a page to a class without free slots. If the pool has no room for the size that the class's use suggests,
+    /// falls back to the smallest page, then to slots of the page that is being emptied, then to ending cuts.
     fn add_page(&mut self, class: usize) -> Result<u32> {
         let first = PAGE_BYTES_FIRST[class];
         let wanted = self.classes.get(class).map_or(first, |class| class.page_bytes_next(first));
@@ -247,21 +247,21 @@ impl Slabs {
         id
     }
 
-    /// A slot was freed: moves its page to another list, or lets it go when it has become empty.
+    /// Updates the lists after a slot was freed: moves its page to another list, or removes an empty page.
     fn gave(&mut self, place: Place) {
         let (id, class) = (place.page(), place.class());
         self.classes[class].gave(&mut self.table, id);
         let page = self.table.get(id);
         if page.is_empty() {
             if class == LARGE || page.is_closed() || page.next != NO_PAGE {
-                // It is the newest of its list: where there is a next one, that one stays.
+                // An empty page is linked at the head of its list, so if there is a next one, that one is kept.
                 self.remove_page(id);
             }
             self.settle_empty(class);
         }
     }
 
-    /// Decides whether the empty page of a class stays.
+    /// Decides whether the empty page of a class is kept.
     fn settle_empty(&mut self, class: usize) {
         let of = &self.classes[class];
         let Some(id) = of.empty() else { return };

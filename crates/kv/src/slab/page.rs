@@ -3,32 +3,32 @@
 use farpool_memory::Extent;
 use std::mem::size_of_val;
 
-/// Lists of pages with free slots: by the eighths of a page that are free, and one of empty pages.
+/// Number of lists of pages with free slots: one per eighth that is free, and one of empty pages.
 pub const LISTS: usize = 9;
 
 /// The list of pages without entries.
 pub const EMPTY: usize = LISTS - 1;
 
-/// No page: the end of a list.
+/// The end of a list: no page.
 pub const NO_PAGE: u32 = u32::MAX;
 
-/// What a slot in use holds.
+/// The state of a slot that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// An entry.
+    /// Holds an entry.
     Written,
-    /// What a scan may still read.
+    /// Holds a retired entry that a scan may still read.
     Reclaimable,
 }
 
-/// Where a page is found when it is not in a list.
+/// The list that a page is in, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// In this list.
+    /// In the list with this number.
     Listed(u8),
-    /// In none, because it has no free slots.
+    /// In no list, because it has no free slots.
     Full,
-    /// In none, because it is being emptied.
+    /// In no list, because it is being emptied.
     Closed,
 }
 
@@ -37,22 +37,22 @@ pub enum Standing {
 pub struct Page {
     pub extent: Extent,
     written: Box<[u64]>,
-    /// Empty before the first slot is retired.
+    /// Allocated when the first slot is retired.
     reclaimable: Box<[u64]>,
-    /// The next and the previous page of the list.
+    /// Neighbours in the list.
     pub next: u32,
     pub previous: u32,
     slots: u16,
     free: u16,
     written_count: u16,
-    /// No word of the bitmaps before this one has a free slot.
+    /// All words of the bitmaps before this one are full.
     lowest: u8,
     pub class: u8,
     pub standing: Standing,
 }
 
 impl Page {
-    /// A page whose slots are all free; at most 1024 of them, so that they fit the narrow fields.
+    /// Creates a page whose slots are all free; at most 1024, so that they fit the narrow fields.
     pub fn new(extent: Extent, class: usize, slots: usize) -> Page {
         Page {
             extent,
@@ -77,12 +77,12 @@ impl Page {
         usize::from(self.free)
     }
 
-    /// Number of written slots.
+    /// Returns the number of written slots.
     pub fn written(&self) -> usize {
         usize::from(self.written_count)
     }
 
-    /// Whether no slot is in use.
+    /// Returns whether no slot is in use.
     pub fn is_empty(&self) -> bool {
         self.free == self.slots
     }
@@ -91,7 +91,7 @@ impl Page {
         self.standing == Standing::Closed
     }
 
-    /// The list that the page belongs in by its free slots.
+    /// Returns the list that the page belongs to by its number of free slots.
     pub fn list_wanted(&self) -> Standing {
         match self.free {
             0 => Standing::Full,
@@ -99,36 +99,36 @@ impl Page {
         }
     }
 
-    /// Bytes of the bitmaps.
+    /// Returns the bytes of the bitmaps.
     pub fn bitmap_bytes(&self) -> usize {
         size_of_val(&*self.written) + size_of_val(&*self.reclaimable)
     }
 
-    /// Number of words of a bitmap.
+    /// Returns the number of words of a bitmap.
     pub fn words(&self) -> usize {
         self.written.len()
     }
 
-    /// One word of the bitmap of written slots.
+    /// Returns one word of the bitmap of written slots.
     #[inline]
     pub fn written_word(&self, word: usize) -> u64 {
         self.written[word]
     }
 
-    /// One word of the bitmap of reclaimable slots.
+    /// Returns one word of the bitmap of reclaimable slots.
     #[inline]
     pub fn reclaimable_word(&self, word: usize) -> u64 {
         self.reclaimable.get(word).copied().unwrap_or(0)
     }
 
-    /// Makes a free slot written.
+    /// Allocates a free slot, which counts as written from now on.
     ///
     /// # Panics
     /// When the page has no free slot.
     pub fn take(&mut self) -> usize {
         assert!(self.free > 0, "a slot of a full page");
         let mut word = usize::from(self.lowest);
-        // The bits behind the last slot are never set: those of free slots come before them.
+        // Bits past the last slot are never set, as the bits of all free slots come first.
         loop {
             let free = !(self.written[word] | self.reclaimable_word(word));
             if free != 0 {
@@ -155,7 +155,7 @@ impl Page {
         self.written_count -= 1;
     }
 
-    /// Makes a slot free that is in the given state.
+    /// Frees a slot that is in the given state.
     pub fn clear(&mut self, slot: usize, state: State) {
         let (word, bit) = (slot / 64, 1 << (slot % 64));
         let (bits, written) = match state {
@@ -169,7 +169,7 @@ impl Page {
         self.lowest = self.lowest.min(word as u8);
     }
 
-    /// The first written slot.
+    /// Returns the first written slot.
     pub fn first_written(&self) -> Option<usize> {
         let word = self.written.iter().position(|word| *word != 0)?;
         Some(word * 64 + self.written[word].trailing_zeros() as usize)

@@ -1,33 +1,33 @@
-//! Names of slots.
+//! Addresses of slots.
 
 use std::fmt;
 
 const SLOT_BITS: u32 = 10;
 const PAGE_BITS: u32 = 32;
 
-/// The name of an entry's memory in its [`Slabs`](super::Slabs): 48 bits.
+/// The address of an entry in its [`Slabs`](super::Slabs): 48 bits.
 ///
-/// From the highest: 6 bits of the size class (one beyond the last is that of entries that are pieces of
-/// their own), 32 of the page, 10 of the slot in the page. Places are not ordered by class in scans, but by
-/// page and slot, which are the lower 42 bits.
+/// From the highest bit: 6 bits for the size class (one past the last class stands for entries in pieces of their own),
+/// 32 for the page, 10 for the slot in the page. Scans order places by page and slot, the lower 42 bits, and not by
+/// class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(u64);
 
 impl Place {
-    /// Number of bits that a place takes.
+    /// Number of bits of a place.
     pub const BITS: u32 = 48;
 
     pub(super) fn new(class: usize, page: u32, slot: usize) -> Place {
         Place((class as u64) << (PAGE_BITS + SLOT_BITS) | u64::from(page) << SLOT_BITS | slot as u64)
     }
 
-    /// The place as a number below 2^48.
+    /// Returns the place as a number below 2^48.
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// Returns the place that [`Self::to_bits`] gave the number of; bits above the 48 are ignored.
+    /// Returns the place from a number that [`Self::to_bits`] returned; higher bits are ignored.
     #[inline]
     pub fn from_bits(bits: u64) -> Place {
         Place(bits & ((1 << Place::BITS) - 1))
@@ -55,7 +55,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// How far a scan of slabs has come: the page and slot from which it goes on. The default is the beginning.
+/// The position of a scan of slabs: the page and slot where it continues. The default is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlabCursor(u64);
 
@@ -64,13 +64,13 @@ impl SlabCursor {
         SlabCursor((page as u64) << SLOT_BITS | slot as u64)
     }
 
-    /// The cursor from which a scan returns the entry at `place` first.
+    /// Returns the cursor from which a scan returns the entry at `place` first.
     pub fn of(place: Place) -> SlabCursor {
         SlabCursor(place.0 & ((1 << (PAGE_BITS + SLOT_BITS)) - 1))
     }
 
-    /// Whether a scan that has come to this cursor is past `place`: an entry that moves there from a place
-    /// that it is not past would be missed.
+    /// Returns whether a scan at this cursor has passed `place`. Example: a scan is at page 5, slot 0. An entry that
+    /// moves from page 6 (not passed) to page 2 (passed) would be missed by it.
     pub fn is_past(self, place: Place) -> bool {
         SlabCursor::of(place) < self
     }

@@ -1,33 +1,32 @@
-//! Scans of slabs: the slots that hold something, a bounded number at a time.
+//! Scans of slabs: iterate over slots in use, a bounded number at a time.
 //!
-//! The order is that of page numbers and slots. Both stay as long as an entry is not moved, and a cursor is
-//! such a pair, so that pages and entries that come and go elsewhere do not change what a scan returns of the
-//! others.
+//! The order is by page number and slot. Both are stable as long as an entry is not moved, and a cursor is such a pair;
+//! so pages and entries that come and go elsewhere do not affect what a scan returns.
 
 use super::page::Page;
 use super::{Place, SlabCursor, Slabs};
 
 impl Slabs {
-    /// Appends at most `max` places of written slots to `out`, from `cursor` on, and returns the cursor from
-    /// which to go on, or `None` at the end. It may append fewer although more follow, because it looks at `max`
-    /// pages at most: the cost of a call is in proportion to `max`, and that of a whole scan to the pages with
-    /// entries and 1/64 of the number of pages that there were.
+    /// Appends at most `max` places of written slots to `out`, from `cursor` on, and returns the cursor where the scan
+    /// continues, or `None` at the end. A call may append fewer although more follow, because it visits at most `max`
+    /// pages: the cost of a call is proportional to `max`, and that of a whole scan to the pages with entries plus 1/64
+    /// of the highest page number.
     ///
-    /// Over a scan from the default cursor to the end, a place that is written throughout is appended exactly
-    /// once, whatever is allocated, freed and compacted between the calls, and every other place at most once.
-    /// This is about places: an entry that moves behind the cursor is missed, see [`SlabCursor::is_past`], and
-    /// one that moves ahead of it is seen again.
+    /// Over a scan from the default cursor to the end, a place that is written throughout is appended exactly once,
+    /// whatever is allocated, freed and compacted between the calls, and every other place at most once. This holds for
+    /// places, not for entries: an entry that moves behind the cursor is missed, see [`SlabCursor::is_past`], and one
+    /// that moves ahead of it is returned again.
     pub fn written_from(&self, cursor: SlabCursor, max: usize, out: &mut Vec<Place>) -> Option<SlabCursor> {
         self.walk(cursor, max, out, Page::written_word)
     }
 
-    /// As [`Self::written_from`], for the reclaimable slots.
+    /// Does the same as [`Self::written_from`] for reclaimable slots.
     pub fn retired_from(&self, cursor: SlabCursor, max: usize, out: &mut Vec<Place>) -> Option<SlabCursor> {
         self.walk(cursor, max, out, Page::reclaimable_word)
     }
 
-    /// As [`Self::written_from`], for written and reclaimable slots, as a scan sees them that began before
-    /// entries were retired.
+    /// Does the same as [`Self::written_from`] for written and reclaimable slots: the entries seen by a scan that began
+    /// before some were retired.
     pub fn kept_from(&self, cursor: SlabCursor, max: usize, out: &mut Vec<Place>) -> Option<SlabCursor> {
         self.walk(cursor, max, out, |page, word| page.written_word(word) | page.reclaimable_word(word))
     }

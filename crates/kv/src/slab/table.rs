@@ -1,22 +1,22 @@
-//! The pages of slabs by their number, with a bitmap of the numbers in use, so that a scan skips the others.
+//! The pages of slabs by number, with a bitmap of the numbers in use, so that a scan skips unused ones.
 //!
-//! A page keeps its number for life. A new one gets the lowest that is free, so that the table becomes shorter
-//! where there are fewer pages; finding it takes 1/64 ns for each page. The table grows by doubling, which copies
-//! 88 bytes a page: a millisecond at some GiB.
+//! A page keeps its number for life. A new page gets the lowest free number, so that the table shrinks with the number
+//! of pages; finding it takes 1/64 ns per page. The table grows by doubling, which copies 88 bytes per page: a
+//! millisecond at some GiB.
 
 use super::page::Page;
 use std::mem::size_of;
 
-/// Bytes that the pool allocates for each piece, besides its memory.
+/// Bytes of the pool's own bookkeeping for each piece.
 const PIECE_METADATA_BYTES: usize = 128;
 
-/// The pages; see the comment of this file.
+/// The table of pages; see the module documentation.
 #[derive(Debug, Default)]
 pub struct PageTable {
     pages: Vec<Option<Page>>,
-    /// Which numbers have a page, a bit each.
+    /// Bitmap of the numbers in use.
     present: Vec<u64>,
-    /// No word of `present` before this one has a free number.
+    /// All words of `present` before this one are full.
     lowest: usize,
     /// Number of pages.
     count: usize,
@@ -54,7 +54,7 @@ impl PageTable {
         page
     }
 
-    /// Cuts the numbers off behind the last page, and gives memory back when a quarter of it would do.
+    /// Truncates the table after the last page, and frees capacity when a quarter of it is enough.
     fn shorten(&mut self) {
         let words = self.present.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
         let last = self.present[..words].last().map_or(0, |word| word.ilog2() as usize + 1);
@@ -67,7 +67,7 @@ impl PageTable {
         }
     }
 
-    /// The page with a number.
+    /// Returns the page with this number.
     ///
     /// # Panics
     /// When there is none.
@@ -76,7 +76,7 @@ impl PageTable {
         self.pages[id as usize].as_ref().expect("the page of an entry stays")
     }
 
-    /// As [`Self::get`].
+    /// Returns the page with this number for writing; panics when there is none.
     #[inline]
     pub fn get_mut(&mut self, id: u32) -> &mut Page {
         self.pages[id as usize].as_mut().expect("the page of an entry stays")
@@ -90,7 +90,7 @@ impl PageTable {
         self.bitmap_bytes += self.get(id).bitmap_bytes() - before;
     }
 
-    /// The first page with this number or a higher one.
+    /// Returns the first page with this number or a higher one.
     pub fn from(&self, id: usize) -> Option<(usize, &Page)> {
         let mut word = id / 64;
         let mut bits = self.present.get(word)? & (u64::MAX << (id % 64));
@@ -102,7 +102,7 @@ impl PageTable {
         Some((id, self.pages[id].as_ref()?))
     }
 
-    /// Bytes that the table and the pages take outside the pool.
+    /// Returns the bytes that the table and the pages take outside the pool.
     pub fn metadata_bytes(&self) -> usize {
         self.pages.capacity() * size_of::<Option<Page>>()
             + self.present.capacity() * size_of::<u64>()

@@ -1,4 +1,4 @@
-//! Slabs against a map, under churn, in small pools, and what they take of the pool.
+//! Slabs compared with a map, under churn, in small pools, and their use of the pool.
 
 use super::*;
 use farpool_memory::PoolConfig;
@@ -22,7 +22,7 @@ fn slabs(pages: usize) -> Slabs {
     slabs_of(&pool(pages))
 }
 
-/// Random numbers from a seed (xorshift).
+/// A pseudo-random number generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -34,12 +34,12 @@ impl Random {
     }
 }
 
-/// Allocates an entry of each of these sizes.
+/// Allocates an entry of each size.
 fn allocate_all(slabs: &mut Slabs, sizes: impl IntoIterator<Item = usize>) -> Vec<Place> {
     sizes.into_iter().map(|bytes| slabs.allocate(bytes).unwrap()).collect()
 }
 
-/// All written places, in steps of `max`.
+/// Returns all written places, scanned in steps of `max`.
 fn written(slabs: &Slabs, max: usize) -> Vec<Place> {
     let (mut out, mut cursor) = (Vec::new(), SlabCursor::default());
     while let Some(next) = slabs.written_from(cursor, max, &mut out) {
@@ -69,7 +69,7 @@ fn memory_returns_to_the_pool() {
     let places: Vec<_> = (0..50_000).map(|n| slabs.allocate(64 + n % 900).unwrap()).collect();
     assert!(pool.usage().bytes_used > 16 << 20);
     places.into_iter().for_each(|place| slabs.free(place));
-    // The page of the class that became empty last, of its first size at most.
+    // The page of the class that became empty last is kept, at most of its first size.
     assert!(slabs.usage().pages_bytes <= 4096, "{:?}", slabs.usage());
     assert!(pool.usage().bytes_used <= PAGE_BYTES as u64);
     slabs.trim();
@@ -99,7 +99,7 @@ fn one_entry_that_comes_and_goes_keeps_its_page() {
     let mut slabs = slabs(64);
     for others in [0, 9, 40, 5_000] {
         let held: Vec<_> = (0..others).map(|_| slabs.allocate(150).unwrap()).collect();
-        // A place that needs a page of its own, wherever the class's pages are full.
+        // A place in a page of its own, because the class's other pages are full.
         let mut full = Vec::new();
         let pages = slabs.usage().pages_bytes;
         while slabs.usage().pages_bytes == pages {
@@ -128,7 +128,7 @@ fn small_spaces_take_little() {
         .collect();
     assert!(spaces.iter().all(|slabs| slabs.usage().pages_bytes == 2048));
     assert_eq!(pool.usage().bytes_used, PAGE_BYTES as u64);
-    // The sizes of classes that are far apart, in four shards.
+    // Sizes of distant classes, in four shards.
     let shards: Vec<_> = (0..400)
         .map(|_| {
             let mut slabs = slabs_of(&pool);
@@ -185,7 +185,7 @@ fn churn_does_not_creep() {
     let mut held: Vec<Place> = Vec::new();
     let mut most = 0;
     for step in 0..1_000_000 {
-        // The number of entries goes up and down, and their sizes twice as often.
+        // The number of entries rises and falls, and their sizes do so twice as often.
         let wave = |up: usize, length: usize| up * (step % length).abs_diff(length / 2) / (length / 2);
         let wanted = 2000 + wave(8000, 100_000);
         while held.len() > wanted {

@@ -1,10 +1,10 @@
-//! What slabs take and hold.
+//! Memory usage of slabs.
 
 use super::classes::SLOT_BYTES;
 use super::{LARGE, Slabs};
 use std::mem::size_of_val;
 
-/// The memory of slabs.
+/// The memory usage of slabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlabUsage {
     /// Bytes of the slab pages, in the pool.
@@ -21,14 +21,14 @@ pub struct SlabUsage {
     pub classes: Vec<ClassUsage>,
 }
 
-/// The memory of one size class.
+/// The memory usage of one size class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassUsage {
     /// Bytes of a slot; `None` for entries that are pieces of their own.
     pub slot_bytes: Option<usize>,
     /// Number of slab pages.
     pub pages: usize,
-    /// Their bytes.
+    /// Bytes of the slab pages.
     pub pages_bytes: usize,
     /// Number of slots.
     pub slots: usize,
@@ -39,7 +39,7 @@ pub struct ClassUsage {
 }
 
 impl Slabs {
-    /// What the slabs take and hold. Takes time in proportion to the number of classes.
+    /// Returns the memory usage. Takes time proportional to the number of classes.
     pub fn usage(&self) -> SlabUsage {
         let mut usage = SlabUsage { metadata_bytes: self.metadata_bytes(), ..SlabUsage::default() };
         for (number, class) in self.classes.iter().enumerate().filter(|(_, class)| class.pages > 0) {
@@ -60,7 +60,8 @@ impl Slabs {
         usage
     }
 
-    /// Bytes of bitmaps, lists and tables, outside the pool, with what the pool itself allocates for a piece.
+    /// Returns the bytes of bitmaps, lists and tables outside the pool, including the pool's bookkeeping for each
+    /// piece.
     pub fn metadata_bytes(&self) -> usize {
         self.table.metadata_bytes() + size_of_val(&*self.classes)
     }

@@ -1,4 +1,4 @@
-//! Values that are compressed where that saves room.
+//! Compressed values: compression on write, where it saves memory, and recompression in the background.
 
 use super::{Table, Value};
 use crate::entry::{self, Entry, Kind, entry_bytes};
@@ -9,38 +9,38 @@ use farpool_model::limits::KV_PACKED_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Parts of an index that one step packs again at most, and what they may cost (see [`Packer::cost`]).
+/// Most buckets of an index that one step recompresses, and most cost of it (see [`Packer::cost`]).
 const REPACK_BUCKETS: usize = 32;
 const REPACK_COST: usize = 64 << 10;
 
-/// Parts of an index in which values for a sample are looked for.
+/// Buckets of an index that are searched for sample values.
 const SAMPLE_BUCKETS: usize = 256;
 
-/// Packing takes some times as long as unpacking.
+/// Cost of compressing relative to decompressing.
 const PACK_COST: usize = 4;
 
 impl Table {
-    /// Sets what new values are packed with. Those that are there follow in steps of [`Table::repack_some`].
+    /// Sets the compressor for new values. Existing values follow in steps of [`Table::repack_some`].
     pub fn set_packer(&mut self, packer: Option<&Arc<Packer>>) {
         if self.packers.set_current(packer) && packer.is_some() {
             self.repack_cursor = Some(0);
         }
     }
 
-    /// Whether there may be compressed values.
+    /// Returns whether there may be compressed values.
     pub fn has_packed(&self) -> bool {
         self.packers.has_some()
     }
 
-    /// What reads compressed values.
+    /// Returns the decompressors of this table.
     pub fn unpackers(&self) -> &Unpackers {
         self.packers.unpackers()
     }
 
-    /// The value of an entry of this table.
+    /// Returns the plain value of an entry of this table.
     ///
     /// # Errors
-    /// `Corrupt` where its compressed bytes are damaged.
+    /// `Corrupt` when its compressed bytes are damaged.
     pub fn plain<'a>(&self, entry: Entry<'a>) -> Result<Cow<'a, [u8]>> {
         self.packers.unpackers().plain(entry)
     }
@@ -51,10 +51,10 @@ impl Table {
         self.packers.pack(key.len(), plain, expires, keeps)
     }
 
-    /// Gives `key` a value, compressed if that saves room.
+    /// Sets the value of `key`, compressed if that saves memory.
     ///
     /// # Errors
-    /// As [`Table::put`].
+    /// Errors of [`Table::put`].
     pub fn put_plain(
         &mut self,
         hash: u64,
@@ -72,10 +72,10 @@ impl Table {
         done
     }
 
-    /// Sees to it that [`Table::put_plain`] of this value will not fail, as [`Table::prepare`] does it.
+    /// Makes sure that [`Table::put_plain`] of this value will not fail; see [`Table::prepare`].
     ///
     /// # Errors
-    /// As [`Table::put`].
+    /// Errors of [`Table::put`].
     pub fn prepare_plain(&mut self, hash: u64, key: &[u8], (kind, plain): (Kind, &[u8])) -> Result<bool> {
         let Some(packed) = self.pack(key, plain, false) else {
             return self.prepare(hash, key, &Value::plain(kind, plain.len(), None), plain);
@@ -86,11 +86,12 @@ impl Table {
         done
     }
 
-    /// The string that `key` has, made so many bytes long, to be changed and then given to [`Table::put_plain`] with the expiry
-    /// that it has; `None` where [`Table::resize`] is to be used, because nothing is compressed.
+    /// Returns a decompressed copy of the string at `key`, resized to `bytes` bytes, to be changed and then passed to
+    /// [`Table::put_plain`] with its expiry. Returns `None` if [`Table::resize`] is to be used because nothing is
+    /// compressed.
     ///
     /// # Errors
-    /// As [`Table::plain`].
+    /// Errors of [`Table::plain`].
     pub fn edited(&self, hash: u64, key: &[u8], bytes: usize, now: u64) -> Result<Option<Edited>> {
         if self.packers.current().is_none() || bytes > KV_PACKED_BYTES_MAX {
             return Ok(None);
@@ -106,9 +107,9 @@ impl Table {
         Ok(Some(Edited { plain, expiry }))
     }
 
-    /// Packs some of the values that came before the packer that is used now; returns whether there may be more.
+    /// Recompresses some of the values that are older than the current compressor; returns whether there may be more.
     pub fn repack_some(&mut self) -> bool {
-        // What a statement reads is not moved: it would count as changed.
+        // Entries of a cut are not moved: a moved entry would count as changed.
         let Some(mut cursor) = self.repack_cursor.filter(|_| !self.has_kept_cuts()) else { return false };
         let (mut buckets, mut cost) = (0, 0);
         while buckets < REPACK_BUCKETS && cost < REPACK_COST {
@@ -132,7 +133,7 @@ impl Table {
         true
     }
 
-    /// Packs a value anew, if that saves room; returns what it cost. Where it cannot be done, it stays as it is.
+    /// Recompresses a value if that saves memory; returns the cost. On a failure the value stays as it is.
     fn repack(&mut self, key: &[u8]) -> usize {
         let hash = self.hash(key);
         let Some(old) = self.find(hash, key) else { return 0 };
@@ -156,10 +157,11 @@ impl Table {
         cost
     }
 
-    /// Appends the beginnings of some values to `sample`, until it has `most` bytes, or some hundred were looked at.
+    /// Appends prefixes of some values, `piece` bytes at most, to `sample` until it has `most` bytes or some hundred
+    /// buckets were visited.
     ///
     /// # Errors
-    /// As [`Table::plain`].
+    /// Errors of [`Table::plain`].
     pub fn sample_values(&self, most: usize, piece: usize, sample: &mut Vec<u8>) -> Result<()> {
         let (mut cursor, mut failed) = (0, Ok(()));
         for _ in 0..SAMPLE_BUCKETS {
@@ -186,10 +188,10 @@ impl Table {
     }
 }
 
-/// A string that is changed.
+/// A string during an edit.
 pub(crate) struct Edited {
     pub plain: Vec<u8>,
-    /// When it expires.
+    /// Expiry in milliseconds since the epoch.
     pub expiry: Option<u64>,
 }
 
@@ -199,7 +201,7 @@ fn value_of(kind: Kind, packed: &Packed, expiry: Option<u64>) -> Value {
 
 #[cfg(test)]
 impl Table {
-    /// Number of compressed values.
+    /// Returns the number of compressed values.
     pub fn packed(&self) -> usize {
         let (mut cursor, mut count) = (0, 0);
         loop {

@@ -1,24 +1,24 @@
-//! When or how often entries are used, and which of them could go.
+//! Stamps of entries, sampling and eviction within one table.
 
 use super::{Table, is_valid};
 use crate::entry::{self, Entry};
 use crate::evict::{Facts, Stamp};
 use crate::slab::{Place, SlabCursor};
 
-/// An entry that was chosen at random.
+/// A randomly sampled entry.
 pub(crate) struct Sample {
     pub hash: u64,
     pub facts: Facts,
 }
 
 impl Table {
-    /// Sets the stamp of keys that come to be.
+    /// Sets the stamp for new keys.
     pub fn set_fresh(&mut self, stamp: Stamp) {
         self.fresh = stamp;
     }
 
-    /// Says that a key is used: `stamp` makes a stamp of the one that it has, or of none where it is not there at `now`. Then it
-    /// is that of the key if it comes to be next.
+    /// Notes that a key is used. `stamp` computes the new stamp from the old one, or from `None` if the key is absent
+    /// at `now`; in that case the result becomes the stamp of the next new key.
     pub fn note_use(&mut self, hash: u64, key: &[u8], now: u64, stamp: impl FnOnce(Option<Stamp>) -> Stamp) {
         let Some(place) = self.find(hash, key) else {
             self.fresh = stamp(None);
@@ -26,15 +26,15 @@ impl Table {
         };
         let entry = Entry::of(self.slabs.bytes(place));
         let old = entry.stamp();
-        // What has expired is overwritten as a new key.
+        // An expired entry will be overwritten as a new key.
         let new = stamp(Some(old).filter(|_| is_valid(entry, now)));
         if new != old {
             entry::set_stamp(self.slabs.bytes_mut(place), new);
         }
     }
 
-    /// Gives some entries from `cursor` on the stamp that `f` makes of theirs. Returns how many they were, and the cursor of the
-    /// next; `None` at the end.
+    /// Replaces the stamps of up to `most` entries from `cursor` on by `f` of them. Returns the number of entries and
+    /// the next cursor; `None` at the end.
     pub fn restamp(
         &mut self,
         cursor: SlabCursor,
@@ -60,13 +60,13 @@ impl Table {
         Sample { hash: self.hasher.hash(entry.key()), facts: facts(entry) }
     }
 
-    /// Returns an entry that a random number chooses, whether it has expired or not.
+    /// Returns an entry chosen by a random number, expired or not.
     pub fn sample(&self, random: u64) -> Option<Sample> {
         self.index.any(random).map(|place| self.sample_at(place))
     }
 
-    /// Calls `f` with those of some entries that expire, from where this or the removal of what has expired has come, until it
-    /// returns false. `most` are looked at.
+    /// Calls `f` with samples of entries that have an expiry until it returns false; visits at most `most` entries.
+    /// Continues where the last call, or the last removal of expired keys, has stopped.
     pub fn sample_expiring(&mut self, most: usize, mut f: impl FnMut(Sample) -> bool) {
         let (mut seen, mut left) = (std::mem::take(&mut self.seen), most);
         while left > 0 {
@@ -76,7 +76,7 @@ impl Table {
             for place in seen.drain(..) {
                 let expires = Entry::of(self.slabs.bytes(place)).expiry().is_some();
                 if expires && !f(self.sample_at(place)) {
-                    // Those of this step that were not looked at come again in the next round.
+                    // The rest of this step is visited again in the next round.
                     left = 0;
                     break;
                 }
@@ -90,12 +90,12 @@ impl Table {
         self.index.find(hash, |place| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key()) == hash)
     }
 
-    /// What decides whether the entry goes whose key has this hash.
+    /// Returns the eviction facts of the entry whose key has this hash.
     pub fn facts_of(&self, hash: u64) -> Option<Facts> {
         self.find_hash(hash).map(|place| facts(Entry::of(self.slabs.bytes(place))))
     }
 
-    /// Removes the entry whose key has this hash, and returns the key.
+    /// Removes the entry whose key has this hash; returns the key.
     pub fn evict(&mut self, hash: u64) -> Option<Box<[u8]>> {
         let place = self.find_hash(hash)?;
         let key = Box::from(Entry::of(self.slabs.bytes(place)).key());
@@ -103,17 +103,17 @@ impl Table {
         Some(key)
     }
 
-    /// The facts about the entry of a key that is valid at `now`.
+    /// Returns the eviction facts of a key that exists at `now`.
     pub fn facts(&self, hash: u64, key: &[u8], now: u64) -> Option<Facts> {
         self.get(hash, key, now).map(facts)
     }
 
-    /// Ends the oldest cut, or what is left of others: memory is wanted more. Returns whether there was one.
+    /// Ends the oldest cut, or frees the rest of ended ones, because writes need memory. Returns whether there was any.
     pub fn give_up_cut(&mut self) -> bool {
         self.slabs.give_up_cut()
     }
 
-    /// Gives pages without entries back to the pool, also those that were kept for further entries.
+    /// Returns pages without entries to the pool, including those kept for further entries.
     pub fn trim(&mut self) {
         self.slabs.trim();
     }

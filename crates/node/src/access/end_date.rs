@@ -18,7 +18,7 @@ pub struct EndDate {
 }
 
 impl EndDate {
-    /// Whether the token has expired at `now_s` seconds since 1970.
+    /// Returns whether the token has expired at `now_s` seconds since 1970.
     pub fn is_over(&self, now_s: u64) -> bool {
         now_s >= self.end_s
     }
@@ -49,11 +49,11 @@ impl EndDate {
     }
 }
 
-/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar (H. Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", `days_from_civil`).
+/// Returns the days from 1970-01-01 to a date of the proleptic Gregorian calendar (H. Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms", `days_from_civil`).
 fn days_since_1970(date: Date) -> i64 {
     let (month, day) = (i64::from(date.month), i64::from(date.day));
-    // Years that begin in March end with their leap day.
+    // In years that begin in March, the leap day is the last day.
     let year = i64::from(date.year) - i64::from(month <= 2);
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

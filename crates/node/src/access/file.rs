@@ -88,10 +88,10 @@ impl<'de> Deserialize<'de> for Right {
 }
 
 impl Access {
-    /// Checks that somebody may connect, as where a node starts.
+    /// Checks that at least one token exists; called at the start of a node.
     ///
     /// # Errors
-    /// `Invalid` where there is no token.
+    /// `Invalid` when there is no token.
     pub fn check_not_empty(&self) -> Result<()> {
         match self.is_of_nobody() {
             true => Err(Error::invalid("there is no token, so nobody could connect").advise(ADVICE)),
@@ -99,7 +99,7 @@ impl Access {
         }
     }
 
-    /// Reads an access file. One without tokens is valid: that the last one was removed must take effect.
+    /// Reads an access file. A file without tokens is valid, as the removal of the last token must take effect.
     ///
     /// # Errors
     /// `NotFound` or `Invalid` when the file cannot be read; `Invalid` for mistakes in it, with the line.
@@ -212,7 +212,7 @@ pub fn toml_key(name: &str) -> String {
     }
 }
 
-/// The error with the line at which `span` of `text` begins.
+/// Adds to an error the line at which `span` of `text` begins.
 fn at_line(text: &str, span: Range<usize>, error: Error) -> Error {
     let before = &text.as_bytes()[..span.start.min(text.len())];
     error.at(format!("line {}", 1 + before.iter().filter(|b| **b == b'\n').count()))

@@ -26,7 +26,7 @@ pub struct Access {
     tenants: BTreeMap<TenantName, TenantLimits>,
 }
 
-/// What a client may do, and the token that granted it.
+/// The tenant and right of a client, and the token that granted them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Digest of the client's token; `None` where no token is needed.
@@ -89,7 +89,7 @@ impl Access {
         Access { tokens: Some(Vec::new()), tenants: BTreeMap::new() }
     }
 
-    /// Whether there is no token, and one is needed.
+    /// Returns whether a token is required but none exists.
     pub fn is_of_nobody(&self) -> bool {
         self.tokens.as_ref().is_some_and(Vec::is_empty)
     }
@@ -109,22 +109,22 @@ impl Access {
         self
     }
 
-    /// Whether everybody is let in, without a token.
+    /// Returns whether no token is required.
     pub(crate) fn is_open(&self) -> bool {
         self.tokens.is_none()
     }
 
-    /// Whether a text is a token that lets somebody in, or did before it expired.
+    /// Returns whether a text is a valid or expired token.
     pub(crate) fn has_token(&self, text: &str) -> bool {
         self.tokens.as_ref().is_some_and(|tokens| find(tokens, &TokenDigest::of(text)).is_some())
     }
 
-    /// The limits of a tenant.
+    /// Returns the limits of a tenant.
     pub fn limits(&self, tenant: &TenantName) -> TenantLimits {
         self.tenants.get(tenant).cloned().unwrap_or_default()
     }
 
-    /// The tenants that have limits of their own.
+    /// Iterates over the tenants that have limits of their own.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &TenantName> {
         self.tenants.keys()
     }
@@ -147,7 +147,7 @@ impl Access {
         Ok(grant.clone())
     }
 
-    /// Checks that an earlier grant still stands.
+    /// Checks that an earlier grant is still valid.
     ///
     /// # Errors
     /// `Denied` when the token was removed or has expired; `Unavailable` when it now grants something else,
@@ -171,7 +171,7 @@ impl Access {
 }
 
 impl Grant {
-    /// The token's name as used in messages.
+    /// Returns the token's name as used in messages.
     fn label(&self) -> String {
         self.name.as_ref().map_or_else(|| "the token".to_string(), |name| format!("token {name:?}"))
     }
@@ -186,7 +186,7 @@ impl Grant {
     }
 }
 
-/// Compares with every token, so that the time does not depend on which matches.
+/// Finds a token by its digest. Compares with every token, so that the time does not depend on which matches.
 fn find<'t>(tokens: &'t [Grant], digest: &TokenDigest) -> Option<&'t Grant> {
     tokens.iter().fold(None, |found, grant| match &grant.digest {
         Some(known) if known.equals(digest) => Some(grant),

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use subtle::ConstantTimeEq;
 
-/// Prefix of all tokens, so that people and scanners recognise them.
+/// Prefix of all tokens, so that people and secret scanners recognise them.
 pub(super) const PREFIX: &str = "fp_";
 
 /// The SHA-256 of a token.
@@ -57,10 +57,10 @@ pub fn new_token(random: [u8; 32]) -> String {
     write_hex(&mut token, &random).map(|()| token).unwrap_or_default()
 }
 
-/// Letters and digits behind the prefix from which a text is taken for a token, or for a part of one.
+/// Least number of letters and digits after the prefix for a text to be taken for a token, or a part of one.
 const TOKEN_CHARS_MIN: usize = 8;
 
-/// Returns bytes with everything that looks like a token left out; the same bytes where nothing does.
+/// Returns the bytes with everything that looks like a token redacted; unchanged if nothing does.
 pub(crate) fn without_tokens(bytes: &[u8]) -> Cow<'_, [u8]> {
     let (mut out, mut rest) = (Vec::new(), bytes);
     let prefix = PREFIX.as_bytes();

@@ -72,7 +72,7 @@ pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<
             caller.create_schema(&schema)?.wait()?;
             assert_eq!(caller.create_schema(&schema).unwrap_err().kind, ErrorKind::Exists);
             caller.drop_schema(&schema, false)?.wait()?;
-            // Whoever may do that finds its own table only.
+            // A caller with that right finds only its own table.
             caller.table(name, None).map(drop)
         }
         Verb::Status => caller.status().map(|status| {
@@ -95,7 +95,7 @@ pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<
         }
         Verb::Queries => caller.queries().map(drop),
         Verb::CancelQuery => match caller.cancel_query(1) {
-            // A caller has no queries here; over a connection it has.
+            // A caller without a connection has no queries.
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
             outcome => outcome,
         },
@@ -103,7 +103,7 @@ pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<
             let (sender, receiver) = std::sync::mpsc::channel();
             caller.begin_backup(move |begun| sender.send(begun.map(drop)).unwrap())?;
             match receiver.recv().unwrap() {
-                // The nodes of these tests have none.
+                // Nodes of these tests have no data directory.
                 Err(error) if error.message.contains("no data directory") => Ok(()),
                 outcome => outcome,
             }
@@ -251,7 +251,7 @@ fn chunks_come_whatever_passes_the_filter_of_their_program() {
     loading.commit().unwrap();
     let (version, table) = caller.source(&name).unwrap();
     let number = |value| Expr::Literal(Literal::new(Value::Int(value), DataType::Int64).unwrap());
-    // No row, which zone maps do not tell.
+    // No row, which zone maps cannot tell.
     let filter = Expr::compare(CompareOp::Eq, Expr::Column(0), number(7_777));
     let program = Program { filter: Some(filter), ..Program::scan(name, &table.schema, &[0]) };
     let program = caller.prepare(&program, version, table).unwrap();

@@ -1,10 +1,12 @@
-//! Backups of keys: a snapshot, and what was recorded while it was taken, which together are the keys of one moment.
+//! Backups of keys: a snapshot, plus the records appended while it was taken. Together they are the state at one
+//! moment.
 //!
-//! The records are copied into a log of their own beside the files of the snapshot (`kv-snapshot-<number>-tail-log-…`), so that
-//! nothing that goes on is read while it is written. The directory that is made of a backup begins a log of its own with
-//! them.
+//! The records appended meanwhile are copied to a log of their own next to the snapshot's files
+//! (`kv-snapshot-<number>-tail-log-…`), so that a backup reads no file that is still being written. A directory
+//! restored from a backup starts its log with them.
 //!
-//! Invariant: no file of the snapshot is removed while a backup of it is there.
+//! Invariant: no file of the snapshot is removed while a backup uses it. Otherwise a client that downloads the files
+//! one by one would find some of them gone once the node takes its next snapshot.
 
 use super::snapshot::{FORMAT, NAME, Snapshot};
 use super::{KeyLog, PREFIX, Sizes, recovery};
@@ -14,31 +16,31 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{BackupFile, Error, Result, limits};
 use std::sync::Arc;
 
-/// Bytes of a file of the copied records: they are few.
+/// Bytes of a file of copied records; there are few of them.
 const TAIL_FILE_BYTES: u64 = 4 << 20;
 
-/// The files of a snapshot of keys, which stay as long as this is there.
+/// The files of a snapshot of keys, pinned until this is dropped.
 #[derive(Debug)]
 pub(crate) struct KeyBackup {
     log: Arc<KeyLog>,
     snapshot: Snapshot,
     files: Vec<BackupFile>,
-    /// What is in the file that names the snapshot, which names another one soon.
+    /// Contents of the file that names the snapshot; the file on disk will soon name a newer one.
     named: Vec<u8>,
 }
 
 impl KeyLog {
-    /// Takes a snapshot, and pins its files. Waits for the disk.
+    /// Takes a snapshot and pins its files. Blocks on the disk.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn back_up(self: &Arc<Self>, keyspaces: &Keyspaces, unix_s: u64) -> Result<KeyBackup> {
-        // No other snapshot is taken meanwhile, which would have its files and the records behind it removed.
+        // Another snapshot would remove the files of this one and the log after it.
         let _taking = self.taking.lock();
         self.take_snapshot(keyspaces, unix_s)?;
         let snapshot = self.snapshots().latest;
         self.copy_tail(&snapshot)?;
-        // It is one that a log behind it follows from its first record on.
+        // In the backup, the log after the snapshot starts at record 0.
         let adopted = Snapshot { next_record: 0, ..snapshot };
         let scratch = format!("{}named", snapshot.prefix());
         write_sealed(&*self.directory, &scratch, FORMAT, &adopted.encode())?;
@@ -52,7 +54,7 @@ impl KeyLog {
         Ok(KeyBackup { log: Arc::clone(self), snapshot, files, named })
     }
 
-    /// Copies what was recorded while a snapshot was taken.
+    /// Copies the records appended while the snapshot was taken.
     fn copy_tail(&self, snapshot: &Snapshot) -> Result<()> {
         let end = self.log.next_record();
         if let Some(last) = end.checked_sub(1) {
@@ -63,7 +65,7 @@ impl KeyLog {
             Log::open_sized(directory, TAIL_FILE_BYTES, Some(snapshot.number), 0, &mut |_, _| Ok(()))?;
         let mut copied = snapshot.next_record;
         let read = Log::read(&*self.directory, snapshot.next_record, &mut |number, record| {
-            // What comes behind may be half written.
+            // Later records may be half written.
             if number < end {
                 tail.append(record, Urgency::FreesSpace)?;
                 copied = number + 1;
@@ -105,7 +107,8 @@ impl KeyBackup {
         &self.files
     }
 
-    /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end. `None` if it is none of these.
+    /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end. Returns `None` if the backup has no
+    /// such file.
     pub fn read(&self, name: &str, offset: u64, bytes: usize) -> Option<Result<Vec<u8>>> {
         let file = self.files.iter().find(|file| file.name == name)?;
         let left = usize_saturating(file.bytes.saturating_sub(offset));
@@ -127,7 +130,7 @@ impl Drop for KeyBackup {
         if let Some(at) = pinned.iter().position(|number| *number == self.snapshot.number) {
             pinned.swap_remove(at);
         }
-        // Its files go with the next snapshot.
+        // The next snapshot removes the files.
     }
 }
 
@@ -135,10 +138,10 @@ fn tail_directory(snapshot: &Snapshot, directory: &Arc<dyn Directory>) -> Arc<dy
     prefixed(directory.clone(), &format!("{}tail-", snapshot.prefix()))
 }
 
-/// Gives a directory that has the files of a backup, keys among them, a log of keys that is known by the number `new_log`.
+/// Creates a log of keys with the number `new_log` in a directory of restored files, if these include keys.
 ///
 /// # Errors
-/// `Corrupt` where something is damaged or missing; those of the disk.
+/// `Corrupt` when something is damaged or missing; errors of the disk.
 pub fn adopt_keys(directory: &Arc<dyn Directory>, new_log: u64) -> Result<()> {
     let directory = prefixed(directory.clone(), PREFIX);
     let names = recovery::names(&directory)?;

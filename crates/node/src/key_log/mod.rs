@@ -1,14 +1,21 @@
-//! The log of keys: what makes keys and values durable.
+//! The log of keys, which makes keys and values durable.
 //!
-//! One log for all tenants, beside that of tables, in files of its own (`kv-log-…`). A record is what a command has done,
-//! behind the name of its tenant. One thread writes what waits: every half second, when a client waits for it
-//! ([`Fsync::Always`]), or when much has come together; where the disk cannot keep up, clients are held back before their
-//! commands begin. Another thread takes snapshots (`snapshot.rs`), behind which the log need not be kept, and records the
-//! time; a third notes how many records are durable. A start reads the latest snapshot and the records behind it (`recovery.rs`). A backup has a snapshot of its own
+//! One log serves all tenants; its files (`kv-log-…`) are separate from the log of tables. A record holds the effects
+//! of one command, preceded by the name of its tenant. One thread writes and syncs waiting records: at an interval,
+//! when a client waits for a record ([`Fsync::Always`]), or when many bytes are waiting. If the disk cannot keep up,
+//! backpressure stops clients before their next command begins. A second thread takes snapshots (`snapshot.rs`), which
+//! make the log before them unnecessary, and records the time; a third notes how many records are durable. Recovery
+//! reads the latest snapshot and the records after it (`recovery.rs`). Backups take a snapshot of their own
 //! (`backup.rs`).
 //!
-//! Invariant: once a record could not be written, or not even be appended, no command changes keys any more, and none that
-//! came behind it was acknowledged where that waits for the disk.
+//! Invariant: once a record could not be appended or written, no command changes keys any more, and with
+//! [`Fsync::Always`] no later record is acknowledged. The log must not have a gap:
+//!
+//! 1. `SET a 1` changes `a` in memory; its record cannot be written.
+//! 2. `INCR a` would record `a = 2`, acknowledge it, and after a crash recovery would find a state that depends on a
+//!    lost change.
+//! 3. Instead, `INCR a` fails with `MISCONF` before it changes anything, until the node is restarted (or, for a full
+//!    disk that was detected in time, until there is space).
 
 mod backup;
 mod recovery;
@@ -37,32 +44,32 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What the names of its files begin with in the data directory.
+/// Prefix of the log's file names in the data directory.
 const PREFIX: &str = "kv-";
 
-/// Bytes that wait before the thread is woken to write them: enough that a sync is worth it.
+/// Bytes of waiting records at which the writer is woken; large enough to be worth a sync.
 const WAKE_BYTES: usize = 2 << 20;
 
-/// Bytes that wait before clients are held back: those of a fast network in the time of a slow sync.
+/// Bytes of waiting records at which backpressure begins: about as many as a fast network delivers during a slow sync.
 const HELD_BYTES: usize = 16 << 20;
 
-/// Bytes for which there is room ahead in the current file, so that commands seldom wait for another file.
+/// Bytes preallocated ahead in the current file, so that commands seldom wait for a new one.
 const AHEAD_BYTES: usize = 4 << 20;
 
-/// When keys that have changed must be on disk.
+/// The durability mode: when a changed key must be on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
     /// Before the change is acknowledged.
     Always,
-    /// A second later at most.
+    /// Within a second.
     #[default]
     EverySecond,
-    /// Within some seconds. Each write is synced in this mode, too: the log could not be read again otherwise.
+    /// Within about ten seconds. Each write is synced in this mode, too: recovery relies on it.
     No,
 }
 
 impl Fsync {
-    /// The name that Redis has for it.
+    /// Returns Redis' name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Fsync::Always => "always",
@@ -71,7 +78,7 @@ impl Fsync {
         }
     }
 
-    /// How long a change waits at most until it is written.
+    /// Returns the longest time that a record waits before it is written.
     fn interval(self) -> Duration {
         match self {
             Fsync::Always | Fsync::EverySecond => Duration::from_millis(500),
@@ -80,12 +87,13 @@ impl Fsync {
     }
 }
 
-/// How large files are and when a snapshot is taken.
+/// File sizes and the snapshot threshold; tests use small ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Of a file of the log.
+    /// Bytes of a log file.
     pub file_bytes: u64,
-    /// Bytes of the log behind a snapshot after which the next one is taken, or as many as that has, if these are more.
+    /// Bytes of log after a snapshot at which the next one is due; the size of the latest snapshot counts instead if it
+    /// is larger.
     pub snapshot_bytes: u64,
 }
 
@@ -95,7 +103,7 @@ impl Default for Sizes {
     }
 }
 
-/// How far the log is.
+/// The durable end of the log.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     /// Number of records that are durable.
@@ -103,24 +111,24 @@ struct Progress {
     has_failed: bool,
 }
 
-/// See the file's comment.
+/// The log of keys; see the module documentation.
 pub(crate) struct KeyLog {
     directory: Arc<dyn Directory>,
     log: Log,
     fsync: Fsync,
     sizes: Sizes,
     progress: watch::Sender<Progress>,
-    /// Why no command may change keys, and whether that is so.
+    /// The error that commands which change keys fail with, if any, and a flag to test this without the lock.
     refusal: Mutex<Option<Refusal>>,
     refuses: AtomicBool,
-    /// Bytes that came since the thread began to write last.
+    /// Bytes appended since the writer began its last write.
     waiting: AtomicUsize,
     writer: Alarm,
     keeper: Alarm,
     snapshots: Mutex<Snapshots>,
-    /// Taken by whoever takes a snapshot.
+    /// Held while a snapshot is taken: one at a time.
     taking: Mutex<()>,
-    /// Numbers of the snapshots that backups have.
+    /// Numbers of the snapshots that backups use; their files stay.
     pinned: Mutex<Vec<u64>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -128,11 +136,11 @@ pub(crate) struct KeyLog {
 #[derive(Clone, Debug)]
 struct Refusal {
     error: Error,
-    /// It ends when there is space on the disk again.
+    /// Whether changes are accepted again once the disk has space.
     is_temporary: bool,
 }
 
-/// Wakes a thread.
+/// A wake-up and stop signal for one thread.
 #[derive(Debug, Default)]
 struct Alarm {
     state: Mutex<AlarmState>,
@@ -159,7 +167,7 @@ impl Alarm {
         self.changed.notify_one();
     }
 
-    /// Waits until it is woken or so much time has passed; returns whether to go on, and whether it was woken.
+    /// Waits for a wake-up, a stop or the timeout `most`. Returns (whether to continue, whether the thread was woken).
     fn wait(&self, most: Duration) -> (bool, bool) {
         let mut state = self.state.lock();
         if !state.is_woken && !state.is_stopped {
@@ -170,15 +178,15 @@ impl Alarm {
 }
 
 impl KeyLog {
-    /// Whether replies wait until changes are durable.
+    /// Returns whether replies wait until changes are durable.
     pub fn waits(&self) -> bool {
         self.fsync == Fsync::Always
     }
 
-    /// Blocks the thread until a record is durable.
+    /// Blocks the thread until record `number` is durable.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn wait(&self, number: u64) -> Result<()> {
         self.log.commit(number)
     }
@@ -187,24 +195,25 @@ impl KeyLog {
         self.fsync
     }
 
-    /// Follows what becomes durable.
+    /// Returns a follower of the durable end.
     pub fn follow(self: &Arc<Self>) -> Follower {
         Follower { log: self.clone(), progress: self.progress.subscribe() }
     }
 
-    /// Follows what becomes durable, for the connections of one thread.
+    /// Returns an echo: one follower of the log that serves all connections of a thread.
     pub fn echo(self: &Arc<Self>) -> Echo {
         let heard = self.progress.subscribe();
         let told = watch::Sender::new(*heard.borrow());
         Echo { log: self.clone(), heard, told: Arc::new(told) }
     }
 
-    /// Whether so much waits for the disk that no more should come.
+    /// Returns whether so many bytes wait for the disk that clients must wait.
     fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) >= HELD_BYTES
     }
 
-    /// Refuses commands from now on. What has been said first stays, unless it was temporary.
+    /// Rejects commands that change keys from now on. The first error is kept, but a permanent one replaces a temporary
+    /// one.
     fn refuse(&self, error: &Error, is_temporary: bool) {
         let mut refusal = self.refusal.lock();
         if refusal.as_ref().is_none_or(|refusal| refusal.is_temporary && !is_temporary) {
@@ -233,8 +242,8 @@ impl KeyLog {
         {
             return Err(refusal.error.clone());
         }
-        // Where the thread that makes room is late, commands make it: one that finds none when it has changed keys ends
-        // all changes. Half of what is made ahead is for those that are under way.
+        // If the writer is late, commands preallocate space themselves: a command that finds none after it has changed
+        // keys would stop all changes for good. Half of the preallocated space is reserved for commands in flight.
         let bytes = bytes.min(limits::LOG_RECORD_BYTES_MAX);
         match self.log.room() < u64_from(self.ahead_bytes() / 2 + bytes) {
             true => self.make_room_or_refuse(bytes.max(AHEAD_BYTES)),
@@ -242,12 +251,13 @@ impl KeyLog {
         }
     }
 
-    /// As [`KeyLog::make_room`]; where there is no space, commands are refused until there is.
+    /// Does the same as [`KeyLog::make_room`], and rejects changes when that fails; for a full disk, until it has
+    /// space.
     fn make_room_or_refuse(&self, bytes: usize) -> Result<()> {
         self.make_room(bytes).inspect_err(|error| self.refuse(error, error.kind == ErrorKind::OverLimit))
     }
 
-    /// Makes room for so many bytes, or for as many as a file of the log has room for at once.
+    /// Preallocates `bytes`, or as many as a file of the log allows at once.
     fn make_room(&self, bytes: usize) -> Result<()> {
         self.log.make_room(bytes.min(self.bytes_at_once()), Urgency::Normal)
     }
@@ -261,7 +271,7 @@ impl KeyLog {
     }
 
     fn append(&self, record: &[u8]) -> Result<u64> {
-        // The command has changed keys by now: it may take what is left of the file.
+        // The command has changed keys already, so it may use the rest of the file.
         let appended = match self.log.try_append(record, Urgency::FreesSpace) {
             Ok(Some(number)) => Ok(number),
             Ok(None) => self.log.append(record, Urgency::FreesSpace),
@@ -274,11 +284,11 @@ impl KeyLog {
         appended.inspect_err(|error| self.refuse(error, false))
     }
 
-    /// Writes all that waits, and finds room for what comes next.
+    /// Writes all waiting records and preallocates space for the next ones.
     fn write(&self) {
         self.waiting.store(0, Ordering::Relaxed);
         if let Some(last) = self.log.next_record().checked_sub(1) {
-            // What becomes of it the observer is told.
+            // The outcome goes to the observer.
             drop(self.log.commit(last));
         }
         if self.make_room_or_refuse(AHEAD_BYTES).is_ok() {
@@ -293,10 +303,10 @@ impl KeyLog {
         self.write();
     }
 
-    /// Ends the threads, takes a last snapshot where the log is long, and closes the log.
+    /// Stops the threads, takes a last snapshot if the log is long, and closes the log.
     ///
     /// # Errors
-    /// Those of the disk: the directory is whole, and what was durable stays so.
+    /// Errors of the disk: the directory remains consistent, and durable records remain durable.
     pub fn close(&self, keyspaces: &Keyspaces, unix_s: u64) -> Result<()> {
         self.keeper.stop();
         self.writer.stop();
@@ -311,7 +321,7 @@ impl KeyLog {
         }
         self.last_snapshot(keyspaces, unix_s);
         let closed = self.log.close();
-        // So that it is an error if what is there now is missing at the next start.
+        // With this mark, the next start detects if any of these records are missing.
         drop(self.log.mark());
         let error = Error::unavailable("the node is being stopped");
         self.refusal.lock().get_or_insert(Refusal { error, is_temporary: false });
@@ -350,7 +360,7 @@ impl fmt::Debug for KeyLog {
     }
 }
 
-/// Is told by the log what has become durable. The log belongs to what is told, so that this must not keep it.
+/// The observer of the log, which publishes progress. It holds a weak reference, since the log owns its observer.
 struct Told {
     progress: watch::Sender<Progress>,
     log: Arc<OnceLock<std::sync::Weak<KeyLog>>>,
@@ -374,8 +384,8 @@ impl Observer for Told {
     }
 }
 
-/// Tells the connections of one thread what has become durable. The log wakes that thread once for all of them, and the thread
-/// its connections: to wake another thread takes a call of the system, and hundreds may wait for one sync.
+/// A relay of progress to the connections of one thread. The log wakes that thread once, and the thread wakes its own
+/// connections: waking another thread takes a system call, and hundreds of connections may wait for one sync.
 #[derive(Clone)]
 pub(crate) struct Echo {
     log: Arc<KeyLog>,
@@ -384,12 +394,12 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Waits for the log, for one connection.
+    /// Returns a follower for one connection.
     pub fn follow(&self) -> Follower {
         Follower { log: self.log.clone(), progress: self.told.subscribe() }
     }
 
-    /// Tells for as long as there is a log.
+    /// Relays progress until the log is dropped.
     pub async fn tell(mut self) {
         while self.heard.changed().await.is_ok() {
             let progress = *self.heard.borrow_and_update();
@@ -398,14 +408,14 @@ impl Echo {
     }
 }
 
-/// Waits for the log, for one connection.
+/// A handle with which one connection waits for the log.
 pub(crate) struct Follower {
     log: Arc<KeyLog>,
     progress: watch::Receiver<Progress>,
 }
 
 impl Follower {
-    /// Waits until no more waits for the disk than should.
+    /// Waits while backpressure is on.
     pub async fn keep_up(&mut self) {
         while self.log.is_behind() && !self.progress.borrow_and_update().has_failed {
             self.log.writer.wake();
@@ -415,10 +425,10 @@ impl Follower {
         }
     }
 
-    /// Waits until the record of this number is durable, where changes wait for that.
+    /// Waits until record `number` is durable, if the mode is [`Fsync::Always`].
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason why it cannot become durable.
     pub async fn durable(&mut self, number: u64) -> Result<()> {
         if !self.log.waits() {
             return Ok(());
@@ -434,7 +444,7 @@ impl Follower {
     }
 }
 
-/// The journal of a tenant's keys.
+/// The journal of one tenant's keys.
 struct TenantJournal {
     log: Arc<KeyLog>,
     head: Vec<u8>,
@@ -460,7 +470,7 @@ impl Journal for TenantJournal {
     }
 }
 
-/// What a record of a tenant's keys begins with: the name, behind its length.
+/// Returns the head of a tenant's records: the length of its name (1 byte) and the name.
 fn head_of(tenant: &TenantName) -> Vec<u8> {
     let name = tenant.as_str().as_bytes();
     const { assert!(limits::NAME_BYTES_MAX <= u8::MAX as usize) };
@@ -469,7 +479,7 @@ fn head_of(tenant: &TenantName) -> Vec<u8> {
     head
 }
 
-/// The tenant of a record, and the rest of it.
+/// Splits a record into the name of its tenant and its body.
 fn tenant_of(record: &[u8]) -> Result<(&[u8], &[u8])> {
     let split = record.split_first().and_then(|(bytes, rest)| rest.split_at_checked(usize::from(*bytes)));
     split.ok_or_else(|| Error::corrupt("a record of the log of keys names no tenant"))

@@ -1,4 +1,7 @@
-//! Opening the log of keys: the latest snapshot is read, and what was recorded behind it.
+//! Recovery: reads the latest snapshot of keys and replays the log after it.
+//!
+//! Invariant: the time of keys continues from the latest recorded time. If `k` with `EX 10` had expired for a client
+//! before the crash, and the machine's clock is behind after the restart, `k` must not come back.
 
 use super::snapshot::{self, FORMAT, NAME, Snapshot, Snapshots};
 use super::{Fsync, KeyLog, PREFIX, Progress, Sizes, Told, start, tenant_of};
@@ -14,26 +17,26 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
-/// Records of a snapshot, of some 256 KiB, that wait for a thread to apply them.
+/// Number of snapshot records (about 256 KiB each) that may wait for the threads that apply them.
 const WAITING: usize = 16;
 
-/// What was found of keys in a data directory.
+/// Summary of the keys found in a data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeysFound {
-    /// Number of keys; 0 where they were not read into memory.
+    /// Number of keys; 0 if they were only checked.
     pub keys: u64,
     /// Bytes of the snapshot.
     pub snapshot_bytes: u64,
-    /// Number of changes behind it.
+    /// Number of log records after the snapshot.
     pub changes: u64,
-    /// The end of the log that was torn, if it was.
+    /// The torn end of the log that was dropped, if any.
     pub dropped: Option<Dropped>,
 }
 
-/// Reads the keys of a data directory that no node has open, and changes nothing. `None` where there are none.
+/// Checks the keys of a data directory that no node has open, without changing it. Returns `None` if there are none.
 ///
 /// # Errors
-/// `Corrupt` where something is damaged or missing; those of the file system.
+/// `Corrupt` when something is damaged or missing; errors of the file system.
 pub fn check_keys(directory: Arc<dyn Directory>) -> Result<Option<KeysFound>> {
     let directory = prefixed(directory, PREFIX);
     let names = names(&directory)?;
@@ -49,30 +52,30 @@ pub fn check_keys(directory: Arc<dyn Directory>) -> Result<Option<KeysFound>> {
     Ok(Some(KeysFound { keys: 0, snapshot_bytes, changes, dropped: recovered.dropped }))
 }
 
-/// Whether a data directory has keys.
+/// Returns whether a data directory contains keys.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(crate) fn has_keys(directory: &Arc<dyn Directory>) -> Result<bool> {
     names(&prefixed(directory.clone(), PREFIX)).map(|names| !names.is_empty())
 }
 
-/// What a log of keys is opened with.
+/// Arguments for opening a log of keys.
 pub(crate) struct Opening {
     pub directory: Arc<dyn Directory>,
     pub fsync: Fsync,
     pub sizes: Sizes,
-    /// Number of a log that is begun.
+    /// Number for a newly created log.
     pub new_log: u64,
-    /// Threads that apply a snapshot; 0 where the thread that opens the log does it.
+    /// Number of threads that apply a snapshot; with 0, the calling thread does it.
     pub threads: usize,
 }
 
 impl KeyLog {
-    /// Reads all keys of a data directory into `keyspaces`, and records changes of these from now on.
+    /// Reads all keys of a data directory into `keyspaces` and records their changes from now on.
     ///
     /// # Errors
-    /// `Corrupt` where something is damaged or missing; `OverLimit` where the memory is too small; those of the file system.
+    /// `Corrupt` when something is damaged or missing; `OverLimit` when memory is too small; errors of the file system.
     pub fn open(
         opening: Opening,
         keyspaces: &Arc<Keyspaces>,
@@ -83,7 +86,7 @@ impl KeyLog {
         Ok((log, found))
     }
 
-    /// As [`KeyLog::open`], without starting the threads of the log.
+    /// Does the same as [`KeyLog::open`], without starting the log's threads.
     pub(super) fn recover(opening: Opening, keyspaces: &Arc<Keyspaces>) -> Result<(Arc<KeyLog>, KeysFound)> {
         let Opening { directory, fsync, sizes, new_log, threads } = opening;
         let directory = prefixed(directory, PREFIX);
@@ -92,7 +95,7 @@ impl KeyLog {
         if latest.number > 0 {
             apply_snapshot(&directory, &latest, keyspaces, threads).map_err(within)?;
         }
-        // Others go only when it is certain that this one counts after the next crash, too.
+        // Other snapshots are removed only once a sync guarantees that this one is still valid after the next crash.
         if directory.sync().is_ok() {
             snapshot::remove_others(&directory, &[latest.number]);
         }
@@ -108,7 +111,7 @@ impl KeyLog {
         let opened =
             Log::open_sized(directory.clone(), sizes.file_bytes, new_log, latest.next_record, &mut apply);
         let (log, recovered) = opened.map_err(within)?;
-        // From now on, a log that is missing or empty is an error, and not a directory without keys.
+        // With this mark, a missing or empty log is an error at the next start, not a directory without keys.
         if let Err(error) = log.mark() {
             tracing::debug!(%error, "how many changes of keys are durable is not written down");
         }
@@ -134,10 +137,10 @@ impl KeyLog {
             threads: Mutex::default(),
         });
         drop(told.set(Arc::downgrade(&log)));
-        // What has expired for somebody does not come back.
+        // A key that has expired for a client must not come back.
         let seen = keyspaces.all().iter().map(|keys| keys.latest()).max();
         keyspaces.time().go_on_from(seen.unwrap_or(0));
-        // Where there is no room for changes, they are refused from the start.
+        // Without disk space for changes, they are rejected from the start.
         log.write();
         keyspaces.record_in(&log);
         let counts = keyspaces.all().into_iter().flat_map(|keys| keys.counts());
@@ -153,7 +156,7 @@ pub(super) fn names(directory: &Arc<dyn Directory>) -> Result<Vec<String>> {
     })
 }
 
-/// The snapshot that counts.
+/// Reads which snapshot is valid.
 pub(super) fn latest(directory: &Arc<dyn Directory>, names: &[String]) -> Result<Snapshot> {
     if !names.iter().any(|name| name == NAME) {
         return Ok(Snapshot::default());
@@ -162,13 +165,13 @@ pub(super) fn latest(directory: &Arc<dyn Directory>, names: &[String]) -> Result
     Snapshot::decode(&contents).ok_or_else(|| damaged(&**directory))
 }
 
-/// The error of a file that names no snapshot.
+/// Returns the error of a damaged file that should name a snapshot.
 pub(super) fn damaged(directory: &dyn Directory) -> Error {
     Error::corrupt(format!("{} in {} is damaged", directory.full_name(NAME), directory.describe()))
         .advise("restore the directory from a backup")
 }
 
-/// The error of memory that is too small, said of what it is too small for.
+/// Adds to an out-of-memory error that the keys do not fit.
 fn in_memory(directory: &dyn Directory, error: Error) -> Error {
     if error.kind != ErrorKind::OverLimit {
         return error;
@@ -177,7 +180,7 @@ fn in_memory(directory: &dyn Directory, error: Error) -> Error {
     Error::over_limit(message).advise("give the node more memory: --memory 8GiB")
 }
 
-/// Gives all records of a snapshot to `sink`.
+/// Passes all records of a snapshot to `sink`.
 fn read_snapshot(
     directory: &Arc<dyn Directory>,
     snapshot: &Snapshot,
@@ -196,7 +199,7 @@ fn read_snapshot(
     Ok(())
 }
 
-/// The error with the advice for a snapshot: unlike a log, it is of no use in parts.
+/// Adds advice to an error of a snapshot: unlike a log, a snapshot is of no use in parts.
 fn of_snapshot(error: Error) -> Error {
     match error.kind {
         ErrorKind::Corrupt => error.advise("restore the directory from a backup"),
@@ -204,7 +207,8 @@ fn of_snapshot(error: Error) -> Error {
     }
 }
 
-/// Applies a snapshot, by several threads unless there are to be none: its records may come in any order, but for those in parts.
+/// Applies a snapshot with `threads` threads. Records are independent of one another and may be applied in any order,
+/// except those of a key that spans several records: the calling thread applies these in order.
 #[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 fn apply_snapshot(
     directory: &Arc<dyn Directory>,
@@ -243,14 +247,14 @@ fn send(sender: &SyncSender<Vec<u8>>, record: &[u8]) -> std::result::Result<(), 
     sender.send(record.to_vec()).map_err(|_| ())
 }
 
-/// Applies records that come, until no more do or one cannot be applied.
+/// Applies records from the channel until it closes or one fails.
 fn apply_all(keyspaces: &Arc<Keyspaces>, receiver: &Mutex<Receiver<Vec<u8>>>, failure: &OnceLock<Error>) {
     let mut replays = Replays::new(keyspaces);
     loop {
         let next = receiver.lock().recv();
         let Ok(record) = next else { return };
         if failure.get().is_some() {
-            // The others are taken all the same, so that who sends them does not wait for ever.
+            // The rest is drained so that the sender does not block forever.
             continue;
         }
         if let Err(error) = replays.apply(&record) {
@@ -259,7 +263,7 @@ fn apply_all(keyspaces: &Arc<Keyspaces>, receiver: &Mutex<Receiver<Vec<u8>>>, fa
     }
 }
 
-/// Applies records to the keys of their tenants.
+/// Applies records to the keyspaces of their tenants.
 struct Replays<'a> {
     keyspaces: &'a Keyspaces,
     by_tenant: BTreeMap<Vec<u8>, (Arc<Keyspace>, Replay)>,

@@ -1,10 +1,14 @@
-//! Snapshots of all keys, taken while these change.
+//! Snapshots of all keys, taken while the keys change (fuzzy snapshots).
 //!
-//! A snapshot is a log of its own (`kv-snapshot-<number>-log-…`) with the records of a walk over all keys, of about as many
-//! bytes as the keys have; it is written as the walk goes, a few megabytes at a time. It counts once the file `kv-snapshot`
-//! names it, which is written last and says from which record of the log on changes are applied behind it: those from the
-//! moment on when the walk began. The log is durable as far as the walk has seen before that, so that the keys that are read
-//! again are those of one moment.
+//! A snapshot is a log of its own (`kv-snapshot-<number>-log-…`) with the records of a walk over all keys; it is about
+//! as large as the keys, and is written incrementally, a few megabytes at a time. It becomes valid when the file
+//! `kv-snapshot` names it. That file is written last, and also says at which record of the log replay begins: the first
+//! one appended after the walk began. Before that, the log is made durable up to the end of the walk. Example:
+//!
+//! 1. The walk begins at record 100 and copies `b = 0`.
+//! 2. Record 105, an `EXEC`, sets `a = 1` and `b = 1`. The walk then copies `a = 1`.
+//! 3. Recovery reads `a = 1`, `b = 0` and replays from record 100, which sets `b = 1`. If record 105 were not durable
+//!    before the snapshot became valid, a crash could leave half of the transaction.
 
 use super::{KeyLog, head_of, recovery};
 use crate::keyspaces::Keyspaces;
@@ -16,47 +20,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The file that names the snapshot that counts.
+/// Name of the file that names the valid snapshot.
 pub(super) const NAME: &str = "snapshot";
 
 pub(super) const FORMAT: u32 = 1;
 
-/// How often it is looked whether there is something to do.
+/// Interval at which the thread checks whether a snapshot is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Ticks before a snapshot is tried again that could not be written.
+/// Ticks until a failed snapshot is tried again.
 const TICKS_BETWEEN_TRIES: u32 = 60;
 
-/// Bytes of a snapshot that are written at a time.
+/// Bytes of a snapshot written at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// Bytes of the smallest file of a snapshot.
 const FILE_BYTES_MIN: u64 = 4 << 20;
 
-/// What is known of snapshots.
+/// State of the snapshots.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Snapshots {
-    /// The one that counts; its number is 0 where there is none.
+    /// The valid snapshot; its number is 0 if there is none.
     pub latest: Snapshot,
-    /// Bytes of the log behind it when the log was opened, less those that were written by then.
+    /// Bytes of the log after `latest` when the log was opened, and the log's `bytes_written` when `latest` began. The
+    /// size of the log after it is `log_bytes_before` plus the bytes written since.
     pub(super) log_bytes_before: u64,
     pub(super) written_before: u64,
     pub is_under_way: bool,
     pub has_failed: bool,
     pub(super) is_wanted: bool,
-    /// Whether it failed when the file was written that names the one that counts: after a crash that may be either.
+    /// Whether writing the file that names the valid snapshot failed: after a crash, it may name the old or the new
+    /// one.
     pub(super) is_unsure: bool,
 }
 
-/// A snapshot.
+/// The description of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     pub number: u64,
-    /// The record of the log that follows it.
+    /// First record of the log to replay after it.
     pub next_record: u64,
     pub records: u64,
     pub bytes: u64,
-    /// When it was complete, in seconds since 1970.
+    /// Completion time, in seconds since 1970.
     pub unix_s: u64,
 }
 
@@ -80,18 +86,18 @@ impl Snapshot {
         })
     }
 
-    /// What the names of its files begin with.
+    /// Returns the prefix of its files' names.
     pub(super) fn prefix(&self) -> String {
         prefix(self.number)
     }
 
-    /// The directory of its files.
+    /// Returns the directory of its files.
     pub fn directory(number: u64, directory: &Arc<dyn Directory>) -> Arc<dyn Directory> {
         prefixed(directory.clone(), &prefix(number))
     }
 }
 
-/// Writes what a walk records of one tenant's keys.
+/// The journal that a walk over one tenant's keys writes to.
 struct Writer<'a> {
     log: &'a Log,
     head: Vec<u8>,
@@ -119,29 +125,29 @@ impl Journal for Writer<'_> {
 }
 
 impl KeyLog {
-    /// What is known of snapshots, for `INFO`.
+    /// Returns the state of the snapshots, for `INFO`.
     pub fn snapshots(&self) -> Snapshots {
         *self.snapshots.lock()
     }
 
-    /// Bytes of the log behind the latest snapshot.
+    /// Returns the bytes of the log after the latest snapshot.
     pub fn bytes(&self) -> u64 {
         let snapshots = self.snapshots();
         snapshots.log_bytes_before + self.log.bytes_written() - snapshots.written_before
     }
 
-    /// Whether changes can be written.
+    /// Returns whether changes of keys are accepted.
     pub fn is_writing(&self) -> bool {
         !self.refuses.load(Ordering::Relaxed)
     }
 
-    /// Has a snapshot taken soon.
+    /// Requests a snapshot; it is taken in the background.
     pub fn want_snapshot(&self) {
         self.snapshots.lock().is_wanted = true;
         self.keeper.wake();
     }
 
-    /// Takes snapshots when they are due, and records the time.
+    /// Takes snapshots when they are due, and records the time; runs until the log is closed.
     pub(super) fn keep(&self, keyspaces: &Keyspaces, clock: &dyn Clock) {
         let mut ticks_to_wait = 0_u32;
         while self.keeper.wait(TICK).0 {
@@ -164,7 +170,7 @@ impl KeyLog {
         self.bytes() > self.sizes.snapshot_bytes.max(self.snapshots().latest.bytes)
     }
 
-    /// Takes a snapshot at a clean stop, unless the log is so short that reading it takes hardly longer.
+    /// Takes a snapshot at a clean stop, unless the log is so short that replaying it costs little.
     pub(super) fn last_snapshot(&self, keyspaces: &Keyspaces, unix_s: u64) {
         let snapshots = self.snapshots();
         if self.bytes() > snapshots.latest.bytes / 8 && self.log.next_record() > snapshots.latest.next_record
@@ -174,15 +180,15 @@ impl KeyLog {
         }
     }
 
-    /// Takes a snapshot, and removes what is not needed any more. Nobody else takes one meanwhile.
+    /// Takes a snapshot and removes obsolete files. The caller holds `taking`, so that only one is taken at a time.
     ///
     /// # Errors
-    /// Those of the disk; the snapshot of before counts then.
+    /// Errors of the disk; the previous snapshot then remains valid.
     pub(super) fn take_snapshot(&self, keyspaces: &Keyspaces, unix_s: u64) -> Result<()> {
         self.take_snapshot_between(keyspaces, unix_s, &mut || {})
     }
 
-    /// As [`KeyLog::take_snapshot`]; `between` is called between the steps of the walk over all keys.
+    /// Does the same as [`KeyLog::take_snapshot`]; `between` is called between the steps of the walk.
     pub(super) fn take_snapshot_between(
         &self,
         keyspaces: &Keyspaces,
@@ -224,10 +230,10 @@ impl KeyLog {
         remove_others(&self.directory, &kept);
     }
 
-    /// Finds out which snapshot counts, where that is not certain; no file of either is removed before.
+    /// Finds out which snapshot is valid if that is uncertain. No file of either candidate is removed before.
     ///
     /// # Errors
-    /// Those of the disk: then it is as uncertain as before.
+    /// Errors of the disk; it is then as uncertain as before.
     fn settle(&self) -> Result<()> {
         if !self.snapshots.lock().is_unsure {
             return Ok(());
@@ -242,7 +248,7 @@ impl KeyLog {
         Ok(())
     }
 
-    /// Returns the snapshot, and the bytes of the log that had been written when it began.
+    /// Writes a snapshot; returns it with the log's `bytes_written` at its beginning.
     fn write_snapshot(
         &self,
         number: u64,
@@ -250,7 +256,7 @@ impl KeyLog {
         unix_s: u64,
         between: &mut dyn FnMut(),
     ) -> Result<(Snapshot, u64)> {
-        // Files with nothing but older records can then go.
+        // Starts a new log file, so that files which contain only older records can be removed.
         self.log.turn_over()?;
         let (next_record, written_before) = (self.log.next_record(), self.log.bytes_written());
         let directory = Snapshot::directory(number, &self.directory);
@@ -289,7 +295,8 @@ fn prefix(number: u64) -> String {
     format!("snapshot-{number:012}-")
 }
 
-/// Removes the files of all snapshots but those with these numbers. One that stays is removed the next time.
+/// Removes the files of all snapshots but those with these numbers, best effort: a file that stays is removed next
+/// time.
 pub(super) fn remove_others(directory: &Arc<dyn Directory>, kept: &[u64]) {
     let kept: Vec<String> = kept.iter().map(|number| prefix(*number)).collect();
     let is_kept = |name: &str| kept.iter().any(|kept| name.starts_with(kept));

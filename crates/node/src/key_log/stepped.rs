@@ -1,5 +1,5 @@
-//! A log of keys without threads, for simulations: whoever owns it decides when waiting records are written, when the time
-//! is recorded and when a snapshot is taken, so that the same decisions give the same files.
+//! A log of keys without threads, for simulations. Its owner decides when waiting records are written, when the time is
+//! recorded and when a snapshot is taken, so that the same decisions give the same files.
 
 use super::{Fsync, KeyLog, KeysFound, Opening, Sizes};
 use crate::Node;
@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// The keys of a node that has no data directory for tables, made durable by a log without threads.
+/// The keys of a node without a data directory for tables, made durable by a log without threads.
 pub struct SteppedKeys {
     node: Arc<Node>,
     log: Arc<KeyLog>,
@@ -21,11 +21,11 @@ pub struct SteppedKeys {
 }
 
 impl SteppedKeys {
-    /// Reads the keys of `directory` into `node`, which must not have had a log of keys before, and records their changes
-    /// from now on, in files of `file_bytes`.
+    /// Reads the keys of `directory` into `node`, which must not have a log of keys yet, and records their changes from
+    /// now on in files of `file_bytes` bytes.
     ///
     /// # Errors
-    /// `Corrupt` where something is damaged or missing; `OverLimit` where the memory is too small; those of the directory.
+    /// `Corrupt` when something is damaged or missing; `OverLimit` when memory is too small; errors of the directory.
     pub fn open(
         node: &Arc<Node>,
         directory: Arc<dyn Directory>,
@@ -39,37 +39,37 @@ impl SteppedKeys {
         Ok(SteppedKeys { node: node.clone(), log, found })
     }
 
-    /// What was read from the directory.
+    /// Returns a summary of what was read from the directory.
     pub fn found(&self) -> &KeysFound {
         &self.found
     }
 
-    /// The keys of a tenant.
+    /// Returns the keyspace of a tenant.
     pub fn keys(&self, tenant: &TenantName) -> Arc<Keyspace> {
         self.node.keyspaces().of(tenant)
     }
 
-    /// The time of the keys, in milliseconds since the epoch.
+    /// Returns the time of keys, in milliseconds since the epoch.
     pub fn now_ms(&self) -> u64 {
         self.node.keyspaces().time().now_ms()
     }
 
-    /// The number that the next record gets: as many have been appended since the log was begun.
+    /// Returns the number of the next record, which is the number of records appended since the log was created.
     pub fn next_record(&self) -> u64 {
         self.log.log.next_record()
     }
 
-    /// Number of records that are durable.
+    /// Returns the number of durable records.
     pub fn durable(&self) -> u64 {
         self.log.progress.borrow().durable
     }
 
-    /// Whether commands may change keys.
+    /// Returns whether commands may change keys.
     pub fn is_writing(&self) -> bool {
         self.log.is_writing()
     }
 
-    /// Whether the reply to a command that recorded this record may be sent to its client; `None` if it has to wait.
+    /// Returns whether the reply to the command that wrote `record` may be sent; `None` while it must wait.
     pub fn acknowledged(&self, record: u64) -> Option<Result<()>> {
         let mut follower = self.log.follow();
         match pin!(follower.durable(record)).poll(&mut Context::from_waker(Waker::noop())) {
@@ -78,35 +78,35 @@ impl SteppedKeys {
         }
     }
 
-    /// Writes and syncs all records that wait, as the log's thread does when it is woken.
+    /// Writes and syncs all waiting records, as the writer thread does when it is woken.
     pub fn write(&self) {
         self.log.write();
     }
 
-    /// Records the latest time that a command of a client came with, as happens every second.
+    /// Records the latest time that a client's command came with; a node does this every second.
     ///
     /// # Errors
-    /// Those of the log.
+    /// Errors of the log.
     pub fn record_time(&self) -> Result<()> {
-        // What fails on a disk is as if nobody had tried.
+        // A mark that cannot be written is the same as no mark.
         drop(self.log.log.mark());
         self.node.keyspaces().all().iter().try_for_each(|keys| keys.record_time().map(drop))
     }
 
-    /// Takes a snapshot; `between` is called between its steps and may carry out commands.
+    /// Takes a snapshot; `between` is called between its steps and may execute commands.
     ///
     /// # Errors
-    /// Those of the directory; the snapshot before it counts then.
+    /// Errors of the directory; the previous snapshot then remains valid.
     pub fn take_snapshot(&self, unix_s: u64, between: &mut dyn FnMut()) -> Result<()> {
         self.log.take_snapshot_between(self.node.keyspaces(), unix_s, between)
     }
 
-    /// Bytes of the log behind the latest snapshot.
+    /// Returns the bytes of the log after the latest snapshot.
     pub fn log_bytes(&self) -> u64 {
         self.log.bytes()
     }
 
-    /// Bytes of the latest snapshot.
+    /// Returns the bytes of the latest snapshot.
     pub fn snapshot_bytes(&self) -> u64 {
         self.log.snapshots().latest.bytes
     }
@@ -114,13 +114,13 @@ impl SteppedKeys {
     /// Closes the log as a clean stop of a node does, with a last snapshot if the log is long.
     ///
     /// # Errors
-    /// Those of the directory.
+    /// Errors of the directory.
     pub fn close(&self, unix_s: u64) -> Result<()> {
         self.log.close(self.node.keyspaces(), unix_s)
     }
 }
 
-/// What a session needs beside the keys: it judges conditions on columns, and knows no commands of its own.
+/// The host of a session in simulations: evaluates conditions on columns and has no commands.
 pub struct SteppedHost {
     caller: Caller,
     keys: Arc<Keyspace>,
@@ -128,7 +128,7 @@ pub struct SteppedHost {
 }
 
 impl SteppedHost {
-    /// The host of a client that acts as `caller`, whose keys these are.
+    /// Creates the host of a client that acts as `caller` on the keyspace `keys`.
     pub fn new(caller: Caller, keys: Arc<Keyspace>) -> Self {
         SteppedHost { caller, keys, judge: LastJudge::default() }
     }

@@ -1,4 +1,4 @@
-//! The log of keys on a disk that loses power, runs full and fails.
+//! The log of keys on a simulated disk that loses power, runs full and fails.
 
 use super::{Fsync, KeyLog, KeysFound, Opening, PREFIX, Sizes, adopt_keys, check_keys};
 use crate::clock::SystemClock;
@@ -16,7 +16,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::new())
 }
 
-/// A log with the keys of a node.
+/// A log and the keyspaces that it records.
 struct Bench {
     keyspaces: Arc<Keyspaces>,
     log: Arc<KeyLog>,
@@ -37,7 +37,7 @@ impl Bench {
         Bench::open_within(directory, 64 << 20, SMALL).unwrap()
     }
 
-    /// As [`Bench::open_within`], without threads: what waits is written when the test says so.
+    /// Does the same as [`Bench::open_within`] without threads: the test decides when records are written.
     fn stepped(directory: &Arc<SimulatedDirectory>, sizes: Sizes) -> Bench {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
         let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
@@ -47,7 +47,7 @@ impl Bench {
         Bench { keyspaces, log, found }
     }
 
-    /// Carries out a command of a tenant; returns the reply, and the number of its record.
+    /// Executes a command of a tenant; returns the reply and the number of its record.
     fn begin(&self, tenant: &str, command: &str) -> (String, Option<u64>) {
         let keys = self.keyspaces.of(&TenantName::new(tenant).unwrap());
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
@@ -58,7 +58,7 @@ impl Bench {
         (String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", "|"), session.take_recorded())
     }
 
-    /// Carries out a command of a tenant; returns the reply, and whether it was made durable.
+    /// Executes a command of a tenant; returns the reply and whether it became durable.
     fn run(&self, tenant: &str, command: &str) -> (String, bool) {
         let (reply, recorded) = self.begin(tenant, command);
         let durable = match recorded {
@@ -80,7 +80,7 @@ impl Bench {
         self.run("default", &format!("GET {key}")).0
     }
 
-    /// Ends the threads as a process does that is killed; what waits is lost.
+    /// Simulates a killed process: threads end and waiting records are lost.
     fn kill(self, directory: &SimulatedDirectory, seed: u64) {
         directory.crash(seed);
         drop(self.log.close(&self.keyspaces, 1));
@@ -128,7 +128,7 @@ fn what_was_acknowledged_survives_losses_of_power_and_snapshots() {
                 "{reply} {value}"
             );
         }
-        // In some rounds the device fails after a while, so that the last ones are not acknowledged.
+        // In some rounds the device fails after a while, and the last commands are not acknowledged.
         if round % 3 == 1 {
             directory.set_faults(Faults { fails_after: Some(10 + round), ..Faults::default() });
         }
@@ -138,7 +138,7 @@ fn what_was_acknowledged_survives_losses_of_power_and_snapshots() {
                 bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
             }
             if !bench.set(&format!("key{key}"), &next.to_string()) {
-                // Whether it is there is open: it is set again, and then known.
+                // The outcome of an unacknowledged command is open, so the key is set again.
                 let reply = bench.run("default", "SET other 1").0;
                 assert!(reply.starts_with("-MISCONF"), "{reply}");
                 directory.set_faults(Faults::default());
@@ -167,9 +167,9 @@ fn a_torn_end_is_dropped_and_damage_before_it_is_an_error() {
     assert!(bench.set("a", "1") && bench.set("a", "2") && bench.set("b", "3"));
     bench.kill(&directory, 1);
     let log = format!("{PREFIX}log-000000000001");
-    // Batches of 512 bytes behind a header of as many.
+    // Batches occupy multiples of 512 bytes, after a header of 512 bytes.
     directory.flip(&log, 512 * 3 + 45, 4);
-    // It was acknowledged, which the mark knows.
+    // The damaged record was acknowledged, and the mark counts it.
     let lost = check_keys(directory.clone()).unwrap_err();
     assert!(lost.kind == ErrorKind::Corrupt && lost.message.contains("lost its end"), "{lost}");
     assert!(lost.message.contains(&format!("{log} ends at byte")), "{lost}");
@@ -245,7 +245,7 @@ fn a_thread_notes_what_is_durable() {
     let directory = SimulatedDirectory::new();
     let bench = Bench::open(&directory);
     assert!(bench.set("a", "1") && bench.set("a", "2"));
-    // The time is recorded meanwhile, too.
+    // The time is recorded meanwhile as well.
     while bench.log.log.records_marked().is_none_or(|records| records < 2) {
         std::thread::yield_now();
     }
@@ -305,7 +305,7 @@ fn small_commands_that_outrun_the_thread_find_a_full_disk_before_they_change_key
             assert!(last * (value_bytes + 8) < 64 << 20, "the disk is never full");
         };
         assert!(refusal.starts_with("-MISCONF") && refusal.contains("space"), "{refusal}");
-        // What was refused has changed nothing, and what was not is recorded, also beside what waits already.
+        // Rejected commands have changed nothing; all others are recorded, next to those that were waiting.
         let stored = format!("${}|{last}{value}", value_bytes + last.to_string().len());
         assert_eq!(bench.begin("default", "GET a").0, stored);
         bench.log.write();
@@ -369,7 +369,7 @@ fn the_log_is_no_longer_than_it_should_be() {
     while bench.log.bytes() > 2 << 20 || bench.log.snapshots().is_under_way {
         std::thread::yield_now();
     }
-    // What is not needed any more goes behind the snapshot.
+    // Obsolete files are removed after the snapshot.
     drop(bench.log.taking.lock());
     assert!(bench.log.snapshots().latest.number > 0);
     let names = directory.names().unwrap();
@@ -413,7 +413,7 @@ fn a_backup_has_its_files_until_it_ends_and_a_directory_is_made_of_them() {
     drop(backup);
     bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
     assert_eq!(of_first(), 0);
-    // A directory without keys has none afterwards.
+    // Adopting a directory without keys creates none.
     let empty = SimulatedDirectory::new();
     adopt_keys(&(empty.clone() as Arc<dyn Directory>), 77).unwrap();
     assert!(empty.names().unwrap().is_empty());

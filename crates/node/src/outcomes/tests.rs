@@ -137,7 +137,7 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
         panic!("forgotten for another tenant")
     };
     assert_eq!(record.outcome(), Some(loaded(1)));
-    // All loads are under way, so no outcome can be forgotten to make room.
+    // All loads are in progress, so no outcome can be forgotten to make room.
     let mut under_way = Vec::new();
     let error = loop {
         let id = LoadId(30 + under_way.len() as u128);

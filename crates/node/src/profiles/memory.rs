@@ -1,5 +1,5 @@
-//! Memory for a profile that a client waits for: waits in line with others, for a limited time in total,
-//! however often the profile lacks memory.
+//! Memory for a profile that a client waits for: waits in a queue with others, for a limited time in total, however
+//! often the profile lacks memory.
 
 use crate::admission::{PATIENCE, cannot_wait, waited};
 use farpool_catalog::AwaitedProfile;
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-/// Waits for memory on behalf of one profile. Dropping it ends the wait.
+/// The waits for memory of one profile. Dropping it ends the wait.
 pub(crate) struct ProfileMemory(Arc<Waited>);
 
 struct Waited {
@@ -25,25 +25,25 @@ struct Waited {
 
 #[derive(Default)]
 struct State {
-    /// The end of the time for all waits, set by the first.
+    /// Deadline of all waits, set by the first.
     deadline: Option<Instant>,
     waits: Option<AbortHandle>,
-    /// Result of a wait that has ended, until it is taken.
+    /// Result of a finished wait, until it is taken.
     outcome: Option<Result<Reservation>>,
 }
 
 impl ProfileMemory {
-    /// Creates waits for memory from `account`, on `runtime`.
+    /// Creates the waits of a profile for memory from `account`, on `runtime`.
     pub fn new(account: Account, runtime: Option<Handle>, wake: Box<dyn Fn() + Send + Sync>) -> Self {
         ProfileMemory(Arc::new(Waited { account, runtime, wake, state: Mutex::default() }))
     }
 
-    /// Whether [`ProfileMemory::give_to`] has a result to pass on.
+    /// Returns whether [`ProfileMemory::give_to`] has a result to pass on.
     pub fn has_come(&self) -> bool {
         self.0.state.lock().outcome.is_some()
     }
 
-    /// Gives the memory that was waited for to `profile`, if any has come.
+    /// Passes memory that was waited for to `profile`, if any has arrived.
     ///
     /// # Errors
     /// `OverLimit`, with sizes, when the wait timed out.
@@ -53,7 +53,7 @@ impl ProfileMemory {
         Ok(())
     }
 
-    /// Starts a wait for `bytes`, unless one is under way.
+    /// Starts a wait for `bytes`, unless one is in progress.
     pub fn wait_for(&self, bytes: usize) {
         let mut state = self.0.state.lock();
         if state.waits.is_some() || state.outcome.is_some() {

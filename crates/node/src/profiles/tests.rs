@@ -158,7 +158,7 @@ fn requests_beyond_a_number_wait_for_their_turns_and_none_of_another_tenant_does
     let until = |(table, cancel): (&String, &Cancel)| ask(&ann.until(cancel.clone()), table);
     let answers: Vec<_> = tables.iter().zip(&cancels).map(until).collect();
     let of_bob = ask(&bob, "t");
-    // Enough steps to begin all profiles, not enough to finish one.
+    // Enough steps to begin all profiles, but not to finish one.
     (0..20).for_each(|_| assert!(work(&node, Class::Foreground)));
     let begun = |table: &String| info(&ann, table).rows_profiled != Some(0);
     let statistics = |table: &String| ann.known_statistics(&name(table), &[0]).unwrap();
@@ -172,7 +172,7 @@ fn requests_beyond_a_number_wait_for_their_turns_and_none_of_another_tenant_does
     assert_eq!(answers[0].lock().take().unwrap().unwrap_err().kind, ErrorKind::Cancelled);
     while work(&node, Class::Foreground) {}
     assert!(answers[1..].iter().chain([&of_bob]).all(|answer| answer.lock().take().unwrap().is_ok()));
-    // The profile that the first request had begun is left to the background.
+    // The profile begun by the first request is left to the background.
     assert!(!is_profiled(&ann, &tables[0]));
     while work(&node, Class::Background) {}
     assert!(is_profiled(&ann, &tables[0]));

@@ -1,8 +1,9 @@
-//! Bytes that come while a connection waits for something else than its client: a turn of a long command, keys that one
-//! has, or the end of a pause.
+//! Read-ahead: receives bytes while a connection waits for something other than its client, such as a turn for a long
+//! command, a shard, or the end of a pause.
 //!
-//! Invariant: a client that goes is noticed meanwhile, which only reading tells, unless it has sent more than is kept for it.
-//! Without that, connections that nobody has any more would keep their places, descriptors and memory until their turn came.
+//! Invariant: a client that disconnects meanwhile is noticed, which only reading can tell, unless it has sent more than
+//! the read-ahead keeps. Without it, abandoned connections would occupy their places, descriptors and memory until
+//! their turn came: a client that sends `KEYS *`, times out and reconnects would leave one such connection per attempt.
 
 use bytes::BytesMut;
 use farpool_memory::{Account, Reservation};
@@ -11,14 +12,13 @@ use farpool_wire::Socket;
 use std::io;
 use std::pin::pin;
 
-/// Bytes that are read without being charged to anybody: where a tenant has no memory left, its clients are seen to go
-/// all the same.
+/// Bytes read without reserving memory: even if the tenant has no memory left, a closed connection is noticed.
 const FIRST_BYTES: usize = 512;
 
-/// Bytes per read behind these.
+/// Bytes per read beyond that.
 const READ_BYTES: usize = 16 << 10;
 
-/// The bytes that were read, and the memory that they take.
+/// The received bytes, and the memory reserved for them.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     bytes: BytesMut,
@@ -26,15 +26,15 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Charges bytes that are read from now on to this account.
+    /// Charges further bytes to this account.
     pub fn charge_to(&mut self, account: Account) {
         self.memory = Some(account.empty());
     }
 
-    /// Waits for something, and reads what the client sends meanwhile.
+    /// Waits for `waited`, and receives bytes meanwhile.
     ///
     /// # Errors
-    /// When the client has ended its side, or the connection is broken.
+    /// When the client has closed its side, or the connection is broken.
     pub async fn while_there<T>(
         &mut self,
         socket: &dyn Socket,
@@ -55,7 +55,7 @@ impl ReadAhead {
         }
     }
 
-    /// Makes room for the next read; returns false where as much has come as is kept, or there is no memory.
+    /// Makes room for the next read; returns false when the limit is reached or there is no memory.
     fn make_room(&mut self) -> bool {
         if self.bytes.len() < self.bytes.capacity() {
             return true;
@@ -64,7 +64,7 @@ impl ReadAhead {
             self.bytes.reserve(FIRST_BYTES);
             return true;
         }
-        // The buffer grows to twice its size, or by a read.
+        // The buffer doubles, but grows by a read at least.
         let more = self.bytes.len().max(READ_BYTES);
         let is_charged = self.bytes.len() + more <= RESP_WAITING_BYTES_MAX
             && self.memory.as_mut().is_some_and(|memory| memory.try_grow(more).is_ok());
@@ -74,7 +74,7 @@ impl ReadAhead {
         is_charged
     }
 
-    /// Appends what was read to the requests that came before.
+    /// Appends the bytes to the receive buffer of the connection.
     pub fn give_to(&mut self, received: &mut BytesMut) {
         received.extend_from_slice(&self.bytes);
         (self.bytes, self.memory) = (BytesMut::new(), None);

@@ -1,40 +1,40 @@
-//! The requests of a client that have come whole.
+//! The complete requests in a client's receive buffer.
 //!
-//! Invariant: no call does more than a step's work, however long a request is: a request of many arguments is parsed a part at
-//! a time, and its arguments are gathered where it is carried out.
+//! Invariant: no call does more than a step's work, however long a request is. A request of many arguments is parsed in
+//! several calls, and its arguments are gathered by the thread that executes it.
 
 use farpool_kv::resp::{Limits, Parser, ProtocolError, Step};
 use farpool_kv::{Ahead, Keyspace, SpaceId, Upcoming};
 use farpool_model::limits;
 use std::ops::{Deref, Range};
 
-/// Requests that are looked at before the first of them is carried out.
+/// Most requests parsed before the first of them is executed.
 const REQUESTS: usize = 64;
 
-/// Arguments of most commands.
+/// Most arguments of usual commands.
 const FEW: usize = 8;
 
-/// Arguments from which a request is more than a step's work whatever it is: as `farpool_kv` counts, each is 256 bytes.
+/// Number of arguments above which any request exceeds a step; `farpool_kv` counts each as 256 bytes of work.
 const MANY: usize = limits::KV_STEP_WORK_MAX / 256;
 
-/// Bytes that one call parses, beside those of long arguments, which are skipped.
+/// Most bytes parsed per call, not counting long arguments, which are skipped.
 const PARSED_BYTES: usize = limits::KV_STEP_WORK_MAX;
 
-/// Requests of a buffer, in their order, from the first that was not carried out.
+/// Parsed requests in order, starting with the first that was not executed.
 #[derive(Default)]
 pub(super) struct Batch {
     parser: Parser,
     requests: Vec<Waiting>,
-    /// The arguments of all that have few.
+    /// Arguments of the requests with few arguments.
     arguments: Vec<Range<usize>>,
-    /// The request whose turn it is.
+    /// Index of the next request.
     next: usize,
-    /// Bytes of the buffer that all of them take.
+    /// Bytes of the buffer that the requests take.
     bytes: usize,
-    /// Bytes behind them that the parser has seen, and least number of bytes more that it needs.
+    /// Bytes after the requests that the parser has seen, and the least number of further bytes that it needs.
     seen: usize,
     needed: usize,
-    /// What is behind them, if it is no request.
+    /// The protocol error after the requests, if any.
     broken: Option<ProtocolError>,
 }
 
@@ -43,27 +43,27 @@ struct Waiting {
     ahead: Ahead,
 }
 
-/// Where the arguments of a request are.
+/// The location of a request's arguments.
 enum Places {
-    /// In the buffer at the ranges with these indexes among all.
+    /// Indexes into [`Batch::arguments`], whose ranges refer to the buffer.
     Few(Range<usize>),
-    /// In the buffer from this offset on, at ranges from there.
+    /// An offset in the buffer, and ranges relative to it.
     Many(usize, Vec<Range<usize>>),
 }
 
-/// Outcome of [`Batch::fill`].
+/// The outcome of [`Batch::fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
-    /// There are requests.
+    /// There are complete requests.
     Some,
-    /// The first request has come in part.
+    /// The first request is incomplete.
     None,
-    /// The first request has been parsed in part: call again.
+    /// The first request is parsed in part: call again.
     InPart,
 }
 
 impl Batch {
-    /// Bytes of memory.
+    /// Returns the bytes of memory that the batch takes.
     pub fn bytes_held(&self) -> usize {
         let many = self.requests.iter().map(|waiting| match &waiting.places {
             Places::Few(_) => 0,
@@ -73,12 +73,12 @@ impl Batch {
         ranges * size_of::<Range<usize>>() + self.requests.capacity() * size_of::<Waiting>()
     }
 
-    /// Whether all of them have been carried out.
+    /// Returns whether all requests have been executed.
     pub fn is_done(&self) -> bool {
         self.next == self.requests.len()
     }
 
-    /// Forgets the requests, which have been carried out, and returns how many bytes of the buffer they take.
+    /// Clears the requests, all of which were executed; returns the bytes of the buffer that they took.
     pub fn clear(&mut self) -> usize {
         self.requests.clear();
         self.arguments.clear();
@@ -87,11 +87,11 @@ impl Batch {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Looks at the requests at the beginning of the buffer, which is that of the last call without what [`Batch::clear`] said,
-    /// and perhaps longer.
+    /// Parses the requests at the start of the buffer. The buffer must be that of the last call, without the bytes
+    /// returned by [`Batch::clear`], and may have grown.
     ///
     /// # Errors
-    /// Returns [`ProtocolError`] when what is there is no request.
+    /// Returns [`ProtocolError`] when the bytes are not a request.
     pub fn fill(
         &mut self,
         buffer: &mut [u8],
@@ -101,7 +101,7 @@ impl Batch {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
-        // What a stranger may send depends on what its first request says.
+        // Before authentication, limits may change with each request, so requests are parsed one at a time.
         let (limits, requests_max) =
             if keys.is_some() { (Limits::AUTHENTICATED, REQUESTS) } else { (Limits::UNAUTHENTICATED, 1) };
         let (mut left, mut is_in_part) = (PARSED_BYTES, false);
@@ -134,12 +134,12 @@ impl Batch {
         })
     }
 
-    /// Adds the request that was parsed, of so many bytes and arguments.
+    /// Adds the parsed request, of `bytes` bytes and `count` arguments.
     fn push(&mut self, bytes: usize, count: usize) {
         let before = self.bytes;
         self.bytes += bytes;
         let places = match count {
-            // Nothing is replied to an empty one.
+            // An empty request gets no reply.
             0 => return,
             count if count > MANY => Places::Many(before, self.parser.take_arguments()),
             _ => {
@@ -152,7 +152,7 @@ impl Batch {
         self.requests.push(Waiting { places, ahead: Ahead::default() });
     }
 
-    /// Finds out what is needed for those that have not been carried out, in the keyspace that they go to.
+    /// Parses and prefetches requests not executed yet, for the keyspace that they go to.
     pub fn look_ahead(&mut self, buffer: &[u8], keys: &Keyspace, space: SpaceId) {
         let mut upcoming = Upcoming::new();
         for Waiting { places, ahead } in &mut self.requests[self.next..] {
@@ -166,7 +166,7 @@ impl Batch {
         upcoming.prefetch(keys, space);
     }
 
-    /// Whether the next request has so many arguments that it is long whatever it is.
+    /// Returns whether the next request has so many arguments that it is a long command in any case.
     pub fn is_next_long(&self) -> bool {
         self.requests.get(self.next).is_some_and(|waiting| matches!(waiting.places, Places::Many(..)))
     }
@@ -182,7 +182,7 @@ impl Batch {
         Some((arguments, *ahead))
     }
 
-    /// Has the request that was taken last be the next one again.
+    /// Makes the request taken last the next one again.
     pub fn put_back(&mut self) {
         self.next -= 1;
     }
@@ -231,7 +231,7 @@ mod tests {
         Keyspace::new(&pool, &farpool_model::TenantName::default(), [3; 16], 4)
     }
 
-    /// Requests of many and of long arguments, all of which have come: each call parses a part.
+    /// Requests with many and with long arguments, all of them complete: each call parses a part.
     #[test]
     fn a_call_parses_no_more_than_a_step() {
         let keys = keys();

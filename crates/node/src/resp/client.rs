@@ -1,4 +1,4 @@
-//! `CLIENT`: a connection, and the others of its tenant.
+//! `CLIENT`: commands about a connection and the others of its tenant.
 
 use super::clients::{Pause, Seen};
 use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
@@ -9,20 +9,20 @@ use farpool_model::limits::CLIENT_PAUSE_MS_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Which commands are not replied to.
+/// The effect of `CLIENT REPLY`: which commands get no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Muted {
     #[default]
     None,
-    /// The one after this.
+    /// The next command.
     Next,
-    /// This one.
+    /// The current command.
     This,
     All,
 }
 
 impl Muted {
-    /// Whether the command that has just run is not replied to; the next one begins.
+    /// Advances to the next command; returns whether the command that has just run gets no reply.
     pub fn step(&mut self) -> bool {
         let is_muted = *self != Muted::None;
         *self = match *self {
@@ -34,14 +34,14 @@ impl Muted {
     }
 }
 
-/// Which clients are ended.
+/// The filter of `CLIENT KILL`.
 #[derive(Default)]
 struct Killed<'a> {
     number: Option<u64>,
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
-    /// Whether the type is one of which there are none.
+    /// Whether the given type has no clients on this server.
     is_absent: bool,
     is_own_spared: bool,
 }
@@ -86,7 +86,7 @@ impl Client {
                 self.set_name(self.name_of(name)?);
                 replies.ok();
             }
-            // What a library says of itself is not shown anywhere.
+            // Accepted and ignored.
             (b"setinfo", [_, _]) => replies.ok(),
             (b"info", []) => {
                 self.settle_now();
@@ -168,7 +168,7 @@ impl Client {
         Ok(())
     }
 
-    /// The clients of `CLIENT LIST` with these options.
+    /// Returns the clients selected by the options of `CLIENT LIST`.
     fn listed(&self, options: &Args<'_>) -> Result<Vec<Arc<Seen>>, Refusal> {
         let Some(clients) = self.clients() else { return Ok(Vec::new()) };
         match options {
@@ -185,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Reads the options of `CLIENT KILL`.
+    /// Parses the options of `CLIENT KILL`.
     fn killed<'a>(&self, options: &Args<'a>) -> Result<Killed<'a>, Refusal> {
         let mut killed = Killed { is_own_spared: true, ..Killed::default() };
         for pair in options.chunks(2) {
@@ -215,7 +215,7 @@ impl Client {
         Ok(killed)
     }
 
-    /// Ends clients; returns how many. The client itself gets its reply before.
+    /// Closes clients; returns how many. If the client itself is among them, it gets its reply first.
     fn kill(&mut self, killed: &Killed<'_>) -> usize {
         let all = self.clients().map(|clients| clients.all()).unwrap_or_default();
         let mut count = 0;
@@ -252,7 +252,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether a command must wait for the end of a pause before it is carried out. Those that would be refused do not.
+    /// Returns whether a command must wait for the end of a pause. Commands that would be refused do not wait.
     #[inline]
     pub fn must_wait(&self, session: &Session, args: &Args<'_>) -> bool {
         let Some(clients) = self.clients() else { return false };
@@ -273,7 +273,7 @@ impl Client {
         }
     }
 
-    /// Tells others what a batch of commands has come to.
+    /// Publishes the results of a batch to other clients.
     pub fn settle(&mut self, session: &Session) {
         self.facts.space = session.space();
         (self.facts.queued, self.facts.queued_bytes) = (session.queued(), session.bytes());
@@ -286,12 +286,12 @@ impl Client {
         seen.settle(self.facts, &mut self.counted);
     }
 
-    /// Counts a command that took so long.
+    /// Counts a command that took `ns` nanoseconds.
     #[inline]
     pub(super) fn count(&mut self, ran: Ran, ns: u64, args: &Args<'_>) {
         let name = match (ran.outcome, ran.name) {
             (Outcome::Queued | Outcome::PutOff(_), _) => return,
-            // Commands of the host have been named when they ran.
+            // Commands of the host have set their name when they ran.
             (Outcome::Done | Outcome::Failed, "") => std::mem::take(&mut self.ran_name),
             (Outcome::Rejected, _) => introspect::asked(args).map_or("", |about| about.name),
             (_, name @ ("object" | "memory")) => introspect::asked(args).map_or(name, |about| about.name),
@@ -311,14 +311,14 @@ fn waits(kind: Pause, session: &Session, args: &Args<'_>) -> bool {
     };
     match kind {
         Pause::All => true,
-        // In Redis it may change how the value is kept.
+        // In Redis, `PFCOUNT` may change how the value is encoded.
         Pause::Writes if about.name == "pfcount" => true,
         Pause::Writes if about.name == "exec" => session.queues_writes(),
         Pause::Writes => command(args[0]).is_some_and(|command| command.writes(args)),
     }
 }
 
-/// Whether clients of this type are those that there are here.
+/// Returns whether clients of this type exist on this server.
 fn is_normal(kind: &[u8]) -> Result<bool, Refusal> {
     match kind.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(true),
@@ -327,7 +327,7 @@ fn is_normal(kind: &[u8]) -> Result<bool, Refusal> {
     }
 }
 
-/// A text of a client, cut.
+/// Returns the start of a client's text, escaped.
 fn shown(text: &[u8]) -> String {
     text[..text.len().min(64)].escape_ascii().to_string()
 }

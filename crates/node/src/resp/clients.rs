@@ -1,7 +1,7 @@
-//! The clients of a tenant: what they tell one another by `CLIENT LIST` and `INFO`, and how one ends others or has them wait.
+//! The clients of a tenant: the data behind `CLIENT LIST` and `INFO`, `CLIENT KILL` and `CLIENT PAUSE`.
 //!
-//! A connection counts its commands by itself and says what it has done when a batch of them ends, under a lock that is its own:
-//! nobody waits for it but who asks for all.
+//! A connection counts its commands locally and publishes the counts once per batch, under a lock of its own; only
+//! requests that visit all clients contend for it.
 
 use farpool_kv::{Outcome, Uses};
 use parking_lot::Mutex;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// How often the commands of each second are counted.
+/// Interval at which commands are counted for the rate per second, in milliseconds.
 const SECOND_MS: u64 = 1000;
 
-/// How often commands have run, by their names.
+/// Command counts, by name.
 #[derive(Default)]
 pub(super) struct Tallies(Vec<Tally>);
 
-/// How often a command has run.
+/// The counts of one command.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     name: &'static str,
@@ -29,7 +29,7 @@ pub(super) struct Tally {
 }
 
 impl Tallies {
-    /// Counts a command that took so long.
+    /// Counts a command that took `ns` nanoseconds.
     #[inline]
     pub fn count(&mut self, name: &'static str, outcome: Outcome, ns: u64) {
         let tally = self.of(name);
@@ -44,7 +44,8 @@ impl Tallies {
         }
     }
 
-    /// A client uses few commands, whose names are each at one place: there may be others of the same text.
+    /// Returns the tally of a command. Names are compared by address, as a client uses few commands; an equal name at
+    /// another address gets a tally of its own, and readers merge the two.
     #[inline]
     fn of(&mut self, name: &'static str) -> &mut Tally {
         let place = self.0.iter().position(|tally| std::ptr::eq(tally.name, name));
@@ -70,20 +71,20 @@ impl Tallies {
     }
 }
 
-/// What is known of a connection, by itself and by others.
+/// A connection as other clients see it.
 pub(super) struct Seen {
     pub number: u64,
     /// Address of the client.
     pub peer: String,
-    /// Address that it has connected to.
+    /// Local address that the client connected to.
     pub local: String,
     since_ms: u64,
-    /// Has the connection end.
+    /// Notified when the connection must close.
     ending: Notify,
     state: Mutex<State>,
 }
 
-/// What a connection has told last.
+/// The data that a connection published last.
 #[derive(Default)]
 pub(super) struct State {
     pub name: String,
@@ -93,29 +94,29 @@ pub(super) struct State {
     tallies: Tallies,
 }
 
-/// What changes with each batch of commands.
+/// The data of a connection that changes with each batch.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Facts {
     pub space: u32,
-    /// Version of the protocol.
+    /// Version of the protocol, 2 or 3.
     pub protocol: i64,
-    /// How many commands are queued, if they are, and their bytes.
+    /// Number of commands queued by `MULTI`, if it is open, and their bytes.
     pub queued: Option<usize>,
     pub queued_bytes: usize,
-    /// The latest command; empty if there was none.
+    /// Name of the latest command; empty if there was none.
     pub command: &'static str,
-    /// When it came, in milliseconds since the epoch.
+    /// Arrival of the latest command, in milliseconds since the epoch.
     pub used_ms: u64,
     pub buffers: Buffers,
 }
 
-/// Bytes of a connection's buffers.
+/// Sizes of a connection's buffers, in bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Buffers {
-    /// Received, and room for more.
+    /// Received bytes, and free capacity of the receive buffer.
     pub received: usize,
     pub free: usize,
-    /// Room for replies.
+    /// Capacity of the reply buffer.
     pub replies: usize,
 }
 
@@ -124,7 +125,7 @@ impl Seen {
         Seen { number, peer, local, since_ms, ending: Notify::new(), state: Mutex::default() }
     }
 
-    /// Resolves when another client has ended this one.
+    /// Resolves when another client has killed this one.
     pub async fn ended(&self) {
         self.ending.notified().await;
     }
@@ -145,14 +146,14 @@ impl Seen {
         self.state.lock().user.clone()
     }
 
-    /// Tells what a batch of commands has come to, and empties its counts.
+    /// Publishes the facts and counts of a batch, and clears the counts.
     pub fn settle(&self, facts: Facts, counted: &mut Tallies) {
         let mut state = self.state.lock();
         state.facts = facts;
         state.tallies.add(counted.0.drain(..));
     }
 
-    /// A line of `CLIENT LIST`; what is not known is 0 or -1.
+    /// Returns the client's line of `CLIENT LIST`; unknown values are 0 or -1.
     pub fn line(&self, now_ms: u64) -> String {
         let Seen { number, peer, local, since_ms, .. } = self;
         let State { name, user, facts, is_waiting, .. } = &*self.state.lock();
@@ -177,20 +178,20 @@ impl Seen {
     }
 }
 
-/// The clients of a tenant.
+/// The clients of one tenant.
 #[derive(Default)]
 pub(crate) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Seen>>>,
     past: Mutex<Past>,
-    /// Until when clients wait, in milliseconds since the epoch; 0 if they do not.
+    /// End of the current `CLIENT PAUSE`, in milliseconds since the epoch; 0 without one.
     paused_until_ms: AtomicU64,
     pause: Mutex<Pause>,
     unpaused: Notify,
-    /// Clients that wait.
+    /// Number of clients blocked by the pause.
     waiting: AtomicUsize,
 }
 
-/// Which commands wait.
+/// The commands that a pause blocks.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pause {
     #[default]
@@ -198,21 +199,21 @@ pub(super) enum Pause {
     All,
 }
 
-/// What was before.
+/// Counts that are not those of a connected client.
 #[derive(Default)]
 struct Past {
-    /// Counts of clients that are gone.
+    /// Counts of clients that have disconnected.
     tallies: Tallies,
-    /// Clients that have come.
+    /// Number of clients that have ever connected.
     received: u64,
-    /// What had happened to keys when the counts were set to zero.
+    /// Key counters at the last `CONFIG RESETSTAT`.
     uses: Uses,
-    /// When the commands were counted last, in milliseconds since the epoch, and how many there were.
+    /// Time of the last sample in milliseconds since the epoch, and the number of commands until then.
     sampled: (u64, u64),
     per_second: u64,
 }
 
-/// What `INFO` tells of the commands of a tenant.
+/// The command counts that `INFO` reports for a tenant.
 pub(super) struct Counts {
     pub by_name: BTreeMap<&'static str, Tally>,
     pub received: u64,
@@ -220,7 +221,7 @@ pub(super) struct Counts {
     pub uses: Uses,
 }
 
-/// That a connection is one of a tenant's, for as long as this lives.
+/// A guard that keeps a connection in the list of its tenant's clients.
 pub(super) struct Membership {
     clients: Arc<Clients>,
     seen: Arc<Seen>,
@@ -241,7 +242,7 @@ impl Clients {
         Membership { clients: Arc::clone(self), seen: Arc::clone(seen) }
     }
 
-    /// All of them, in the order in which they have come.
+    /// Returns all clients, oldest connection first.
     pub(super) fn all(&self) -> Vec<Arc<Seen>> {
         self.all.lock().values().cloned().collect()
     }
@@ -254,12 +255,12 @@ impl Clients {
         self.all.lock().len()
     }
 
-    /// Clients that wait for the end of a pause.
+    /// Returns the number of clients blocked by a pause.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Counts of commands, those of clients that are gone included.
+    /// Returns the command counts, including those of disconnected clients.
     pub(super) fn counts(&self) -> Counts {
         let mut by_name = BTreeMap::<_, Tallies>::new();
         let all = self.all();
@@ -283,7 +284,7 @@ impl Clients {
         Counts { by_name: by_name.collect(), received, per_second, uses }
     }
 
-    /// Sets all counts to zero; `uses` is what has happened to keys until now.
+    /// Resets all counts; `uses` are the key counters so far.
     pub(super) fn reset_counts(&self, uses: Uses) {
         let all = self.all();
         let mut past = self.past.lock();
@@ -291,7 +292,7 @@ impl Clients {
         all.iter().for_each(|seen| seen.state.lock().tallies = Tallies::default());
     }
 
-    /// Counts the commands of each second: called more often than that.
+    /// Updates the rate of commands once per second; must be called more often than that.
     pub(super) fn sample(&self, now_ms: u64) {
         let all = self.all();
         let mut past = self.past.lock();
@@ -306,8 +307,8 @@ impl Clients {
         past.sampled = (now_ms, calls);
     }
 
-    /// Has clients wait until a time in milliseconds since the epoch, as Redis does where they wait already: until the later
-    /// time, and with all commands if either says so.
+    /// Blocks clients until `until_ms`, in milliseconds since the epoch. As in Redis, a pause that is in force is
+    /// extended to the later end, and blocks all commands if either of the two does.
     pub(super) fn pause(&self, kind: Pause, until_ms: u64, now_ms: u64) {
         let mut pause = self.pause.lock();
         let is_paused = self.paused_until_ms.load(Ordering::Relaxed) > now_ms;
@@ -320,19 +321,19 @@ impl Clients {
         self.unpaused.notify_waiters();
     }
 
-    /// How many milliseconds changes of keys still wait, if they do.
+    /// Returns the remaining milliseconds of a pause, or `None`. Every pause blocks changes of keys.
     pub(crate) fn pauses_writes(&self, now_ms: u64) -> Option<u64> {
         self.paused(|| now_ms).map(|(_, left_ms)| left_ms)
     }
 
-    /// Which commands wait, and how many milliseconds they still do.
+    /// Returns the commands that are blocked, and the remaining milliseconds.
     #[inline]
     pub(super) fn paused(&self, now_ms: impl FnOnce() -> u64) -> Option<(Pause, u64)> {
         match self.paused_until_ms.load(Ordering::Relaxed) {
             0 => None,
             until_ms => {
                 let Some(left_ms) = until_ms.checked_sub(now_ms()).filter(|left| *left > 0) else {
-                    // Others need not look at the clock any more.
+                    // Clears the expired pause so that later calls need not read the clock.
                     let paused = &self.paused_until_ms;
                     let _ = paused.compare_exchange(until_ms, 0, Ordering::Relaxed, Ordering::Relaxed);
                     return None;
@@ -342,7 +343,7 @@ impl Clients {
         }
     }
 
-    /// Resolves when clients need not wait any more; `seen` is who does.
+    /// Resolves when the pause is over; `seen` is the blocked client.
     pub(super) async fn unpaused(&self, seen: &Seen, now_ms: impl Fn() -> u64) {
         let _waiting = Waiting::new(self, seen);
         loop {
@@ -355,7 +356,7 @@ impl Clients {
     }
 }
 
-/// That a client waits, for as long as this lives.
+/// A guard that marks a client as blocked by a pause.
 struct Waiting<'a>(&'a Clients, &'a Seen);
 
 impl<'a> Waiting<'a> {
@@ -373,13 +374,13 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The lines of `INFO commandstats`.
+/// Returns the lines of `INFO commandstats`.
 pub(super) fn command_lines(counts: &Counts) -> String {
     let mut text = String::new();
     for (name, Tally { calls, ns, rejected, failed, .. }) in &counts.by_name {
         let us = ns / 1000;
         let each = if *calls == 0 { 0.0 } else { us as f64 / *calls as f64 };
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(
             text,
             "cmdstat_{name}:calls={calls},usec={us},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}\r\n"

@@ -1,4 +1,4 @@
-//! Settings: those that clients ask for, and those that they may change, each for the keys of their tenant.
+//! `CONFIG`: settings that clients read, and those that they may change for the keys of their tenant.
 
 use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use crate::key_log::Fsync;
@@ -8,7 +8,7 @@ use farpool_kv::{Args, Limits, Moment, Pattern, Refusal};
 use farpool_model::limits::SLOW_LOG_ENTRIES_MAX;
 use std::borrow::Cow;
 
-/// Settings that are the same for all.
+/// Settings that are the same for all tenants.
 const FIXED: &[(&str, &str)] = &[
     ("databases", "16"),
     ("latency-monitor-threshold", "0"),
@@ -19,13 +19,13 @@ const FIXED: &[(&str, &str)] = &[
 /// Number of all settings.
 pub(super) const SETTINGS: usize = FIXED.len() + 6;
 
-/// What a transaction leaves to be done when it no longer has keys to itself.
+/// An action deferred until the transaction has released its shards.
 pub(super) enum Later {
     Change(Changes),
     ResetCounts,
 }
 
-/// The settings that clients may change.
+/// Settings to change.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Changes {
     maxmemory: Option<u64>,
@@ -38,7 +38,7 @@ impl Client {
     pub(super) fn config(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
         match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
             (b"get", patterns @ [_, ..]) => self.tell_settings(patterns, replies)?,
-            // As Redis, which counts them later than it finds out that there are any.
+            // In Redis, too, a missing value is only found after the presence of arguments was checked.
             (b"set", pairs @ [_, _, ..]) if !pairs.len().is_multiple_of(2) => {
                 return Err("ERR syntax error".into());
             }
@@ -93,13 +93,13 @@ impl Client {
         Ok(())
     }
 
-    /// Does something now, or behind the transaction that runs: it takes the shards of all keys.
+    /// Executes an action now or, inside a transaction, after it has ended, because the action locks all shards.
     fn do_or_leave(&mut self, what: Later) -> Done {
         self.later.push(what);
         if self.is_in_transaction() { Ok(()) } else { self.do_later() }
     }
 
-    /// Does what was left.
+    /// Executes deferred actions.
     pub(super) fn do_later(&mut self) -> Done {
         for what in std::mem::take(&mut self.later) {
             match what {
@@ -114,14 +114,14 @@ impl Client {
         Ok(())
     }
 
-    /// Reads what changes.
+    /// Parses the settings to change.
     fn changes(&self, pairs: &Args<'_>) -> Result<Changes, Refusal> {
         self.check_may_write()?;
         let mut changes = Changes::default();
         if pairs.len() / 2 > self.settings().len() {
             return Err("ERR more parameters than there are".into());
         }
-        // Names come first, as in Redis.
+        // All names are checked first, as in Redis.
         for (at, pair) in pairs.chunks_exact(2).enumerate() {
             if pairs.chunks_exact(2).take(at).any(|before| before[0].eq_ignore_ascii_case(pair[0])) {
                 return Err(failed(&pair[0].escape_ascii().to_string(), "duplicate parameter"));
@@ -204,12 +204,13 @@ const HELP: &[&str] = &[
     "    Set the counters of INFO to zero.",
 ];
 
-/// The refusal of a value.
+/// Returns the error of an invalid value.
 fn failed(name: &str, why: &str) -> Refusal {
     Refusal(Cow::Owned(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")))
 }
 
-/// Reads a number of bytes as Redis writes it: `100`, `100b`, `1k` (thousand), `1kb` (1024), and so on for `m` and `g`.
+/// Parses a number of bytes in Redis' notation: `100`, `100b`, `1k` (1000), `1kb` (1024), and likewise with `m` and
+/// `g`.
 fn bytes(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());

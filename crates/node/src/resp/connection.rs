@@ -1,4 +1,4 @@
-//! A client of the Redis protocol, from its first byte to its last.
+//! A connection of the Redis protocol, from its first byte to its last.
 
 use super::ahead::ReadAhead;
 use super::desk::{Desk, Progress, TURN_NS};
@@ -24,25 +24,25 @@ use tokio::time::{sleep, timeout};
 /// Bytes per read.
 const READ_BYTES: usize = 16 << 10;
 
-/// Bytes of a buffer that are kept while nothing is in it.
+/// Capacity of an empty buffer that is kept, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Work is charged when so much of it has been done: each time costs a lock of the scheduler.
+/// Nanoseconds of work that are charged together, because each charge takes a lock of the scheduler.
 const CHARGED_NS: u64 = 200_000;
 
-/// How long a client that does not read its replies is waited for.
+/// Time after which a client that does not read its replies is closed.
 const UNREAD: Duration = Duration::from_millis(limits::UNREAD_MS_MAX);
 
-/// How long a client that has sent too much may take to read why: what it goes on to send is dropped meanwhile.
+/// Time that a client that has sent too much gets to read the error; what it sends meanwhile is dropped.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// Bytes that are read ahead before they are charged to the client again.
+/// Bytes of read-ahead after which the client is charged again.
 const CHARGED_BYTES: usize = 1 << 20;
 
-/// How long a peer may take to authenticate itself.
+/// Time that a peer gets to authenticate.
 const HANDSHAKE: Duration = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
 
-/// What connections of a thread have in common.
+/// State that the connections of a thread share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub turns: Arc<LaneTurns>,
@@ -53,26 +53,26 @@ pub(super) struct Connection {
     node: Arc<Node>,
     socket: Arc<dyn Socket>,
     shared: Shared,
-    /// What carries out requests, unless a long command has it.
+    /// The state that requests are executed on; absent while a long command has it.
     desk: Option<Box<Desk>>,
-    /// The long command that waits for its turn or runs.
+    /// The long command that is queued or running.
     submitted: Option<Submitted>,
-    /// Bytes that the client sent while the connection waited for something else.
+    /// Bytes that arrived while the connection waited for something else.
     ahead: ReadAhead,
-    /// Waits for the log of keys, where they have one.
+    /// Follower of the log of keys, if there is one.
     log: Option<Follower>,
-    /// Nanoseconds of work that have not been charged to the client's share.
+    /// Nanoseconds of work not yet charged to the client's share.
     unpaid_ns: u64,
-    /// And since others of the thread had their turn.
+    /// Nanoseconds of work since other connections of the thread had their turn.
     turn_ns: u64,
     /// Whether the next command waits for the end of a pause.
     is_paused: bool,
 }
 
-/// The desk of a connection whose next command is long, until that begins.
+/// The desk of a connection whose next command is long, until that command begins.
 type WaitingDesk = Arc<Mutex<Option<Box<Desk>>>>;
 
-/// A long command in the line of its tenant.
+/// A long command in the queue of its tenant.
 struct Submitted {
     tenant: TenantName,
     place: Option<Place>,
@@ -80,7 +80,7 @@ struct Submitted {
 }
 
 impl Submitted {
-    /// Takes it out of the line and returns the desk, unless it has begun.
+    /// Removes the command from the queue and returns its desk; `None` if it has begun.
     fn withdraw(self, long: &LongCommands) -> Option<Box<Desk>> {
         let desk = self.desk.lock().take()?;
         self.place.into_iter().for_each(|place| long.withdraw(&self.tenant, place));
@@ -88,7 +88,7 @@ impl Submitted {
     }
 }
 
-/// Says when it is dropped that the client has gone.
+/// Marks the client as disconnected on drop.
 struct Gone(Option<Arc<AtomicBool>>);
 
 impl Drop for Gone {
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// Serves the client until one side ends the connection.
+    /// Serves the client until one side closes the connection.
     pub async fn serve(
         mut self,
         unauthenticated: Arc<Unauthenticated>,
@@ -137,10 +137,10 @@ impl Connection {
         if let Err(error) = ended {
             tracing::debug!(peer, %error, "a client of the Redis protocol is gone");
         }
-        // One that has begun ends what the client has begun, too.
+        // A command that is running cleans up after itself.
         let submitted = self.submitted.take();
         let desk = self.desk.take().or_else(|| submitted?.withdraw(&self.shared.long));
-        // The descriptor goes before the place among the connections does.
+        // The descriptor is freed before the connection's place is.
         drop(self.socket);
         if let Some(desk) = desk {
             desk.part(&self.shared.long);
@@ -148,13 +148,14 @@ impl Connection {
     }
 
     /// # Errors
-    /// While a long command has it, of a connection that has not waited for that.
+    /// When a long command has the desk, and the connection has not waited for it.
     fn desk(&mut self) -> io::Result<&mut Desk> {
         self.desk.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))
     }
 
     async fn converse(&mut self, unauthenticated: &Arc<Unauthenticated>) -> io::Result<()> {
-        // Only now: of many that come at once, those whose turn has not come would seem to be silent.
+        // The handshake timeout starts here: when many connections arrive at once, waiting for this task's turn must
+        // not count as silence.
         let slot = unauthenticated.enter();
         if let Some(tls) = self.node.tls() {
             let accepting = Tls::accept(self.socket.clone(), BytesMut::new(), &tls);
@@ -169,7 +170,7 @@ impl Connection {
                 self.desk()?.error(TOO_MANY);
                 return self.send().await;
             }
-            // A client that needs a token shows it now.
+            // A client that needs a token sends it now.
             _ => {}
         }
         let greeted = tokio::select! {
@@ -205,7 +206,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the client has shown who it is; returns whether it stays.
+    /// Waits until the client is authenticated; returns whether the connection stays open.
     async fn greet(&mut self) -> io::Result<bool> {
         while !self.desk()?.client.is_admitted() {
             if !self.exchange().await? {
@@ -215,13 +216,13 @@ impl Connection {
         Ok(true)
     }
 
-    /// Reads what has come, carries it out and sends the replies; returns whether the client stays.
+    /// Reads requests, executes them and sends replies; returns whether the connection stays open.
     async fn exchange(&mut self) -> io::Result<bool> {
         if std::mem::take(&mut self.is_paused) {
             let unpaused = self.desk()?.client.unpaused();
             self.while_there(unpaused).await?;
         }
-        // What has come already goes first.
+        // Requests received earlier come first.
         loop {
             if let Some(log) = &mut self.log {
                 log.keep_up().await;
@@ -252,7 +253,7 @@ impl Connection {
         }
         self.send().await?;
         if self.desk()?.client.has_new_pass() {
-            // From now on the connection lasts for as long as this one does.
+            // From here on, the connection lasts until the client's pass ends.
             return Ok(true);
         }
         let held = self.socket.bytes_held();
@@ -267,7 +268,7 @@ impl Connection {
         Ok(self.socket.read(&mut desk.received).await? > 0)
     }
 
-    /// Carries out requests for a turn, when that has come.
+    /// Waits for a turn and executes requests for its duration.
     async fn take_turn(&mut self) -> io::Result<Progress> {
         let rests = self.turn_ns >= TURN_NS;
         if rests {
@@ -288,11 +289,11 @@ impl Connection {
         Ok(progress)
     }
 
-    /// Has the next command carried out by another thread, and waits for it.
+    /// Passes the next command to a thread for long commands and waits for it.
     async fn carry_out_long(&mut self) -> io::Result<Progress> {
         let Some(desk) = self.desk.take() else { return Ok(Progress::Leaves) };
         let Some(tenant) = desk.client.tenant().cloned() else {
-            // What strangers may send is never long.
+            // Before authentication no command is long.
             self.desk = Some(desk);
             return Ok(Progress::Leaves);
         };
@@ -312,13 +313,13 @@ impl Connection {
         Ok(progress)
     }
 
-    /// Waits until a long command of the tenant has given keys back.
+    /// Waits until a long command of the tenant has released shards.
     async fn released(&mut self, releases: u64) -> io::Result<()> {
         let Some(keys) = self.desk()?.client.keys() else { return Ok(()) };
         self.while_there(poll_fn(|context| keys.poll_released(releases, context))).await
     }
 
-    /// Waits for something, as long as the client is there.
+    /// Waits for `waited` while the client stays connected.
     async fn while_there(&mut self, waited: impl Future<Output = ()>) -> io::Result<()> {
         let desk = self.desk.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))?;
         if let Some(tenant) = desk.client.tenant() {
@@ -329,8 +330,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the replies once what they acknowledge is as durable as it is to be. Where it cannot be made so, an error goes
-    /// in their place, and the client with it.
+    /// Sends replies once the changes they acknowledge are as durable as `--fsync` asks for. If they cannot become
+    /// durable, an error is sent instead and the connection is closed: a client that got `OK` for `SET a 1` under
+    /// `always`, followed by a loss of power, would find `a` missing.
     async fn send(&mut self) -> io::Result<()> {
         let Some(desk) = self.desk.as_deref_mut() else { return Ok(()) };
         if let (Some(number), Some(log)) = (desk.session.take_recorded(), &mut self.log)
@@ -361,7 +363,8 @@ impl Connection {
     }
 }
 
-/// The long command of a desk, which tells what came of it; nothing where the desk was taken back before.
+/// Returns the work of a long command, which sends back the desk and the progress; does nothing if the desk was
+/// withdrawn.
 fn long_work(
     waiting: WaitingDesk,
     clock: Arc<dyn Clock>,
@@ -377,7 +380,7 @@ fn long_work(
         if let Err((mut desk, _)) = tell.send((desk, progress)) {
             desk.end();
         }
-        // Commands that have waited have a moment before the next long one.
+        // Commands that have waited get a moment before the next long command.
         if keys.is_some_and(|keys| keys.take_waited()) {
             #[expect(
                 clippy::disallowed_methods,
@@ -388,13 +391,14 @@ fn long_work(
     }
 }
 
-/// How long commands that have waited for a long one have before the next.
+/// Pause between two long commands while other commands wait for the shards.
 const BREATH: Duration = Duration::from_micros(500);
 
-/// Writes the replies, and reads what comes meanwhile: a client may write all of a pipeline before it reads.
+/// Writes replies and reads requests meanwhile, because a client may write a whole pipeline before it reads. Without
+/// that, both sides could block on full socket buffers.
 ///
 /// # Errors
-/// Where the client has sent more than is kept for it, or the connection is broken.
+/// When the client has sent more than the limit, or the connection is broken.
 async fn write_and_read(socket: &dyn Socket, desk: &mut Desk) -> io::Result<()> {
     let Desk { client, received, replies, session, .. } = desk;
     let mut writing = pin!(socket.write_all(replies));
@@ -429,7 +433,7 @@ async fn write_and_read(socket: &dyn Socket, desk: &mut Desk) -> io::Result<()> 
             socket.write_all(format!("-{refusal}\r\n").as_bytes()).await?;
             socket.end_writing()
         };
-        // What has been sent is lost to a client whose own bytes are not read.
+        // A client whose bytes are not read may lose the last bytes sent to it.
         let (sent, _) = tokio::join!(last, drop_what_comes(socket));
         sent
     };
@@ -440,7 +444,7 @@ async fn write_and_read(socket: &dyn Socket, desk: &mut Desk) -> io::Result<()> 
     Err(io::Error::other(refusal))
 }
 
-/// Reads until the client ends.
+/// Reads and discards until the client closes.
 async fn drop_what_comes(socket: &dyn Socket) -> io::Result<()> {
     let mut dropped = BytesMut::with_capacity(READ_BYTES);
     while socket.read(&mut dropped).await? > 0 {

@@ -1,4 +1,5 @@
-//! State of a connection without its socket, and the loop that carries out requests. A long command moves it to another thread.
+//! The state of a connection without its socket, and the loop that executes requests. A long command moves this state
+//! to another thread.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use farpool_model::limits;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Length of a turn: work for one client before others of its thread have theirs.
+/// Length of a turn: nanoseconds of work for one connection before others of its thread get theirs.
 pub(super) const TURN_NS: u64 = 100_000;
 
 pub(super) struct Desk {
@@ -23,27 +24,28 @@ pub(super) struct Desk {
     pub client: Client,
     pub session: Session,
     pub received: BytesMut,
-    /// The requests at the beginning of `received`.
+    /// Parsed requests at the start of `received`.
     batch: Batch,
-    /// Replies that have not been sent.
+    /// Replies not sent yet.
     pub replies: Vec<u8>,
-    /// Where random numbers come from.
+    /// State of the generator of pseudo-random numbers.
     random: u64,
 }
 
-/// Reason for which [`Desk::carry_out`] returned.
+/// The reason why [`Desk::carry_out`] returned.
 pub(super) enum Progress {
-    /// The rest of a command has not come yet.
+    /// The next request is incomplete.
     Waits,
-    /// There may be more commands.
+    /// There may be more complete requests.
     HasMore,
     /// The next command waits for the end of a pause.
     Paused,
     /// The next command takes long.
     Long,
-    /// The next command waits for a long one of the same tenant; the number of its releases before.
+    /// The next command waits for a long command of the same tenant; the value of [`farpool_kv::Keyspace::releases`]
+    /// before it was tried.
     Held(u64),
-    /// The connection ends.
+    /// The connection is to be closed.
     Leaves,
 }
 
@@ -62,10 +64,10 @@ impl Desk {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that the state takes.
     pub fn bytes_held(&self) -> usize {
         let buffers = self.received.capacity() + self.replies.capacity() + self.batch.bytes_held();
-        // The name is kept here, and where others see it.
+        // The name is stored here and in the state that others see.
         buffers + self.session.bytes() + 2 * self.client.name().len()
     }
 
@@ -73,7 +75,7 @@ impl Desk {
         Replies::new(&mut self.replies, self.client.protocol()).error(text);
     }
 
-    /// Tells others what has been done.
+    /// Publishes the results of a batch to other clients.
     pub fn settle(&mut self) {
         self.note_buffers();
         self.client.settle(&self.session);
@@ -87,15 +89,15 @@ impl Desk {
         });
     }
 
-    /// Ends what the client has begun; waits for long commands if keys are watched.
+    /// Resets the session; waits for long commands if keys are watched.
     pub fn end(&mut self) {
         if let Some(keys) = self.client.keys() {
             self.session.reset(&keys);
         }
     }
 
-    /// Ends the connection's part in everything, without waiting for long commands: keys that are watched and large queues
-    /// are left to a thread of theirs, the place among the connections is free at once.
+    /// Ends the connection without waiting for long commands: watched keys and large queues are cleaned up by a thread
+    /// for long commands; the connection's place is free at once.
     pub fn part(self, long: &Arc<LongCommands>) {
         let Desk { client, mut session, .. } = self;
         let tenant = client.tenant().cloned();
@@ -110,7 +112,7 @@ impl Desk {
         }
     }
 
-    /// Carries out the next command, which takes long.
+    /// Executes the next command, which takes long.
     pub fn carry_out_long(&mut self) -> Progress {
         self.session.set_pace(Pace::Long);
         let progress = self.carry_out_some(1);
@@ -118,7 +120,7 @@ impl Desk {
         progress
     }
 
-    /// Carries out the commands that have come whole, for the time of a turn, as long as their replies are not many.
+    /// Executes complete requests for the duration of a turn, or until many bytes of replies have accumulated.
     pub fn carry_out(&mut self) -> Progress {
         self.carry_out_some(usize::MAX)
     }
@@ -126,7 +128,7 @@ impl Desk {
     fn carry_out_some(&mut self, most: usize) -> Progress {
         self.note_buffers();
         let Desk { node, client, session, batch, received, replies, random } = self;
-        // One reading of a clock for each command tells when it began and how long the one before took.
+        // One clock reading per command gives the start of this one and the duration of the previous one.
         let (began_ms, began_ns) = (node.keyspaces().time().now_ms(), node.clock().now_ns());
         let (mut now_ms, mut now_ns) = (began_ms, began_ns);
         let mut replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
@@ -158,7 +160,7 @@ impl Desk {
                 batch.put_back();
                 return Progress::Paused;
             }
-            // Keys are watched no more behind these, for which their shards are taken.
+            // These commands end watches, which locks the shards of watched keys and may wait.
             if most > 1 && session.is_watching() && client.would_reset(&args) {
                 batch.put_back();
                 return Progress::Long;
@@ -183,7 +185,7 @@ impl Desk {
             if client.is_leaving() {
                 return Progress::Leaves;
             }
-            // It may be somebody else now, with other keys.
+            // The client may have changed its tenant, and so its keys.
             if !ahead.is_of_keys() && !client.has_keys(keys.as_ref()) {
                 keys = client.keys();
                 replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
@@ -196,7 +198,8 @@ impl Desk {
     }
 }
 
-/// Returns the next number of a sequence (Marsaglia, "Xorshift RNGs", Journal of Statistical Software, 2003).
+/// Returns the next number of a pseudo-random sequence (Marsaglia, "Xorshift RNGs", Journal of Statistical Software,
+/// 2003).
 fn next_random(mut state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;

@@ -1,7 +1,9 @@
-//! Scheduler of the connections of one thread: fair queueing among tenants by working time, first come first served among the
-//! connections of a tenant. However many connections of one tenant have work, a connection of another tenant goes next.
+//! The scheduler of one thread's connections: fair queueing among tenants by working time, and first come, first served
+//! among the connections of a tenant. However many connections of one tenant have work, a connection of another tenant
+//! is next.
 //!
-//! Invariant: while a connection waits, a turn is granted. Ending a turn, or giving one up, grants the next.
+//! Invariant: while a connection waits, a turn is granted. Ending a turn, or giving one up, grants the next; otherwise
+//! a connection whose task was cancelled while it held the grant would leave all others waiting forever.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -18,10 +20,10 @@ pub(super) struct LaneTurns(Mutex<Line>);
 #[derive(Debug, Default)]
 struct Line {
     tenants: HashMap<TenantKey, Tenant>,
-    /// The ticket that was granted the turn and has not begun it.
+    /// Ticket that was granted the turn and has not begun it.
     granted: Option<u64>,
     last_ticket: u64,
-    /// Virtual time: what the tenant of the latest turn had spent. A tenant that was idle starts there.
+    /// Virtual time: the time spent by the tenant of the latest turn. A tenant that was idle starts from there.
     floor_ns: u64,
 }
 
@@ -32,7 +34,7 @@ struct Tenant {
 }
 
 impl Line {
-    /// The tenant that has spent least, of those that wait.
+    /// Returns the waiting tenant that has spent the least time.
     fn next(&self) -> Option<(TenantKey, u64)> {
         let waiting = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty());
         waiting.map(|(key, tenant)| (*key, tenant.spent_ns)).min_by_key(|(_, spent_ns)| *spent_ns)
@@ -47,7 +49,7 @@ impl Line {
         tenant
     }
 
-    /// Whether a connection of a tenant need not wait.
+    /// Returns whether a connection of a tenant need not wait.
     fn is_first(&mut self, key: TenantKey) -> bool {
         let Some((_, least_ns)) = self.next() else { return self.granted.is_none() };
         let tenant = self.tenant(key);
@@ -61,7 +63,7 @@ impl Line {
         ticket
     }
 
-    /// Grants the next turn, unless one is granted; returns who is to be woken.
+    /// Grants the next turn unless one is granted; returns the waker of its connection.
     fn grant(&mut self) -> Option<Waker> {
         if self.granted.is_some() {
             return None;
@@ -80,7 +82,7 @@ impl Line {
     }
 }
 
-/// A place in the line, which is given up when it is dropped.
+/// A place in the queue, given up on drop.
 struct Place<'a> {
     turns: &'a LaneTurns,
     key: TenantKey,
@@ -104,7 +106,7 @@ impl Drop for Place<'_> {
 }
 
 impl LaneTurns {
-    /// Waits for a turn of a tenant; one that `rests` lets others of the thread go first in any case.
+    /// Waits for a turn of a tenant. With `rests`, other connections of the thread go first in any case.
     pub async fn turn(&self, key: TenantKey, rests: bool) {
         if !rests && self.0.lock().is_first(key) {
             return;
@@ -133,13 +135,13 @@ impl LaneTurns {
         .await;
     }
 
-    /// Says that a turn has ended, in which so much was worked for the tenant.
+    /// Ends a turn that took `ns` nanoseconds of the tenant's time.
     pub fn spent(&self, key: TenantKey, ns: u64) {
         let mut line = self.0.lock();
         line.tenant(key).spent_ns += ns;
         let woken = line.grant();
         if woken.is_none() && line.granted.is_none() {
-            // Nobody waits: what was spent so far gives nobody an advantage.
+            // With an empty queue, time spent so far gives no tenant an advantage.
             line.floor_ns = line.tenants.values().map(|tenant| tenant.spent_ns).max().unwrap_or(0);
             line.forget_idle();
         }
@@ -166,7 +168,7 @@ mod tests {
         let mut waiting: Vec<_> = (0..1000).map(|_| Box::pin(turns.turn(A, true))).collect();
         let mut steps_of_a = 0;
         for round in 0..20 {
-            // All of A ask again and again, as their sockets always have more.
+            // All connections of A ask again and again, as if their sockets always had more.
             for place in &mut waiting {
                 if place.as_mut().now_or_never().is_some() {
                     steps_of_a += 1;
@@ -174,7 +176,7 @@ mod tests {
                     turns.spent(A, TURN_NS);
                 }
             }
-            // B need not wait for any of them but that which was granted.
+            // B waits at most for the turn that is granted already.
             let mut other = pin!(turns.turn(B, false));
             assert!(other.as_mut().now_or_never().is_some(), "{round}");
             turns.spent(B, 1);
@@ -192,7 +194,7 @@ mod tests {
             for (at, place) in waiting.iter_mut().enumerate() {
                 if place.as_mut().now_or_never().is_some() {
                     let key = key_of(at);
-                    // The turns of one are longer.
+                    // The turns of A are longer.
                     let ns = if key == A { 3 * TURN_NS } else { TURN_NS };
                     spent[key] += ns;
                     *place = Box::pin(turns.turn(key, true));

@@ -31,12 +31,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The version of Redis whose commands these are: clients look at it.
+/// Version of Redis whose commands are implemented; clients check it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 pub(super) type Done = std::result::Result<(), Refusal>;
 
-/// The commands that are carried out here: their names, and how many arguments they take, as for `Command::arity`.
+/// Commands implemented here: their names and numbers of arguments, encoded as in `Command::arity`.
 pub(super) const OWN: &[(&str, isize)] = &[
     ("auth", -2),
     ("bgsave", -1),
@@ -55,44 +55,44 @@ pub(super) const OWN: &[(&str, isize)] = &[
     ("time", 1),
 ];
 
-/// Those of a client that has not been admitted.
+/// Commands allowed before authentication.
 const OF_STRANGERS: &[&str] = &["auth", "hello", "quit", "reset"];
 
-/// Clients that a command goes through within a step.
+/// Most clients that a command may visit within a step.
 const STEP_CLIENTS: usize = 128;
 
-/// A client, which may not have shown who it is yet.
+/// The state of one connection, which may not be authenticated yet.
 pub(super) struct Client {
     node: Arc<Node>,
-    /// What others know of it.
+    /// State that other clients of the tenant can read.
     seen: Arc<Seen>,
     name: String,
     protocol: Protocol,
     now_ms: u64,
-    /// What others are told at the end of a batch, and the commands that are counted until then.
+    /// Facts and command counts of the current batch; published at its end.
     pub(super) facts: Facts,
     pub(super) counted: Tallies,
-    /// The latest command, and the name of the latest one of this file.
+    /// The latest command, and the name of the latest one implemented here.
     ran: Ran,
     pub(super) ran_name: &'static str,
-    /// When the latest command of a transaction ended, in nanoseconds of the clock.
+    /// End of the transaction's latest command, in nanoseconds of the node's clock.
     marked_ns: u64,
     pub(super) muted: Muted,
-    /// What is done behind a transaction.
+    /// Actions deferred until the transaction has released its shards.
     pub(super) later: Vec<Later>,
     admitted: Option<Admitted>,
     pass: Option<Pass>,
     is_leaving: bool,
     is_reset: bool,
-    /// Whether the client goes on as one of another tenant.
+    /// Whether the client now belongs to another tenant than before.
     has_moved: bool,
-    /// Whether commands are queued behind `MULTI`.
+    /// Whether commands are queued by `MULTI`.
     is_queueing: bool,
-    /// The condition on columns that was judged last.
+    /// Cache of the condition on columns that was compiled last.
     judge: LastJudge,
-    /// What a command of this file has recorded.
+    /// Number of the latest log record written by a command of this file.
     recorded: Option<u64>,
-    /// Whether the connection has ended while a command runs elsewhere.
+    /// Whether the connection has closed while a command runs on another thread.
     gone: Arc<AtomicBool>,
 }
 
@@ -103,7 +103,7 @@ struct Admitted {
     buffers: Reservation,
     clients: Arc<Clients>,
     _member: Membership,
-    /// Counts the connection.
+    /// Counts the connection against the node's limit.
     _guard: ConnectionGuard,
 }
 
@@ -135,37 +135,37 @@ impl Client {
         }
     }
 
-    /// What others know of the client.
+    /// Returns the state that other clients of the tenant can read.
     pub fn seen(&self) -> &Arc<Seen> {
         &self.seen
     }
 
-    /// Whether the client has shown another token since [`Client::take_pass`].
+    /// Returns whether the client has authenticated again since [`Client::take_pass`].
     pub fn has_new_pass(&self) -> bool {
         self.pass.is_some()
     }
 
-    /// The client's tenant, if it has shown who it is.
+    /// Returns the client's tenant, or `None` before authentication.
     pub fn tenant(&self) -> Option<&TenantName> {
         self.admitted.as_ref().map(|admitted| admitted.caller.tenant())
     }
 
-    /// Stands for the tenant where turns are taken.
+    /// Returns the key that identifies the tenant when turns are shared; 0 before authentication.
     pub fn tenant_key(&self) -> TenantKey {
         self.admitted.as_ref().map_or(0, |admitted| Arc::as_ptr(&admitted.keys).addr())
     }
 
-    /// Is set when the connection has ended.
+    /// Returns the flag that is set when the connection has closed.
     pub fn gone(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.gone)
     }
 
-    /// Whether a command ends what the client has begun.
+    /// Returns whether a command may reset what the session has begun (`MULTI`, `WATCH`).
     pub fn would_reset(&self, args: &Args<'_>) -> bool {
         matches!(own(args[0]), Some(("auth" | "hello" | "reset", _)))
     }
 
-    /// The clients of its tenant.
+    /// Returns the clients of the same tenant, this one included.
     pub fn clients(&self) -> Option<&Arc<Clients>> {
         self.admitted.as_ref().map(|admitted| &admitted.clients)
     }
@@ -179,47 +179,47 @@ impl Client {
         self.name = name;
     }
 
-    /// Ends the connection after the reply.
+    /// Closes the connection after the reply.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// Says what the buffers of the connection hold when commands are read from them.
+    /// Notes the sizes of the connection's buffers when a batch begins.
     pub fn note_buffers(&mut self, buffers: Buffers) {
         self.facts.buffers = buffers;
     }
 
-    /// The time of keys, in milliseconds since the epoch.
+    /// Returns the time of keys, in milliseconds since the epoch.
     pub fn unix_ms(&self) -> u64 {
         self.node.keyspaces().time().now_ms()
     }
 
-    /// How far the time of keys is ahead of the machine's.
+    /// Returns by how many milliseconds the time of keys is ahead of the machine's clock.
     pub fn clock_ahead_ms(&self) -> i64 {
         self.node.keyspaces().time().ahead_ms()
     }
 
-    /// The keys of all tenants.
+    /// Returns the keyspaces of all tenants.
     pub fn keyspaces(&self) -> &Arc<Keyspaces> {
         self.node.keyspaces()
     }
 
-    /// How long the node has run.
+    /// Returns the uptime of the node in nanoseconds.
     pub fn up_ns(&self) -> u64 {
         self.node.clock().now_ns()
     }
 
-    /// Where changes of keys are recorded, if they are.
+    /// Returns the log that records changes of keys, or `None` without a data directory.
     pub fn key_log(&self) -> Option<&Arc<KeyLog>> {
         self.node.keyspaces().log()
     }
 
-    /// Whether commands are queued: what runs then is part of a transaction, which has keys to itself.
+    /// Returns whether the command runs inside a transaction, which holds the shards of its keys.
     pub fn is_in_transaction(&self) -> bool {
         self.is_queueing
     }
 
-    /// Refuses a client that may not write.
+    /// Fails with `NOPERM` if the client may not write.
     pub fn check_may_write(&self) -> Done {
         match self.may_write() {
             true => Ok(()),
@@ -227,13 +227,14 @@ impl Client {
         }
     }
 
-    /// The slow commands of the client's tenant.
+    /// Returns the slow log of the client's tenant.
     pub fn slow_log(&self) -> Option<&SlowLog> {
         self.admitted.as_ref().map(|admitted| &*admitted.slow)
     }
 
-    /// Counts a command, and notes it if it took long, which it did up to a time in milliseconds since the epoch. Those that
-    /// have a token are not noted, nor those that were refused before they began: whose name is misspelt may have one, too.
+    /// Counts a command that took `ns` nanoseconds and ended at `unix_ms`, and adds it to the slow log if it was slow.
+    /// Commands that carry a token are not logged, nor are those that were rejected before they began: a misspelt
+    /// `AUTH` may carry a token, too.
     #[inline]
     pub fn took(&mut self, args: &Args<'_>, ns: u64, unix_ms: u64) {
         self.count(self.ran, ns, args);
@@ -258,59 +259,59 @@ impl Client {
         self.is_leaving
     }
 
-    /// The time of the command that runs, in milliseconds since the epoch.
+    /// Returns the time of the running command, in milliseconds since the epoch.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// When changes of keys are made durable, if they are.
+    /// Returns the durability mode of the log, or `None` without a log.
     pub fn fsync(&self) -> Option<crate::key_log::Fsync> {
         self.node.keyspaces().log().map(|log| log.fsync())
     }
 
-    /// Says that a command has recorded something, with a record of this number.
+    /// Notes the number of a log record written by a command of this file.
     pub fn note_recorded(&mut self, number: Option<u64>) {
         self.recorded = number.or(self.recorded);
     }
 
-    /// The keys of the client's tenant.
+    /// Returns the keyspace of the client's tenant.
     pub fn keys(&self) -> Option<Arc<Keyspace>> {
         self.admitted.as_ref().map(|admitted| Arc::clone(&admitted.keys))
     }
 
-    /// Whether these are the keys of the client's tenant.
+    /// Returns whether `keys` is the keyspace of the client's tenant.
     pub fn has_keys(&self, keys: Option<&Arc<Keyspace>>) -> bool {
         self.admitted.as_ref().map(|admitted| Arc::as_ptr(&admitted.keys)) == keys.map(Arc::as_ptr)
     }
 
-    /// What tells when the connection must end.
+    /// Takes the pass, which tells when the connection must be closed (see `Pass`).
     pub fn take_pass(&mut self) -> Option<Pass> {
         self.pass.take()
     }
 
-    /// Gives back what [`Client::take_pass`] took, unless there is another one by now.
+    /// Puts back a pass taken by [`Client::take_pass`], unless a newer one has arrived since.
     pub fn return_pass(&mut self, pass: Pass) {
         self.pass.get_or_insert(pass);
     }
 
-    /// Gives up the place among the connections; returns the keys of its tenant, and its memory.
+    /// Ends the client's membership; returns the keyspace of its tenant and its memory reservation.
     pub fn part(self) -> Option<(Arc<Keyspace>, Reservation)> {
         self.admitted.map(|admitted| (admitted.keys, admitted.buffers))
     }
 
-    /// Bytes that the client may have in memory beyond those of the connection.
+    /// Returns how many more bytes the client's tenant may reserve.
     pub fn room(&self) -> usize {
         self.admitted.as_ref().map_or(0, |admitted| admitted.buffers.account().free())
     }
 
-    /// Counts time that was worked for the client as part of its tenant's share, in nanoseconds.
+    /// Charges `ns` nanoseconds of work to the tenant's share.
     pub fn charge_time(&self, ns: u64) {
         if let Some(Admitted { caller, .. }) = &self.admitted {
             caller.charge(ns);
         }
     }
 
-    /// Reserves so many bytes for the connection in place of those of before.
+    /// Sets the connection's memory reservation to `bytes`.
     ///
     /// # Errors
     /// `OverLimit` when the tenant has no more memory for work.
@@ -325,7 +326,8 @@ impl Client {
         }
     }
 
-    /// Carries out a command with the keys of the client's tenant, and appends one reply, unless the command was put off.
+    /// Executes a command on the keyspace of the client's tenant and appends one reply; returns the reason if the
+    /// command was put off.
     pub fn execute(
         &mut self,
         keys: Option<&Keyspace>,
@@ -369,7 +371,7 @@ impl Client {
             }
             return;
         };
-        // These are not queued behind MULTI.
+        // `QUIT` and `RESET` are never queued by `MULTI`.
         if !ahead.is_of_keys()
             && let Some(("quit" | "reset", _)) = own(args[0])
         {
@@ -428,9 +430,9 @@ impl Host for Client {
             word.is_some_and(|word| words.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes())))
         };
         let goes_through_clients = match own(args[0]) {
-            // It takes the shards of all keys.
+            // `CONFIG SET` locks all shards.
             Some(("config", _)) if is(&["set"]) => return true,
-            // Their patterns may take long to compile.
+            // Patterns may take long to compile.
             Some(("config", _)) if is(&["get"]) => return is_long_pattern(&args[2..], config::SETTINGS),
             Some(("command", _)) if is(&["list"]) => return is_long_pattern(&args[2..], introspect::count()),
             Some(("config", _)) => is(&["resetstat"]),
@@ -470,11 +472,11 @@ impl Host for Client {
 
     fn knows(&self, args: &Args<'_>) -> std::result::Result<bool, Refusal> {
         let Some((name, arity)) = own(args[0]) else { return Ok(false) };
-        // It counts the keys of all shards, some of which a transaction has to itself.
+        // `INFO` counts keys in all shards, some of which the transaction has locked.
         if name == "info" && self.is_queueing {
             return Err("ERR INFO is not allowed inside a transaction".into());
         }
-        // Refused when it is queued, so that what follows is not carried out for the wrong tenant.
+        // Rejected at queueing time, so that no later command of the transaction runs for the wrong tenant.
         if let Some(token) = token_of(name, args).and_then(|token| std::str::from_utf8(token).ok()) {
             self.check_stays(token)?;
         }
@@ -526,13 +528,13 @@ impl Host for Client {
                 self.set_name(String::new());
                 self.muted = Muted::None;
                 replies.set_protocol(Protocol::Resp2);
-                // Back to who needs no token, if anybody is served without one.
+                // The client falls back to the default user, if the node serves clients without a token.
                 self.admitted = None;
                 drop(self.admit(None));
                 replies.simple("RESET");
             }
             "time" => {
-                // Not that of the batch, which has milliseconds.
+                // The batch's time has only milliseconds.
                 let now_us = self.node.keyspaces().time().now_us();
                 replies.array(2);
                 replies.bulk((now_us / 1_000_000).to_string().as_bytes());
@@ -548,19 +550,19 @@ impl Host for Client {
     }
 }
 
-/// Replies with what `HELP` tells, and the lines about itself that Redis ends it with.
+/// Replies with the help lines and the two lines that Redis appends to them.
 pub(super) fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
     replies.array(lines.len() + 2);
     lines.iter().chain(&["HELP", "    Prints this help."]).for_each(|line| replies.simple(line));
 }
 
-/// Whether it takes longer than a step to compile these patterns and to match so many names with each.
+/// Returns whether compiling the patterns and matching `names` names with each takes longer than a step.
 fn is_long_pattern(patterns: &Args<'_>, names: usize) -> bool {
     let work = patterns.iter().map(|pattern| Pattern::work_of(pattern, names));
     work.fold(0, usize::saturating_add) > KV_STEP_WORK_MAX
 }
 
-/// The command of this file with this name.
+/// Returns the name and arity of a command implemented here.
 fn own(name: &[u8]) -> Option<(&'static str, isize)> {
     OWN.iter().copied().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! `INFO`: the state of the node as far as the client's tenant may know it.
+//! `INFO`: the state of the node, limited to what the client's tenant may know.
 
 use super::clients::{Counts, command_lines};
 use super::host::{Client, REDIS_VERSION};
@@ -6,12 +6,12 @@ use farpool_kv::resp::Replies;
 use farpool_kv::{Args, Uses};
 use farpool_model::limits::RESP_CONNECTIONS_MAX;
 
-/// What arguments ask for.
+/// The requested sections.
 struct Wanted {
     names: Vec<Vec<u8>>,
-    /// All sections that are told if none is named.
+    /// Whether the default sections are requested.
     is_default: bool,
-    /// All sections.
+    /// Whether all sections are requested.
     is_all: bool,
 }
 
@@ -29,7 +29,7 @@ impl Wanted {
     }
 }
 
-/// Writes the sections that are wanted.
+/// A writer of the requested sections.
 struct Sections {
     wanted: Wanted,
     text: String,
@@ -132,7 +132,7 @@ impl Client {
         counts.iter().map(line).collect()
     }
 
-    /// The state of the log of keys, by the names that Redis has.
+    /// Returns the state of the log of keys, under Redis' names.
     fn persistence(&self) -> String {
         let loading = ("loading", "0".into());
         let Some(log) = self.key_log() else { return lines([loading, ("aof_enabled", "0".into())]) };
@@ -152,7 +152,7 @@ impl Client {
     }
 }
 
-/// The time that the commands of the tenant have taken: what the process takes besides is others' as well.
+/// Returns the time that commands of the tenant have taken; CPU time of the process would include other tenants.
 fn cpu(counts: &Counts) -> String {
     let ns: u64 = counts.by_name.values().map(|tally| tally.ns).sum();
     let zero = || "0.000000".to_string();

@@ -1,4 +1,4 @@
-//! `COMMAND`: what is known of all commands and their subcommands, which `commands.tsv` lists.
+//! `COMMAND`: descriptions of all commands and subcommands, from `commands.tsv`.
 
 use super::host::{Done, tell_help, unknown_subcommand, wrong_number_of};
 use farpool_kv::resp::Replies;
@@ -6,13 +6,13 @@ use farpool_kv::{Args, Pattern};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A command, or a subcommand by the name of both, as `client|list`.
+/// The description of a command, or of a subcommand, whose name is written as `client|list`.
 pub(super) struct About {
     pub name: &'static str,
-    /// Number of arguments, its name included; at least so many if it is negative.
+    /// Number of arguments including the name; if negative, the least number.
     pub arity: i64,
     flags: Vec<&'static str>,
-    /// Positions of the first and the last key, and from one to the next.
+    /// Positions of the first and the last key, and the distance between keys.
     pub keys: [i64; 3],
     categories: Vec<&'static str>,
     tips: Vec<&'static str>,
@@ -22,17 +22,17 @@ pub(super) struct About {
     summary: &'static str,
 }
 
-/// Keys among the arguments that a command uses in the same way.
+/// A group of keys that a command uses in the same way.
 struct KeyGroup {
     flags: Vec<&'static str>,
     first: i64,
-    /// Distance from the first to the last; from the end if it is negative.
+    /// Distance from the first key to the last; if negative, the position counted from the end.
     last: i64,
     step: i64,
     limit: i64,
 }
 
-/// All of them, by name.
+/// All descriptions, by name.
 static ALL: LazyLock<BTreeMap<&'static str, About>> = LazyLock::new(|| {
     let lines = include_str!("commands.tsv").lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(About::of_line).map(|about| (about.name, about)).collect()
@@ -53,7 +53,7 @@ impl About {
         Some(About { name, arity, flags, keys, categories, tips, groups, group, since, summary })
     }
 
-    /// Whether it can take so many arguments, its name included.
+    /// Returns whether the command takes this number of arguments, including its name.
     pub fn takes(&self, arguments: usize) -> bool {
         let least = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arguments >= least } else { arguments == least }
@@ -70,7 +70,7 @@ impl About {
 }
 
 impl KeyGroup {
-    /// Reads `flag,flag@first:last:step:limit`.
+    /// Parses `flag,flag@first:last:step:limit`.
     fn of(text: &'static str) -> Option<KeyGroup> {
         let (flags, numbers) = text.split_once('@')?;
         let numbers = numbers.split(':').map(|number| number.parse().ok()).collect::<Option<Vec<_>>>()?;
@@ -86,13 +86,13 @@ impl KeyGroup {
     }
 }
 
-/// The command of this name, in any case, or the subcommand of both names.
+/// Returns the command, or subcommand, with this name; case is ignored.
 fn find(name: &[u8]) -> Option<&'static About> {
     let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
     ALL.get(&*name)
 }
 
-/// What arguments ask for: the subcommand where the command has some. None if it does not exist.
+/// Returns the command that the arguments name, or its subcommand if it has subcommands; `None` if it does not exist.
 pub(super) fn asked(args: &Args<'_>) -> Option<&'static About> {
     let command = find(args.first()?).filter(|about| !about.is_subcommand())?;
     match args.get(1) {
@@ -177,12 +177,12 @@ fn tell_all(replies: &mut Replies<'_>) {
     commands().for_each(|about| tell_info(about, replies));
 }
 
-/// Number of all commands and subcommands.
+/// Returns the number of commands and subcommands.
 pub(super) fn count() -> usize {
     ALL.len()
 }
 
-/// The commands and subcommands that `COMMAND LIST` with these arguments names.
+/// Returns the commands and subcommands selected by the arguments of `COMMAND LIST`.
 fn listed(filter: &Args<'_>) -> std::result::Result<Vec<&'static About>, farpool_kv::Refusal> {
     let (by, what) = match filter {
         [] => return Ok(ALL.values().collect()),
@@ -204,7 +204,7 @@ fn listed(filter: &Args<'_>) -> std::result::Result<Vec<&'static About>, farpool
 
 type KeyUse<'a> = (&'a [u8], Vec<&'static str>);
 
-/// The keys of a command, and what it does with them.
+/// Returns the keys of a command and how it uses them.
 fn keys_of<'a>(whole: &Args<'a>) -> std::result::Result<Vec<KeyUse<'a>>, farpool_kv::Refusal> {
     let about = asked(whole).ok_or("ERR Invalid command specified")?;
     if about.groups.is_empty() {
@@ -214,7 +214,7 @@ fn keys_of<'a>(whole: &Args<'a>) -> std::result::Result<Vec<KeyUse<'a>>, farpool
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let flags = |group: &KeyGroup| match about.name {
-        // It reads the value before only if it is asked for it.
+        // `SET` reads the old value only with the option `GET`.
         "set" if whole.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")) => {
             vec!["RW", "access", "update"]
         }
@@ -328,7 +328,7 @@ mod tests {
             let about =
                 find(command.name.as_bytes()).unwrap_or_else(|| panic!("{} is missing", command.name));
             assert_eq!(about.arity, command.arity as i64, "{}", command.name);
-            // Those whose subcommands have keys have none themselves.
+            // Commands whose subcommands have keys have none themselves.
             let expected = match command.keys {
                 Keys::At { first, last, step } if about.subcommands().next().is_none() => {
                     [first as i64, last as i64, step as i64]
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(commands().count(), COMMANDS.len() + OWN.len() + of_sessions.len());
     }
 
-    /// What Redis 7.0.15 replies.
+    /// Compares with the replies of Redis 7.0.15.
     #[test]
     fn commands_are_described_as_redis_does() {
         let get = "*1 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@read +@string +@fast *0 *1 *6 $5 flags *2 +RO \

@@ -1,6 +1,6 @@
-//! Threads that serve connections, one for each processor: a connection stays with the thread that it was given to, which
-//! waits for the sockets of its own and for nothing else. So nobody has to be woken for a request, and what a connection has
-//! in memory stays in one processor's cache.
+//! The threads that serve connections, one per processor. A connection stays on the thread that it was assigned to,
+//! which waits for its sockets and nothing else. So a request wakes no other thread, and the memory of a connection
+//! stays in one processor's cache.
 
 use super::connection::{Connection, Shared};
 use super::fair::LaneTurns;
@@ -20,14 +20,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How long connections may take to end at a shutdown.
+/// Time that connections get to end at a shutdown.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Turns of connections between two looks at all sockets. A turn takes 100 us: with 31, a request of a tenant with one connection
-/// waited 3 ms beside 50 connections of another. A look takes less than a microsecond.
+/// Turns of connections between two checks of all sockets. A turn takes 100 us: with 31 turns, a request of a tenant
+/// with one connection waited 3 ms next to 50 connections of another tenant. A check takes less than a microsecond.
 const TURNS: u32 = 4;
 
-/// A connection that has come.
+/// An accepted connection.
 struct Arrival<L: Listener> {
     socket: L::Arrival,
     number: u64,
@@ -37,16 +37,16 @@ pub(super) struct Lanes<L: Listener>(Vec<Lane<L>>);
 
 struct Lane<L: Listener> {
     arrivals: mpsc::UnboundedSender<Arrival<L>>,
-    /// Connections that it serves.
+    /// Number of connections that the thread serves.
     open: Arc<AtomicUsize>,
     ended: oneshot::Receiver<()>,
 }
 
 impl<L: Listener + 'static> Lanes<L> {
-    /// Starts so many threads, one at least.
+    /// Starts `threads` threads, but at least one.
     ///
     /// # Errors
-    /// `OverLimit` when the system gives no threads.
+    /// `OverLimit` when the system has no more threads.
     #[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
     pub fn start(
         node: &Arc<Node>,
@@ -79,8 +79,8 @@ impl<L: Listener + 'static> Lanes<L> {
         Ok(Lanes((0..threads.max(1)).map(start).collect::<farpool_model::Result<_>>()?))
     }
 
-    /// Has the thread with the fewest connections serve this one; returns it where there are too many. They are counted from
-    /// here until their sockets are closed: those whose turn has not come, and those that have not authenticated, too.
+    /// Assigns a connection to the thread with the fewest; returns it if there are too many. A connection counts from
+    /// here until its socket is closed, including while it waits for its first turn or is not authenticated.
     pub fn serve(&self, socket: L::Arrival, number: u64) -> Result<(), L::Arrival> {
         let counts = self.0.iter().map(|lane| lane.open.load(Ordering::Relaxed));
         if counts.sum::<usize>() >= RESP_CONNECTIONS_MAX + GREETINGS_MAX {
@@ -90,12 +90,12 @@ impl<L: Listener + 'static> Lanes<L> {
             return Err(socket);
         };
         lane.open.fetch_add(1, Ordering::Relaxed);
-        // It ends only after this was dropped.
+        // The thread ends only after this sender is dropped.
         drop(lane.arrivals.send(Arrival { socket, number }));
         Ok(())
     }
 
-    /// Waits until all threads have ended, which they do when their connections have.
+    /// Waits until all threads have ended, which they do when their connections have ended.
     pub async fn end(self) {
         for Lane { arrivals, ended, .. } in self.0 {
             drop(arrivals);

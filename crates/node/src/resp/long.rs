@@ -1,10 +1,11 @@
-//! Threads for commands that take long: the threads that serve connections never carry these out.
+//! Threads for long commands; the threads that serve connections never execute these.
 //!
-//! One command of a tenant runs at a time, so that a tenant gets one thread, and the system shares the processors among the
-//! threads. With more tenants than threads, the tenants take turns, a command each.
+//! One command of a tenant runs at a time, so that a tenant gets one thread, and the operating system divides the
+//! processors among the threads. With more tenants than threads, tenants take turns, one command each.
 //!
-//! Invariant: a tenant is in `ready` once while none of its commands runs and it has some, and not at all otherwise; one whose
-//! commands were all withdrawn may be there until its turn comes.
+//! Invariant: a tenant is in `ready` exactly once while it has queued commands and none of them runs, and is not in it
+//! otherwise. A tenant whose commands were all withdrawn may stay in `ready` until its turn comes. If a tenant were
+//! listed twice, two of its commands would run at the same time and it would get two threads.
 
 use crate::precedence::step_back;
 use farpool_model::limits::KV_LONG_THREADS_MAX;
@@ -15,31 +16,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a thread waits for the next command before it ends; the first one stays.
+/// Time that an idle thread waits for another command before it ends; the first thread never ends.
 const LINGER: Duration = Duration::from_millis(200);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The place of a command in its tenant's line: cleaning up goes first, commands in the order in which they came.
+/// The place of a command in its tenant's queue: clean-ups come first, then commands in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     is_command: bool,
     number: u64,
 }
 
-/// The long commands of all tenants.
+/// The queues of long commands of all tenants.
 #[derive(Default)]
 pub(super) struct LongCommands {
     line: Mutex<Line>,
-    /// Tells idle threads that there is a command.
+    /// Notified when a command is added.
     come: Condvar,
 }
 
 #[derive(Default)]
 struct Line {
-    /// The commands of each tenant that has some, or of which one runs.
+    /// Queued commands of each tenant that has some, or that has one running.
     tenants: HashMap<TenantName, BTreeMap<Place, Work>>,
-    /// Tenants of which none runs, in the order of their turns.
+    /// Tenants with queued commands of which none runs, in the order of their turns.
     ready: VecDeque<TenantName>,
     last_number: u64,
     threads: usize,
@@ -77,24 +78,24 @@ impl LongCommands {
     /// Starts the first thread.
     ///
     /// # Errors
-    /// `OverLimit` when the system gives no thread.
+    /// `OverLimit` when the system has no more threads.
     pub fn start() -> Result<Arc<Self>> {
         let commands = Arc::<LongCommands>::default();
         commands.add_thread()?;
         Ok(commands)
     }
 
-    /// Has a thread carry out a command of a tenant, behind those of the tenant that came before.
+    /// Queues a command of a tenant after its earlier ones.
     pub fn submit(self: &Arc<Self>, tenant: &TenantName, work: Work) -> Option<Place> {
         self.add(tenant, true, work)
     }
 
-    /// Has a thread clean up for a tenant, before its commands that have not begun: it frees what others wait for.
+    /// Queues a clean-up of a tenant before its commands, as it releases shards and memory that others wait for.
     pub fn clean_up(self: &Arc<Self>, tenant: &TenantName, work: Work) {
         self.add(tenant, false, work);
     }
 
-    /// Drops a command, unless it has begun.
+    /// Removes a command from the queue, unless it has begun.
     pub fn withdraw(&self, tenant: &TenantName, place: Place) {
         let mut line = self.line.lock();
         let work = line.tenants.get_mut(tenant).and_then(|waiting| waiting.remove(&place));
@@ -112,13 +113,13 @@ impl LongCommands {
         drop(line);
         self.come.notify_one();
         if is_wanting && let Err(error) = self.add_thread() {
-            // Those that there are take turns.
+            // The existing threads take turns.
             tracing::debug!(%error, "no further thread for long commands");
         }
         Some(place)
     }
 
-    /// Drops commands that have not begun, and has threads end.
+    /// Drops queued commands and ends the threads.
     pub fn end(&self) {
         let mut line = self.line.lock();
         line.is_ended = true;
@@ -250,7 +251,7 @@ mod tests {
         commands.submit(&a, telling("command"));
         commands.clean_up(&a, telling("cleaning"));
         commands.withdraw(&a, first);
-        // One that runs stays.
+        // A running command is not withdrawn.
         commands.withdraw(&a, running);
         assert_eq!(Arc::strong_count(&held), 1);
         drop(end);

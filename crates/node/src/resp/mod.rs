@@ -1,9 +1,9 @@
-//! The server of the Redis protocol: keys and values for the clients that people already have.
+//! The server of the Redis protocol.
 //!
-//! Each connection is an async task of one thread (`lanes.rs`). What has arrived is carried out there, command by command,
-//! and the replies of a batch leave together. Tenants share the thread fairly (`fair.rs`). A command that takes longer than a
-//! step is carried out elsewhere (`long.rs`), while the thread serves others; it never waits for a shard that such a command
-//! has.
+//! Each connection is an async task of one thread (`lanes.rs`), which executes the requests that have arrived one by
+//! one and sends the replies of a batch together. Tenants share the thread fairly (`fair.rs`). A command that takes
+//! longer than a step is executed by another thread (`long.rs`) while this one serves other clients; it never waits for
+//! a shard that such a command holds.
 
 mod ahead;
 mod batch;
@@ -38,19 +38,19 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How often keys that have expired are looked for.
+/// Interval of background maintenance, such as removing expired keys.
 const TIDY: Duration = Duration::from_millis(100);
 
-/// Steps of tidying up at a time. One takes some microseconds for each shard.
+/// Most maintenance steps of a keyspace per interval; a step takes some microseconds per shard.
 const TIDY_STEPS: usize = 64;
 
-/// What a client is told where there are too many connections, whoever it is.
+/// Reply to any connection beyond the limit.
 const REFUSED: &str = "-ERR max number of clients reached\r\n";
 
-/// How long one that is turned away may take to be told.
+/// Time that a refused connection gets to receive the reply.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// Counts connections, for `CLIENT ID`.
+/// A generator of connection numbers, for `CLIENT ID`.
 #[derive(Debug, Default)]
 struct Numbers(AtomicU64);
 
@@ -60,7 +60,7 @@ impl Numbers {
     }
 }
 
-/// Threads that are ready to serve clients of the Redis protocol.
+/// A server whose threads are ready to serve connections.
 pub struct Server<L: Listener> {
     node: Arc<Node>,
     unauthenticated: Arc<Unauthenticated>,
@@ -70,10 +70,10 @@ pub struct Server<L: Listener> {
 }
 
 impl<L: Listener + 'static> Server<L> {
-    /// Starts so many threads that serve connections.
+    /// Starts `threads` threads that serve connections.
     ///
     /// # Errors
-    /// `OverLimit` when the system gives no threads, or no descriptors for them.
+    /// `OverLimit` when the system has no more threads or descriptors.
     pub fn start(node: &Arc<Node>, threads: usize) -> Result<Self> {
         let (ending, is_ending) = watch::channel(false);
         let (unauthenticated, long) = (Arc::new(Unauthenticated::default()), LongCommands::start()?);
@@ -114,10 +114,10 @@ impl<L: Listener + 'static> Server<L> {
     }
 }
 
-/// Serves clients of the Redis protocol until `shutdown` resolves, on so many threads.
+/// Serves clients of the Redis protocol until `shutdown` resolves, on `threads` threads.
 ///
 /// # Errors
-/// Those of [`Server::start`].
+/// Errors of [`Server::start`].
 pub async fn serve<L: Listener + 'static>(
     node: Arc<Node>,
     listener: L,
@@ -128,8 +128,8 @@ pub async fn serve<L: Listener + 'static>(
     Ok(())
 }
 
-/// Tells a client that there are too many. A socket that has just been accepted has room for that; in the clear, as whoever
-/// is turned away costs no handshake.
+/// Tells a client that there are too many connections. A socket just accepted has room for the reply, which is sent
+/// unencrypted so that a refused client costs no handshake.
 fn turn_away<L: Listener>(arrival: L::Arrival) {
     let Ok(socket) = L::open(arrival) else { return };
     tokio::spawn(async move {
@@ -138,7 +138,7 @@ fn turn_away<L: Listener>(arrival: L::Arrival) {
     });
 }
 
-/// Removes keys that have expired. It waits for nobody who may have keys for long.
+/// Does background maintenance of all keyspaces. Never waits for long commands.
 fn tidy(node: &Node) {
     let now = node.keyspaces().time().now_ms();
     node.keyspaces().all_clients().iter().for_each(|clients| clients.sample(now));

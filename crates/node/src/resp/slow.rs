@@ -1,4 +1,4 @@
-//! The log of slow commands of a tenant: the latest ones, with their arguments cut as Redis cuts them.
+//! The slow log of a tenant: its latest slow commands, with arguments truncated as in Redis.
 
 use crate::access::{REDACTED, without_tokens};
 use farpool_kv::Args;
@@ -8,21 +8,21 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Microseconds from which a command is slow, if nothing else is said.
+/// Default threshold, in microseconds.
 const SLOWER_THAN_US: i64 = 10_000;
 
-/// Bytes of an argument that may be a token.
+/// Length up to which an argument is checked for being a token, in bytes.
 const TOKEN_BYTES_MAX: usize = 1024;
 
-/// The slow commands of a tenant.
+/// The slow log of a tenant.
 pub(crate) struct SlowLog {
-    /// None is slow if it is negative.
+    /// Threshold in microseconds; if negative, no command is slow.
     slower_than_us: AtomicI64,
     kept: Mutex<Kept>,
 }
 
 struct Kept {
-    /// The latest first.
+    /// Entries, latest first.
     entries: VecDeque<Entry>,
     next_id: i64,
     most: usize,
@@ -53,18 +53,18 @@ impl SlowLog {
         self.slower_than_us.store(us, Ordering::Relaxed);
     }
 
-    /// Whether a command that took so long is slow.
+    /// Returns whether a command that took `ns` nanoseconds is slow.
     #[inline]
     pub fn is_slow(&self, ns: u64) -> bool {
         u64::try_from(self.slower_than_us()).is_ok_and(|least| ns / 1000 >= least)
     }
 
-    /// Most commands that are kept.
+    /// Returns the most entries that are kept.
     pub fn most(&self) -> usize {
         self.kept.lock().most
     }
 
-    /// Sets how many are kept at most, which is [`SLOW_LOG_ENTRIES_MAX`] or less.
+    /// Sets the most entries that are kept, at most [`SLOW_LOG_ENTRIES_MAX`].
     pub fn set_most(&self, most: usize) {
         let mut kept = self.kept.lock();
         kept.most = most.min(SLOW_LOG_ENTRIES_MAX);
@@ -80,7 +80,7 @@ impl SlowLog {
         self.kept.lock().entries.clear();
     }
 
-    /// Adds a command that took so long, without tokens.
+    /// Adds a command that took `ns` nanoseconds, with tokens redacted.
     #[cold]
     pub fn add(
         &self,
@@ -98,7 +98,7 @@ impl SlowLog {
         kept.entries.truncate(most);
     }
 
-    /// Replies with the latest ones, so many at most.
+    /// Replies with the latest `most` entries.
     pub fn tell(&self, most: usize, replies: &mut Replies<'_>) {
         let kept = self.kept.lock();
         replies.array(kept.entries.len().min(most));
@@ -115,7 +115,7 @@ impl SlowLog {
     }
 }
 
-/// As much of the arguments as is kept: no tokens, and nothing behind an `AUTH`, which is about to name one.
+/// Truncates the arguments, and redacts tokens and everything after an `AUTH`, which precedes one.
 fn cut(args: &Args<'_>, is_token: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let shown = if args.len() > SLOW_LOG_ARGUMENTS_MAX { SLOW_LOG_ARGUMENTS_MAX - 1 } else { args.len() };
     let secret = args.iter().position(|arg| arg.eq_ignore_ascii_case(b"auth")).unwrap_or(args.len());
@@ -189,7 +189,7 @@ mod tests {
             told(&[b"COMMAND", b"GETKEYS", b"auth", b"u", b"pw"], &[]),
             "COMMAND GETKEYS auth (redacted) (redacted)"
         );
-        // One that is cut, and one that is behind what is shown.
+        // One truncated token, and one beyond the shown arguments.
         let cut = told(&[b"SET", b"k", &[&b"x".repeat(110)[..], bytes].concat()], &[]);
         assert!(cut.ends_with("xxx(redacted)... (49 more bytes)"), "{cut}");
         assert!(!told(&[b"SET", b"k", &[&b"x".repeat(122)[..], bytes].concat()], &[]).contains("abab"));

@@ -7,7 +7,7 @@ use farpool_model::{BackupFiles, Result};
 use farpool_wire::Response;
 use std::sync::Arc;
 
-/// Begins a backup, in the place of the connection's last one.
+/// Begins a backup, replacing the connection's previous one.
 pub(super) fn begin(caller: &Caller, connection: &Arc<Connection>, stream: u32) -> Result<()> {
     let to = connection.clone();
     caller.begin_backup(move |begun| match begun {
@@ -21,7 +21,7 @@ pub(super) fn begin(caller: &Caller, connection: &Arc<Connection>, stream: u32) 
     })
 }
 
-/// Reads a part of a file: its name, the first byte and the number of bytes.
+/// Reads a part of a file, given by its name, offset and length.
 pub(super) fn read(
     caller: &Caller,
     connection: &Arc<Connection>,

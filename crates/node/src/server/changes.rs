@@ -28,7 +28,7 @@ pub(super) struct ChangeRequest {
     pub rows: u64,
 }
 
-/// A change under way.
+/// A change in progress.
 pub(super) struct Change {
     request: ChangeRequest,
     /// The caller of the client's request.
@@ -47,13 +47,13 @@ impl ChangeRequest {
     /// Starts the change, or answers with the outcome of an earlier one with the same id.
     ///
     /// # Errors
-    /// Mistakes in the change; those of [`Starting::begin`].
+    /// Mistakes in the change; errors of [`Starting::begin`].
     pub fn begin(self, caller: &Caller, id: LoadId, asked: &Asked, memory: &mut PlanMemory) -> Result<()> {
         let run = caller.start_change(&self.program)?;
-        // What may have to wait and to begin anew does so before it is recorded.
+        // Everything that may wait and restart happens before the change is recorded.
         let held = memory.keep(run.need()?.program)?;
         memory.find_place(held.bytes(), &caller.places())?;
-        // Needs nothing more from its client, so a request for the outcome waits for its end rather than
+        // The change needs nothing more from its client, so a request for the outcome waits for the end instead of
         // ending it.
         let recording = match caller.record_load(id, Box::new(|| {}))? {
             Begun::New(recording) => recording,
@@ -94,7 +94,7 @@ impl Change {
         self.caller.publish_change(program, run, *rows, Some(self.id))
     }
 
-    /// Tells the client, and whoever asks by the change's id, what came of it.
+    /// Reports the outcome to the client, and to requests for the change's outcome.
     fn end(&self, outcome: Result<TableInfo>) {
         let ChangeRequest { connection, stream, .. } = &self.request;
         self.recording.settle(match &outcome {
@@ -154,7 +154,7 @@ impl Sink for ChangeSink {
         if Caller::is_of_keys(&change.request.program) {
             caller.apart(move |_| change.publish(&run), published);
         } else {
-            // What was encoded again may have to be written to disk first.
+            // Re-encoded row groups may have to be written to disk first.
             caller.write(move || published(change.publish(&run)));
         }
     }

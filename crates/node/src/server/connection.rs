@@ -1,7 +1,7 @@
 //! One client's connection: reads requests, gives each a stream of its own, and makes sure that no work
 //! outlives the connection.
 //!
-//! Invariants: the reader never waits for a request to be carried out, so that it sees at once when the
+//! Invariants: the reader never waits for a request to be executed, so that it sees at once when the
 //! client cancels, gives credit or disconnects; a client that sends without pause gets no more than its turn
 //! on the reading thread.
 
@@ -44,11 +44,11 @@ const ANSWER_BYTES_MIN: u64 = 64 << 10;
 
 /// The work of an open stream.
 pub(crate) enum Work {
-    /// A request that waits for a worker, is being carried out, or waits for memory.
+    /// A request that waits for a worker, is being executed, or waits for memory.
     Request(Asked),
     /// A running program.
     Run(Arc<Run>),
-    /// A load under way.
+    /// A load in progress.
     Load(Arc<Inbox>),
     /// An answer that waits to be sent, and its memory.
     Answer(#[expect(dead_code, reason = "held until it has left")] Reservation),
@@ -91,13 +91,13 @@ pub(crate) struct Connection {
     socket: Arc<dyn Socket>,
     /// Number of received bytes that do not form a whole message yet.
     incomplete: AtomicUsize,
-    /// Grows by the bytes of each read and by one for each frame, since frames that came in one read may wait
+    /// Grows by the bytes of each read and by one for each frame, since frames that arrived in one read may wait
     /// for their turns.
     received: AtomicU64,
 }
 
 impl Connection {
-    /// The connection of `caller`.
+    /// Creates the connection of `caller`.
     pub fn new(caller: Caller, socket: Arc<dyn Socket>) -> Arc<Self> {
         let waiting = caller.clone();
         let outbox = Outbox::new(socket.clone(), caller.clock().clone(), Box::new(move || waiting.wake()));
@@ -114,12 +114,12 @@ impl Connection {
         })
     }
 
-    /// What encrypts the answers of a stream, if its client wants that.
+    /// Returns the sealer that encrypts the answers of a stream, if its client requested that.
     pub fn sealer(&self, stream: u32) -> Option<Arc<Sealer>> {
         self.outbox.with(|lanes| lanes.sealer(stream))
     }
 
-    /// Sends a message with rows, encrypted where the client wants that: work for the thread of a worker.
+    /// Sends a message with rows, encrypted if the client requested that; must run on a worker.
     ///
     /// # Errors
     /// `OverLimit` where the process may not lock memory for a key; the result then lacks these rows.
@@ -134,10 +134,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Encrypts answers where the client wants that; the caller sends them at once, before or after all rows.
+    /// Encrypts answers if the client requested that; the caller sends them at once, before or after all rows.
     ///
     /// # Errors
-    /// As [`Connection::push`]; `Internal` when rows are missing.
+    /// Errors of [`Connection::push`]; `Internal` when rows are missing.
     pub fn seal(&self, stream: u32, messages: Vec<Outgoing>) -> Result<Vec<Outgoing>> {
         let Some(sealer) = self.sealer(stream) else { return Ok(messages) };
         let seal = |message: Outgoing| match message.kind() {
@@ -147,8 +147,8 @@ impl Connection {
         messages.into_iter().map(seal).collect()
     }
 
-    /// Returns the message of an error, encrypted where the client wants that. Where that fails, the client learns no
-    /// more than that.
+    /// Returns the message of an error, encrypted if the client requested that. If encryption fails, the client only
+    /// learns that.
     fn error_message(&self, stream: u32, error: Error) -> Option<Outgoing> {
         let plain = |error| Response::Error(error).encode().ok()?.pop();
         let Some(sealer) = self.sealer(stream) else { return plain(error) };
@@ -186,7 +186,7 @@ impl Connection {
     /// Does a part of a request, on any thread. A panic is a bug in the node: it ends only the request.
     ///
     /// # Errors
-    /// Those of `work`; `Internal` when there is no open stream to send the error on.
+    /// Errors of `work`; `Internal` when there is no open stream to send the error on.
     pub fn guarded(&self, stream: u32, work: impl FnOnce() -> Result<()>) -> Result<()> {
         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(work)) {
             return outcome;
@@ -196,8 +196,8 @@ impl Connection {
         if self.give_up(stream, error.clone()) { Ok(()) } else { Err(error) }
     }
 
-    /// Two counters, of what the client has sent and of what was sent to it: if neither grows, the client may
-    /// be gone.
+    /// Returns two counters, of bytes and frames received from the client and of bytes sent to it: if neither grows,
+    /// the client may be gone.
     pub fn progress(&self) -> (u64, u64) {
         (self.received.load(Ordering::Relaxed), self.outbox.with(|lanes| lanes.bytes_left()))
     }
@@ -226,7 +226,7 @@ impl Connection {
     /// Serves requests until the client closes the connection.
     ///
     /// # Errors
-    /// A violation of the protocol after which the connection cannot go on.
+    /// A violation of the protocol after which the connection cannot continue.
     pub async fn serve(self: &Arc<Self>, mut buffer: BytesMut) -> Result<()> {
         let mut assembler = Assembler::new();
         let mut turn = Turn::new();
@@ -254,11 +254,11 @@ impl Connection {
         }
     }
 
-    /// Returns the number of bytes to read at once, after waiting for memory for them. `held` bytes have come
+    /// Returns the number of bytes to read at once, after waiting for memory for them. `held` bytes have arrived
     /// that do not form a whole message yet.
     ///
     /// # Errors
-    /// `OverLimit` when memory was short for too long: what has come so far may be needed by others.
+    /// `OverLimit` when memory was short for too long: the memory of what has arrived may be needed by others.
     async fn room_to_read(&self, held: usize) -> Result<usize> {
         let account = self.caller.account();
         if account.free() >= READ_BYTES {
@@ -273,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client's incomplete messages take memory that others may need.
+    /// Returns whether the client's incomplete messages take memory that others may need.
     pub fn is_in_the_way(&self) -> bool {
         self.incomplete.load(Ordering::Relaxed) > HELD_BYTES_SHORT
     }
@@ -327,7 +327,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a frame's message is to be assembled; not for rows of a load that was refused.
+    /// Returns whether a frame's message is to be assembled: true except for rows of a refused load.
     fn is_wanted(&self, header: FrameHeader) -> bool {
         header.kind != FrameKind::LoadBatch || self.outbox.with(|lanes| lanes.work(header.stream).is_some())
     }
@@ -389,7 +389,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends `messages`, encrypted where the client wants that, and ends the stream.
+    /// Sends `messages`, encrypted if the client requested that, and ends the stream.
     pub fn end(&self, stream: u32, messages: Vec<Outgoing>) {
         match self.seal(stream, messages) {
             Ok(messages) => self.end_with(stream, messages),
@@ -415,8 +415,8 @@ impl Connection {
             (before, load)
         });
         drop(before);
-        // If a client reuses the number of a cancelled stream, these may be the answer to the cancelled
-        // request; the new load then must be closed here, as nothing else ends it.
+        // If a client reuses the number of a cancelled stream, these messages may be the answer to the cancelled
+        // request; the new load must then be closed here, as nothing else ends it.
         if let Some(inbox) = load.filter(|inbox| !inbox.is_closed()) {
             inbox.close();
             self.caller.wake();

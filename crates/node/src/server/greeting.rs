@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a peer whose connection is closed may take to read the reason.
+/// Time that a peer whose connection is closed gets to read the reason.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Bytes per read: a hello is small.
@@ -50,7 +50,8 @@ struct Stage {
     /// The connection as accepted, or TLS over it.
     socket: Arc<dyn Socket>,
     received: BytesMut,
-    /// Set while a message is being written: an error sent in the middle of it would be taken for its rest.
+    /// Set while a message is being written: an error sent in the middle of it would be taken for the rest of that
+    /// message.
     is_answering: bool,
 }
 
@@ -210,7 +211,7 @@ fn hello(
     let timeout = timeout_ms.map(Duration::from_millis);
     let (caller, pass) = node.admit(token.as_deref())?;
     tracing::debug!(tenant = ?caller.tenant(), ?client, "a client connects");
-    // A token that is easy to guess is none to seal answers with; who asks for that is told.
+    // A guessable token is unsuitable for sealing answers; a client that requests sealing gets an error.
     let shown = sealed::shown(token.as_deref());
     let token_key = token.and_then(|token| TokenKey::of(&token).ok()).map(Arc::new);
     let token = pass.token_name().map(str::to_string);

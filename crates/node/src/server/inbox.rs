@@ -1,7 +1,7 @@
-//! The received rows of one load that wait to be decoded.
+//! The inbox of a load: received rows that wait to be decoded.
 //!
-//! Invariant: a client that respects its credit has at most a window and one message in here; one that does
-//! not is disconnected. The memory of one window belongs to the load; anything beyond is reserved here.
+//! Invariant: a client that respects its credit has at most a window and one message in the inbox; one that does not is
+//! disconnected. The memory of one window belongs to the load; anything beyond is reserved here.
 
 use farpool_catalog::Claim;
 use farpool_memory::{Account, Reservation};
@@ -48,9 +48,9 @@ impl State {
 pub(crate) enum Taken {
     /// A message with rows.
     Rows(Message),
-    /// Nothing has come yet.
+    /// Nothing has arrived yet.
     Nothing,
-    /// All rows have come.
+    /// All rows have arrived.
     Complete,
     /// The client cancelled or disconnected.
     Gone,
@@ -82,7 +82,7 @@ impl Inbox {
     /// Adds rows, or their end. Returns the task to be woken.
     ///
     /// # Errors
-    /// When the client sends more than its credit, or goes on after the end.
+    /// When the client sends more than its credit, or continues after the end.
     pub fn put(&self, message: Message) -> Result<Option<TaskId>> {
         let mut state = self.state.lock();
         if state.is_complete {
@@ -133,7 +133,7 @@ impl Inbox {
         self.state.lock().window.granted(bytes)
     }
 
-    /// Whether [`Inbox::take`] has something to return.
+    /// Returns whether [`Inbox::take`] has something to return.
     pub fn has_news(&self) -> bool {
         let state = self.state.lock();
         state.is_closed || state.is_complete || !state.rows.is_empty()
@@ -169,12 +169,12 @@ impl Inbox {
         self.state.lock().memory.take()
     }
 
-    /// Whether [`Inbox::take_memory`] has a result.
+    /// Returns whether [`Inbox::take_memory`] has a result.
     pub fn has_memory(&self) -> bool {
         self.state.lock().memory.is_some()
     }
 
-    /// Called once per tick; returns whether nothing has come for `looks` calls and nothing is queued.
+    /// Called once per tick; returns whether nothing has arrived for `looks` calls and nothing is queued.
     pub fn is_silent(&self, looks: u32) -> bool {
         let mut state = self.state.lock();
         let messages = std::mem::take(&mut state.messages);
@@ -183,12 +183,12 @@ impl Inbox {
         state.looks_silent >= looks
     }
 
-    /// Whether all rows have come.
+    /// Returns whether all rows have arrived.
     pub fn is_complete(&self) -> bool {
         self.state.lock().is_complete
     }
 
-    /// Whether the client cancelled or disconnected.
+    /// Returns whether the client cancelled or disconnected.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
     }

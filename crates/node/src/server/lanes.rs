@@ -57,7 +57,7 @@ const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 struct Lane<W> {
     /// `None` once the stream was given up: only the error is still to be sent.
     work: Option<W>,
-    /// Encrypts the answers, if the client wants that.
+    /// Sealer of the answers, if the client requested that.
     sealer: Option<Arc<Sealer>>,
     opened_ns: u64,
     queue: VecDeque<Queued>,
@@ -75,9 +75,9 @@ impl<W> Lane<W> {
         self.queue.front().is_some_and(|m| m.started || !m.metered || self.window.is_open())
     }
 
-    /// Whether the stream's program may go on. While its window is closed, or the connection as a whole has
-    /// much to send (`crowded`), only a stream with nothing queued has room: each can still make progress, so
-    /// that a client may read its streams in any order.
+    /// Returns whether the stream's program may continue. While its window is closed, or the connection as a whole has
+    /// much to send (`crowded`), only a stream with nothing queued has room. So each stream can still make progress,
+    /// and a client may read its streams in any order.
     fn has_room(&self, crowded: bool) -> bool {
         let full = self.queue.len() >= limits::QUEUED_BATCHES_MAX || self.bytes_queued >= WINDOW_BYTES;
         self.queue.is_empty() || !(full || crowded || !self.window.is_open())
@@ -145,7 +145,7 @@ impl<W> Lanes<W> {
         Ok(())
     }
 
-    /// The number of open streams.
+    /// Returns the number of open streams.
     pub fn len(&self) -> usize {
         self.lanes.len()
     }
@@ -155,30 +155,30 @@ impl<W> Lanes<W> {
         self.bytes_queued
     }
 
-    /// The work of a stream, while it is open and its last message is not yet queued.
+    /// Returns the work of a stream, while it is open and its last message is not yet queued.
     pub fn work(&mut self, stream: u32) -> Option<&mut W> {
         self.lanes.get_mut(&stream).filter(|lane| !lane.ended)?.work.as_mut()
     }
 
-    /// Sets what encrypts the answers of a stream, if it is open.
+    /// Sets the sealer that encrypts the answers of a stream, if it is open.
     pub fn set_sealer(&mut self, stream: u32, sealer: Arc<Sealer>) {
         if let Some(lane) = self.lanes.get_mut(&stream) {
             lane.sealer = Some(sealer);
         }
     }
 
-    /// What encrypts the answers of a stream, if something does.
+    /// Returns the sealer that encrypts the answers of a stream, if there is one.
     pub fn sealer(&self, stream: u32) -> Option<Arc<Sealer>> {
         self.lanes.get(&stream)?.sealer.clone()
     }
 
-    /// The work of each open stream whose last message is not yet queued.
+    /// Returns the work of each open stream whose last message is not yet queued.
     pub fn works(&self) -> impl Iterator<Item = (u32, &W)> {
         let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
         open.filter_map(|(stream, lane)| lane.work.as_ref().map(|work| (*stream, work)))
     }
 
-    /// The opening time of each stream whose last message is not yet queued.
+    /// Returns the opening time of each stream whose last message is not yet queued.
     pub fn opened(&self) -> impl Iterator<Item = (u32, u64)> {
         let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
         open.map(|(stream, lane)| (*stream, lane.opened_ns))
@@ -261,7 +261,7 @@ impl<W> Lanes<W> {
         }
     }
 
-    /// The streams that have had something queued for `ticks` calls of [`Lanes::tick`] without a frame being
+    /// Returns the streams that have had something queued for `ticks` calls of [`Lanes::tick`] without a frame being
     /// sent: their client gives no credit or does not read.
     pub fn stalled(&self, ticks: u32) -> Vec<Stalled> {
         let stalled = self.lanes.iter().filter(|(_, lane)| lane.ticks_still >= ticks);
@@ -280,7 +280,7 @@ impl<W> Lanes<W> {
         std::mem::take(&mut self.lanes).into_values().filter_map(|lane| lane.work).collect()
     }
 
-    /// Whether a program may go on making batches for the stream. Also true when the stream is closed: then
+    /// Returns whether a program may continue to make batches for the stream. Also true when the stream is closed: then
     /// nothing is queued, and the program will soon notice that it is cancelled.
     pub fn has_room(&self, stream: u32) -> bool {
         self.lanes.get(&stream).is_none_or(|lane| lane.has_room(self.is_crowded()))

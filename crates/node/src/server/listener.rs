@@ -43,7 +43,7 @@ impl Listener for TcpListener {
     }
 }
 
-/// When all senders are dropped, no more connections come; those that are open go on.
+/// When all senders are dropped, no more connections come; those that are open continue.
 impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
     type Arrival = Arc<dyn Socket>;
 

@@ -1,12 +1,12 @@
-//! Loads: rows come in on a stream, are decoded and encoded by workers within the caller's share, and become
-//! a version of a table when all have come.
+//! Loads: rows arrive on a stream, are decoded and encoded by workers within the caller's share, and become a version
+//! of a table once all have arrived.
 //!
-//! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a
-//! row group in the pool, writes some of them to a segment, works on earlier profiles that an append would get too
-//! far ahead of, or makes the rows visible, those of an append together with those of others that wait. Several
-//! workers may encode at once, one decodes. Credit is given back to the client once its rows have been encoded, which
-//! is the only backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded
-//! yet; there is one such row group for each load, and its bytes are bounded.
+//! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a row group
+//! in the pool, writes some of them to a segment, works on earlier profiles that an append would otherwise get too far
+//! ahead of, or makes the rows visible (those of an append together with other waiting appends). Several workers may
+//! encode at once, one decodes. Credit is returned to the client once its rows have been encoded, which is the only
+//! backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded yet; there is
+//! one such row group per load, and its bytes are bounded.
 
 use super::connection::{Connection, Work};
 use super::inbox::{Inbox, Taken};
@@ -34,7 +34,7 @@ const FORMS: usize = 2;
 /// Opens a stream for the load that `message` begins.
 ///
 /// # Errors
-/// When the client may not open the stream, so that the connection cannot go on. Errors of the load itself
+/// When the client may not open the stream, so that the connection cannot continue. Errors of the load itself
 /// are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let account = connection.caller.account();
@@ -78,23 +78,22 @@ struct State {
     phase: Phase,
     /// Number of steps in progress.
     in_hand: usize,
-    /// Messages whose credit was not given back, in order: the number of rows up to the end of each, and its
-    /// bytes.
+    /// Messages whose credit was not returned yet, in order: the number of rows up to the end of each, and its bytes.
     unpaid: VecDeque<(u64, u64)>,
-    /// Memory of rows from when they come in until they are in the pool.
+    /// Memory of rows from their arrival until they are in the pool.
     held: Reservation,
     /// The part of `held` for the message being decoded.
     decoding: usize,
     /// Aborts the wait for memory.
     waits: Option<AbortHandle>,
-    /// Where the outcome is recorded, if the load has an id.
+    /// Record of the outcome, if the load has an id.
     recording: Option<Recording>,
 }
 
 enum Phase {
     /// The request that begins the load has not been decoded.
     New(Message),
-    /// Rows come in. Boxed, as are large variants everywhere.
+    /// Rows are arriving. Boxed, as are large variants everywhere.
     Open(Box<Open>),
     /// All rows are encoded, but profiles have to be computed before they are published.
     Behind(Box<Open>, Arc<Behind>),
@@ -104,7 +103,7 @@ enum Phase {
     Committed(Durable),
     /// A load with the same id was begun before; this one waits for its outcome.
     Again(Arc<Again>),
-    /// A worker has taken the state and decides how the load goes on.
+    /// A worker has taken the state and decides how the load continues.
     Taken,
 }
 
@@ -257,7 +256,7 @@ impl LoadTask {
         Ok(Progress::Worked)
     }
 
-    /// Goes on with a load whose rows are all encoded, and durable where they are on disk.
+    /// Continues a load whose rows are all encoded, and durable where they are on disk.
     fn commit(&self, open: Box<Open>) -> Result<()> {
         let wake = || self.connection.caller.waker();
         if let Some(profile) = open.load.profile_before(wake()) {
@@ -360,7 +359,7 @@ impl LoadTask {
         })
     }
 
-    /// Records the result of a step, and gives credit back for what has been encoded.
+    /// Records the result of a step, and returns credit for rows that were encoded.
     fn settle(
         &self,
         book: impl FnOnce(&mut Open, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,
@@ -420,7 +419,7 @@ impl LoadTask {
     }
 }
 
-/// The error of a load that its client has ended by asking for the outcome.
+/// Returns the error of a load that its client has ended by asking for the outcome.
 pub(super) fn ended_by_asking() -> Error {
     Error::new(ErrorKind::Cancelled, "the load with this id was given up before all of its rows had come")
         .advise("nothing of it was loaded; load again, with another id")
@@ -470,7 +469,7 @@ impl State {
     }
 
     fn take_step(&mut self, inbox: &Inbox) -> Step {
-        // A load that is already part of a version under way is not dropped: its outcome may be asked for.
+        // A load that is already part of a version in progress is not dropped: its outcome may be asked for.
         let is_taken = |phase: &Phase| match phase {
             Phase::InLine(append) => !append.leave(),
             Phase::Committed(_) => true,

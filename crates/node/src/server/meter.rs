@@ -35,7 +35,7 @@ impl Meter {
         Meter { bytes_per_s: if is_near { LOOPBACK_BYTES_PER_S } else { NETWORK_BYTES_PER_S }, busy: None }
     }
 
-    /// Bytes per second that the socket takes, by the latest measurement.
+    /// Returns the bytes per second that the socket takes, by the latest measurement.
     pub fn bytes_per_s(&self) -> f64 {
         self.bytes_per_s
     }

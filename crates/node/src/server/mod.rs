@@ -43,7 +43,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use unauthenticated::{Slot, Unauthenticated};
 
-/// How long requests that are under way at a shutdown may take to finish.
+/// Time that requests in progress at a shutdown get to finish.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Interval at which a closing connection checks whether its last request has been answered.
@@ -53,14 +53,14 @@ const IDLE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// Connections close when nothing is under way on them.
+    /// Connections close when nothing is in progress on them.
     Draining,
     /// Connections close.
     Ending,
 }
 
-/// Serves clients until `shutdown` resolves; then accepts no new ones, gives requests under way a moment to
-/// finish, and ends the rest. The node itself is left running.
+/// Serves clients until `shutdown` resolves; then accepts no new ones, gives requests in progress a moment to finish,
+/// and ends the rest. The node itself is left running.
 ///
 /// # Errors
 /// None at present: an error of one connection ends that connection.
@@ -76,7 +76,7 @@ pub async fn serve(
 /// to let minutes pass in a moment.
 ///
 /// # Errors
-/// As [`serve`].
+/// Errors of [`serve`].
 #[doc(hidden)]
 pub async fn serve_ticking<L: Listener>(
     node: Arc<Node>,
@@ -198,7 +198,7 @@ async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     drop(phases.wait_for(|now| *now >= phase).await);
 }
 
-/// Resolves when the server is shutting down and nothing is under way on the connection.
+/// Resolves when the server is shutting down and no request is in progress on the connection.
 async fn drained(connection: &Connection, phases: &mut watch::Receiver<Phase>) {
     reached(phases, Phase::Draining).await;
     while !connection.outbox.is_idle() {

@@ -91,7 +91,7 @@ impl<W> Outbox<W> {
         change(&mut self.state.lock().lanes)
     }
 
-    /// Bytes per second that the socket takes.
+    /// Returns the bytes per second that the socket takes.
     pub fn bytes_per_s(&self) -> f64 {
         self.state.lock().meter.bytes_per_s()
     }
@@ -123,7 +123,7 @@ impl<W> Outbox<W> {
         self.push_each(stream, |put| put(message));
     }
 
-    /// As [`Outbox::push`], of each message that `deliver` passes on.
+    /// Does the same as [`Outbox::push`] for each message that `deliver` passes on.
     pub fn push_each(&self, stream: u32, deliver: impl FnOnce(&mut dyn FnMut(Outgoing))) {
         let mut alone = None;
         deliver(&mut |message| {
@@ -164,13 +164,13 @@ impl<W> Outbox<W> {
         state.lanes.drain()
     }
 
-    /// Whether everything that was queued has been handed to the system.
+    /// Returns whether everything that was queued has been handed to the system.
     pub fn is_idle(&self) -> bool {
         let state = self.state.lock();
         state.lanes.len() == 0 && !state.writing && state.unwritten.is_empty()
     }
 
-    /// The writer task: sends what is queued, until the socket fails.
+    /// Runs the writer task: sends queued messages until the socket fails.
     pub async fn run(&self) -> io::Result<()> {
         loop {
             self.writer.notified().await;

@@ -1,10 +1,9 @@
 //! Chooses the form in which the rows of one result are sent: plain Arrow batches or parcels.
 //!
-//! Rows that come encoded as they are in the pool, whether whole row groups or rows picked out of them, are
-//! sent so: that costs the least time and the fewest bytes. Rows that were decoded or computed are packed
-//! when the link to the client is so slow that the saved bytes are worth the time of packing, which is
-//! measured, and of unpacking. Every result begins with a trial, which also makes the messages of small
-//! results small.
+//! Rows that are still encoded as in the pool, whole row groups or rows selected from them, are sent in that form,
+//! which costs the least time and the fewest bytes. Rows that were decoded or computed are packed when the link to the
+//! client is so slow that the saved bytes are worth the time of packing, which is measured, and of unpacking. Every
+//! result begins with a trial, which also makes the messages of small results small.
 
 use arrow_array::RecordBatch;
 use farpool_columns::{Chunk, RowGroup, pack_array, pack_chunks};
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Bytes of plain rows that are packed as a trial.
 const TRIAL_BYTES: u64 = 256 << 10;
 
-/// Plain bytes that a client unpacks in a second (`cargo run -p farpool-node --example loopback` shows it).
+/// Plain bytes per second that a client unpacks (measured by `cargo run -p farpool-node --example loopback`).
 const UNPACKED_BYTES_PER_S: f64 = 4e9;
 
 /// The form of one result, and counters of what has been sent.
@@ -26,7 +25,7 @@ pub(super) struct Packing {
     form: ResultForm,
     plain: Tally,
     packed: Tally,
-    /// Time that packing took, and the bytes before and after it.
+    /// Duration of packing, and the bytes before and after it.
     packing_ns: AtomicU64,
     packing_bytes_plain: AtomicU64,
     packing_bytes: AtomicU64,
@@ -73,7 +72,7 @@ impl Packing {
     /// Encodes rows that are still encoded as in the pool. `schema` is that of the result.
     ///
     /// # Errors
-    /// As [`Packing::batch`].
+    /// Errors of [`Packing::batch`].
     pub fn encoded(&self, group: &RowGroup, schema: &arrow_schema::SchemaRef) -> Result<Vec<Outgoing>> {
         let pieces = pack_chunks(group.rows, &group.chunks);
         if let Ok(message) = Outgoing::new(FrameKind::Parcel, pieces) {
@@ -96,7 +95,7 @@ impl Packing {
     /// Encodes the chunks of the row group at a position as they are.
     ///
     /// # Errors
-    /// As [`Packing::batch`]; that of a chunk whose data are damaged.
+    /// Errors of [`Packing::batch`]; that of a chunk whose data are damaged.
     pub fn fetched(&self, place: usize, group: &RowGroup) -> Result<Vec<Outgoing>> {
         self.packed.add(group.bytes_plain());
         let message = |(column, chunk): (usize, &Arc<Chunk>)| {
@@ -108,7 +107,7 @@ impl Packing {
         group.chunks.iter().enumerate().map(message).collect()
     }
 
-    /// Writes to the receipt in which form the rows were sent.
+    /// Records in the receipt in which form the rows were sent.
     pub fn settle(&self, receipt: &mut Receipt) {
         let form = |tally: &Tally, form| if tally.messages.load(Relaxed) > 0 { form } else { Encoding::None };
         let of_plain = match self.form {
@@ -157,7 +156,7 @@ impl Packing {
     }
 }
 
-/// Whether the link would take longer for the saved bytes than packing and unpacking take.
+/// Returns whether sending the saved bytes would take longer than packing and unpacking.
 fn pays(bytes_plain: u64, bytes_packed: u64, packing_ns: u64, link_bytes_per_s: f64) -> bool {
     let saved_s = bytes_plain.saturating_sub(bytes_packed) as f64 / link_bytes_per_s;
     let spent_s = packing_ns as f64 / 1e9 + bytes_plain as f64 / UNPACKED_BYTES_PER_S;

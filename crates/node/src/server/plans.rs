@@ -1,13 +1,13 @@
 //! The memory of plans while they are decoded and compiled: checked against a bound computed from the plan's
 //! bytes before it is read, and growing with the result.
 //!
-//! A small plan counts as part of a thread's working memory. A large one reserves in steps; if a step cannot
-//! be reserved, what was decoded is dropped, and the request waits for more than the step needs, up to a
-//! total time limit.
+//! A small plan counts as part of a thread's working memory. A large one reserves in steps; if a step cannot be
+//! reserved, the decoded part is dropped, and the request waits for more memory than the step needs, up to a total time
+//! limit.
 //!
-//! A program that has to wait before it begins keeps its plan, and a place for it. Those together are a part
-//! of the memory for work, or what waits could take so much that nothing begins; where there is no place, the
-//! plan is dropped, too.
+//! A program that has to wait before it begins keeps its plan, and a place for it. All places together are a fraction
+//! of the memory for work; without that limit, waiting programs could take so much that none could begin. If there is
+//! no place, the plan is dropped, too.
 
 use crate::admission::{PATIENCE, waited};
 use farpool_memory::{Account, Reservation, size_text};
@@ -22,23 +22,23 @@ const IN_HAND_BYTES: usize = 256 << 10;
 /// Bytes by which the reservation of a larger plan grows.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Divisor of the memory for work: up to that part, a plan waits for twice as much as it lacked, since it
-/// would otherwise have to wait again and again.
+/// Divisor of the memory for work: up to that fraction, a plan waits for twice as much memory as it lacked, as it would
+/// otherwise have to wait again and again.
 const AHEAD_PART: usize = 4;
 
 /// The memory of one request: its message, and its plan while a worker handles it.
 pub(super) struct PlanMemory {
     message_bytes: usize,
     held: RefCell<Reservation>,
-    /// The place of the program while it waits.
+    /// Place of the program while it waits.
     place: Option<Reservation>,
-    /// What could not be reserved.
+    /// The reservation that failed last.
     lacked: Cell<Option<Lacked>>,
-    /// The end of the time for all waits, set by the first.
+    /// Deadline of all waits, set by the first.
     deadline: Option<Instant>,
 }
 
-/// Bytes that a request waits for.
+/// The memory that a request waits for, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lacked {
     /// For its plan.
@@ -69,7 +69,7 @@ impl PlanMemory {
         held.try_grow(more).inspect_err(|_| self.lacked.set(Some(Lacked::Plan(wanted))))
     }
 
-    /// Returns a reservation of `bytes` for what the plan became, into which that of the plan is moved.
+    /// Returns a reservation of `bytes` for the program that the plan became; the plan's reservation is moved into it.
     ///
     /// # Errors
     /// `OverLimit`, with sizes, when so much is not available now.
@@ -82,13 +82,14 @@ impl PlanMemory {
         Ok(kept)
     }
 
-    /// Sees to it that the program may wait, with a plan of `bytes`. `places` are those of the tenant.
+    /// Reserves a place where the program may wait, with a plan of `bytes`; `places` is the tenant's account for
+    /// places.
     ///
     /// # Errors
     /// `OverLimit`, with sizes, when there is no place now.
     pub fn find_place(&mut self, bytes: usize, places: &Account) -> Result<()> {
         if self.place.is_none() {
-            // A larger one waits until it is alone.
+            // A program larger than all places waits until it is alone.
             let bytes = bytes.min(places.largest());
             let place = places.try_reserve(bytes);
             self.place = Some(place.inspect_err(|_| self.lacked.set(Some(Lacked::Place(bytes))))?);
@@ -96,13 +97,12 @@ impl PlanMemory {
         Ok(())
     }
 
-    /// Returns the place of the program, which it keeps as long as it waits.
+    /// Takes the place of the program, to be kept while it waits.
     pub fn take_place(&mut self) -> Option<Reservation> {
         self.place.take()
     }
 
-    /// If the request lacked memory, gives back what its plan had and returns what to wait for before it is
-    /// decoded again.
+    /// If a reservation has failed, releases the plan's memory and returns what to wait for before decoding it again.
     pub fn wait_wanted(&mut self) -> Option<Lacked> {
         let lacked = self.lacked.take()?;
         let limit = self.held.get_mut().account().memory().limit();
@@ -113,8 +113,8 @@ impl PlanMemory {
         })
     }
 
-    /// Waits for what lacked, but no longer than requests wait for memory in total. `places` are those of the
-    /// tenant.
+    /// Waits for the memory that lacked, within the total time limit for waits. `places` is the tenant's account for
+    /// places.
     ///
     /// # Errors
     /// `OverLimit`, with sizes, after that, or at once when so much can never be reserved.
@@ -137,7 +137,7 @@ impl PlanMemory {
     }
 }
 
-/// The error for a program that has waited in vain for a place among those that wait.
+/// Returns the error of a program that has waited in vain for a place.
 fn no_place(places: &Account) -> Error {
     let all = size_text(u64_from(places.memory().limit()));
     let waited = PATIENCE.as_secs();
@@ -176,7 +176,7 @@ mod tests {
         let kept = memory.keep(STEP_BYTES + 7).unwrap();
         assert_eq!((kept.bytes(), account.free()), (STEP_BYTES + 7, LIMIT - MESSAGE - STEP_BYTES - 7));
         assert_eq!((memory.held.get_mut().bytes(), memory.wait_wanted()), (MESSAGE, None));
-        // A program smaller than its plan gives the rest back.
+        // A program smaller than its plan releases the rest.
         drop(kept);
         memory.hold(IN_HAND_BYTES + STEP_BYTES).unwrap();
         let kept = memory.keep(7).unwrap();
@@ -210,7 +210,7 @@ mod tests {
         let error = memory.wait(Lacked::Plan(bytes), &account).await.unwrap_err();
         assert!(error.message.contains("2.5 MiB"), "{error:?}");
         assert_eq!(begun.elapsed(), PATIENCE);
-        // The time limit is for all waits together.
+        // The time limit applies to all waits together.
         assert!(memory.wait(Lacked::Plan(bytes), &account).await.is_err());
         assert_eq!(begun.elapsed(), PATIENCE);
         drop(others);
@@ -237,7 +237,7 @@ mod tests {
         memory.find_place(700 << 10, &places).unwrap();
         assert_eq!(places.free(), 324 << 10, "one place for each");
         let first = memory.take_place();
-        // What is larger than all places takes all of them.
+        // A program larger than all places takes all of them.
         assert!(memory.find_place(5 << 20, &places).is_err());
         assert_eq!(memory.wait_wanted(), Some(Lacked::Place(1 << 20)));
         let error = memory.wait(Lacked::Place(1 << 20), &places).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! Starts programs of clients: each gets its turn among those of its tenant, then its memory, perhaps after
-//! waiting for both, and then runs on the workers.
+//! Starts programs of clients. Each waits for a turn among those of its tenant, then for its memory, and then runs on
+//! the workers.
 
 use super::changes::{Change, ChangeSink};
 use super::connection::{Asked, Connection, Work};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// The longest time that a program waits for its turn.
+/// Longest time that a program waits for its turn.
 const PATIENCE: Duration = Duration::from_millis(limits::PROGRAM_WAIT_MS_MAX);
 
 /// A program to be run for a stream.
@@ -29,9 +29,9 @@ pub(super) struct Starting {
     pub wanted: Wanted,
 }
 
-/// The kind of result that a client wants of a program.
+/// The kind of result that a client requests of a program.
 pub(super) enum Wanted {
-    /// Its rows, in the form `results`; `answer` is sent before them.
+    /// Rows in the form `results`; `answer` is sent before them.
     Rows { answer: Response, results: ResultForm },
     /// A change of the table's rows.
     Change(Change),

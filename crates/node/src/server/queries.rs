@@ -1,4 +1,4 @@
-//! The programs of clients under way at a node: who runs each, how far it is, and how to stop it.
+//! The clients' programs in progress at a node: who runs each, its progress, and how to stop it.
 //!
 //! Invariant: a program is listed from the moment it was accepted until its last message is queued, however
 //! it ends. Nothing is called under the lock of the list.
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The list of programs under way.
+/// The list of programs in progress.
 #[derive(Default)]
 pub(crate) struct Queries {
     last: AtomicU64,
@@ -26,15 +26,15 @@ pub(crate) struct Identity {
     pub token: Option<String>,
     /// Name that the client gave of itself.
     pub client: String,
-    /// Its network address.
+    /// Network address of the client.
     pub peer: String,
-    /// What its token proves to it that answers are from the node with; not for display.
+    /// Key derived from its token, by which answers prove to come from this node; not for display.
     pub token_key: Option<Arc<TokenKey>>,
-    /// The digest of its token, to which sealed answers are bound; not for display.
+    /// Digest of its token, to which sealed answers are bound; not for display.
     pub shown: Digest,
 }
 
-/// A program under way.
+/// A program in progress.
 pub(crate) struct Query {
     pub tenant: TenantName,
     identity: Arc<Identity>,
@@ -125,7 +125,7 @@ impl Queries {
         let _removed = self.open.lock().remove(&id);
     }
 
-    /// Returns the program with this number, while it is under way.
+    /// Returns the program with this number, while it is in progress.
     pub fn get(&self, id: u64) -> Option<Arc<Query>> {
         self.open.lock().get(&id).cloned()
     }

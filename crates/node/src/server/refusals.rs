@@ -19,12 +19,12 @@ struct Period {
     kept_back: u64,
 }
 
-/// What to log for a refusal.
+/// A decision of the rate limit.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
-    /// The refusal, and how many of the previous period were suppressed.
+    /// Log the refusal, and how many were suppressed in the previous period.
     Whole { kept_back: u64 },
-    /// Nothing.
+    /// Suppress the refusal.
     KeptBack,
 }
 

@@ -23,7 +23,7 @@ use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Result of carrying out a request.
+/// Result of executing a request.
 enum Outcome {
     /// The answer, which ends the stream.
     Answer(Vec<Outgoing>),
@@ -33,11 +33,11 @@ enum Outcome {
     Started,
     /// The statistics have to be computed first.
     Statistics(Box<AwaitedStatistics>),
-    /// Memory for the plan is short: try again once so many bytes are available.
+    /// Memory for the plan is short: try again once this many bytes are available.
     Waits(Box<Looked>, Lacked),
 }
 
-/// A request for a worker to carry out.
+/// A request for a worker to execute.
 struct Looked {
     connection: Arc<Connection>,
     message: Message,
@@ -48,7 +48,7 @@ struct Looked {
 /// Opens a stream for the request in `message`, and submits it to the workers.
 ///
 /// # Errors
-/// When the client may not open the stream, so that the connection cannot go on. Errors of the request itself
+/// When the client may not open the stream, so that the connection cannot continue. Errors of the request itself
 /// are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let asked = Asked::default();
@@ -59,15 +59,14 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
         return Ok(());
     }
-    // The bytes have already come, so they are accounted for even beyond the limit; reading more waits for
-    // room.
+    // The bytes have arrived already, so they are accounted for even beyond the limit; further reads wait for memory.
     let memory = PlanMemory::new(connection.caller.account().take(message.body.len()));
     Looked { connection: connection.clone(), message, asked, memory }.look();
     Ok(())
 }
 
 impl Looked {
-    /// Submits the request to a worker, which carries it out or starts it.
+    /// Submits the request to a worker, which executes or starts it.
     fn look(self) {
         let (to, stream) = (self.connection.clone(), self.message.stream);
         let caller = self.connection.caller.until(self.asked.cancel.clone());
@@ -117,7 +116,7 @@ impl Looked {
     }
 }
 
-/// Whether a message of this kind is a request of its own.
+/// Returns whether a message of this kind is a request of its own.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
         AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateSchema, CreateView, Drop, DropSchema,
@@ -150,7 +149,7 @@ fn is_request(kind: FrameKind) -> bool {
     )
 }
 
-/// Returns the request in `message`, and has its answers sealed from now on.
+/// Returns the request in `message`, and seals its answers from now on.
 fn unwrap(caller: &Caller, connection: &Connection, message: &Message) -> Result<Message> {
     let sealed = SealedRequest::read(message)?;
     let prepared = sealed.handle()?.and_then(|handle| connection.shelf.lock().bound(handle));
@@ -319,14 +318,14 @@ fn kept(connection: &Connection, stream: u32, handle: u32) -> Result<Arc<BoundPr
         let mut shelf = connection.shelf.lock();
         (shelf.get(handle), shelf.bound(handle))
     };
-    // The handle may have been given to another program since.
+    // The handle may have been reused for another program since.
     let is_it = connection.sealer(stream).is_none_or(|sealer| sealer.is_bound_to(bound.as_ref()));
     let program = program.filter(|_| is_it);
     program.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))
 }
 
-/// Stores a program prepared on a stream, with the memory `held` for it, unless the client has cancelled the
-/// stream. `bound` is what sealed answers of its runs are bound to.
+/// Stores a program prepared on a stream, with the memory `held` for it, unless the client has cancelled the stream.
+/// `bound` is the digest that sealed answers of its runs are bound to.
 fn keep(
     connection: &Connection,
     stream: u32,
@@ -351,7 +350,7 @@ fn shape(results: ResultForm) -> Shape {
     }
 }
 
-/// The response to a client that prepares or runs a plan.
+/// Returns the response to a client that prepares or runs a plan.
 fn answers(program: &BoundProgram) -> Response {
     let (prepared, table_schema) = (Prepared::clone(program.prepared()), program.table().schema.clone());
     Response::Prepared { prepared, table_schema }

@@ -101,7 +101,7 @@ fn give_up_silent_loads(connection: &Connection, is_short: bool) {
     }
 }
 
-/// The error for work that held memory without progress while others waited for it.
+/// Returns the error for work that held memory without progress while others waited for it.
 fn needed(what: &str) -> Error {
     let seconds = u64::from(SHORT_TICKS) * TICK_MS / 1000;
     Error::over_limit(format!("{what} for {seconds} s, while others waited for the memory that it takes"))

@@ -36,7 +36,7 @@ impl Turn {
         self.bytes_left = self.bytes_left.saturating_sub(cost);
     }
 
-    /// Whether the turn is used up.
+    /// Returns whether the turn is used up.
     pub fn is_over(&self) -> bool {
         self.bytes_left == 0
     }

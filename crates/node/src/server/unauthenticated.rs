@@ -1,6 +1,7 @@
 //! Connections that have not been authenticated yet, limited in number and counted separately from clients.
 //!
-//! Invariant: a silent peer takes no room from clients. When there are too many of them, the oldest is closed: a client sends its hello within a round trip, a silent peer never does.
+//! Invariant: silent peers take no place from clients. When there are too many unauthenticated connections, the oldest
+//! is closed: a client sends its hello within a round trip, a silent peer never does.
 
 use farpool_model::limits;
 use parking_lot::Mutex;
@@ -49,7 +50,7 @@ impl Slots {
     }
 }
 
-/// A place among them, freed on drop.
+/// The place of an unauthenticated connection, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Slot {
     unauthenticated: Arc<Unauthenticated>,
@@ -81,7 +82,7 @@ mod tests {
         let mut slots: Vec<Slot> = (0..limits::GREETINGS_MAX).map(|_| unauthenticated.enter()).collect();
         let evicted = |slot: &Slot| slot.evicted().now_or_never().is_some();
         assert!(!slots.iter().any(evicted));
-        // A place that was given up goes to the next one.
+        // A place that was given up is used by the next connection.
         slots.remove(5);
         slots.push(unauthenticated.enter());
         assert!(!slots.iter().any(evicted));

@@ -1,4 +1,4 @@
-//! How connections are counted, by tenant and by port.
+//! Counts of connections, by tenant and by port.
 
 use super::*;
 use crate::access::Access;

@@ -1,8 +1,8 @@
 //! Recomputes an UPDATE or DELETE for rows of a space that clients have changed since the statement read them.
 //!
-//! A statement over rows that clients change all the time would never find a moment without a change. Condition and new values
-//! are therefore computed again for such rows, under the locks of their shards. If the condition is no longer true for one of
-//! them, the whole statement is planned again, as the number of changed rows was already announced.
+//! A statement over rows that clients change all the time would never find a moment without a change. Condition and new
+//! values are therefore computed again for such rows, under the locks of their shards. If the condition is no longer
+//! true for one of them, the whole statement is planned again, as the number of changed rows was already announced.
 
 use super::gather::Wanted;
 use super::judge::Entries;
@@ -25,10 +25,10 @@ const ROWS_AT_ONCE: usize = 2048;
 /// Bytes of rows that the plan is sized for. More rows are still computed correctly.
 const BYTES: usize = 1 << 20;
 
-/// A change, compiled for rows that are given to it.
+/// A compiled change, applied to rows that are passed to it.
 pub(super) struct Again {
     space: SpaceTable,
-    /// The columns that the condition and the values read, and those that get the values; without any, rows are removed.
+    /// Columns that the condition and the values read, and columns to set; without any, rows are removed.
     columns: Vec<usize>,
     targets: Vec<usize>,
     bound: BoundProgram,
@@ -36,7 +36,7 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Compiles the change that a program makes of rows, whose outputs are the new values of `targets`.
+    /// Compiles the change that a program makes of rows; its outputs are the new values of `targets`.
     ///
     /// # Errors
     /// Fails only on a bug: the program was compiled for the same columns before.
@@ -68,7 +68,7 @@ impl Again {
     /// Returns the new state of each entry; `None` where the condition is not true.
     ///
     /// # Errors
-    /// Those of computing the condition and the values.
+    /// Errors of computing the condition and the values.
     pub fn states(
         &self,
         caller: &Caller,

@@ -1,7 +1,7 @@
 //! INSERT, UPDATE and DELETE of rows of spaces.
 //!
-//! An update reads the keys of one moment, as any program does, and is made if none of those that it changes has changed
-//! since; those that have are computed again (`again.rs`). Inserted rows are put in some hundred at a time, in order.
+//! An update reads the keys as of one moment, as any program does, and is applied if none of the keys that it changes
+//! has changed since; changed ones are computed again (`again.rs`). Rows are inserted in order, some hundred at a time.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -26,20 +26,20 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Rows that are inserted before others may have the shards.
+/// Rows inserted at a time, before the shards are released for others.
 const INSERT_ROWS: usize = 256;
 
-/// The space that a table is of.
+/// Returns the space that a table is made of.
 fn space_of(table: &Table) -> Option<&SpaceTable> {
     let rows: &dyn Any = &**table.live_rows()?;
     rows.downcast_ref::<SpaceRows>().map(|rows| &rows.space)
 }
 
 impl Caller {
-    /// Creates the run of a change of the rows of a space, as [`Caller::start_change`] does; `None` for a table.
+    /// Creates the run of a change of a space's rows, for [`Caller::start_change`]; `None` for a table.
     ///
     /// # Errors
-    /// `Invalid` for what cannot be changed.
+    /// `Invalid` for a change that spaces do not support.
     pub(crate) fn start_key_change(&self, program: &BoundProgram) -> Result<Option<Arc<Run>>> {
         let Some(space) = space_of(program.table()) else { return Ok(None) };
         self.check(Verb::WriteKeys)?;
@@ -82,11 +82,11 @@ impl Caller {
         Run::start_collecting(&bound, KV_CHANGED_MAX).map(Some)
     }
 
-    /// Makes the change of a finished run of [`Caller::start_key_change`]; `None` for a table. Waits for long commands that have
-    /// the keys: see [`Caller::apart`].
+    /// Applies the change of a finished run of [`Caller::start_key_change`]; `None` for a table. Blocks while long
+    /// commands hold the keys: see [`Caller::apart`].
     ///
     /// # Errors
-    /// `Stale` when a key has changed since; those of `farpool_kv::Keyspace::change`.
+    /// `Stale` when a key has changed and its row no longer passes; errors of `farpool_kv::Keyspace::change`.
     pub(crate) fn publish_key_change(
         &self,
         program: &BoundProgram,
@@ -123,19 +123,19 @@ impl Caller {
             return Err(Error::stale(message));
         }
         let cut = read.and_then(SpaceRows::cut);
-        // Compiled before the keys are taken from others.
+        // Compiled before any shard is locked.
         let compiled = Again::new(self, space, &program.prepared().effective, &columns)?;
         let mut again = |entries: &[ReadEntry<'_>], now| compiled.states(self, entries, now);
         self.change_keys(space, &changes, cut, Some(&mut again))?;
         Ok(Some(self.changed(space)))
     }
 
-    /// Whether a program changes keys, if it changes anything.
+    /// Returns whether a program changes keys, if it changes anything.
     pub(crate) fn is_of_keys(program: &BoundProgram) -> bool {
         space_of(program.table()).is_some()
     }
 
-    /// Refuses changes of keys while somebody has the clients of the tenant wait with `CLIENT PAUSE`: no thread is held for them.
+    /// Fails while `CLIENT PAUSE` blocks the tenant's clients, so that no thread is blocked by it.
     fn check_not_paused(&self) -> Result<()> {
         let keyspaces = self.node().keyspaces();
         match keyspaces.clients(self.tenant()).pauses_writes(keyspaces.time().now_ms()) {
@@ -149,7 +149,7 @@ impl Caller {
 
     fn moment(&self) -> Moment {
         let now = self.node().keyspaces().time().now_ms();
-        // Tells parts of one record from those of others.
+        // Distinguishes the parts of this record from those of others.
         Moment { now, random: self.node().keyspaces().moments().next().0 }
     }
 
@@ -178,7 +178,7 @@ impl Caller {
         Commit::durable(space.info(version), self.node().catalog())
     }
 
-    /// Begins to load rows into a space; `None` where the name is of none.
+    /// Begins to load rows into a space; `None` if the name is not that of a space.
     ///
     /// # Errors
     /// `Exists` when a table is to be created; `Invalid` when the columns are not those of the space.
@@ -210,13 +210,13 @@ impl Caller {
         self.node().catalog().begin_detached(self.tenant(), name, schema, mode).map(Some)
     }
 
-    /// Puts the rows of a load of [`Caller::begin_insert`] into their space, on a thread of its own, and tells `then`.
+    /// Inserts the rows of a load of [`Caller::begin_insert`] on a new thread and passes the result to `then`.
     pub(crate) fn insert(&self, load: Load, then: impl FnOnce(Result<Commit<TableInfo>>) + Send + 'static) {
         self.apart(move |caller| caller.insert_now(load), then);
     }
 
-    /// Runs `work`, which changes keys, on a thread of its own, and tells `then`: it may wait for a long command that has these
-    /// keys, and for the log, while no thread that works for several tenants may.
+    /// Runs `work`, which changes keys, on a new thread and passes its result to `then`. It may wait for a long command
+    /// that holds the keys, and for the log; threads that serve several tenants must not.
     pub(crate) fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Caller) -> Result<T> + Send + 'static,
@@ -244,10 +244,10 @@ impl Caller {
         }
     }
 
-    /// Puts the rows of a load that [`Caller::begin_load`] has begun for a space into it.
+    /// Inserts the rows of a load that [`Caller::begin_load`] has begun for a space.
     ///
     /// # Errors
-    /// `Exists` for a key that is there; what was inserted before stays.
+    /// `Exists` for a key that is present; rows inserted before it stay.
     pub fn insert_now(&self, load: Load) -> Result<Commit<TableInfo>> {
         let (name, mode) = (load.name().clone(), load.mode());
         let space = self.space(&name).ok_or_else(|| Error::stale("the space was dropped meanwhile"))?;
@@ -296,7 +296,7 @@ impl Caller {
         Ok(KeyChange { key, expected: None, what })
     }
 
-    /// Removes all keys of a space, as the replacement of its rows by none.
+    /// Removes all keys of a space, as a load that replaces its rows by none.
     fn empty_space(&self, space: &SpaceTable, rows: u64) -> Result<Commit<TableInfo>> {
         if rows > 0 || space.id == 0 {
             let advice = "UPDATE and DELETE what a condition names that the pool can carry out, or change keys one by one";
@@ -310,7 +310,7 @@ impl Caller {
 }
 
 impl SpaceTable {
-    /// The key whose first column has this value.
+    /// Returns the key whose first column has this value.
     fn key_of(&self, column: &ArrayRef, row: usize) -> Result<Vec<u8>> {
         let value = bytes_of(column, row).ok_or_else(|| {
             Error::invalid(format!(
@@ -360,13 +360,13 @@ fn no_value(space: &SpaceTable) -> Error {
     Error::invalid(format!("the value of a key in space {:?} cannot be NULL", space.name.as_str()))
 }
 
-/// When something expires in so many seconds.
+/// Returns the expiry `seconds` from now.
 fn expiry(now: u64, seconds: i64) -> u64 {
     let after = u64::try_from(seconds).unwrap_or(0).saturating_mul(1000);
     now.saturating_add(after).min(i64::MAX as u64)
 }
 
-/// The bytes of a value as rows have them; `None` for NULL.
+/// Returns the bytes of a value as stored in rows; `None` for NULL.
 fn bytes_of(array: &ArrayRef, row: usize) -> Option<Vec<u8>> {
     if array.is_null(row) {
         return None;

@@ -1,4 +1,4 @@
-//! Copies entries into a row group.
+//! Copies entries into row groups.
 
 use super::SpaceTable;
 use arrow_array::make_array;
@@ -16,17 +16,18 @@ use std::sync::Arc;
 /// Entries whose values of one column are copied together.
 const ENTRIES_TOGETHER: usize = 64;
 
-/// What is wanted of entries.
+/// The columns to copy and to check.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
-    /// The columns that are copied.
+    /// Columns to copy.
     pub columns: &'a [usize],
-    /// Columns by which the entries were chosen: that they have values of their types is checked, if it was not before.
+    /// Columns by which the entries were filtered. Their values are checked to be of the column's type unless that was
+    /// done before.
     pub judged: &'a [usize],
 }
 
 impl<'a> Wanted<'a> {
-    /// Columns that are copied, of entries that were not chosen.
+    /// Copies columns of entries that were not filtered.
     pub fn of(columns: &'a [usize]) -> Self {
         Wanted { columns, judged: &[] }
     }
@@ -41,9 +42,9 @@ struct Values {
 }
 
 enum Data {
-    /// Numbers of so many bytes, or one byte for each boolean.
+    /// Numbers of this width in bytes; a boolean takes one byte.
     Numbers(MutableBuffer, usize),
-    /// The bytes of strings, and where each ends.
+    /// Bytes of strings, and the end of each.
     Strings(Vec<u8>, Vec<u32>),
 }
 
@@ -77,7 +78,7 @@ impl Values {
         self.nulls += usize::from(value.is_none());
     }
 
-    /// Pushes a field of some rows, which is a number that lies at `place`.
+    /// Appends a numeric field of some rows, which is at `place` in each row.
     fn push_numbers(&mut self, rows: &[&[u8]], at: usize, place: &Range<usize>) {
         let Data::Numbers(data, width) = &mut self.data else { return };
         let copied = match width {
@@ -113,7 +114,7 @@ impl Values {
     }
 }
 
-/// Copies numbers out of some rows, zeros for those that are NULL; returns which are not, a bit each.
+/// Copies numbers out of rows, with zeros for NULLs; returns a bitmap of those that are not NULL.
 fn copy_numbers<const BYTES: usize>(
     data: &mut MutableBuffer,
     rows: &[&[u8]],
@@ -145,11 +146,11 @@ enum Refused {
 }
 
 impl SpaceTable {
-    /// Makes a row group of the entries that `read` gives, about `entries`, at a moment; columns that are not wanted are
-    /// NULL.
+    /// Makes a row group of the entries that `read` passes on, about `entries`, as of `now`; columns that are not
+    /// requested are NULL.
     ///
     /// # Errors
-    /// `Invalid` and `OverLimit`, with the key, for a value that is no text or too long; those of `read`.
+    /// `Invalid` and `OverLimit`, with the key, for a value that is not text or too long; errors of `read`.
     pub fn gather(
         &self,
         entries: usize,
@@ -160,7 +161,7 @@ impl SpaceTable {
         let fields = self.schema.fields();
         let values = |at: &usize| (*at, Values::new(fields[*at].data_type(), entries));
         let mut values: Vec<(usize, Values)> = wanted.columns.iter().map(values).collect();
-        // Numbers in rows are of their types.
+        // Numbers in rows are valid by construction.
         let is_number = |at: usize| self.rows.as_ref().is_some_and(|schema| schema.place_of(at).is_some());
         let is_checked =
             |at: &usize| !wanted.columns.contains(at) && !at.checked_sub(1).is_some_and(is_number);
@@ -199,7 +200,7 @@ impl SpaceTable {
         for (at, values) in values {
             chunks[at] = Some(Arc::new(values.finish()?));
         }
-        // Columns of one type share what has no values.
+        // Absent columns of one type share a chunk of NULLs.
         let mut absent: Vec<(&DataType, Arc<Chunk>)> = Vec::new();
         let chunks = chunks.into_iter().zip(fields).map(|(chunk, field)| {
             let data_type = field.data_type();
@@ -214,7 +215,7 @@ impl SpaceTable {
         Ok(RowGroup { rows, chunks: chunks.collect::<Result<_>>()? })
     }
 
-    /// Pushes the values of a column of some entries, whose rows are `rows`.
+    /// Appends the values of a column of some entries, whose rows are `rows`.
     fn push_all(
         &self,
         at: usize,
@@ -237,7 +238,7 @@ impl SpaceTable {
         Ok(())
     }
 
-    /// Checks the values of a column of some entries as if they were copied.
+    /// Checks the values of a column of some entries without copying them.
     fn check_all(
         &self,
         at: usize,
@@ -264,7 +265,7 @@ impl SpaceTable {
             match at {
                 0 => f(Some(checked(entry.key(), is_text)?)),
                 1 => f(entry.string().map(|value| checked(value, is_text)).transpose()?),
-                // In seconds, as TTL tells it.
+                // In seconds, as `TTL` reports it.
                 _ => {
                     let seconds = |expiry: u64| ((expiry.saturating_sub(now) + 500) / 1000).to_le_bytes();
                     f(entry.expiry().map(seconds).as_ref().map(|seconds| &seconds[..]));
@@ -312,7 +313,7 @@ impl SpaceTable {
     }
 }
 
-/// Checks that a value is one of the column's type, and not longer than a column may have.
+/// Checks that a value matches the type of the column and does not exceed the maximum length.
 #[inline]
 fn checked(value: &[u8], is_text: bool) -> std::result::Result<&[u8], Refused> {
     if value.len() > STRING_BYTES_MAX {

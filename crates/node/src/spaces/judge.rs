@@ -1,4 +1,4 @@
-//! Conditions of the Redis protocol on columns, carried out by what carries out those of SQL.
+//! Evaluates conditions of the Redis protocol on columns, by the same operators as SQL.
 
 use super::gather::Wanted;
 use super::{SpaceTable, plain_part};
@@ -16,16 +16,16 @@ use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Most entries that are judged at once.
+/// Most entries evaluated at once.
 const ENTRIES_AT_ONCE: usize = 2048;
 
-/// Most bytes of them that a plan is made for: more is right, too.
+/// Bytes of entries that a plan is sized for; more are still evaluated correctly.
 const BYTES: usize = 1 << 20;
 
-/// A condition on the entries of a space, compiled.
+/// A compiled condition on the entries of a space.
 struct Judge {
     condition: Expr,
-    /// Whether it is too large to be kept from one command to the next.
+    /// Whether it is too large to be cached between commands.
     is_large: bool,
     of: Option<Arc<Space>>,
     space: SpaceTable,
@@ -34,15 +34,15 @@ struct Judge {
     entries: Arc<Entries>,
 }
 
-/// The condition that a client has had judged last, which is likely to be the next one, too.
+/// A cache of the condition that a client used last, which it is likely to use again.
 #[derive(Default)]
 pub(crate) struct LastJudge(Option<Judge>);
 
 impl LastJudge {
-    /// Tells for each of some entries of a space, which has a name or not, whether a condition is true for it.
+    /// Evaluates a condition for entries of a space, named or not.
     ///
     /// # Errors
-    /// As [`Judge::new`] and [`Judge::judge`].
+    /// Errors of [`Judge::new`] and [`Judge::judge`].
     pub fn judge(
         &mut self,
         (caller, keys): (&Caller, &Arc<Keyspace>),
@@ -58,19 +58,19 @@ impl LastJudge {
         self.0.insert(judge).judge(caller, entries, now).map_err(refused)
     }
 
-    /// Whether a condition is kept.
+    /// Returns whether a condition is cached.
     #[cfg(test)]
     pub fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Forgets a condition that is too large to be kept from one command to the next.
+    /// Drops a condition that is too large to be cached between commands.
     pub fn end_command(&mut self) {
         self.0.take_if(|judge| judge.is_large);
     }
 }
 
-/// The entries that are judged now, and behind their columns the place of each among them.
+/// The entries to be evaluated, with their index as an additional last column.
 #[derive(Debug, Default)]
 pub(super) struct Entries(Mutex<Option<RowGroup>>);
 
@@ -89,10 +89,10 @@ impl LiveRows for Entries {
 }
 
 impl Judge {
-    /// Compiles a condition on the entries of a space, which has a name or not.
+    /// Compiles a condition on the entries of a space, named or not.
     ///
     /// # Errors
-    /// `Invalid` for a condition that nothing carries out.
+    /// `Invalid` for a condition that cannot be evaluated.
     fn new(
         caller: &Caller,
         keyspace: &Arc<Keyspace>,
@@ -132,7 +132,7 @@ impl Judge {
         Ok(Judge { condition: condition.clone(), is_large, of, space, columns, bound, entries })
     }
 
-    /// Whether it was made for this condition on the entries of this space.
+    /// Returns whether this was compiled for the condition and the space.
     fn is_for(&self, of: Option<&Arc<Space>>, condition: &Expr) -> bool {
         let is_same = match (&self.of, of) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
@@ -142,10 +142,10 @@ impl Judge {
         is_same && self.condition == *condition
     }
 
-    /// Tells for each entry whether the condition is true for it.
+    /// Evaluates the condition for each entry.
     ///
     /// # Errors
-    /// For a value that is no text or too long; those of evaluating the condition.
+    /// For a value that is not text or too long; errors of the evaluation.
     fn judge(&self, caller: &Caller, entries: &[ReadEntry<'_>], now: u64) -> Result<Vec<bool>> {
         let mut passed = vec![false; entries.len()];
         for (at, some) in entries.chunks(ENTRIES_AT_ONCE).enumerate() {

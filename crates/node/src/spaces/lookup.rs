@@ -1,11 +1,12 @@
-//! Which single keys a filter asks for.
+//! Finds the single keys that a filter names.
 
 use super::SpaceTable;
 use arrow_schema::DataType;
 use farpool_model::limits::KV_LOOKUPS_MAX;
 use farpool_model::{CompareOp, Expr, Literal, Value};
 
-/// The keys of which alone a row can pass the filter, without repetition; `None` if it does not name them, or too many.
+/// Returns the keys, without duplicates, that any row which passes the filter must have; `None` if the filter does not
+/// name them, or names too many.
 pub(super) fn keys(filter: &Expr, space: &SpaceTable) -> Option<Vec<Vec<u8>>> {
     let parts = match filter {
         Expr::And(parts) => &parts[..],
@@ -22,7 +23,7 @@ pub(super) fn keys(filter: &Expr, space: &SpaceTable) -> Option<Vec<Vec<u8>>> {
     Some(keys)
 }
 
-/// The values of the first column that a condition names.
+/// Returns the values of the first column that a condition names.
 fn literals(condition: &Expr) -> Option<Vec<&Literal>> {
     match condition {
         Expr::Compare(CompareOp::Eq, left, right) => match (&**left, &**right) {
@@ -36,7 +37,7 @@ fn literals(condition: &Expr) -> Option<Vec<&Literal>> {
     }
 }
 
-/// The key of a value of the first column; `None` where it has no text, or more than one.
+/// Returns the key of a value of the first column; `None` if it has no text, or several.
 fn key(literal: &Literal, space: &SpaceTable) -> Option<Vec<u8>> {
     let bytes = match (literal.value(), literal.data_type()) {
         (Value::Text(text), _) => text.clone().into_bytes(),

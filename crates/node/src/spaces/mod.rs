@@ -1,7 +1,7 @@
-//! Spaces of keys as tables: what SQL reads of keys while clients change them.
+//! Key spaces as tables: reading keys by SQL while clients change them.
 //!
-//! A program over a space reads all its keys at one moment (`farpool_kv::KeyCut`), in parts that are copied into row
-//! groups when a worker begins with them. Where its filter names single keys, these are looked up, and nothing else is read.
+//! A program over a space reads all its keys as of one moment (`farpool_kv::KeyCut`), in parts that are copied into row
+//! groups when a worker begins with them. If its filter names single keys, only these are looked up.
 
 mod again;
 mod change;
@@ -33,31 +33,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-/// Entries and bytes of a row group: less than a millisecond's work.
+/// Most entries and bytes of a row group, which takes less than a millisecond to make.
 const PART_ENTRIES: usize = 8 << 10;
 const PART_BYTES: usize = 1 << 20;
 
-/// The spaces that clients select by number, without the first.
+/// Spaces that clients select by number, except 0.
 const SELECTED: std::ops::Range<SpaceId> = 1..16;
 
-/// The name of what is in no space with a name.
+/// Name of the table with the keys of space 0 that no named space owns.
 const DEFAULT: &str = "default";
 
-/// A space of a tenant's keys that is a table.
+/// A space of a tenant's keys as a table.
 #[derive(Clone, Debug)]
 struct SpaceTable {
     keyspace: Arc<Keyspace>,
     id: SpaceId,
-    /// What it is, if it has a name of its own.
+    /// Definition of the space, if it is a named one.
     named: Option<Arc<Space>>,
     name: TableName,
-    /// What its keys begin with that is not part of the first column.
+    /// Prefix of the keys that is not part of the first column.
     prefix: Box<[u8]>,
     rows: Option<RowSchema>,
     schema: SchemaRef,
 }
 
-/// The rows of such a table.
+/// The rows of a space.
 #[derive(Debug)]
 struct SpaceRows {
     space: SpaceTable,
@@ -66,27 +66,27 @@ struct SpaceRows {
 
 #[derive(Debug)]
 enum What {
-    /// Those of the moment at which a program is prepared.
+    /// Chosen when a program is prepared.
     ToCome,
     Cut(Arc<CutRows>),
-    /// Those of some keys, and what tells whether these have changed since.
+    /// Rows of single keys, and fingerprints that tell whether these have changed since.
     Found(Arc<RowGroup>, HashMap<Vec<u8>, Fingerprint>),
 }
 
-/// The entries of a moment, in parts.
+/// A cut of the space, in parts.
 #[derive(Debug)]
 struct CutRows {
     cut: KeyCut,
     parts: Vec<KeyCutPart>,
 }
 
-/// The rows of a moment without some for which a condition is not true.
+/// The rows of a cut for which a condition may be true.
 #[derive(Debug)]
 struct FilteredRows {
     space: SpaceTable,
     rows: Arc<CutRows>,
     filter: RowFilter,
-    /// The columns that the condition reads.
+    /// Columns that the condition reads.
     columns: Vec<usize>,
 }
 
@@ -101,7 +101,7 @@ impl CutRows {
     ) -> Result<Made> {
         let part = self.parts.get(place).ok_or_else(|| Error::internal("no such part of a space"))?;
         let mut count = ReadCount::default();
-        // Of rows that are filtered, nobody knows how many there will be.
+        // The number of rows that pass the filter is unknown.
         let about = if filter.is_some() { 0 } else { part.entries() };
         let group = space.gather(about, self.cut.now(), wanted, |f| {
             count = self.cut.read(part, filter, f)?;
@@ -123,7 +123,7 @@ impl LiveRows for FilteredRows {
 }
 
 impl SpaceRows {
-    /// The fingerprint of a key that was looked up.
+    /// Returns the fingerprint of a key that was looked up.
     fn expected(&self, key: &[u8]) -> Option<Fingerprint> {
         match &self.what {
             What::Found(_, fingerprints) => fingerprints.get(key).copied(),
@@ -131,7 +131,7 @@ impl SpaceRows {
         }
     }
 
-    /// The cut that is read, if it is one.
+    /// Returns the cut that is read, if any.
     fn cut(&self) -> Option<&KeyCut> {
         match &self.what {
             What::Cut(rows) => Some(&rows.cut),
@@ -200,7 +200,7 @@ impl SpaceTable {
         let count = self.keyspace.count(self.id);
         let (rows, bytes) = (u64_from(count.keys), u64_from(count.bytes));
         let columns = self.schema.fields().len();
-        // Nothing is known of single columns, and that some values are NULL is never ruled out.
+        // No statistics of columns exist, and NULLs are never ruled out.
         let column = ColumnStatistics {
             null_count: 1,
             bytes_encoded: bytes / u64_from(columns),
@@ -221,14 +221,15 @@ impl SpaceTable {
         }
     }
 
-    /// The table before its rows are chosen.
+    /// Creates the table, whose rows are chosen later.
     fn table(self) -> Arc<Table> {
         let schema = self.schema.clone();
         Arc::new(Table::live(schema, &[], Arc::new(SpaceRows { space: self, what: What::ToCome })))
     }
 
-    /// The rows of some keys, with all columns, and their fingerprints. `None` where they are many bytes, or a value is none
-    /// that a column can show: a scan reads only the columns that are wanted.
+    /// Looks up some keys and returns their rows with all columns, and their fingerprints. Returns `None` if they have
+    /// too many bytes, or if a value cannot be shown in its column; a scan reads only the requested columns and may
+    /// succeed.
     fn look_up(&self, keys: &[Vec<u8>], now: u64) -> Option<(RowGroup, HashMap<Vec<u8>, Fingerprint>)> {
         let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
         let (mut fingerprints, mut fits) = (HashMap::new(), true);
@@ -242,7 +243,7 @@ impl SpaceTable {
         found.ok().filter(|_| fits).map(|found| (found, fingerprints))
     }
 
-    /// The table with the rows that `program` reads at this moment.
+    /// Creates the table with the rows that `program` reads, as of now; also returns the bytes that this takes.
     fn at_once(self, program: &Program, now: u64) -> Result<(Table, usize)> {
         let schema = self.schema.clone();
         let keys = program.filter.as_ref().and_then(|filter| lookup::keys(filter, &self));
@@ -267,12 +268,12 @@ impl SpaceTable {
     }
 }
 
-/// Upper bounds of a row group of so many entries and bytes.
+/// Returns upper bounds for a row group of `entries` entries and `bytes` bytes.
 fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> Part {
     let column = |(at, field): (usize, &Arc<Field>)| match field.data_type().primitive_width() {
         Some(width) => (width + 1) * entries,
         None => {
-            // The first column is in the key; a longer value than a column can show is refused.
+            // The first column is in the key. A value longer than a column can show is refused.
             let longest = if at == 0 { KV_KEY_BYTES_MAX } else { STRING_BYTES_MAX };
             bytes.min(entries * longest) + (size_of::<u32>() + 1) * entries
         }
@@ -280,12 +281,12 @@ fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> Part {
     Part { rows: entries, bytes_plain: schema.fields().iter().enumerate().map(column).collect() }
 }
 
-/// Numbers of the moments at which spaces are read, which stand for versions of their tables.
+/// A generator of version numbers for tables of spaces: one per moment at which a space is read.
 #[derive(Debug)]
 pub(crate) struct Moments(AtomicU64);
 
 impl Moments {
-    /// Numbers beyond those that were given before `unix_ms`.
+    /// Creates a generator whose numbers exceed all those given before `unix_ms`.
     pub fn from(unix_ms: u64) -> Self {
         Moments(AtomicU64::new(Version::FIRST_MOMENT.0 + unix_ms))
     }
@@ -300,7 +301,7 @@ impl Moments {
 }
 
 impl Caller {
-    /// The space with the name of a table, if there is one.
+    /// Returns the space with the name of a table, if there is one.
     fn space(&self, name: &TableName) -> Option<SpaceTable> {
         let keyspace = self.node().keyspaces().existing(self.tenant())?;
         if let Some(space) = keyspace.spaces().named(&name.encoded()) {
@@ -319,7 +320,7 @@ impl Caller {
         (selected.name == *name && keyspace.count(selected.id).keys > 0).then_some(selected)
     }
 
-    /// The same for whoever only reads: database 0 is there before it has a key.
+    /// Does the same as [`Caller::space`] for reading: space 0 exists even without keys.
     fn space_to_read(&self, name: &TableName) -> Option<SpaceTable> {
         self.space(name).or_else(|| {
             let is_first = name.is_public() && name.as_str() == DEFAULT;
@@ -327,12 +328,12 @@ impl Caller {
         })
     }
 
-    /// Whether a name is that of a space with a name.
+    /// Returns whether a name is that of a space.
     pub(crate) fn is_space(&self, name: &TableName) -> bool {
         self.space(name).is_some()
     }
 
-    /// Describes the spaces of a tenant that have a name or keys, except those whose names are of tables.
+    /// Describes the spaces of a tenant that are named or have keys, except those whose names are taken by tables.
     pub(crate) fn spaces_of(
         &self,
         tenant: &TenantName,
@@ -351,10 +352,10 @@ impl Caller {
         infos
     }
 
-    /// Refuses that a schema is dropped that has spaces in it.
+    /// Checks that a schema which is to be dropped contains no spaces.
     ///
     /// # Errors
-    /// `Invalid`, with the name of one.
+    /// `Invalid`, with the name of one of them.
     pub(crate) fn check_no_spaces_in(&self, schema: &SchemaName) -> Result<()> {
         let inside = self.spaces_of(self.tenant(), |name| name.schema() != *schema);
         let Some(first) = inside.first().filter(|_| !schema.is_public()) else { return Ok(()) };
@@ -370,17 +371,18 @@ impl Caller {
         Some(self.space_to_read(name)?.info(version))
     }
 
-    /// The space with this name as a table, if there is one. Its rows are chosen when a program is prepared.
+    /// Returns the space with this name as a table, if there is one. Its rows are chosen when a program is prepared.
     pub(crate) fn space_source(&self, name: &TableName) -> Option<(Version, Arc<Table>)> {
         let version = self.node().keyspaces().moments().next();
         Some((version, self.space_to_read(name)?.table()))
     }
 
-    /// The table that `program` reads: of a space with the rows of this moment, unless those of another were chosen for the
-    /// same statement.
+    /// Returns the table that `program` reads. For a space, its rows are chosen as of now, unless they were chosen
+    /// before for the same statement: all programs of a statement must read the same moment, or a join of a space with
+    /// itself would pair rows of different times.
     ///
     /// # Errors
-    /// `OverLimit` when there is no memory for what is known of the rows; those of reading single keys.
+    /// `OverLimit` when there is no memory for the cut; errors of reading single keys.
     pub(crate) fn chosen(&self, program: &Program, table: Arc<Table>) -> Result<Arc<Table>> {
         let Some(rows) = table.live_rows() else { return Ok(table) };
         let rows: &dyn Any = &**rows;
@@ -395,7 +397,7 @@ impl Caller {
     }
 }
 
-/// The error of what tables can and spaces cannot.
+/// Returns the error of an operation that tables support and spaces do not.
 pub(crate) fn not_for_spaces(name: &TableName, advice: &str) -> Error {
     Error::invalid(format!("{:?} is a space of keys, not a table", name.as_str())).advise(advice.to_string())
 }

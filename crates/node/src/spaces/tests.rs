@@ -1,4 +1,4 @@
-//! Programs over spaces: what they read, of which moment, and what is refused.
+//! Programs over spaces: the rows and the moment that they read, and unsupported operations.
 
 use super::*;
 use crate::{Node, NodeConfig, Shape};
@@ -21,7 +21,7 @@ fn command(caller: &Caller, text: &str) {
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
 }
 
-/// A node with a space of rows, `n` from 0 on in each.
+/// Starts a node with a space of `count` rows whose column `n` counts from 0.
 fn with_rows(count: u64) -> Caller {
     let node = Node::start(NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() }).unwrap();
     let caller = node.owner(TenantName::default());
@@ -54,7 +54,7 @@ fn prepared(caller: &Caller, program: &Program) -> farpool_pipeline::BoundProgra
     caller.prepare(program, version, table).unwrap()
 }
 
-/// Runs a program: the number of rows that leave, and of those that were looked at.
+/// Runs a program; returns the number of rows returned and of rows scanned.
 fn run(caller: &Caller, bound: &farpool_pipeline::BoundProgram) -> Result<(usize, u64)> {
     let run = caller.start(bound, None, Shape::Batches)?;
     let mut rows = 0;
@@ -116,7 +116,7 @@ fn what_tables_can_and_spaces_cannot_is_refused() {
     }
 }
 
-/// A program that sets `n` where it is 7.
+/// Returns a program that sets `n` where it is 7.
 fn update(name: &str) -> Program {
     let value = Expr::Literal(Literal::new(Value::Int(70), DataType::Int32).unwrap());
     let output = Output::Rows(vec![NamedExpr { name: name.to_string(), expr: value }]);
@@ -129,7 +129,7 @@ fn change(caller: &Caller, bound: &farpool_pipeline::BoundProgram, rows: u64) ->
     caller.publish_change(bound, &run, rows, None)?.wait()
 }
 
-/// A program that adds 1 to `n` where `s` is a text.
+/// Returns a program that adds 1 to `n` where `s` is the text.
 fn add(text: &str) -> Program {
     let one = Expr::Literal(Literal::new(Value::Int(1), DataType::Int32).unwrap());
     let sum = Expr::Arithmetic(ArithmeticOp::Add, Box::new(Expr::Column(1)), Box::new(one));
@@ -139,7 +139,7 @@ fn add(text: &str) -> Program {
     Program { output, ..program(Some(is_text)) }
 }
 
-/// Clients change the rows that a statement changes all the time.
+/// Clients change the rows of an UPDATE all the time.
 #[test]
 fn rows_that_have_changed_since_are_computed_again() {
     let caller = with_rows(0);
@@ -156,9 +156,9 @@ fn rows_that_have_changed_since_are_computed_again() {
         let expected = if (5..15).contains(&id) { id + 101 } else { id + 1 };
         assert!(count(expected) > 0, "row {id} is {expected}");
     }
-    // What comes to pass behind the moment of the statement is not changed.
+    // A row that matches only after the statement's moment is not changed.
     assert_eq!(count(7), 1);
-    // A row that does not pass any more, or is gone, has it planned again, and nothing is changed.
+    // If a row no longer passes, or is gone, the statement is planned again, and nothing is changed.
     for gone in ["HSET|t:3|s|y", "DEL|t:3"] {
         command(&caller, "HSET|t:3|s|x|n|1000");
         let bound = prepared(&caller, &add("x"));
@@ -239,7 +239,7 @@ fn a_space_that_compresses_its_values_is_read_and_changed_as_any_other() {
     }
 }
 
-/// Live rows that are not filtered: the plain twin.
+/// Live rows that are not filtered in place: the naive twin.
 #[derive(Debug)]
 struct Unfiltered(Arc<dyn LiveRows>);
 
@@ -249,8 +249,7 @@ impl LiveRows for Unfiltered {
     }
 }
 
-/// The rows that a program gives, as text in order, and the numbers of those that were scanned and skipped; of the twin as
-/// well.
+/// Returns the rows of a program, as sorted text, and the numbers of rows scanned and skipped; the same for the twin.
 fn rows_of(caller: &Caller, program: &Program) -> [(Vec<String>, u64, u64); 2] {
     let bound = prepared(caller, program);
     let rows = bound.table().live_rows().unwrap().clone();
@@ -261,7 +260,7 @@ fn rows_of(caller: &Caller, program: &Program) -> [(Vec<String>, u64, u64); 2] {
     let parts = cut.parts.iter().map(|part| plain_part(schema, part.entries(), part.bytes()));
     let parts: Vec<Part> = parts.collect();
     let table = Arc::new(Table::live(schema.clone(), &parts, Arc::new(Unfiltered(rows.clone()))));
-    // What is changed now does not matter.
+    // Later changes make no difference.
     command(caller, "DEL|t:3|t:30|t:300");
     command(caller, "HSET|t:5|n|77|s|text 12");
     let twin = caller.prepare(program, Version(0), table).unwrap();
@@ -347,7 +346,7 @@ fn programs_give_the_same_whether_rows_are_judged_where_they_lie_or_not() {
             match limit {
                 None => {
                     assert_eq!(rows, expected, "{program:?}");
-                    // Rows that are dropped were read; bounds of copied rows may spare the twin some.
+                    // Dropped rows were scanned; bounds of copied rows may spare the twin some.
                     assert!(scanned >= scanned_plain, "{scanned} of {scanned_plain} in {program:?}");
                 }
                 Some(_) => assert_eq!(rows.len(), expected.len(), "{program:?}"),
@@ -380,7 +379,7 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
         let program = Program { table, output, ..program(Some(filter)) };
         run(&caller, &prepared(&caller, &program))
     };
-    // What is dropped is not looked at further.
+    // Dropped rows are not examined further.
     assert_eq!(of(like("te%"), &[0, 1]).unwrap(), (1, 2));
     for columns in [&[0, 1][..], &[0]] {
         assert_eq!(of(like("%text"), columns).unwrap_err().kind, ErrorKind::Invalid);

@@ -20,8 +20,7 @@ fn rows(body: Vec<u8>) -> Vec<u8> {
     Outgoing::new(FrameKind::LoadBatch, vec![body.into()]).unwrap().frames(1).concat()
 }
 
-/// Returns the node's answer to a load of `body`, while an honest client gets its answers; the connection
-/// must go on.
+/// Returns the node's answer to a load of `body`, while an honest client gets its answers; the connection must survive.
 async fn loaded(server: &Server, what: &str, schema: SchemaRef, body: Vec<u8>) -> Result<(), Error> {
     let attack = async {
         let mut raw = Raw::connect(server).await;
@@ -163,7 +162,7 @@ async fn messages_that_are_left_incomplete_are_bounded() {
             silent.push(raw);
         }
         assert_eq!(counted(&pool, "t", 7).await.unwrap().0, 7, "beside {kind:?} without ends");
-        // Beyond the bound the connection is ended.
+        // Beyond the bound, the connection is closed.
         let mut raw = Raw::connect(&server).await;
         let parts: Vec<u8> = (1..10_000).flat_map(|stream| part(kind, stream)).collect();
         drop(raw.socket.write_all(&parts).await);

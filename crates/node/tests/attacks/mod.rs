@@ -31,7 +31,7 @@ impl Flood {
             let (stop, sent, bytes) = (stop.clone(), bytes_sent.clone(), bytes.to_vec());
             std::thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // The node may end the connection: then the flood continues on another.
+                    // The node may close the connection; the flood then continues on another.
                     drop(flood_once(address, &bytes, &stop, &sent));
                 }
             })
@@ -71,7 +71,7 @@ fn flood_once(address: SocketAddr, bytes: &[u8], stop: &AtomicBool, sent: &Atomi
     outcome
 }
 
-/// The same request on `streams` streams, one after the other.
+/// Returns the same request on `streams` streams, one after the other.
 fn on_streams(streams: u32, request: &Request) -> Vec<u8> {
     (1..=streams).flat_map(|stream| frames(stream, request)).collect()
 }
@@ -215,7 +215,7 @@ async fn hellos_that_come_a_byte_at_a_time_hold_up_nobody() {
     drop(slow);
 }
 
-/// The header of a frame of `length` bytes.
+/// Returns the header of a frame of `length` bytes.
 fn header(kind: FrameKind, length: u32) -> [u8; 12] {
     FrameHeader { length, kind, more: false, stream: 1 }.encode()
 }

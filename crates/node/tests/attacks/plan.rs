@@ -31,52 +31,52 @@ fn number(field: u32, value: i64) -> Vec<u8> {
     [varint(u64::from(field << 3)), varint(value as u64)].concat()
 }
 
-/// A reference to column `index` of the input.
+/// Returns a reference to column `index` of the input.
 pub fn field(index: i64) -> Vec<u8> {
     let place = message(&[(2, number(1, index))]);
     message(&[(2, message(&[(1, place)]))])
 }
 
-/// A constant string.
+/// Returns a constant string.
 pub fn text(text: &str) -> Vec<u8> {
     message(&[(1, message(&[(12, text.as_bytes().to_vec())]))])
 }
 
-/// Constant bytes.
+/// Returns constant bytes.
 pub fn bytes(bytes: &[u8]) -> Vec<u8> {
     message(&[(1, message(&[(13, bytes.to_vec())]))])
 }
 
-/// A decimal constant of any precision and scale.
+/// Returns a decimal constant of any precision and scale.
 pub fn decimal(precision: i64, scale: i64) -> Vec<u8> {
     let value = [message(&[(1, vec![1; 16])]), number(2, precision), number(3, scale)].concat();
     message(&[(1, message(&[(24, value)]))])
 }
 
-/// A cast to a decimal of any precision and scale.
+/// Returns a cast to a decimal of any precision and scale.
 pub fn cast_to_decimal(precision: i64, scale: i64, input: Vec<u8>) -> Vec<u8> {
     let decimal = [number(1, scale), number(2, precision)].concat();
     message(&[(11, message(&[(1, message(&[(24, decimal)])), (2, input)]))])
 }
 
-/// A call of the function with this anchor.
+/// Returns a call of the function with this anchor.
 pub fn call(function: i64, arguments: &[Vec<u8>]) -> Vec<u8> {
     let arguments: Vec<Field> =
         arguments.iter().map(|argument| (4, message(&[(3, argument.clone())]))).collect();
     message(&[(3, [number(1, function), message(&arguments)].concat())])
 }
 
-/// The rows of table `t`.
+/// Returns the rows of table `t`.
 pub fn table() -> Vec<u8> {
     message(&[(1, message(&[(7, message(&[(1, b"t".to_vec())]))]))])
 }
 
-/// A filter of the rows of `input`.
+/// Returns a filter of the rows of `input`.
 pub fn filter(condition: Vec<u8>, input: Vec<u8>) -> Vec<u8> {
     message(&[(2, message(&[(2, input), (3, condition)]))])
 }
 
-/// A projection that appends `expressions` to the columns of `input`; `mapping` selects from all of these by
+/// Returns a projection that appends `expressions` to the columns of `input`; `mapping` selects from all of these by
 /// index.
 pub fn project(expressions: Vec<Vec<u8>>, mapping: Option<Vec<i64>>, input: Vec<u8>) -> Vec<u8> {
     let mut fields: Vec<Field> = Vec::new();
@@ -89,7 +89,7 @@ pub fn project(expressions: Vec<Vec<u8>>, mapping: Option<Vec<i64>>, input: Vec<
     message(&[(7, message(&fields))])
 }
 
-/// A plan of the relation `top`, with functions that get the anchors from 1 on.
+/// Returns a plan of the relation `top`, with functions that get the anchors from 1 on.
 pub fn plan(top: Vec<u8>, functions: &[&str]) -> Request {
     let mut fields = vec![(3, message(&[(1, top)]))];
     for (anchor, name) in (1..).zip(functions) {

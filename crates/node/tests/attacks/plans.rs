@@ -26,7 +26,7 @@ async fn asked(server: &Server, what: &str, request: &Request) -> Result<Done, E
         let mut raw = Raw::connect(server).await;
         raw.send(1, request).await;
         let answer = answer(&mut raw).await;
-        // Whatever the answer, the connection goes on.
+        // Whatever the answer, the connection continues.
         raw.send(2, &Request::Status).await;
         assert_eq!(raw.next().await.expect("an answer").kind, FrameKind::StatusInfo, "after {what}");
         answer

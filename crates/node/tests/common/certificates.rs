@@ -28,14 +28,14 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// The configuration of a node with a certificate for `name`.
+    /// Returns the configuration of a node with a certificate for `name`.
     pub fn node(&self, name: &str) -> ServerTls {
         let (certificate, key) = self.sign(name);
         let chain = ServerTls::chain(certificate.as_bytes()).unwrap();
         ServerTls::new(chain, ServerTls::key(key.as_bytes()).unwrap()).unwrap()
     }
 
-    /// The configuration of clients that trust this authority.
+    /// Returns the configuration of clients that trust this authority.
     pub fn clients(&self) -> ClientTls {
         ClientTls::trusting(self.pem.as_bytes()).unwrap()
     }

@@ -31,7 +31,7 @@ impl Local {
         Local::ticking(Duration::from_secs(5))
     }
 
-    /// A node for single-threaded tests: ten minutes pass in less than a second.
+    /// Starts a node for single-threaded tests: ten minutes pass in less than a second.
     pub fn fast() -> Self {
         Local::ticking(FAST_TICK)
     }

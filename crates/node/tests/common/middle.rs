@@ -1,4 +1,4 @@
-//! Somebody between client and node, who sees all that is sent and may change what the node sends.
+//! A man in the middle: a proxy that sees all traffic and may change what the node sends.
 
 use super::Server;
 use bytes::{Buf, BytesMut};
@@ -11,11 +11,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What becomes of the frame of a number, counted from 0 for what follows the welcome: the frames in its place, and
-/// whether the connection ends then.
+/// A function that replaces frames, given the number of a frame (0 for the first one after the welcome) and its bytes.
+/// Returns the frames to send instead, and whether the connection then ends.
 pub type Change = Arc<dyn Fn(usize, Vec<u8>) -> (Vec<Vec<u8>>, bool) + Send + Sync>;
 
-/// The one in the middle.
+/// A man in the middle.
 pub struct Middle {
     address: SocketAddr,
     /// The frames that the node has sent since the welcome, on all connections.
@@ -24,7 +24,7 @@ pub struct Middle {
 }
 
 impl Middle {
-    /// Stands in front of `server`, and changes nothing.
+    /// Starts a proxy to `server` that changes nothing.
     pub async fn of(server: &Server) -> Middle {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, node) = (listener.local_addr().unwrap(), server.address);
@@ -49,12 +49,12 @@ impl Middle {
         format!("farpool://{}", self.address).parse().unwrap()
     }
 
-    /// Changes frames of connections that begin from now on.
+    /// Sets the changes for frames of connections that begin from now on.
     pub fn change(&self, change: impl Fn(usize, Vec<u8>) -> (Vec<Vec<u8>>, bool) + Send + Sync + 'static) {
         *self.change.lock() = Arc::new(change);
     }
 
-    /// Whether bytes stand in what the node has sent since the last call of [`Middle::forget`].
+    /// Returns whether the node has sent these bytes since the last call of [`Middle::forget`].
     pub fn has_seen(&self, bytes: &[u8]) -> bool {
         self.seen.lock().concat().windows(bytes.len()).any(|part| part == bytes)
     }
@@ -102,7 +102,7 @@ async fn tamper(
     }
 }
 
-/// Bytes of the frame at the beginning, if it is complete.
+/// Returns the length of the first frame, if it is complete.
 fn frame_bytes(bytes: &[u8]) -> Option<usize> {
     let length = bytes.get(..4)?.get_u32_le() as usize + FRAME_HEADER_BYTES;
     (bytes.len() >= length).then_some(length)

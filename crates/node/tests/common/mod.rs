@@ -55,7 +55,7 @@ impl Server {
         Self::of(address, NodeConfig { memory_bytes, workers: 2, access, ..NodeConfig::default() }).await
     }
 
-    /// A server whose memory for work is `bytes`.
+    /// Starts a server whose memory for work is `bytes`.
     pub async fn working_within(bytes: usize) -> Self {
         let work = WorkMemory::new(bytes);
         let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, work, ..NodeConfig::default() };
@@ -115,7 +115,7 @@ impl Server {
     }
 }
 
-/// A token for each tenant, all of which may write.
+/// Returns access with a token for each tenant, all of which may write.
 pub fn tokens(tokens: &[(&str, &str)]) -> Access {
     tokens.iter().fold(Access::of_nobody(), |access, (token, name)| {
         access.with_token(token, tenant(name), Right::Write)
@@ -140,8 +140,8 @@ pub fn name(text: &str) -> TableName {
     TableName::new(text).unwrap()
 }
 
-/// Rows `start..end`: `id` counts, `tens` is its last digit, `word` has a hundred values, and `noise` does
-/// not compress.
+/// Returns rows `start..end`: `id` counts, `tens` is its last digit, `word` has a hundred values, and `noise` does not
+/// compress.
 pub fn batch(start: i64, end: i64) -> RecordBatch {
     let ids = || start..end;
     let noise = |id: i64| id.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64) ^ (id << 17);
@@ -157,7 +157,7 @@ pub fn batch(start: i64, end: i64) -> RecordBatch {
     .unwrap()
 }
 
-/// The batches of a table of `rows`.
+/// Returns the batches of a table of `rows`.
 pub fn batches(rows: i64) -> Vec<Result<RecordBatch>> {
     let starts = (0..rows).step_by(50_000);
     starts.map(|start| Ok(batch(start, rows.min(start + 50_000)))).collect()
@@ -172,23 +172,23 @@ pub async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, rows: i64) -> Re
     pool.load(&name(table), mode.into(), batch(0, 0).schema(), rows_hint, stream(batches(rows))).await
 }
 
-/// A program that returns all columns of all rows.
+/// Returns a program that returns all columns of all rows.
 pub fn scan(table: &str) -> Program {
     Program::scan(name(table), &batch(0, 0).schema(), &[0, 1, 2, 3])
 }
 
-/// The canonical schema of [`batch`].
+/// Returns the canonical schema of [`batch`].
 pub fn canonical_schema() -> SchemaRef {
     farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap()
 }
 
-/// A program that selects the rows with an id below `below` and computes no columns, so that a change removes
+/// Returns a program that selects the rows with an id below `below` and computes no columns, so that a change removes
 /// them.
 pub fn removing(table: &str, below: i64) -> Program {
     Program { output: Output::Rows(Vec::new()), ..count_and_sum(table, below) }
 }
 
-/// `select count(*), sum(id) where id < below`.
+/// Returns the program `select count(*), sum(id) where id < below`.
 pub fn count_and_sum(table: &str, below: i64) -> Program {
     let aggregate = |name: &str, function, arguments| Aggregate {
         name: name.to_string(),
@@ -211,7 +211,7 @@ pub fn count_and_sum(table: &str, below: i64) -> Program {
     }
 }
 
-/// `select tens, count(*) group by tens`.
+/// Returns the program `select tens, count(*) group by tens`.
 pub fn count_by_tens(table: &str) -> Program {
     Program {
         output: Output::Aggregate {
@@ -243,7 +243,7 @@ pub async fn run(pool: &dyn Pool, program: &Program) -> Result<Vec<RecordBatch>>
     collect(pool.execute(program, 1).await?).await
 }
 
-/// The integers of a column, sorted.
+/// Returns the integers of a column, sorted.
 pub fn integers(batches: &[RecordBatch], column: usize) -> Vec<i64> {
     let values = |b: &RecordBatch| b.column(column).as_primitive::<Int64Type>().values().to_vec();
     let mut all: Vec<i64> = batches.iter().flat_map(values).collect();

@@ -29,7 +29,7 @@ impl Raw {
         Raw::with_token(socket, None).await
     }
 
-    /// As [`Raw::over`], with a token.
+    /// Does the same as [`Raw::over`], with a token.
     pub async fn with_token(socket: Arc<dyn Socket>, token: Option<&str>) -> Self {
         let mut raw = Raw::silent(socket);
         raw.socket.write_all(&hello_with(token)).await.unwrap();
@@ -38,7 +38,7 @@ impl Raw {
         raw
     }
 
-    /// A client that has not sent anything.
+    /// Returns a client that has not sent anything.
     pub fn silent(socket: Arc<dyn Socket>) -> Self {
         Raw { socket, buffer: BytesMut::new(), assembler: Assembler::new() }
     }
@@ -121,7 +121,7 @@ impl Raw {
     }
 }
 
-/// The preface and a hello.
+/// Returns the preface and a hello.
 pub fn hello() -> Vec<u8> {
     hello_with(None)
 }
@@ -137,20 +137,20 @@ fn hello_with(token: Option<&str>) -> Vec<u8> {
     [&PREFACE[..], &frames(0, &hello)].concat()
 }
 
-/// A request to scan all columns, with plain results.
+/// Returns a request to scan all columns, with plain results.
 pub fn execute(table: &str) -> Request {
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
     let plan = substrait::encode_program(&scan(table), &schema).unwrap();
     Request::Execute { plan, schema: None, results: ResultForm::Plain }
 }
 
-/// The bytes of a request.
+/// Returns the bytes of a request.
 pub fn frames(stream: u32, request: &Request) -> Vec<u8> {
     let messages = request.encode().unwrap();
     messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
 }
 
-/// As [`batch`], with the types used on the wire.
+/// Returns [`batch`] with the types used on the wire.
 pub fn canonical_batch(start: i64, end: i64) -> RecordBatch {
     let batch = batch(start, end);
     let schema = farpool_model::schema::canonical_schema(&batch.schema()).unwrap();

@@ -1,4 +1,4 @@
-//! Clients that show another token on a connection that is in use.
+//! Clients that authenticate again on a connection in use.
 
 use super::*;
 use farpool_node::access::TenantLimits;
@@ -43,7 +43,7 @@ async fn another_token_of_the_tenant_leaves_database_watch_and_transaction() {
         client.ask("MULTI", "+OK\r\n").await;
         client.ask("SET k 3", "+QUEUED\r\n").await;
         client.ask("EXEC", "*-1\r\n").await;
-        // And within a transaction.
+        // The same inside a transaction.
         client.ask("MULTI", "+OK\r\n").await;
         client.ask("SET k 4", "+QUEUED\r\n").await;
         client.ask("AUTH anns-next", "+QUEUED\r\n").await;
@@ -77,19 +77,19 @@ async fn another_tenant_gets_nothing_of_what_the_one_before_has_begun() {
     client.ask("WATCH k", "+OK\r\n").await;
     client.ask("AUTH bobs", "+OK\r\n").await;
     client.ask("GET k", "$-1\r\n").await;
-    // The number of the database stays, as it is the connection's.
+    // The number of the selected database belongs to the connection and stays.
     client.ask("SET k bobs", "+OK\r\n").await;
     bob.ask("GET k", "$-1\r\n").await;
     bob.ask("SELECT 2", "+OK\r\n").await;
     bob.ask("GET k", "$4\r\nbobs\r\n").await;
-    // What was watched is not there any more, so that nothing may rely on it.
+    // Watches were dropped, so a transaction that relies on them must fail.
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("SET k 3", "+QUEUED\r\n").await;
     client.ask("EXEC", "*-1\r\n").await;
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("SET k 4", "+QUEUED\r\n").await;
     client.ask("EXEC", "*1\r\n+OK\r\n").await;
-    // Commands that are queued have the keys of one tenant.
+    // Queued commands use the keys of one tenant.
     let refused = "-ERR this token is one of another tenant: AUTH with it before MULTI\r\n";
     for command in ["AUTH anns", "AUTH x anns", "HELLO 3 AUTH x anns", "HELLO 2 SETNAME n AUTH x anns"] {
         client.ask("MULTI", "+OK\r\n").await;
@@ -105,7 +105,7 @@ async fn a_connection_lasts_for_as_long_as_its_latest_token() {
     let redis = Redis::start(access()).await;
     let mut client = client_of(&redis, "anns").await;
     client.ask("AUTH anns-next", "+OK\r\n").await;
-    // Nothing has come since when the one before is revoked.
+    // The earlier token is revoked while the client is silent.
     redis.node.set_access(Access::of_nobody().with_token("anns-next", tenant("ann"), Right::Write));
     tokio::time::sleep(Duration::from_millis(100)).await;
     client.ask("SET k 1", "+OK\r\n").await;
@@ -113,7 +113,7 @@ async fn a_connection_lasts_for_as_long_as_its_latest_token() {
     assert!(client.end().await.starts_with("-NOAUTH "), "it is told");
 }
 
-/// As Redis does without a password.
+/// Matches Redis without a password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_node_knows_the_default_user_only() {
     let redis = Redis::start(Access::of_everybody()).await;
@@ -145,7 +145,7 @@ async fn one_client_too_many_is_told_as_redis_tells_it() {
     let mut first = client_of(&closed, "anns").await;
     let mut second = closed.connect().await;
     second.ask("AUTH anns", "-ERR max number of clients reached\r\n").await;
-    // A client that is there already may show another token.
+    // A connected client may authenticate again.
     first.ask("AUTH anns-next", "+OK\r\n").await;
     first.ask("PING", "+PONG\r\n").await;
 }

@@ -1,9 +1,9 @@
-//! Tests of what clients see of one another, how one ends others or has them wait, and of what is counted.
+//! Tests of `CLIENT LIST`, `KILL` and `PAUSE`, and of the counters of `INFO`.
 
 use super::*;
 
 impl Client {
-    /// Sends a command whose reply is a bulk string, and returns that.
+    /// Sends a command whose reply is a bulk string; returns the string.
     async fn bulk(&mut self, command: &str) -> String {
         self.send(request(command)).await;
         let mut header = Vec::new();
@@ -23,14 +23,14 @@ impl Client {
         field(&line, "id").to_string()
     }
 
-    /// A value of `INFO`.
+    /// Returns a value of `INFO`.
     pub(super) async fn info(&mut self, section: &str, key: &str) -> String {
         let told = self.bulk(&format!("INFO {section}")).await;
         let value = told.split("\r\n").find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         value.unwrap_or_default().to_string()
     }
 
-    /// Waits until so many clients wait.
+    /// Waits until this many clients are blocked.
     async fn until_blocked(&mut self, count: usize) {
         for _ in 0..2000 {
             if self.info("clients", "blocked_clients").await == count.to_string() {
@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-/// A field of a line of `CLIENT LIST`.
+/// Returns a field of a line of `CLIENT LIST`.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
     line.trim_end().split(' ').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).unwrap()
 }
@@ -86,7 +86,7 @@ async fn clients_of_a_tenant_see_one_another() {
     assert_eq!(ann.bulk("CLIENT LIST TYPE pubsub").await, "");
     assert_eq!(bob.bulk(&format!("CLIENT LIST ID {id}")).await, "");
     assert_eq!(bob.info("clients", "connected_clients").await, "1");
-    // What Redis 7.0.15 replies.
+    // Redis 7.0.15 replies the same.
     for (command, reply) in [
         ("CLIENT LIST TYPE x", "-ERR Unknown client type 'x'\r\n"),
         ("CLIENT LIST ID", "-ERR syntax error\r\n"),
@@ -108,7 +108,7 @@ async fn clients_of_a_tenant_see_one_another() {
     ] {
         ann.ask(command, reply).await;
     }
-    // Who is somebody else now is one of theirs.
+    // A client that changes its tenant is listed with the new one.
     other.ask("DISCARD", "+OK\r\n").await;
     other.ask("AUTH bobs", "+OK\r\n").await;
     assert_eq!(ann.info("clients", "connected_clients").await, "1");
@@ -125,7 +125,7 @@ async fn clients_end_those_of_their_tenant() {
         clients.push(client);
     }
     let [mut ann, mut first, mut second, mut reader, mut bob] = clients.try_into().ok().unwrap();
-    // What Redis 7.0.15 replies.
+    // Redis 7.0.15 replies the same.
     for (command, reply) in [
         ("CLIENT KILL", "-ERR wrong number of arguments for 'client|kill' command\r\n"),
         ("CLIENT KILL id 10 wrong_arg", "-ERR syntax error\r\n"),
@@ -178,11 +178,11 @@ async fn a_pause_has_clients_of_the_tenant_wait() {
         ann.ask(command, reply).await;
     }
     reader.ask("CLIENT UNPAUSE", "-NOPERM this token may not write: use one with the role write\r\n").await;
-    // Those that read, would be refused, or are another tenant's do not wait.
+    // Commands that read, would be refused, or belong to another tenant do not wait.
     reader.ask("GET a", "$-1\r\n").await;
     writer.ask("SET a", "-ERR wrong number of arguments for 'set' command\r\n").await;
     bob.ask("SET a 1", "+OK\r\n").await;
-    // A command in line is read once, whatever it has in quotes.
+    // An inline command is parsed only once, whatever its quotes contain.
     writer.send("GET a\r\nset a \"x \\\"y\\\"\"\r\nget a\r\n").await;
     writer.expect("$-1\r\n").await;
     ann.until_blocked(1).await;
@@ -190,7 +190,7 @@ async fn a_pause_has_clients_of_the_tenant_wait() {
     ann.ask("CLIENT UNPAUSE", "+OK\r\n").await;
     writer.expect("+OK\r\n$5\r\nx \"y\"\r\n").await;
     assert_eq!(ann.info("clients", "blocked_clients").await, "0");
-    // A transaction waits where it writes.
+    // A transaction that writes waits.
     for client in [&mut writer, &mut reader] {
         client.ask("MULTI", "+OK\r\n").await;
     }
@@ -202,7 +202,7 @@ async fn a_pause_has_clients_of_the_tenant_wait() {
     ann.until_blocked(1).await;
     ann.ask("CLIENT UNPAUSE", "+OK\r\n").await;
     writer.expect("*1\r\n+OK\r\n").await;
-    // Its time ends it, too; a client that waits can be ended.
+    // A pause also ends by its timeout, and a blocked client can be killed.
     let id = reader.id().await;
     ann.ask("CLIENT PAUSE 60000 WRITE", "+OK\r\n").await;
     writer.send(request("PFCOUNT a")).await;
@@ -311,7 +311,7 @@ async fn transactions_change_settings_and_are_refused_where_memory_has_ended() {
         "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - duplicate parameter\r\n";
     client.ask(twice, refused).await;
     client.ask("CONFIG SET maxmemory-policy noeviction", "+OK\r\n").await;
-    // What reads is carried out all the same, what needs memory is not.
+    // Reads are executed anyway; a command that needs memory is not.
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("GET x", "+QUEUED\r\n").await;
     other.ask("CONFIG SET maxmemory 1", "+OK\r\n").await;

@@ -1,8 +1,8 @@
-//! Clients that ask for much, beside others, and clients that write all before they read.
+//! Clients with heavy requests next to others, and clients that write everything before they read.
 
 use super::*;
 
-/// Work of one tenant that takes long, in one packet each.
+/// Returns slow work of one tenant, one packet per request.
 fn heavy() -> Vec<Vec<u8>> {
     let class = format!("KEYS *[{}]", "b-z".repeat(20_000));
     let stars = format!("KEYS {}", "*k*e*y?".repeat(9) + "z");
@@ -67,7 +67,7 @@ async fn whatever_one_tenant_asks_for_others_are_answered_and_the_node_stops() {
         for client in &mut others {
             client.ask("GET mine", "$1\r\n3\r\n").await;
         }
-        // What tells of the keys of the tenant that works does not wait for it either.
+        // Reading the counts of the busy tenant's keys does not wait for it either.
         native.tables().unwrap();
     }
     let mut same = redis.connect().await;
@@ -113,12 +113,12 @@ async fn one_that_sends_more_than_is_kept_is_told_so_and_disconnected() {
         }
         Ok::<_, std::io::Error>(())
     };
-    // What is dropped goes on to be read for a while, so that the client gets to its replies.
+    // Further bytes are read and dropped for a while, so that the client can read its replies.
     drop(timeout(Duration::from_secs(20), sending).await.expect("it is not kept waiting"));
     let mut rest = Vec::new();
     let ended = timeout(Duration::from_secs(20), reading.read_to_end(&mut rest)).await;
     drop(ended.expect("the connection ends"));
     eventually("its memory is free", || redis.work_used() < 1 << 20).await;
-    // Others go on.
+    // Other clients continue.
     redis.connect().await.ask("PING", "+PONG\r\n").await;
 }

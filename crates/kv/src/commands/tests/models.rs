@@ -1,10 +1,10 @@
-//! Random commands against maps of keys and values.
+//! Random commands compared with maps of keys and values.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Fields of a hash whose keys, values and number make it small or large.
+/// A command on a hash whose fields, values and number of fields make it small or large.
 #[derive(Clone, Debug)]
 enum OfHash {
     Set(u8, u16, u8),

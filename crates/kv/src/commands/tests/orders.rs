@@ -1,4 +1,5 @@
-//! What is written in the order in which it was scanned: other fields, databases, spaces, tenants, and the same once more.
+//! Keys and fields written in the order of a scan: to other hashes, databases, spaces, tenants, and to the same one
+//! again.
 
 use super::{Client, keyspace, pool};
 use crate::Keyspace;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 const FIELDS: usize = 20_000;
 const KEYS: usize = 60_000;
 
-/// The texts of a reply, without the lengths before them.
+/// Returns the texts of a reply without their lengths.
 fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
     let lines: Vec<&[u8]> = reply.split(|byte| *byte == b'\n').collect();
     let pairs = lines.windows(2).filter(|pair| pair[0].starts_with(b"$"));
@@ -21,7 +22,7 @@ fn run(client: &mut Client<'_>, words: &[&[u8]]) -> String {
     String::from_utf8_lossy(&reply[..reply.len().min(200)]).trim_end().to_string()
 }
 
-/// All keys of the selected space, in the order of a scan.
+/// Returns all keys of the selected space in the order of a scan.
 fn scanned(client: &mut Client<'_>) -> Vec<Vec<u8>> {
     let (mut keys, mut cursor) = (Vec::new(), b"0".to_vec());
     loop {
@@ -96,7 +97,7 @@ fn a_hash_takes_fields_in_the_order_of_another_ones() {
         }
         assert_eq!(client.run("HLEN to"), format!(":{FIELDS}"));
     }
-    // Back into the hash that they came from, of which a few have stayed.
+    // Back into the hash that they came from, which has kept a few.
     for field in &order[10..] {
         assert_eq!(run(&mut client, &[b"HDEL", b"h", field]), ":1");
     }
@@ -113,7 +114,7 @@ fn other_databases_and_the_same_one_take_keys_in_the_order_of_a_scan() {
     let (mut client, order) = filled(&keys);
     client.run("SELECT 1");
     set_in_order(&mut client, &order);
-    // Of several shards, and in one command.
+    // From several shards, in one command.
     client.run("SELECT 2");
     for some in order.chunks(5_000) {
         let mut words: Vec<&[u8]> = vec![b"MSET"];
@@ -124,7 +125,7 @@ fn other_databases_and_the_same_one_take_keys_in_the_order_of_a_scan() {
     client.run("SELECT 0");
     client.run("FLUSHALL");
     set_in_order(&mut client, &order);
-    // Without a moment in which nothing is there.
+    // Without ever emptying the table.
     for key in &order[20..] {
         run(&mut client, &[b"DEL", key]);
     }

@@ -1,4 +1,4 @@
-//! Spaces with names, their rows, and conditions on entries.
+//! Named spaces, their rows, and conditions on entries.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! Whatever a command is asked to do, it is a step or is put off: each command with its worst arguments.
+//! Every command with its worst arguments either takes at most a step or is put off.
 //!
-//! Bounds are in work, as `limits.rs` counts it, and not in time: bytes of arguments and replies, and keys that are looked at.
+//! Bounds are in units of work as in `limits.rs`, not in time: bytes of arguments and replies, and visited keys.
 
 use super::*;
 use crate::session::{Outcome, Pace, PutOff};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const SHARDS: usize = 4;
 
-/// What becomes of a command at [`Pace::Short`].
+/// The expected outcome of a command at [`Pace::Short`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expected {
     Step,
@@ -17,7 +17,7 @@ enum Expected {
 }
 use Expected::{Long, Step};
 
-/// A keyspace with a long string, a large hash and many keys.
+/// Creates a keyspace with a long string, a large hash and many keys.
 fn filled() -> Keyspace {
     let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
     let keys = Keyspace::new(&pool, &TenantName::default(), [7; 16], SHARDS);
@@ -37,7 +37,7 @@ fn filled() -> Keyspace {
     keys
 }
 
-/// Each command with its worst arguments. Where these are many, `*` stands for 5,000 of the word before, and `@` in a word for
+/// Each command with its worst arguments. `*` stands for 5,000 repetitions of the word before, and `@` in a word for
 /// 300,000 bytes.
 const WORST: &[(&str, Expected)] = &[
     ("APPEND big x", Long),
@@ -120,7 +120,7 @@ const WORST: &[(&str, Expected)] = &[
     ("TTL big", Step),
     ("TYPE big", Step),
     ("UNLINK none *", Long),
-    // Those of a session.
+    // Commands of the session.
     ("WATCH none *", Long),
     ("PING *", Long),
 ];
@@ -129,7 +129,7 @@ fn args(command: &str) -> Vec<Vec<u8>> {
     let mut args: Vec<Vec<u8>> = Vec::new();
     for word in command.split(' ') {
         match word {
-            // A pattern has others beside it.
+            // A pattern may be followed by other arguments.
             "*" => {
                 let last = args.last().cloned().unwrap_or_default();
                 let even = usize::from(args.len().is_multiple_of(2));
@@ -142,7 +142,7 @@ fn args(command: &str) -> Vec<Vec<u8>> {
     args
 }
 
-/// Carries a command out at a pace; returns what became of it, and the bytes of its reply.
+/// Executes a command at a pace; returns the outcome and the bytes of its reply.
 fn run(keys: &Keyspace, session: &mut Session, args: &[Vec<u8>]) -> (Outcome, usize) {
     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     let mut bytes = Vec::new();
@@ -173,7 +173,7 @@ fn every_command_is_a_step_or_put_off_with_its_worst_arguments() {
         assert_eq!(if is_long { Long } else { Step }, *expected, "{command}: {outcome:?}");
         assert!(bytes <= KV_STEP_WORK_MAX + 1024 && (bytes == 0 || !is_long), "{command}: {bytes}");
     }
-    // Nothing was done by those that were put off.
+    // Commands that were put off have changed nothing.
     let mut client = Client::new(&keys);
     assert_eq!(client.run("STRLEN big"), ":2000001");
     assert_eq!(client.run("EXISTS target moved new none"), ":0");
@@ -181,7 +181,7 @@ fn every_command_is_a_step_or_put_off_with_its_worst_arguments() {
     assert_eq!(client.run("DBSIZE"), ":20005");
 }
 
-/// A pattern costs what it takes to compile it and to match all entries of a step with it.
+/// The work of a pattern includes compiling it and matching all entries of a step.
 #[test]
 fn commands_with_costly_patterns_are_put_off() {
     let keys = filled();
@@ -231,7 +231,7 @@ fn no_command_waits_for_shards_that_a_long_one_has() {
     watching.set_pace(Pace::Short);
     let all: Vec<usize> = (0..SHARDS).collect();
     let (held, hold) = keys.hold_all(&all);
-    // What waited here would wait for ever.
+    // A command that waited here would wait forever.
     for (command, expected) in WORST {
         let mut session = Session::default();
         session.set_pace(Pace::Short);
@@ -249,7 +249,7 @@ fn no_command_waits_for_shards_that_a_long_one_has() {
     for command in ["EXEC", "DISCARD"] {
         assert_eq!(run(&keys, &mut watching, &args(command)).0, Outcome::PutOff(PutOff::IsHeld), "{command}");
     }
-    // Whoever counts keys gets the counts of before.
+    // Readers of counts get the previous counts.
     assert_eq!((keys.counts(), keys.count(0), keys.uses(), keys.spaces().len()), before);
     assert!(!keys.tidy(NOW));
     let releases = keys.releases();
@@ -257,7 +257,7 @@ fn no_command_waits_for_shards_that_a_long_one_has() {
     assert!(keys.poll_released(releases, &mut context).is_pending());
     drop((held, hold));
     assert!(keys.poll_released(releases, &mut context).is_ready() && keys.take_waited());
-    // The transaction is still there, and what it watches.
+    // The transaction is still queued, and its keys are still watched.
     let (outcome, bytes) = run(&keys, &mut watching, &args("EXEC"));
     assert_eq!((outcome, bytes), (Outcome::Done, "*1\r\n$1\r\n1\r\n".len()));
 }
@@ -279,7 +279,7 @@ fn a_transaction_of_much_work_is_put_off_and_one_of_too_much_is_refused() {
     };
     assert_eq!(exec(Pace::Short, &[("GET small", 10), ("INCR small", 10)]), Outcome::Done);
     run(&keys, &mut Session::default(), &args("HSET little f v"));
-    // Each is a step by itself.
+    // Each command alone is a step.
     let scan = format!("HSCAN little 0 COUNT 1000 MATCH {}", "?".repeat(200));
     assert_eq!(exec(Pace::Short, &[(&scan, 1)]), Outcome::Done);
     assert_eq!(exec(Pace::Short, &[(&scan, 2)]), Outcome::PutOff(PutOff::IsLong));
@@ -290,7 +290,7 @@ fn a_transaction_of_much_work_is_put_off_and_one_of_too_much_is_refused() {
         &[("MGET big other", 1)],
         &[("HGET hash long", 1)],
         &[("KEYS nothing", 1)],
-        // It is small now, and not behind the first command.
+        // The value is small now, but no longer after the first command.
         &[("SETRANGE new 1000000 x", 1), ("BITCOUNT new", 1)],
         &[("COPY big target DB 1", 1), ("SELECT 1", 1), ("BITCOUNT target", 1)],
     ] {

@@ -1,4 +1,4 @@
-//! Tests of numbers. What `long double` gives was computed by glibc on x86-64, as Redis has it there.
+//! Tests of numbers. Expected results for `long double` were computed with glibc on x86-64, which Redis uses there.
 
 use super::super::big::BigNatural;
 use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, double_text, integer_text, parse_integer};
@@ -104,7 +104,7 @@ const INCREMENTS: &[(&str, &str, &str)] = &[
     ("9007199254740993", "0.5", "9007199254740993.5"),
     ("2.5e-17", "-1e-17", "0.00000000000000001"),
     ("99999999999999999999999", "0.99999", "100000000000000000000000"),
-    // What is cut off a term decides which of two numbers is nearer.
+    // The bits cut off from a term decide which of two numbers is nearer.
     ("18446744073709551620", "-0x1.0000000000000002p0", "18446744073709551618"),
     ("18446744073709551620", "-1", "18446744073709551620"),
     ("18446744073709551618", "0x1.0000000000000002p0", "18446744073709551620"),
@@ -174,7 +174,7 @@ fn numbers_that_are_halfway_are_rounded_to_even() {
     ] {
         assert_eq!(ExtendedFloat::parse(text.as_bytes()).unwrap().text(), rounded, "{text}");
     }
-    // Texts too, at the 17th digit: 2⁻¹⁸ ends with a 5 at the 18th.
+    // Rounding at the 17th digit of a text: 2⁻¹⁸ ends with a 5 at the 18th.
     assert_eq!(sum("0x1p-18", "0").unwrap(), "0.00000381469726562");
     assert_eq!(sum("0x3p-18", "0").unwrap(), "0.00001144409179688");
 }
@@ -185,7 +185,7 @@ fn units(text: &str) -> i128 {
     format!("{whole}{fraction:0<17}").parse().unwrap()
 }
 
-/// Writes a number divided by 10 to the power of `scale`.
+/// Formats a number divided by 10^`scale`.
 fn decimal_text(number: i128, scale: usize) -> String {
     let digits = format!("{:0width$}", number.unsigned_abs(), width = scale + 1);
     let (whole, fraction) = digits.split_at(digits.len() - scale);

@@ -131,7 +131,7 @@ fn write(replies: &mut Replies<'_>, value: &Value) {
     }
 }
 
-/// What a client of RESP2 sees of a reply.
+/// Returns a reply as a RESP2 client sees it.
 fn in_resp2(value: &Value) -> Value {
     match value {
         Value::Array(values) | Value::Set(values) => Value::Array(values.iter().map(in_resp2).collect()),

@@ -1,4 +1,4 @@
-//! Reads replies, to check what is written; slow and strict.
+//! A slow and strict parser of replies, to check the writer.
 
 /// A reply as a client sees it.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,8 @@
-//! Pages that are emptied by moving their entries.
+//! Compaction: pages are emptied by moving their entries.
 
 use super::*;
 
-/// Moves entries until there is nothing to be gained, and returns how many were moved.
+/// Moves entries until there is nothing to gain; returns the number of moves.
 fn compact(slabs: &mut Slabs) -> usize {
     let mut moves = 0;
     while let Some(place) = slabs.to_move() {
@@ -15,7 +15,7 @@ fn compact(slabs: &mut Slabs) -> usize {
     moves
 }
 
-/// Allocates entries and frees all but one of each `part` again, chosen at random.
+/// Allocates entries and frees all but one of every `part`, chosen at random.
 fn thinned(slabs: &mut Slabs, entries: usize, part: usize) -> usize {
     let mut random = Random(9);
     let places: Vec<_> = (0..entries).map(|_| slabs.allocate(64 + random.below(1000)).unwrap()).collect();
@@ -42,7 +42,7 @@ fn what_is_left_of_many_entries_takes_little_more_than_when_it_is_new() {
     assert_eq!(dense.slots_used, kept);
     assert!(moves <= 2 * kept && moves > kept / 2, "{moves} moves of {kept}");
     assert!(dense.pages_bytes * 10 < thin.pages_bytes, "{} of {}", dense.pages_bytes, thin.pages_bytes);
-    // Each of the 16 classes may have a page that is not full.
+    // Each of the 16 classes may have one page that is not full.
     assert!(dense.pages_bytes < new.pages_bytes + 16 * (64 << 10), "{dense:?} {new:?}");
     let pages = |usage: &SlabUsage| usage.classes.iter().map(|class| class.pages).sum::<usize>();
     assert!(pages(&dense) * 2 <= pages(&new) * 3, "{} pages, {} when new", pages(&dense), pages(&new));
@@ -113,7 +113,7 @@ fn pages_of_the_pool_empty_too() {
     let mut slabs = slabs_of(&pool);
     thinned(&mut slabs, 200_000, 100);
     let before = pool.usage().bytes_used;
-    // A step looks at some of the pages only.
+    // A step examines only some of the pages.
     let moves = (0..100).map(|_| compact(&mut slabs)).sum::<usize>();
     let (taken, used) = (pool.usage().bytes_used, slabs.usage().pages_bytes);
     assert!(before > 100 << 20 && taken <= 2 * used as u64 + (4 << 20), "{taken} of {before} for {used}");

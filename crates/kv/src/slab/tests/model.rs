@@ -1,4 +1,4 @@
-//! Random operations against a map from places to what was written there.
+//! Random operations compared with a map from places to their contents.
 
 use super::*;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the model knows of a place.
+/// The expected contents of a place.
 struct Entry {
     bytes: usize,
     mark: u64,
@@ -141,12 +141,12 @@ impl World {
     }
 }
 
-/// Some keys side by side.
+/// Returns some consecutive keys.
 fn some_of(map: &BTreeMap<u64, Entry>, from: usize, count: usize) -> Vec<u64> {
     map.keys().copied().skip(from % map.len().max(1)).take(count).collect()
 }
 
-/// Writes the whole slot, so that slots that overlap are found out: its mark at both ends and every 64 bytes.
+/// Fills the slot with the entry's mark at both ends and every 64 bytes, so that overlapping slots are detected.
 fn fill(bytes: &mut [u8], entry: &Entry) {
     bytes.chunks_mut(64).for_each(|chunk| chunk[..8].copy_from_slice(&entry.mark.to_le_bytes()));
     *bytes.last_mut().unwrap() = entry.mark as u8;

@@ -1,4 +1,4 @@
-//! What scans in steps return while entries come and go.
+//! Scans in steps, while entries come and go.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn a_place_that_stays_is_returned_once_under_churn() {
     }
 }
 
-/// Frees and allocates, with waves that take and return many pages.
+/// Frees and allocates in waves that take and return many pages.
 fn churn(slabs: &mut Slabs, others: &mut Vec<Place>, random: &mut Random) {
     let count = random.below(200);
     for _ in 0..count.min(others.len()) {
@@ -49,7 +49,7 @@ fn a_step_is_bounded_and_goes_on() {
     let next = slabs.written_from(SlabCursor::default(), 7, &mut out).unwrap();
     assert_eq!(out, places[..7]);
     assert!(next.is_past(places[6]) && !next.is_past(places[7]));
-    // Pages whose entries are all retired give nothing, and a step looks at a few of them only.
+    // Pages with only retired entries return nothing, and a step visits only a few of them.
     places.iter().for_each(|place| slabs.retire(*place));
     out.clear();
     let mut steps = 0;

@@ -1,4 +1,4 @@
-//! Clients that go, and clients that send on, while their connection waits for something else than them.
+//! Clients that disconnect, or keep sending, while their connection waits for something else.
 
 use super::*;
 use crate::access::Access;
@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A command that always goes to a thread of long ones.
+/// A command that always runs on a thread for long commands.
 const LONG: &str = "CONFIG SET slowlog-max-len 7";
 
-/// A node whose connections are served by the thread of the test.
+/// A node whose connections are served by the test's thread.
 struct Served {
     node: Arc<Node>,
     shared: Shared,
@@ -31,7 +31,7 @@ impl Served {
         Served { node: node.unwrap(), shared, unauthenticated, ending: watch::channel(false).0 }
     }
 
-    /// A client that has shown its token, and the end of its connection.
+    /// Connects and authenticates a client; returns it with the task of its connection.
     async fn connect(&self) -> (Client, JoinHandle<()>) {
         let (client, socket) = pipe(16 << 10);
         let connection = Connection::new(&self.node, Arc::new(socket), 1, None, self.shared.clone());
@@ -41,7 +41,7 @@ impl Served {
         (client, ended)
     }
 
-    /// Has the tenant's line wait until what is returned is dropped.
+    /// Blocks the tenant's queue until the returned sender is dropped.
     fn hold_up(&self) -> mpsc::Sender<()> {
         let (release, released) = mpsc::channel();
         let work = move || _ = released.recv();
@@ -94,7 +94,7 @@ async fn a_client_that_goes_while_its_command_waits_keeps_nothing() {
         let (client, ended) = served.connect().await;
         client.send(&format!("{what}{LONG}\r\nEXEC\r\n")).await;
         if what.starts_with("MULTI") {
-            // One that is long for its length: it waits for its turn as a whole.
+            // Long by its number of arguments, so it is queued as a whole.
             client.send(&format!("MULTI\r\n{}EXEC\r\n", "GET a\r\n".repeat(600))).await;
         }
         gone.push((client, ended));
@@ -103,11 +103,11 @@ async fn a_client_that_goes_while_its_command_waits_keeps_nothing() {
         drop(client);
         ends(ended).await;
     }
-    // The command before them still runs.
+    // The earlier command is still running.
     assert_eq!(served.node.status().connections, 1);
     drop(release);
     other.ask("CONFIG GET slowlog-max-len", "*2\r\n$15\r\nslowlog-max-len\r\n$3\r\n128\r\n").await;
-    // Behind what they have left to a thread.
+    // Runs after the clean-up of the others.
     other.ask(LONG, "+OK\r\n").await;
 }
 
@@ -128,7 +128,7 @@ async fn what_a_client_sends_while_its_command_waits_is_carried_out_behind_it() 
     let served = Served::start();
     let release = served.hold_up();
     let (client, _connection) = served.connect().await;
-    // More than is read meanwhile: the rest waits at the client.
+    // More than the read-ahead keeps: the rest stays with the client.
     let count = 2 * limits::RESP_WAITING_BYTES_MAX / 1000;
     let value = "v".repeat(1000);
     client.send(&format!("{LONG}\r\nGET a\r\n")).await;
@@ -137,7 +137,7 @@ async fn what_a_client_sends_while_its_command_waits_is_carried_out_behind_it() 
         let many: String = (0..count).map(|_| format!("APPEND a {value}\r\n")).collect();
         tokio::spawn(async move { client.send(&many).await })
     };
-    // As much as is kept has been read when this much is charged for it.
+    // This much is charged once the read-ahead is full.
     let read = async {
         while served.work_used() < limits::RESP_WAITING_BYTES_MAX as u64 / 2 {
             tokio::task::yield_now().await;

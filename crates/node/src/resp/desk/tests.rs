@@ -1,7 +1,7 @@
-//! The scheduler test: every command with its worst arguments, sent by one tenant beside another one's GET.
+//! Tests of fairness: every command with its worst arguments, sent by one tenant next to a GET of another.
 //!
-//! Bounds are counted in turns, bytes and requests, not in time. What a single turn costs at most is counted where the
-//! commands are, by `farpool_kv`'s test of steps.
+//! Bounds are counted in turns, bytes and requests, not in time. The cost of a single turn is bounded by `farpool_kv`'s
+//! test of steps.
 
 use super::*;
 use crate::Caller;
@@ -70,7 +70,7 @@ fn words(text: &str) -> Vec<u8> {
     request(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Requests with few, many and long arguments for each command, and the heavy ones.
+/// Returns requests with few, many and long arguments for each command, and the heavy ones.
 fn requests() -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     let long = vec![b'x'; 600_000];
@@ -94,8 +94,8 @@ fn requests() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Has a client carry out a request as far as the thread of its connection goes; returns what is left, and asserts that no turn
-/// had more than its part.
+/// Executes a request as far as the connection's thread does; returns the progress, and asserts that no turn exceeds
+/// its limits.
 fn drive(desk: &mut Desk, (name, bytes): &(String, Vec<u8>)) -> Progress {
     desk.received.extend_from_slice(bytes);
     let turns_max = bytes.len() / limits::KV_STEP_WORK_MAX + 2;
@@ -111,11 +111,11 @@ fn drive(desk: &mut Desk, (name, bytes): &(String, Vec<u8>)) -> Progress {
     panic!("{name}: more than {turns_max} turns");
 }
 
-/// The GET of the other tenant takes a turn.
+/// Checks that the GET of the other tenant takes one turn.
 fn probe(other: &mut Desk, name: &str) {
     other.replies.clear();
     other.received.extend_from_slice(&words("GET probe"));
-    // The turn may have ended for its time, behind the reply.
+    // The turn may have ended by its time limit after the reply.
     assert!(matches!(other.carry_out(), Progress::Waits | Progress::HasMore), "{name}");
     assert_eq!(other.replies, b"$1\r\n1\r\n", "{name}");
 }
@@ -164,7 +164,7 @@ fn every_command_leaves_the_thread_within_its_turns() {
                 desk.carry_out_long();
                 assert!(!desk.replies.is_empty(), "{}", wanted.0);
             }
-            // Of a request that is too long for the protocol.
+            // A request that exceeds the limits of the protocol.
             Progress::Waits | Progress::Leaves | Progress::Paused => {}
             Progress::Held(_) | Progress::HasMore => panic!("{}", wanted.0),
         }
@@ -188,7 +188,7 @@ fn settings_and_commands_are_not_searched_with_costly_patterns_on_the_thread_of_
     }
 }
 
-/// While a long command of the same tenant has all keys, everything is put off at once, or done without them.
+/// While a long command of the same tenant holds all keys, everything is put off at once, or done without them.
 #[test]
 fn no_command_and_no_verb_waits_for_a_long_command() {
     let (node, mut other) = filled();
@@ -215,12 +215,12 @@ fn no_command_and_no_verb_waits_for_a_long_command() {
             probe(&mut other, &wanted.0);
         }
         for (verb, ..) in VERBS {
-            // Some of them drop it.
+            // Some verbs drop it.
             load(&caller, &own, LoadMode::Replace).unwrap();
             assert_eq!(exercise(verb, &caller, &own), Ok(()), "{verb:?}");
             probe(&mut other, &format!("{verb:?}"));
         }
-        // What reads keys over the native protocol is told to come again.
+        // Reading keys over the native protocol fails with `Busy`.
         assert_eq!(scan(&caller).unwrap_err().kind, ErrorKind::Busy);
         scan(&node.caller(Some("bobs")).unwrap()).unwrap();
         Ok(vec![Some(KeyState::Remove)])

@@ -1,7 +1,10 @@
-//! Who a client of the Redis protocol is: `AUTH`, `HELLO`, and the name of a connection.
+//! Authentication of clients: `AUTH`, `HELLO`, and the name of a connection.
 //!
-//! Invariant: a login that is refused changes nothing, and one with a token of another tenant ends queue and watches of the
-//! connection (`Session::leave`). No token becomes part of what other clients are shown.
+//! Invariant: a failed login changes nothing. A login with a token of another tenant drops queue and watches of the
+//! connection (`Session::leave`). No token becomes visible to other clients.
+//!
+//! Example: a client of tenant A watches `k`, then sends `AUTH` with a token of tenant B, then `MULTI`, `GET k`,
+//! `EXEC`. The watch named A's `k` and says nothing about B's, so `EXEC` replies null.
 
 use super::{Admitted, Client, Done, REDIS_VERSION};
 use crate::access::without_tokens;
@@ -11,22 +14,22 @@ use farpool_kv::{Args, Refusal};
 use farpool_model::{Error, ErrorKind, Result, limits};
 use std::borrow::Cow;
 
-/// The refusal of a password where none is asked for, as Redis says it.
+/// Redis' error for a password where none is configured.
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure \
                            your configuration is correct?";
 
-/// The refusal of a client where there are too many already.
+/// Redis' error when the node has reached its limit of clients.
 pub(in crate::resp) const TOO_MANY: &str = "ERR max number of clients reached";
 
 impl Client {
-    /// Admits the client with this token.
+    /// Authenticates the client with a token, or as the default user without one.
     ///
     /// # Errors
-    /// `Denied` where the token is none of this node; `OverLimit` where there are too many clients.
+    /// `Denied` when the node does not know the token; `OverLimit` when there are too many clients.
     pub fn admit(&mut self, token: Option<&str>) -> Result<()> {
         let (caller, pass) = self.node.admit(token)?;
         let keys = caller.keys()?;
-        // Another token of the same tenant: what the client has begun goes on, as with Redis' AUTH.
+        // Same tenant: `MULTI` and `WATCH` continue, as after Redis' `AUTH`.
         if let Some(admitted) = &mut self.admitted
             && admitted.caller.tenant() == caller.tenant()
         {
@@ -40,7 +43,7 @@ impl Client {
         let slow = self.node.keyspaces().slow_log(caller.tenant());
         let clients = self.node.keyspaces().clients(caller.tenant());
         self.seen.set_user(pass.token_name().unwrap_or("default"));
-        // What it has done so far counts for the tenant before, whose clients it leaves.
+        // Commands counted so far belong to the previous tenant.
         self.settle_now();
         self.has_moved |= self.admitted.is_some();
         self.admitted = None;
@@ -61,8 +64,8 @@ impl Client {
         Ok(())
     }
 
-    /// Admits the client with a token, in place of the one that it has shown before, if any. Where it is refused, the client
-    /// stays who it was.
+    /// Authenticates the client with a token, replacing the previous one. On an error, the client keeps its previous
+    /// identity.
     fn log_in(&mut self, user: Option<&[u8]>, token: &[u8]) -> Done {
         if self.node.is_open() {
             return match user {
@@ -79,7 +82,7 @@ impl Client {
         })
     }
 
-    /// Refuses a token of another tenant inside a transaction, which has the keys of one.
+    /// Rejects a token of another tenant inside a transaction, whose keys belong to one tenant.
     pub(super) fn check_stays(&self, token: &str) -> Done {
         let Some(admitted) = self.admitted.as_ref().filter(|_| self.is_queueing) else { return Ok(()) };
         match self.node.admit(Some(token)) {
@@ -150,12 +153,13 @@ impl Client {
         Ok(())
     }
 
-    /// Whether a text is a token of the node.
+    /// Returns whether a text is a token of the node.
     pub(super) fn is_token(&self, text: &[u8]) -> bool {
         std::str::from_utf8(text).is_ok_and(|text| self.node.has_token(text))
     }
 
-    /// Reads the name of a connection. What has a token in it is refused: others of the tenant see names.
+    /// Parses the name of a connection. A name that contains a token is rejected, as other clients of the tenant can
+    /// see names.
     pub(in crate::resp) fn name_of(&self, text: &[u8]) -> std::result::Result<String, Refusal> {
         if self.is_token(text) || matches!(without_tokens(text), Cow::Owned(_)) {
             return Err("ERR this name has a token in it, and others see names: choose another one".into());
@@ -164,7 +168,7 @@ impl Client {
     }
 }
 
-/// The token among the arguments of a command of this name, if it has one.
+/// Returns the token among the arguments of `AUTH` or `HELLO`.
 pub(super) fn token_of<'a>(name: &str, args: &Args<'a>) -> Option<&'a [u8]> {
     match name {
         "auth" => args.last().copied(),
@@ -188,7 +192,7 @@ fn client_name(name: &[u8]) -> std::result::Result<String, Refusal> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// The refusal that an error of the node is, by Redis' code for it.
+/// Converts an error of the node to a Redis error with the given code.
 fn refused(code: &str, error: &Error) -> Refusal {
     Refusal(Cow::Owned(format!("{code} {}", error.message)))
 }

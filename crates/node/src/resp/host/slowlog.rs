@@ -4,7 +4,7 @@ use super::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use farpool_kv::resp::{Replies, parse_integer};
 use farpool_kv::{Args, Host};
 
-/// Slow commands that are told if nothing else is said.
+/// Default count of `SLOWLOG GET`.
 const SLOW_COMMANDS_TOLD: usize = 10;
 
 impl Client {
@@ -46,7 +46,7 @@ impl Client {
     }
 }
 
-/// Latency is not monitored, as in Redis where `latency-monitor-threshold` is 0: there are no events.
+/// Replies to `LATENCY`. There are never any events, as in Redis with `latency-monitor-threshold` 0.
 pub(super) fn latency(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
         (b"latest", []) | (b"history", [_]) => replies.array(0),

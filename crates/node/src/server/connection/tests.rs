@@ -17,7 +17,7 @@ fn connect(node: &Arc<Node>, tenant: TenantName) -> (Arc<Connection>, Pipe) {
     (Connection::new(node.owner(tenant), Arc::new(socket)), client)
 }
 
-/// The messages that the client has received.
+/// Returns the messages that the client has received.
 fn received(client: &Pipe) -> Vec<(u32, Response)> {
     let mut buffer = BytesMut::with_capacity(64 << 10);
     drop(client.try_read(&mut buffer));
@@ -103,7 +103,7 @@ fn a_request_that_waits_for_a_profile_ends_with_its_stream_or_is_answered() {
         let request = Request::Statistics { table: table.clone(), columns };
         connection.receive(message(stream, &request), &mut Assembler::new()).unwrap();
     };
-    // Cancelled after it was carried out by a worker, before the profile is begun.
+    // Cancelled after it was executed by a worker, before the profile is begun.
     ask(1, None);
     assert!(step());
     connection.receive(message(1, &Request::Cancel), &mut Assembler::new()).unwrap();

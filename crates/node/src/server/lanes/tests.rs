@@ -17,7 +17,7 @@ fn lanes(streams: std::ops::Range<u32>) -> Lanes<u32> {
     lanes
 }
 
-/// The frames of one pick.
+/// Returns the frames of one pick.
 fn frames(picked: Picked) -> Vec<(u32, FrameKind, bool)> {
     let mut bytes: BytesMut = picked.segments.iter().flatten().copied().collect();
     let next = || split_frame(&mut bytes).unwrap();

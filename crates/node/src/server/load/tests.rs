@@ -60,7 +60,7 @@ fn begin_load(connection: &Arc<Connection>, stream: u32, table: &str) {
     );
 }
 
-/// The messages that the client has received since the last call.
+/// Returns the messages that the client has received since the last call.
 fn received(client: &Pipe) -> Vec<Response> {
     let mut buffer = BytesMut::with_capacity(64 << 10);
     drop(client.try_read(&mut buffer));
