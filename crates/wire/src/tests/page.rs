@@ -129,7 +129,8 @@ fn the_exchange_at_the_head_of_the_page_has_what_a_client_sends() {
         ("Step 4: Execute", b"".as_slice(), execute, 5),
         ("Step 5: Cancel", b"".as_slice(), Request::Cancel, 4),
     ] {
-        let bytes = [preface, &send(request.encode().unwrap(), stream)].concat();
+        let sent = send(request.encode().unwrap(), stream);
+        let bytes = [preface, sent.as_slice()].concat();
         assert_eq!(doc_bytes(heading), bytes, "{heading} is\n{}", dump(&bytes));
     }
 }
