@@ -1,4 +1,4 @@
-//! Runs the examples that the README refers to, and checks their output.
+//! Runs the examples that `docs/clients.md` refers to, and checks their output.
 
 use crate::cli_support::{Running, Server, text, trips_parquet};
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Checks the rules of the tree: dependencies between crates, which crates may name DataFusion, the contents
-//! of `ARCHITECTURE.md`, and the header comment of every source file; in the files beside this one, where
-//! unsafe code and limits may be, that decoders are fuzzed, that dependencies are used, that their features are the
+//! of `ARCHITECTURE.md` and `docs/internals`, and the header comment of every source file; in the files beside this one,
+//! where unsafe code and limits may be, that decoders are fuzzed, that dependencies are used, that their features are the
 //! same for the program and the workspace, and how doc comments begin.
 //! `cargo xtask check` runs the same functions before anything is built.
 //!
@@ -157,27 +157,46 @@ fn dependency_tree(metadata: &Metadata, root: &PackageId) -> Result<BTreeSet<Pac
     Ok(found)
 }
 
-/// Returns crates that `ARCHITECTURE.md` does not name, and paths in it that do not exist.
+/// Returns crates that `ARCHITECTURE.md` does not name, and paths that do not exist in it or in the pages of
+/// `docs/internals`.
 fn architecture_violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
-    let file = root.join("ARCHITECTURE.md");
-    let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let quoted: BTreeSet<&str> = text
-        .lines()
-        .flat_map(|line| line.split('`').skip(1).step_by(2))
-        .map(|q| q.trim_end_matches('/'))
-        .collect();
     let mut wrong = Vec::new();
+    let text = read_page(root, "ARCHITECTURE.md")?;
+    let named = quoted(&text);
     for package in metadata.workspace_packages() {
         let directory = package.manifest_path.parent().unwrap_or(&package.manifest_path);
         let path = directory.strip_prefix(&metadata.workspace_root).unwrap_or(directory);
-        if !quoted.contains(path.as_str()) {
+        if !named.contains(path.as_str()) {
             wrong.push(format!("ARCHITECTURE.md does not name `{path}`"));
         }
     }
+    wrong.extend(missing_paths(root, "ARCHITECTURE.md", &named));
+    let folder = root.join("docs/internals");
+    let unreadable = |error: std::io::Error| format!("{}: {error}", folder.display());
+    for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
+        let page = format!("docs/internals/{}", entry.map_err(unreadable)?.file_name().to_string_lossy());
+        let text = read_page(root, &page)?;
+        wrong.extend(missing_paths(root, &page, &quoted(&text)));
+    }
+    Ok(wrong)
+}
+
+/// Returns the text of a page, whose path is relative to the root.
+fn read_page(root: &Path, page: &str) -> Result<String, String> {
+    std::fs::read_to_string(root.join(page)).map_err(|error| format!("{page}: {error}"))
+}
+
+/// Returns what stands between backticks, without a slash at its end.
+fn quoted(text: &str) -> BTreeSet<&str> {
+    let quotes = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    quotes.map(|quote| quote.trim_end_matches('/')).collect()
+}
+
+/// Returns the paths among the quotes of a page that do not exist.
+fn missing_paths(root: &Path, page: &str, quoted: &BTreeSet<&str>) -> Vec<String> {
     let is_path = |q: &&&str| q.contains('/') && !q.contains(|c: char| c.is_whitespace() || c == ':');
     let missing = quoted.iter().filter(is_path).filter(|path| !root.join(path).exists());
-    wrong.extend(missing.map(|path| format!("ARCHITECTURE.md mentions `{path}`, which does not exist")));
-    Ok(wrong)
+    missing.map(|path| format!("{page} mentions `{path}`, which does not exist")).collect()
 }
 
 /// Returns source files without a header comment.

@@ -33,6 +33,7 @@ mod slt;
 mod statistics;
 mod support;
 mod tls;
+mod tour;
 mod tpch;
 mod versions;
 mod views;

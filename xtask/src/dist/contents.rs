@@ -22,13 +22,17 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Files of the tree that are installed as they are.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("packaging/systemd/farpool.service", "lib/systemd/system/farpool.service"),
     ("packaging/systemd/farpool.sysusers", "lib/sysusers.d/farpool.conf"),
     ("packaging/systemd/farpool.default", "share/doc/farpool/farpool.default"),
     ("README.md", "share/doc/farpool/README.md"),
+    ("ARCHITECTURE.md", "share/doc/farpool/ARCHITECTURE.md"),
     ("CHANGELOG.md", "share/doc/farpool/CHANGELOG.md"),
 ];
+
+/// Folders of the tree whose pages and pictures are installed below [`DOCUMENTATION`].
+const PAGES: [&str; 3] = ["docs", "docs/decisions", "docs/internals"];
 
 /// The tree.
 pub struct Contents {
@@ -47,8 +51,10 @@ pub fn gather(release: &Release, program: &Program) -> Result<Contents> {
         copy(&root.join(from), &prefix.join(to))?;
     }
     let documentation = prefix.join(DOCUMENTATION);
-    for path in pages(&root.join("docs"))? {
-        copy(&path, &documentation.join("docs").join(path.file_name().unwrap_or_default()))?;
+    for folder in PAGES {
+        for path in pages(&root.join(folder))? {
+            copy(&path, &documentation.join(folder).join(path.file_name().unwrap_or_default()))?;
+        }
     }
     copy(&root.join("LICENSE"), &documentation.join("LICENSE"))?;
     write(&documentation.join("THIRD-PARTY"), licences::of_dependencies(&root, program.architecture)?)?;
@@ -81,7 +87,7 @@ fn said_by_itself(program: &Path, prefix: &Path) -> Result<()> {
 fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    let is_page = |path: &PathBuf| path.extension().is_some_and(|e| e == "md" || e == "svg");
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|e| e == "md" || e == "svg" || e == "png");
     Ok(paths.into_iter().filter(is_page).collect())
 }
 

@@ -33,7 +33,7 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
         "KEY_BYTES_MAX",
         "decides whether keys of a join are worth sending",
     ),
-    ("crates/datafusion/src/names.rs", "NAMES_SHOWN_MAX", "the length of a message"),
+    ("crates/sql/src/names.rs", "NAMES_SHOWN_MAX", "the length of a message"),
     ("crates/farpool/src/report/html/heat.rs", "VALUES_MAX", "the look of a page"),
     ("crates/node/src/resp/slow.rs", "TOKEN_BYTES_MAX", "which arguments are looked at for tokens"),
     ("crates/farpool/src/cloud/reading.rs", "REQUESTS_MAX", "how many requests a client sends at a time"),

@@ -108,6 +108,33 @@ fn the_worked_examples_of_the_page_are_what_is_sent() {
     assert_eq!(doc_bytes("An Execute"), bytes, "is\n{}", dump(&bytes));
 }
 
+#[test]
+fn the_exchange_at_the_head_of_the_page_has_what_a_client_sends() {
+    let Request::Execute { plan, .. } = example_execute() else { panic!("it is another request") };
+    let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);
+    let hello = Request::Hello {
+        version_min: 1,
+        version_max: 1,
+        token: None,
+        timeout_ms: None,
+        client: "farpool 0.1.0".into(),
+    };
+    let table = Request::Table { name: name("t"), known: None, or_view: true };
+    let prepare = Request::Prepare { plan, schema: Some(SchemaFingerprint::of(&schema)) };
+    let execute = Request::ExecutePrepared { handle: 4, conditions: None, results: ResultForm::Auto };
+    for (heading, preface, request, stream) in [
+        ("Step 1: Hello", PREFACE.as_slice(), hello, 0),
+        ("Step 2: Table", b"".as_slice(), table, 3),
+        ("Step 3: Prepare", b"".as_slice(), prepare, 4),
+        ("Step 4: Execute", b"".as_slice(), execute, 5),
+        ("Step 5: Cancel", b"".as_slice(), Request::Cancel, 4),
+    ] {
+        let sent = send(request.encode().unwrap(), stream);
+        let bytes = [preface, sent.as_slice()].concat();
+        assert_eq!(doc_bytes(heading), bytes, "{heading} is\n{}", dump(&bytes));
+    }
+}
+
 fn dump(bytes: &[u8]) -> String {
     let line =
         |line: &[u8]| line.iter().map(|b| format!("{b:02x} ")).collect::<String>().trim_end().to_string();
