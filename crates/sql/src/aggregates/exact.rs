@@ -1,6 +1,7 @@
 //! Exact sums and means as DataFusion accumulators: for groups, and for a single group, from which rows that
 //! leave a window's frame are subtracted.
 
+use crate::messages::sql_types;
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::FieldRef;
 use datafusion::common::ScalarValue;
@@ -19,7 +20,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(arguments: &AccumulatorArgs<'_>) -> Outcome {
-        Outcome { name: arguments.name.to_string(), field: Arc::clone(&arguments.return_field) }
+        Outcome { name: sql_types(arguments.name), field: Arc::clone(&arguments.return_field) }
     }
 
     fn read(&self, sums: &ExactSums, groups: usize) -> Result<ArrayRef> {

@@ -25,7 +25,7 @@ pub(super) fn concatenation() -> Arc<ScalarUDF> {
 /// Returns its argument: a long constant in a list of columns, which is copied for each row. Volatile, so that nobody makes a
 /// constant of it again.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Constant(Signature);
+pub(super) struct Constant(Signature);
 
 /// Returns the function of a long constant.
 pub(super) fn constant() -> Arc<ScalarUDF> {

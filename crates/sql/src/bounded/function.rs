@@ -1,5 +1,6 @@
 //! The function that stands for another one in plans.
 
+use super::concat::Constant;
 use super::growth::{Arguments, Growth, Row, growth, range_bytes};
 use super::{Charge, rule};
 use crate::error;
@@ -18,6 +19,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, StructFieldMapping,
 };
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, limits};
@@ -31,7 +34,7 @@ const SMALL: usize = 256 << 10;
 pub(super) const LONG: usize = 4 << 10;
 
 /// Bytes of arguments and result that are worked on between two checks, if a row has no more.
-const SLICE: usize = 4 << 20;
+pub(super) const SLICE: usize = 4 << 20;
 
 /// Steps of a function whose work is a product that are done between two checks.
 const SLICE_STEPS: usize = 64 << 20;
@@ -49,6 +52,18 @@ impl BoundedFunction {
         let growth = growth(inner.name());
         ScalarUDF::from(BoundedFunction { inner, growth })
     }
+}
+
+/// Returns the bytes of the list or structure that a call with constants makes, at most; `None` for another call.
+pub(super) fn bytes_of_constant(call: &ScalarFunctionExpr) -> Result<Option<usize>> {
+    let function = call.fun().inner().downcast_ref::<BoundedFunction>();
+    let Some(function) = function.filter(|_| call.return_type().is_nested()) else { return Ok(None) };
+    let constant = |arg: &Arc<dyn PhysicalExpr>| {
+        Some(ColumnarValue::Scalar(arg.downcast_ref::<Literal>()?.value().clone()))
+    };
+    let Some(args) = call.args().iter().map(constant).collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let row = Arguments::new(&args)?.row(function.growth, 0);
+    Ok(Some(if function.inner.inner().is::<Constant>() { row.input } else { row.output }))
 }
 
 /// A call, and what it may take.
@@ -85,7 +100,7 @@ impl Call<'_> {
     fn made(&self) -> Result<ColumnarValue> {
         let is_one = self.args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let count = if is_one { 1 } else { self.args.number_rows };
-        let arguments = Arguments::new(self.args)?;
+        let arguments = Arguments::new(&self.args.args)?;
         let small = arguments.total(self.function.growth, count).filter(|total| total.bytes() <= SLICE);
         if let Some(total) =
             small.filter(|total| !current::is_planning() || total.output <= limits::FOLDED_BYTES_MAX)
@@ -118,17 +133,8 @@ impl Call<'_> {
                 self.charged(sum(&rows[slice.clone()]), || self.function.inner.invoke_with_args(args))?;
             results.push(result.into_array(slice.len())?);
         }
-        let bytes = results
-            .iter()
-            .fold(0, |sum: usize, result| sum.saturating_add(range_bytes(result, 0, result.len())));
-        // Both are there while one is copied to the other.
-        if i32::try_from(bytes).is_err() || !self.charge.grow(self.memory, bytes) {
-            return Err(self.refused(bytes));
-        }
         let results: Vec<&dyn Array> = results.iter().map(|result| &**result as _).collect();
-        let all = concat(&results);
-        self.charge.shrink(bytes);
-        Ok(ColumnarValue::Array(all?))
+        Ok(ColumnarValue::Array(concat(&results)?))
     }
 
     /// Charges what some rows take, makes their result, and charges what this takes from then on.

@@ -71,7 +71,7 @@ pub(super) fn growth(name: &str) -> Growth {
 /// # Errors
 /// Where an argument cannot be made a column.
 pub fn call_bytes_max(name: &str, call: &ScalarFunctionArgs) -> Result<usize> {
-    Ok(Arguments::new(call)?.row(growth(name), 0).bytes())
+    Ok(Arguments::new(&call.args)?.row(growth(name), 0).bytes())
 }
 
 impl Growth {
@@ -180,8 +180,8 @@ impl Column {
 
 impl Arguments {
     /// Reads the arguments of a call.
-    pub fn new(args: &ScalarFunctionArgs) -> Result<Self> {
-        let columns = args.args.iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+    pub fn new(args: &[ColumnarValue]) -> Result<Self> {
+        let columns = args.iter().map(Column::new).collect::<Result<Vec<_>>>()?;
         Ok(Arguments { columns })
     }
 

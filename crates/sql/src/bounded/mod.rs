@@ -20,7 +20,7 @@ mod windows;
 
 pub use growth::{call_bytes_max, range_bytes};
 pub use lambdas::register;
-pub use repeated::{REPEATED_ROWS, Repeats, has_nested, repeats_rows};
+pub use repeated::{REPEATED_ROWS, Repeats, has_nested, repeats_rows, rows_of_constant_lists};
 pub use rule::{BoundedFunctions, bounded};
 
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};

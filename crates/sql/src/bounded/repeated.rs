@@ -4,16 +4,20 @@
 //! Such operators make small batches, and are refused where one of these might not fit the memory that is free. Texts are
 //! repeated as views, without a copy.
 
+use super::function::{LONG, SLICE, bytes_of_constant};
 use super::growth::range_bytes;
 use crate::error;
 use crate::interrupt::current;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result};
 use datafusion::execution::memory_pool::MemoryLimit;
+use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
 use farpool_memory::size_text;
 use farpool_model::Error;
@@ -118,6 +122,22 @@ impl Repeats {
             }
         }
     }
+}
+
+/// Returns the most rows of a batch for which an operator can copy the lists that are constants of its columns, such as
+/// `range(0, 1000000)`; `None` where a batch may have any number of rows.
+pub fn rows_of_constant_lists(node: &dyn ExecutionPlan) -> Result<Option<usize>> {
+    let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(None) };
+    let mut bytes = 0_usize;
+    for column in projection.expr() {
+        column.expr.apply(|expr| {
+            let call = expr.downcast_ref::<ScalarFunctionExpr>();
+            let of_call = call.map(bytes_of_constant).transpose()?.flatten();
+            bytes = bytes.saturating_add(of_call.unwrap_or(0));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok((bytes > LONG).then(|| (SLICE / bytes).max(1)))
 }
 
 /// Whether rows have lists or structures, in other columns than these.

@@ -5,7 +5,7 @@
 
 use super::current;
 use super::filters;
-use crate::bounded::{Charge, REPEATED_ROWS, Repeats, has_nested};
+use crate::bounded::{Charge, REPEATED_ROWS, Repeats, has_nested, rows_of_constant_lists};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::common::Statistics;
@@ -79,13 +79,15 @@ fn gathering(node: Arc<dyn ExecutionPlan>) -> Result<StoppableExec> {
     Ok(StoppableExec { batch_rows: Some(REPEATED_ROWS), ..StoppableExec::over(node) })
 }
 
-/// Gives an operator that groups by many sets its input in small batches: it groups a batch by all of them in one poll.
+/// Gives an operator its input in small batches if it groups by many sets, all of which it does for a batch in one poll, or
+/// copies long lists for each row.
 fn in_small_batches(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let sets = node.downcast_ref::<AggregateExec>().map_or(1, |groups| groups.group_expr().groups().len());
-    if sets <= SETS_AT_ONCE {
-        return Ok(node);
-    }
-    let rows_max = (limits::BATCH_ROWS * SETS_AT_ONCE / sets).max(1);
+    let rows_max = match rows_of_constant_lists(&*node)? {
+        Some(rows) => rows,
+        None if sets > SETS_AT_ONCE => (limits::BATCH_ROWS * SETS_AT_ONCE / sets).max(1),
+        None => return Ok(node),
+    };
     let small = |child: &Arc<dyn ExecutionPlan>| {
         Arc::new(StoppableExec { rows_max, ..StoppableExec::over(Arc::clone(child)) })
             as Arc<dyn ExecutionPlan>

@@ -189,6 +189,28 @@ pub(super) fn places(expr: Expr) -> Transformed<Expr> {
     Transformed::new_transformed(Expr::ScalarFunction(call), places.is_some())
 }
 
+/// Gives `ceil` and `floor` of a decimal a digit more, which the next whole number of 9.9 has. The engine keeps the type.
+pub(super) fn next_whole(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let wider = match call.args.as_slice() {
+        [value] if matches!(call.func.name(), "ceil" | "floor") => match value.get_type(columns)? {
+            DataType::Decimal128(digits, places) if digits < DECIMAL128_MAX_PRECISION && places > 0 => {
+                // A plan that has passed here before has its digit.
+                let narrower = DataType::Decimal128(digits - 1, places);
+                let has_it = matches!(value, Expr::Cast(cast) if cast.expr.get_type(columns)? == narrower);
+                (!has_it).then_some(DataType::Decimal128(digits + 1, places))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let is_wider = wider.is_some();
+    if let Some(wider) = wider {
+        call.args[0] = datafusion::logical_expr::cast(std::mem::take(&mut call.args[0]), wider);
+    }
+    Ok(Transformed::new_transformed(Expr::ScalarFunction(call), is_wider))
+}
+
 /// A constant integer.
 fn whole(expr: &Expr) -> Option<i64> {
     match expr {

@@ -24,10 +24,12 @@ pub use try_casts::{cast_function, is_cast_function};
 use crate::checked::columns_below;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::{Between, InList};
+use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::logical_expr::expr::{Between, InList, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrameBound, WindowFrameUnits,
+};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
 
@@ -93,11 +95,36 @@ fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
             .transform_data(|expr| intervals::function(expr, columns))?
             .transform_data(|expr| times::length_of_list(expr, columns))?
             .transform_data(|expr| times::truncated_date(expr, columns))?
+            .transform_data(|expr| times::many_years(expr, columns))?
+            .transform_data(|expr| exact::next_whole(expr, columns))?
             .transform_data(|expr| Ok(exact::places(expr))),
         Expr::AggregateFunction(call) => intervals::aggregate(call, columns),
-        Expr::WindowFunction(call) => intervals::window(call, columns),
+        Expr::WindowFunction(call) => {
+            check_range(&call, columns)?;
+            intervals::window(call, columns)
+        }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Refuses RANGE with an offset over keys from which nothing is subtracted. The engine compares them as they are.
+fn check_range(call: &WindowFunction, columns: &DFSchema) -> Result<()> {
+    use WindowFrameBound::{CurrentRow, Following, Preceding};
+    let frame = &call.params.window_frame;
+    let is_offset = |bound: &WindowFrameBound| match bound {
+        Preceding(offset) | Following(offset) => !offset.is_null(),
+        CurrentRow => false,
+    };
+    let has_offset = is_offset(&frame.start_bound) || is_offset(&frame.end_bound);
+    let [key] = call.params.order_by.as_slice() else { return Ok(()) };
+    if frame.units != WindowFrameUnits::Range || !has_offset {
+        return Ok(());
+    }
+    let data_type = key.expr.get_type(columns)?;
+    if data_type.is_numeric() || data_type.is_temporal() || data_type.is_null() {
+        return Ok(());
+    }
+    plan_err!("RANGE with an offset takes numbers or times in ORDER BY, not {data_type}")
 }
 
 fn is_comparison(op: Operator) -> bool {

@@ -11,7 +11,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions_nested::length::array_length_udf;
 use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to, lit};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to, lit, when};
 
 /// Appends seconds to a text that ends with hours and minutes, possibly followed by a time zone.
 pub fn with_seconds(text: &str) -> Option<String> {
@@ -209,6 +209,47 @@ pub(super) fn truncated_date(expr: Expr, columns: &DFSchema) -> Result<Transform
         }
         _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
     }
+}
+
+/// Writes `date_part` of a century, a decade or a millennium, which the engine lacks, by the year. Centuries are counted as in
+/// PostgreSQL: 2000 is of the 20th, and there is none with the number 0.
+pub(super) fn many_years(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let years = match call.args.as_slice() {
+        [part, time] if call.func.name() == "date_part" => constant_text(part).and_then(|part| {
+            let is_interval = matches!(time.get_type(columns), Ok(DataType::Interval(_)));
+            match part.to_ascii_lowercase().as_str() {
+                "decade" | "decades" => Some((10, is_interval, true)),
+                "century" | "centuries" => Some((100, is_interval, false)),
+                "millennium" | "millennia" => Some((1000, is_interval, false)),
+                _ => None,
+            }
+        }),
+        _ => None,
+    };
+    let Some((count, is_interval, is_decade)) = years else {
+        return Ok(Transformed::no(Expr::ScalarFunction(call)));
+    };
+    call.args[0] = lit("year");
+    let year = Expr::ScalarFunction(call);
+    let whole = |of: Expr| binary(of, Operator::Divide, count);
+    let made = match (is_interval, is_decade) {
+        (true, _) => whole(year),
+        // Division cuts off: years before Christ go to the decade below.
+        (false, true) => {
+            when(year.clone().lt(lit(0)), whole(binary(year.clone(), Operator::Minus, count - 1)))
+                .otherwise(whole(year))?
+        }
+        (false, false) => {
+            when(year.clone().gt(lit(0)), whole(binary(year.clone(), Operator::Plus, count - 1)))
+                .otherwise(binary(whole(year), Operator::Minus, 1))?
+        }
+    };
+    Ok(Transformed::yes(made))
+}
+
+fn binary(left: Expr, op: Operator, right: i32) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(lit(right))))
 }
 
 /// The length of a list is the number of its elements. The engine takes that of its text.

@@ -256,6 +256,10 @@ async fn other_forms_are_read_or_refused() {
     }
     for (sql, expected) in [
         ("UPDATE t SET a = 1, a = 2", "sets the column a twice"),
+        (
+            "SELECT count(*) OVER (ORDER BY a RANGE BETWEEN 'x' PRECEDING AND CURRENT ROW) FROM (VALUES ('b')) t(a)",
+            "RANGE with an offset takes numbers or times in ORDER BY, not VARCHAR",
+        ),
         ("INSERT INTO t VALUES (1) RETURNING a", "RETURNING is not done"),
         ("DELETE FROM t RETURNING *", "RETURNING is not done"),
         ("ALTER TABLE t ALTER COLUMN a SET DATA TYPE BIGINT", "a change of a column's type is not done"),
