@@ -73,7 +73,7 @@ fn serve_until(
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             ready.send(listener.local_addr()?)?;
-            Ok(server::serve(node, listener, stopped).await?)
+            Ok(native::serve(node, listener, stopped).await?)
         })
     });
     let address = address.recv().map_err(|_| anyhow!("the node could not listen on a loopback port"))?;

@@ -25,7 +25,7 @@ async fn pools() -> [Arc<dyn Pool>; 2] {
     let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = listener.local_addr().unwrap().to_string();
-    tokio::spawn(server::serve(Node::start(config).unwrap(), listener, std::future::pending()));
+    tokio::spawn(native::serve(Node::start(config).unwrap(), listener, std::future::pending()));
     [EmbeddedPool::open(256 << 20).unwrap(), connect(&url, None).await.unwrap()]
 }
 

@@ -1,7 +1,7 @@
 //! Checks the rules of the tree: dependencies between crates, which crates may name DataFusion, the contents
 //! of `ARCHITECTURE.md` and `docs/internals`, and the header comment of every source file; in the files beside this one,
 //! where unsafe code and limits may be, that decoders are fuzzed, that dependencies are used, that their features are the
-//! same for the program and the workspace, and how doc comments begin.
+//! same for the program and the workspace, how doc comments begin, and that nothing of the node names a protocol.
 //! `cargo xtask check` runs the same functions before anything is built.
 //!
 //! Invariant: [`EDGES`] is the only list of the edges between crates. A crate may use the crates that it
@@ -17,6 +17,8 @@ mod dependencies;
 mod features;
 #[path = "edges/limits.rs"]
 mod limits;
+#[path = "edges/protocols.rs"]
+mod protocols;
 #[path = "edges/source.rs"]
 mod source;
 #[path = "edges/unsafe_code.rs"]
@@ -75,6 +77,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     wrong.extend(limits::violations(root)?);
     wrong.extend(decoders::violations(root)?);
     wrong.extend(comments::violations(root)?);
+    wrong.extend(protocols::violations(root)?);
     Ok(wrong)
 }
 

@@ -51,7 +51,7 @@ impl Bench {
         let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let direct = listener.local_addr().unwrap();
-        tokio::spawn(server::serve(Node::start(config).unwrap(), listener, std::future::pending()));
+        tokio::spawn(native::serve(Node::start(config).unwrap(), listener, std::future::pending()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let by_the_way = listener.local_addr().unwrap().to_string();
         let connections = Arc::new(Mutex::new(Vec::new()));

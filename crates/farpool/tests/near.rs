@@ -278,7 +278,7 @@ async fn stoppable() -> (String, PublicKey, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("farpool://{}", listener.local_addr().unwrap());
     let serving = tokio::spawn(async move {
-        server::serve(node, listener, std::future::pending()).await.unwrap();
+        native::serve(node, listener, std::future::pending()).await.unwrap();
     });
     (url, public, serving)
 }

@@ -84,7 +84,7 @@ async fn joins_beside_a_writer_over_tcp() {
     let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = listener.local_addr().unwrap().to_string();
-    tokio::spawn(server::serve(Node::start(config).unwrap(), listener, std::future::pending()));
+    tokio::spawn(native::serve(Node::start(config).unwrap(), listener, std::future::pending()));
     let (pool, writer) = (connect(&url, None).await.unwrap(), connect(&url, None).await.unwrap());
     join_beside_a_writer(pool, writer).await;
 }

@@ -10,7 +10,7 @@ use farpool_model::{
     CompareOp, Error, Expr, Literal, LoadMode, Program, Receipt, Result, ResultForm, TableName, Value,
 };
 use farpool_node::clock::Stopwatch;
-use farpool_node::{Node, NodeConfig, server};
+use farpool_node::{Node, NodeConfig, native};
 use farpool_transfer::{ClientOptions, Pool, PoolUrl, RemotePool};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ async fn main() -> Result<()> {
     let node = Node::start(NodeConfig { memory_bytes: 4 << 30, workers: 2, ..NodeConfig::default() })?;
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io_error)?;
     let address = listener.local_addr().map_err(io_error)?.to_string();
-    tokio::spawn(server::serve(node, listener, std::future::pending()));
+    tokio::spawn(native::serve(node, listener, std::future::pending()));
     let direct = RemotePool::connect(&address.parse()?, ClientOptions::default()).await?;
     let url: PoolUrl = match number(2) {
         Some(mbit_per_s) => relay(address, mbit_per_s).await?,

@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use bytes::Bytes;
 use farpool_model::{Error, LoadMode, Program, Receipt, Result, ResultForm, TableName};
 use farpool_node::clock::Stopwatch;
-use farpool_node::{Node, NodeConfig, PrivateKey, server};
+use farpool_node::{Node, NodeConfig, PrivateKey, native};
 use farpool_transfer::{ClientOptions, Pool, Proof, RemotePool};
 use farpool_wire::sealed::{NodeProof, Opener, SealedRequest, Sealer};
 use farpool_wire::{Assembler, FrameKind, Message, Outgoing, Request, split_frame};
@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
     let failed = |error: std::io::Error| Error::unavailable(error.to_string());
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     let url = listener.local_addr().map_err(failed)?.to_string().parse()?;
-    tokio::spawn(server::serve(node, listener, std::future::pending()));
+    tokio::spawn(native::serve(node, listener, std::future::pending()));
     let plain = RemotePool::connect(&url, ClientOptions::default()).await?;
     let sealed = RemotePool::connect(&url, ClientOptions { sealed, ..ClientOptions::default() }).await?;
     let (plain, sealed) = (plain.with_results(ResultForm::Plain), sealed.with_results(ResultForm::Plain));

@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::key_log::KeyLog;
 use crate::key_time::KeyTime;
-use crate::resp::{Clients, SlowLog};
+use crate::pause::Pause;
 use crate::rights::Verb;
 use crate::spaces::Moments;
 use farpool_kv::Keyspace;
@@ -28,8 +28,7 @@ pub(crate) struct Keyspaces {
     /// Secret of all hash functions of keys.
     secret: [u8; 16],
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
-    slow_logs: Mutex<BTreeMap<TenantName, Arc<SlowLog>>>,
-    clients: Mutex<BTreeMap<TenantName, Arc<Clients>>>,
+    pauses: Mutex<BTreeMap<TenantName, Arc<Pause>>>,
     /// Locks by tenant: held while a space is created in a schema, or a schema is dropped.
     schemas: Mutex<BTreeMap<TenantName, Arc<tokio::sync::Mutex<()>>>>,
     moments: Moments,
@@ -46,9 +45,8 @@ impl Keyspaces {
         let shards = (processors * SHARDS_PER_PROCESSOR).clamp(1, SHARDS);
         let time = KeyTime::starting(Arc::clone(clock));
         let (of_tenants, log, moments) = (Mutex::default(), OnceLock::new(), Moments::from(time.now_ms()));
-        let (pool, slow_logs, clients) = (Arc::clone(pool), Mutex::default(), Mutex::default());
-        let schemas = Mutex::default();
-        Keyspaces { pool, shards, secret, of_tenants, slow_logs, clients, schemas, moments, time, log }
+        let (pool, pauses, schemas) = (Arc::clone(pool), Mutex::default(), Mutex::default());
+        Keyspaces { pool, shards, secret, of_tenants, pauses, schemas, moments, time, log }
     }
 
     /// Records changes of keys in `log` from now on.
@@ -77,14 +75,9 @@ impl Keyspaces {
         keyspace
     }
 
-    /// Returns the slow log of a tenant.
-    pub fn slow_log(&self, tenant: &TenantName) -> Arc<SlowLog> {
-        Arc::clone(self.slow_logs.lock().entry(tenant.clone()).or_default())
-    }
-
-    /// Returns the clients of a tenant.
-    pub fn clients(&self, tenant: &TenantName) -> Arc<Clients> {
-        Arc::clone(self.clients.lock().entry(tenant.clone()).or_default())
+    /// Returns the pause of a tenant.
+    pub fn pause(&self, tenant: &TenantName) -> Arc<Pause> {
+        Arc::clone(self.pauses.lock().entry(tenant.clone()).or_default())
     }
 
     /// Prevents schemas of a tenant from being dropped, and spaces from being created in them, until the guard is
@@ -96,11 +89,6 @@ impl Keyspaces {
         let schemas = Arc::clone(self.schemas.lock().entry(tenant.clone()).or_default());
         let busy = || Error::busy("a space is being created, or a schema dropped", *RETRY_AFTER_MS.start());
         schemas.try_lock_owned().map_err(|_| busy())
-    }
-
-    /// Returns the clients of all tenants.
-    pub fn all_clients(&self) -> Vec<Arc<Clients>> {
-        self.clients.lock().values().cloned().collect()
     }
 
     /// Returns the keyspace of a tenant if it was created.

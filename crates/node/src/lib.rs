@@ -3,6 +3,7 @@
 //! Invariant: nothing that a client does or fails to do can block a worker thread or another client's
 //! program, or hold memory beyond the bounds in `farpool_model::limits`.
 
+mod accept;
 pub mod access;
 mod admission;
 mod background;
@@ -19,20 +20,23 @@ mod kept;
 mod key_log;
 mod key_time;
 mod keyspaces;
+pub mod native;
 mod node;
 mod outcomes;
+mod pause;
 mod precedence;
 mod profiles;
+mod queries;
 pub mod resp;
 pub mod rights;
 mod seats;
-pub mod server;
 mod shares;
 mod spaces;
 mod threads;
 mod totals;
 mod turns;
 
+pub use accept::Listener;
 pub use access::{Access, TenantLimits};
 pub use backups::Backup;
 pub use caller::{Caller, Shape};

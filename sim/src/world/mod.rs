@@ -25,7 +25,7 @@ use disk::Disk;
 use farpool_disk::{Directory, SimulatedDirectory};
 use farpool_memory::{Failures, WorkMemory};
 use farpool_model::{TenantName, limits};
-use farpool_node::{Access, Caller, Environment, Node, NodeConfig, Right, TenantLimits, server};
+use farpool_node::{Access, Caller, Environment, Node, NodeConfig, Right, TenantLimits, native};
 use farpool_wire::Socket;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -282,7 +282,7 @@ fn start_node(
 /// Where a client brings its end of a connection, and the node's server.
 fn serve(node: &Arc<Node>) -> (UnboundedSender<Arc<dyn Socket>>, JoinHandle<farpool_model::Result<()>>) {
     let (sockets, listener) = mpsc::unbounded_channel();
-    (sockets, tokio::spawn(server::serve(node.clone(), listener, std::future::pending())))
+    (sockets, tokio::spawn(native::serve(node.clone(), listener, std::future::pending())))
 }
 
 fn tenant(name: &str) -> Checked<TenantName> {

@@ -243,10 +243,10 @@ pub fn run(args: Args) -> Outcome {
             Some((server, resp)) => {
                 let stop = stop.shared();
                 let keys = server.serve(resp, stop.clone());
-                let (tables, ()) = tokio::join!(server::serve(node.clone(), listener, stop), keys);
+                let (tables, ()) = tokio::join!(native::serve(node.clone(), listener, stop), keys);
                 tables?;
             }
-            None => server::serve(node.clone(), listener, stop).await?,
+            None => native::serve(node.clone(), listener, stop).await?,
         }
         following.shutdown().await;
         shut_down(node, stop_within).await;

@@ -21,6 +21,7 @@ const OUTER: &[&str] = &[
     "memory",
     "model",
     "node",
+    "sql",
     "transfer",
     "wire",
 ];

@@ -52,7 +52,7 @@ impl Pools {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
         let url = format!("farpool://{address}");
-        tokio::spawn(server::serve(node, listener, std::future::pending()));
+        tokio::spawn(native::serve(node, listener, std::future::pending()));
         let remote = farpool::connect_for(&url, ClientOptions::default(), ResultForm::Packed)
             .await
             .expect("the node answers");

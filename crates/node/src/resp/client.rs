@@ -1,8 +1,9 @@
 //! `CLIENT`: commands about a connection and the others of its tenant.
 
-use super::clients::{Pause, Seen};
+use super::clients::Seen;
 use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use super::introspect;
+use crate::pause::Paused;
 use farpool_kv::resp::{Replies, parse_integer};
 use farpool_kv::{Args, Outcome, Ran, Refusal, Session, command};
 use farpool_model::limits::CLIENT_PAUSE_MS_MAX;
@@ -119,7 +120,7 @@ impl Client {
             }
             (b"unpause", []) => {
                 self.check_may_write()?;
-                self.clients().iter().for_each(|clients| clients.unpause());
+                self.clients().iter().for_each(|clients| clients.pause().end());
                 replies.ok();
             }
             (b"reply", [how]) => match how.to_ascii_lowercase().as_slice() {
@@ -236,8 +237,8 @@ impl Client {
 
     fn pause(&self, ms: &[u8], kind: Option<&[u8]>) -> Done {
         let kind = match kind.map(<[u8]>::to_ascii_lowercase).as_deref() {
-            None | Some(b"all") => Pause::All,
-            Some(b"write") => Pause::Writes,
+            None | Some(b"all") => Paused::All,
+            Some(b"write") => Paused::Writes,
             Some(_) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
         };
         let ms = parse_integer(ms).ok_or("ERR timeout is not an integer or out of range")?;
@@ -248,7 +249,7 @@ impl Client {
         }
         self.check_may_write()?;
         let now_ms = self.unix_ms();
-        self.clients().iter().for_each(|clients| clients.pause(kind, now_ms + ms, now_ms));
+        self.clients().iter().for_each(|clients| clients.pause().begin(kind, now_ms + ms, now_ms));
         Ok(())
     }
 
@@ -256,7 +257,7 @@ impl Client {
     #[inline]
     pub fn must_wait(&self, session: &Session, args: &Args<'_>) -> bool {
         let Some(clients) = self.clients() else { return false };
-        match clients.paused(|| self.unix_ms()) {
+        match clients.pause().current(|| self.unix_ms()) {
             None => false,
             Some((kind, _)) => waits(kind, session, args),
         }
@@ -305,16 +306,16 @@ impl Client {
 }
 
 #[cold]
-fn waits(kind: Pause, session: &Session, args: &Args<'_>) -> bool {
+fn waits(kind: Paused, session: &Session, args: &Args<'_>) -> bool {
     let Some(about) = introspect::asked(args).filter(|about| about.takes(args.len())) else {
         return false;
     };
     match kind {
-        Pause::All => true,
+        Paused::All => true,
         // In Redis, `PFCOUNT` may change how the value is encoded.
-        Pause::Writes if about.name == "pfcount" => true,
-        Pause::Writes if about.name == "exec" => session.queues_writes(),
-        Pause::Writes => command(args[0]).is_some_and(|command| command.writes(args)),
+        Paused::Writes if about.name == "pfcount" => true,
+        Paused::Writes if about.name == "exec" => session.queues_writes(),
+        Paused::Writes => command(args[0]).is_some_and(|command| command.writes(args)),
     }
 }
 

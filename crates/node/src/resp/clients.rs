@@ -3,12 +3,13 @@
 //! A connection counts its commands locally and publishes the counts once per batch, under a lock of its own; only
 //! requests that visit all clients contend for it.
 
+use crate::pause::Pause;
 use farpool_kv::{Outcome, Uses};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 /// Interval at which commands are counted for the rate per second, in milliseconds.
@@ -180,23 +181,13 @@ impl Seen {
 
 /// The clients of one tenant.
 #[derive(Default)]
-pub(crate) struct Clients {
+pub(super) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Seen>>>,
     past: Mutex<Past>,
-    /// End of the current `CLIENT PAUSE`, in milliseconds since the epoch; 0 without one.
-    paused_until_ms: AtomicU64,
-    pause: Mutex<Pause>,
-    unpaused: Notify,
+    /// The tenant's pause, if one is in force.
+    pause: Arc<Pause>,
     /// Number of clients blocked by the pause.
     waiting: AtomicUsize,
-}
-
-/// The commands that a pause blocks.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Pause {
-    #[default]
-    Writes,
-    All,
 }
 
 /// Counts that are not those of a connected client.
@@ -236,6 +227,11 @@ impl Drop for Membership {
 }
 
 impl Clients {
+    /// Returns the clients of a tenant whose pause is `pause`, none at first.
+    pub(super) fn new(pause: Arc<Pause>) -> Self {
+        Clients { pause, ..Clients::default() }
+    }
+
     pub(super) fn enter(self: &Arc<Self>, seen: &Arc<Seen>) -> Membership {
         self.past.lock().received += 1;
         self.all.lock().insert(seen.number, Arc::clone(seen));
@@ -307,52 +303,15 @@ impl Clients {
         past.sampled = (now_ms, calls);
     }
 
-    /// Blocks clients until `until_ms`, in milliseconds since the epoch. As in Redis, a pause that is in force is
-    /// extended to the later end, and blocks all commands if either of the two does.
-    pub(super) fn pause(&self, kind: Pause, until_ms: u64, now_ms: u64) {
-        let mut pause = self.pause.lock();
-        let is_paused = self.paused_until_ms.load(Ordering::Relaxed) > now_ms;
-        *pause = if is_paused { kind.max(*pause) } else { kind };
-        self.paused_until_ms.fetch_max(until_ms, Ordering::Relaxed);
-    }
-
-    pub(super) fn unpause(&self) {
-        self.paused_until_ms.store(0, Ordering::Relaxed);
-        self.unpaused.notify_waiters();
-    }
-
-    /// Returns the remaining milliseconds of a pause, or `None`. Every pause blocks changes of keys.
-    pub(crate) fn pauses_writes(&self, now_ms: u64) -> Option<u64> {
-        self.paused(|| now_ms).map(|(_, left_ms)| left_ms)
-    }
-
-    /// Returns the commands that are blocked, and the remaining milliseconds.
-    #[inline]
-    pub(super) fn paused(&self, now_ms: impl FnOnce() -> u64) -> Option<(Pause, u64)> {
-        match self.paused_until_ms.load(Ordering::Relaxed) {
-            0 => None,
-            until_ms => {
-                let Some(left_ms) = until_ms.checked_sub(now_ms()).filter(|left| *left > 0) else {
-                    // Clears the expired pause so that later calls need not read the clock.
-                    let paused = &self.paused_until_ms;
-                    let _ = paused.compare_exchange(until_ms, 0, Ordering::Relaxed, Ordering::Relaxed);
-                    return None;
-                };
-                Some((*self.pause.lock(), left_ms))
-            }
-        }
+    /// Returns the tenant's pause.
+    pub(super) fn pause(&self) -> &Pause {
+        &self.pause
     }
 
     /// Resolves when the pause is over; `seen` is the blocked client.
     pub(super) async fn unpaused(&self, seen: &Seen, now_ms: impl Fn() -> u64) {
         let _waiting = Waiting::new(self, seen);
-        loop {
-            let mut unpaused = std::pin::pin!(self.unpaused.notified());
-            unpaused.as_mut().enable();
-            let Some((_, left_ms)) = self.paused(&now_ms) else { return };
-            let left = std::time::Duration::from_millis(left_ms);
-            drop(tokio::time::timeout(left, unpaused).await);
-        }
+        self.pause.over(now_ms).await;
     }
 }
 
@@ -428,22 +387,5 @@ mod tests {
         assert_eq!((clients.counts().per_second, clients.counts().received), (4, 2));
         clients.reset_counts(Uses::default());
         assert_eq!((command_lines(&clients.counts()).as_str(), clients.counts().received), ("", 0));
-    }
-
-    #[test]
-    fn a_pause_ends_with_its_time_or_before() {
-        let clients = Clients::default();
-        assert!(clients.paused(|| 0).is_none());
-        clients.pause(Pause::Writes, 2000, 1000);
-        assert!(clients.paused(|| 1999) == Some((Pause::Writes, 1)));
-        clients.pause(Pause::All, 1500, 1000);
-        assert!(clients.paused(|| 1000) == Some((Pause::All, 1000)));
-        clients.pause(Pause::Writes, 1700, 1000);
-        assert!(clients.paused(|| 1000) == Some((Pause::All, 1000)));
-        clients.unpause();
-        assert!(clients.paused(|| 1000).is_none());
-        clients.pause(Pause::Writes, 1700, 1000);
-        assert!(clients.paused(|| 1000) == Some((Pause::Writes, 700)));
-        assert!(clients.paused(|| 1700).is_none());
     }
 }

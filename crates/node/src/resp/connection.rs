@@ -5,9 +5,10 @@ use super::desk::{Desk, Progress, TURN_NS};
 use super::fair::LaneTurns;
 use super::host::{Client, TOO_MANY};
 use super::long::{LongCommands, Place};
+use super::tenants::Tenants;
 use crate::Node;
+use crate::accept::Unauthenticated;
 use crate::key_log::Follower;
-use crate::server::unauthenticated::Unauthenticated;
 use bytes::BytesMut;
 use farpool_model::{Clock, ErrorKind, TenantName, limits};
 use farpool_wire::{Socket, Tls};
@@ -47,6 +48,7 @@ const HANDSHAKE: Duration = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
 pub(super) struct Shared {
     pub turns: Arc<LaneTurns>,
     pub long: Arc<LongCommands>,
+    pub tenants: Arc<Tenants>,
 }
 
 pub(super) struct Connection {
@@ -105,7 +107,7 @@ impl Connection {
         log: Option<Follower>,
         shared: Shared,
     ) -> Self {
-        let client = Client::new(node, number, (socket.peer(), socket.local()));
+        let client = Client::new(node, &shared.tenants, number, (socket.peer(), socket.local()));
         Connection {
             desk: Some(Box::new(Desk::new(node, client, number))),
             node: Arc::clone(node),

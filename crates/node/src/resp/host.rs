@@ -11,6 +11,7 @@ use super::config::{self, Later};
 use super::fair::TenantKey;
 use super::introspect;
 use super::slow::SlowLog;
+use super::tenants::Tenants;
 use crate::key_log::KeyLog;
 use crate::keyspaces::Keyspaces;
 use crate::node::{ConnectionGuard, Pass};
@@ -64,6 +65,7 @@ const STEP_CLIENTS: usize = 128;
 /// The state of one connection, which may not be authenticated yet.
 pub(super) struct Client {
     node: Arc<Node>,
+    tenants: Arc<Tenants>,
     /// State that other clients of the tenant can read.
     seen: Arc<Seen>,
     name: String,
@@ -108,10 +110,16 @@ struct Admitted {
 }
 
 impl Client {
-    pub fn new(node: &Arc<Node>, number: u64, (peer, local): (String, String)) -> Self {
+    pub fn new(
+        node: &Arc<Node>,
+        tenants: &Arc<Tenants>,
+        number: u64,
+        (peer, local): (String, String),
+    ) -> Self {
         let now_ms = node.keyspaces().time().now_ms();
         Client {
             node: Arc::clone(node),
+            tenants: Arc::clone(tenants),
             seen: Arc::new(Seen::new(number, peer, local, now_ms)),
             name: String::new(),
             protocol: Protocol::Resp2,

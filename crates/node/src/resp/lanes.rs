@@ -5,10 +5,10 @@
 use super::connection::{Connection, Shared};
 use super::fair::LaneTurns;
 use super::long::LongCommands;
+use super::tenants::Tenants;
 use crate::Node;
+use crate::accept::{Listener, Unauthenticated};
 use crate::key_log::Echo;
-use crate::server::Listener;
-use crate::server::unauthenticated::Unauthenticated;
 use farpool_model::Error;
 use farpool_model::limits::{GREETINGS_MAX, RESP_CONNECTIONS_MAX};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl<L: Listener + 'static> Lanes<L> {
         threads: usize,
         unauthenticated: &Arc<Unauthenticated>,
         is_ending: &watch::Receiver<bool>,
-        long: &Arc<LongCommands>,
+        (long, tenants): (&Arc<LongCommands>, &Arc<Tenants>),
     ) -> farpool_model::Result<Self> {
         let refused = |error| Error::over_limit(format!("cannot start threads for connections: {error}"));
         let start = |number| {
@@ -64,7 +64,8 @@ impl<L: Listener + 'static> Lanes<L> {
             let open = Arc::new(AtomicUsize::new(0));
             let (of_lane, node, unauthenticated) =
                 (Arc::clone(node), Arc::clone(node), Arc::clone(unauthenticated));
-            let shared = Shared { turns: Arc::<LaneTurns>::default(), long: Arc::clone(long) };
+            let (long, tenants) = (Arc::clone(long), Arc::clone(tenants));
+            let shared = Shared { turns: Arc::<LaneTurns>::default(), long, tenants };
             let serving =
                 serve(node, unauthenticated, arriving, Arc::clone(&open), is_ending.clone(), shared);
             let run = move || {
@@ -157,7 +158,8 @@ mod tests {
         let (_ending, is_ending) = watch::channel(false);
         let long = LongCommands::start().unwrap();
         type Sockets = mpsc::UnboundedReceiver<Arc<dyn Socket>>;
-        let lanes = Lanes::<Sockets>::start(&node, 1, &Arc::default(), &is_ending, &long).unwrap();
+        let lanes =
+            Lanes::<Sockets>::start(&node, 1, &Arc::default(), &is_ending, (&long, &Arc::default())).unwrap();
         let (client, socket) = pipe(1024);
         lanes.0[0].open.store(RESP_CONNECTIONS_MAX + GREETINGS_MAX - 1, Ordering::Relaxed);
         assert!(lanes.serve(Arc::new(socket), 1).is_ok());

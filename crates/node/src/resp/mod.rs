@@ -19,14 +19,10 @@ mod introspect;
 mod lanes;
 mod long;
 mod slow;
-
-pub(crate) use clients::Clients;
-pub(crate) use slow::SlowLog;
+mod tenants;
 
 use crate::Node;
-use crate::server::Listener;
-use crate::server::listener::accept;
-use crate::server::unauthenticated::Unauthenticated;
+use crate::accept::{Listener, Unauthenticated, accept};
 use farpool_model::Result;
 use lanes::Lanes;
 use long::LongCommands;
@@ -34,6 +30,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tenants::Tenants;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -65,6 +62,7 @@ pub struct Server<L: Listener> {
     node: Arc<Node>,
     unauthenticated: Arc<Unauthenticated>,
     long: Arc<LongCommands>,
+    tenants: Arc<Tenants>,
     lanes: Lanes<L>,
     ending: watch::Sender<bool>,
 }
@@ -77,14 +75,15 @@ impl<L: Listener + 'static> Server<L> {
     pub fn start(node: &Arc<Node>, threads: usize) -> Result<Self> {
         let (ending, is_ending) = watch::channel(false);
         let (unauthenticated, long) = (Arc::new(Unauthenticated::default()), LongCommands::start()?);
-        let lanes = Lanes::<L>::start(node, threads, &unauthenticated, &is_ending, &long)
+        let tenants = Arc::default();
+        let lanes = Lanes::<L>::start(node, threads, &unauthenticated, &is_ending, (&long, &tenants))
             .inspect_err(|_| long.end())?;
-        Ok(Server { node: Arc::clone(node), unauthenticated, long, lanes, ending })
+        Ok(Server { node: Arc::clone(node), unauthenticated, long, tenants, lanes, ending })
     }
 
     /// Serves clients until `shutdown` resolves. An error of one connection ends that connection.
     pub async fn serve(self, mut listener: L, shutdown: impl Future<Output = ()>) {
-        let Server { node, unauthenticated, long, lanes, ending } = self;
+        let Server { node, unauthenticated, long, tenants, lanes, ending } = self;
         let numbers = Numbers::default();
         let mut shutdown = pin!(shutdown);
         let mut ticks = interval(TIDY);
@@ -96,8 +95,8 @@ impl<L: Listener + 'static> Server<L> {
                 () = &mut shutdown => break,
                 _ = ticks.tick() => {
                     if tidying.as_ref().is_none_or(JoinHandle::is_finished) {
-                        let node = Arc::clone(&node);
-                        tidying = Some(spawn_blocking(move || tidy(&node)));
+                        let (node, tenants) = (Arc::clone(&node), Arc::clone(&tenants));
+                        tidying = Some(spawn_blocking(move || tidy(&node, &tenants)));
                     }
                 }
                 socket = accept(&mut listener, || unauthenticated.evict_oldest()) => {
@@ -139,9 +138,9 @@ fn turn_away<L: Listener>(arrival: L::Arrival) {
 }
 
 /// Does background maintenance of all keyspaces. Never waits for long commands.
-fn tidy(node: &Node) {
+fn tidy(node: &Node, tenants: &Tenants) {
     let now = node.keyspaces().time().now_ms();
-    node.keyspaces().all_clients().iter().for_each(|clients| clients.sample(now));
+    tenants.clients().iter().for_each(|clients| clients.sample(now));
     for keys in node.keyspaces().all() {
         for _ in 0..TIDY_STEPS {
             if !keys.tidy(now) {

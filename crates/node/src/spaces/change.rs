@@ -138,7 +138,7 @@ impl Caller {
     /// Fails while `CLIENT PAUSE` blocks the tenant's clients, so that no thread is blocked by it.
     fn check_not_paused(&self) -> Result<()> {
         let keyspaces = self.node().keyspaces();
-        match keyspaces.clients(self.tenant()).pauses_writes(keyspaces.time().now_ms()) {
+        match keyspaces.pause(self.tenant()).blocks_writes(keyspaces.time().now_ms()) {
             None => Ok(()),
             Some(left_ms) => Err(Error::unavailable(format!(
                 "keys cannot be changed: CLIENT PAUSE has all clients wait for another {left_ms} ms"

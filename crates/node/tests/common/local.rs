@@ -2,7 +2,7 @@
 
 use super::Raw;
 use farpool_model::Result;
-use farpool_node::{Node, NodeConfig, server};
+use farpool_node::{Node, NodeConfig, native};
 use farpool_wire::Socket;
 use farpool_wire::socket::pipe;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Local {
         let (sockets, listener) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
-        let serving = tokio::spawn(server::serve_ticking(node.clone(), listener, stopped, tick));
+        let serving = tokio::spawn(native::serve_ticking(node.clone(), listener, stopped, tick));
         Local { node, serving, stop: Some(stop), sockets }
     }
 

@@ -15,7 +15,7 @@ use farpool_model::{
     TableInfo, TableName, TenantName, Value,
 };
 pub use farpool_node::Access;
-use farpool_node::{Node, NodeConfig, Right, server};
+use farpool_node::{Node, NodeConfig, Right, native};
 use farpool_transfer::{BatchStream, ClientOptions, Execution, Pool, PoolUrl, RemotePool};
 use futures::StreamExt;
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(server::serve(node.clone(), listener, async {
+        let serving = tokio::spawn(native::serve(node.clone(), listener, async {
             drop(stopped.await);
         }));
         Server { node, address, is_encrypted: false, serving, stop: Some(stop) }

@@ -62,7 +62,7 @@ fn serve(node: Arc<Node>, ready: &Ready, stopped: oneshot::Receiver<()>) {
             Ok((address, listener)) => {
                 ready.send(Ok(address)).unwrap_or(());
                 let stop = async move { stopped.await.unwrap_or(()) };
-                if let Err(error) = server::serve(node, listener, stop).await {
+                if let Err(error) = native::serve(node, listener, stop).await {
                     eprintln!("error: the node ended: {error}");
                 }
             }

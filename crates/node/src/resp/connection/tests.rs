@@ -26,7 +26,8 @@ impl Served {
         let tenant = TenantName::new("ann").unwrap();
         let access = Access::of_nobody().with_token("anns", tenant, Right::Write);
         let node = Node::start(NodeConfig { memory_bytes: 64 << 20, access, ..NodeConfig::default() });
-        let shared = Shared { turns: Arc::default(), long: LongCommands::start().unwrap() };
+        let shared =
+            Shared { turns: Arc::default(), long: LongCommands::start().unwrap(), tenants: Arc::default() };
         let unauthenticated = Arc::default();
         Served { node: node.unwrap(), shared, unauthenticated, ending: watch::channel(false).0 }
     }

@@ -51,7 +51,7 @@ fn node() -> Arc<Node> {
 }
 
 fn desk(node: &Arc<Node>, token: &str) -> Desk {
-    let mut client = Client::new(node, 1, ("peer".into(), "local".into()));
+    let mut client = Client::new(node, &Arc::default(), 1, ("peer".into(), "local".into()));
     client.admit(Some(token)).unwrap();
     Desk::new(node, client, 1)
 }

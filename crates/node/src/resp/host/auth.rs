@@ -40,8 +40,7 @@ impl Client {
         }
         let guard = self.node.connect(caller.tenant(), Port::Redis)?;
         let buffers = self.node.account(caller.tenant()).empty();
-        let slow = self.node.keyspaces().slow_log(caller.tenant());
-        let clients = self.node.keyspaces().clients(caller.tenant());
+        let (clients, slow) = self.tenants.of(caller.tenant(), self.node.keyspaces());
         self.seen.set_user(pass.token_name().unwrap_or("default"));
         // Commands counted so far belong to the previous tenant.
         self.settle_now();

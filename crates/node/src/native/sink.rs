@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::packing::Packing;
-use super::queries::Listed;
+use crate::queries::Listed;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;

@@ -1,4 +1,4 @@
-//! The node's server: accepts and authenticates connections, and shuts down in order.
+//! The native protocol: accepts and authenticates connections, and shuts down in order.
 //!
 //! Each connection is an async task that reads, writes and supervises; its requests are work for the node's
 //! worker threads. No tables are scanned here.
@@ -6,28 +6,24 @@
 mod backups;
 mod changes;
 mod connection;
+mod delivery;
 mod greeting;
 mod inbox;
 mod lanes;
-pub(crate) mod listener;
 mod load;
 mod meter;
 mod outbox;
 mod packing;
 mod plans;
 mod programs;
-mod queries;
 mod refusals;
 mod requests;
 mod sink;
 mod timeouts;
 mod turn;
-pub(crate) mod unauthenticated;
-
-pub use listener::Listener;
-pub(crate) use queries::{Identity, Queries};
 
 use crate::Node;
+use crate::accept::{Listener, Slot, Unauthenticated, accept};
 use crate::node::Pass;
 use bytes::BytesMut;
 use connection::Connection;
@@ -41,7 +37,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use unauthenticated::{Slot, Unauthenticated};
 
 /// Time that requests in progress at a shutdown get to finish.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -98,7 +93,7 @@ pub async fn serve_ticking<L: Listener>(
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = ticks.tick() => node.forget_old(),
             // When the system has no sockets left, unauthenticated connections are closed first.
-            arrival = listener::accept(&mut listener, || unauthenticated.evict_oldest()) => {
+            arrival = accept(&mut listener, || unauthenticated.evict_oldest()) => {
                 let (node, refusals) = (node.clone(), refusals.clone());
                 match L::open(arrival) {
                     Ok(socket) => {

@@ -3,11 +3,12 @@
 
 use super::changes::{Change, ChangeSink};
 use super::connection::{Asked, Connection, Work};
+use super::delivery::StreamDelivery;
 use super::plans::PlanMemory;
-use super::queries::{Listed, Query};
 use super::sink::StreamSink;
 use crate::Caller;
 use crate::admission::{self, cannot_wait};
+use crate::queries::{Listed, Query};
 use crate::turns::Turn;
 use farpool_memory::Reservation;
 use farpool_model::{QueryState, Result, ResultForm, limits};
@@ -51,7 +52,8 @@ impl Starting {
         mut held: Reservation,
     ) -> Result<()> {
         let queries = caller.node().queries();
-        let listed = queries.add(Query::new(&self.connection, self.stream, &self.run));
+        let delivery = StreamDelivery::new(&self.connection, self.stream);
+        let listed = queries.add(Query::new(caller, &self.run, delivery));
         let come = Arc::new(Notify::new());
         let notify = come.clone();
         let turn = caller.line_up(Box::new(move || notify.notify_one()))?;

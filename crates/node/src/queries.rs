@@ -3,14 +3,14 @@
 //! Invariant: a program is listed from the moment it was accepted until its last message is queued, however
 //! it ends. Nothing is called under the lock of the list.
 
-use super::connection::Connection;
+use crate::Caller;
 use farpool_model::{Error, QueryInfo, QueryState, TenantName};
 use farpool_pipeline::Run;
 use farpool_wire::sealed::{Digest, TokenKey};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 /// The list of programs in progress.
 #[derive(Default)]
@@ -40,11 +40,18 @@ pub(crate) struct Query {
     identity: Arc<Identity>,
     run: Arc<Run>,
     started_ns: u64,
-    /// The connection that the result is sent to. Weak: listing programs must not keep a connection open or
-    /// end it.
-    connection: Weak<Connection>,
-    stream: u32,
+    delivery: Box<dyn Delivery>,
     state: Mutex<QueryState>,
+}
+
+/// The way of a result to its client. Holds the connection weakly: listing programs must not keep a connection open or end
+/// it.
+pub(crate) trait Delivery: Send + Sync {
+    /// Stops the program and sends `error` in place of the rest of its result; false when it has ended.
+    fn stop(&self, error: Error) -> bool;
+
+    /// Returns the bytes sent so far, and whether the client takes more; `None` when the connection has ended.
+    fn progress(&self) -> Option<(u64, bool)>;
 }
 
 /// An entry of the list, removed on drop.
@@ -55,31 +62,26 @@ pub(crate) struct Listed {
 }
 
 impl Query {
-    /// Creates the entry of a program that waits for its turn.
-    pub fn new(connection: &Arc<Connection>, stream: u32, run: &Arc<Run>) -> Self {
-        let caller = &connection.caller;
+    /// Creates the entry of a program of `caller` that waits for its turn.
+    pub fn new(caller: &Caller, run: &Arc<Run>, delivery: impl Delivery + 'static) -> Self {
         Query {
             tenant: caller.tenant().clone(),
             identity: caller.identity().clone(),
             run: run.clone(),
             started_ns: caller.clock().now_ns(),
-            connection: Arc::downgrade(connection),
-            stream,
+            delivery: Box::new(delivery),
             state: Mutex::new(QueryState::WaitingForTurn),
         }
     }
 
     /// Stops the program and sends `error` in place of the rest of its result; false when it has ended.
     pub fn stop(&self, error: Error) -> bool {
-        self.connection.upgrade().is_some_and(|connection| connection.give_up(self.stream, error))
+        self.delivery.stop(error)
     }
 
     fn info(&self, id: u64, now_ns: u64) -> QueryInfo {
         let receipt = self.run.receipt();
-        let sent = self.connection.upgrade().map(|connection| {
-            connection.outbox.with(|lanes| (lanes.bytes_total(self.stream), lanes.has_room(self.stream)))
-        });
-        let (bytes, has_room) = sent.unwrap_or((0, true));
+        let (bytes, has_room) = self.delivery.progress().unwrap_or((0, true));
         let state = match *self.state.lock() {
             QueryState::Running if !has_room => QueryState::WaitingForReader,
             state => state,

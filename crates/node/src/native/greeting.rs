@@ -1,8 +1,8 @@
 //! The start of a connection: detects whether the peer is a farpool client, agrees on a version, and
 //! authenticates it. Also closes refused connections so that the peer can still read the reason.
 
-use super::queries::Identity;
 use crate::node::{ConnectionGuard, Pass};
+use crate::queries::Identity;
 use crate::shares::Port;
 use crate::{Caller, Node};
 use bytes::{Buf, BytesMut};

@@ -1,0 +1,30 @@
+//! The delivery of a program's result on a stream of a connection.
+
+use super::connection::Connection;
+use crate::queries::Delivery;
+use farpool_model::Error;
+use std::sync::{Arc, Weak};
+
+/// Delivers a result on a stream.
+pub(super) struct StreamDelivery {
+    connection: Weak<Connection>,
+    stream: u32,
+}
+
+impl StreamDelivery {
+    /// Returns the delivery on `stream`.
+    pub fn new(connection: &Arc<Connection>, stream: u32) -> Self {
+        StreamDelivery { connection: Arc::downgrade(connection), stream }
+    }
+}
+
+impl Delivery for StreamDelivery {
+    fn stop(&self, error: Error) -> bool {
+        self.connection.upgrade().is_some_and(|connection| connection.give_up(self.stream, error))
+    }
+
+    fn progress(&self) -> Option<(u64, bool)> {
+        let connection = self.connection.upgrade()?;
+        Some(connection.outbox.with(|lanes| (lanes.bytes_total(self.stream), lanes.has_room(self.stream))))
+    }
+}
