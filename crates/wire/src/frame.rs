@@ -76,8 +76,23 @@ impl FrameHeader {
     }
 }
 
+/// The purpose of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Begins a connection.
+    Greeting,
+    /// Opens a stream of its own, on which it is answered.
+    Request,
+    /// A part of a load, which has a stream of its own.
+    Load,
+    /// Steers a stream, or keeps the connection alive.
+    Control,
+    /// Answers what was sent on its stream.
+    Answer,
+}
+
 macro_rules! frame_kinds {
-    ($($(#[doc = $doc:literal])* $name:ident = $number:literal,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident = $number:literal => $role:ident,)*) => {
         /// The kind of a message. Requests go from the client to the node and have numbers below 128;
         /// responses go back.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,113 +112,118 @@ macro_rules! frame_kinds {
             pub fn name(self) -> &'static str {
                 match self { $(FrameKind::$name => stringify!($name),)* }
             }
+
+            /// Returns the purpose of messages of this kind.
+            pub fn role(self) -> Role {
+                match self { $(FrameKind::$name => Role::$role,)* }
+            }
         }
     };
 }
 
 frame_kinds! {
     /// Identifies the client; the first message of a connection, on stream 0.
-    Hello = 1,
+    Hello = 1 => Greeting,
     /// Asks how the node would carry out a plan.
-    Prepare = 2,
+    Prepare = 2 => Request,
     /// Runs a plan.
-    Execute = 3,
+    Execute = 3 => Request,
     /// Stops the work of this stream.
-    Cancel = 4,
+    Cancel = 4 => Control,
     /// Gives the peer credit to send more bytes of batches on this stream. Both ways.
-    Credit = 5,
+    Credit = 5 => Control,
     /// Lists the tables and views.
-    Tables = 6,
+    Tables = 6 => Request,
     /// Describes a table.
-    Table = 7,
+    Table = 7 => Request,
     /// Begins to load a table.
-    LoadBegin = 8,
+    LoadBegin = 8 => Load,
     /// Rows to load.
-    LoadBatch = 9,
+    LoadBatch = 9 => Load,
     /// Ends the rows of a load: makes the table visible.
-    LoadEnd = 10,
+    LoadEnd = 10 => Load,
     /// Drops a table.
-    Drop = 11,
+    Drop = 11 => Request,
     /// Reports the state of the pool.
-    Status = 12,
+    Status = 12 => Request,
     /// Asks for the statistics of a table.
-    Statistics = 13,
+    Statistics = 13 => Request,
     /// Asks whether the peer is there. Both ways, on stream 0.
-    Ping = 14,
+    Ping = 14 => Control,
     /// Lists the programs under way.
-    Queries = 15,
+    Queries = 15 => Request,
     /// Stops a program of any connection.
-    CancelQuery = 16,
+    CancelQuery = 16 => Request,
     /// Asks for the outcome of a load.
-    LoadOutcome = 17,
+    LoadOutcome = 17 => Request,
     /// Changes a table's columns or name.
-    AlterTable = 18,
+    AlterTable = 18 => Request,
     /// Creates or replaces a view.
-    CreateView = 19,
+    CreateView = 19 => Request,
     /// Drops a view.
-    DropView = 20,
+    DropView = 20 => Request,
     /// Changes rows of a table with a prepared program.
-    ChangeRows = 22,
+    ChangeRows = 22 => Request,
     /// Makes a checkpoint and keeps its files for the connection.
-    Backup = 23,
+    Backup = 23 => Request,
     /// Reads a part of a file of the connection's backup.
-    BackupRead = 24,
+    BackupRead = 24 => Request,
     /// Another request, whose answers must be sealed.
-    Sealed = 25,
+    Sealed = 25 => Request,
     /// Requests the outlines of the chunks of a prepared program's table version.
-    Outlines = 26,
+    Outlines = 26 => Request,
     /// Asks for the values of such chunks.
-    Fetch = 27,
+    Fetch = 27 => Request,
     /// Creates a schema.
-    CreateSchema = 28,
+    CreateSchema = 28 => Request,
     /// Drops a schema.
-    DropSchema = 29,
+    DropSchema = 29 => Request,
     /// Identifies the node; answers `Hello`.
-    Welcome = 129,
+    Welcome = 129 => Greeting,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
-    Prepared = 130,
+    Prepared = 130 => Answer,
     /// Rows of a result.
-    Batch = 131,
+    Batch = 131 => Answer,
     /// The cost of a program; ends `Execute`.
-    Receipt = 132,
+    Receipt = 132 => Answer,
     /// Answers `Tables`.
-    TableList = 133,
+    TableList = 133 => Answer,
     /// Answers `Table`.
-    TableInfo = 134,
+    TableInfo = 134 => Answer,
     /// The load is complete; answers `LoadEnd`.
-    Loaded = 135,
+    Loaded = 135 => Answer,
     /// Answers `Drop`, `DropView` and `DropSchema`.
-    Dropped = 136,
+    Dropped = 136 => Answer,
     /// Answers `Status`.
-    StatusInfo = 137,
+    StatusInfo = 137 => Answer,
     /// The request failed; ends the stream. On stream 0 it ends the connection.
-    Error = 138,
+    Error = 138 => Answer,
     /// Rows of a result, as a parcel.
-    Parcel = 139,
+    Parcel = 139 => Answer,
     /// Answers `Statistics`.
-    TableStatistics = 140,
+    TableStatistics = 140 => Answer,
     /// Answers `Table` when the client knows the newest version.
-    Unchanged = 141,
+    Unchanged = 141 => Answer,
     /// Answers `Ping`. Both ways, on stream 0.
-    Pong = 142,
+    Pong = 142 => Control,
     /// Answers `Queries`.
-    QueryList = 143,
+    QueryList = 143 => Answer,
     /// Answers `CancelQuery`.
-    QueryCancelled = 144,
+    QueryCancelled = 144 => Answer,
     /// Answers `LoadOutcome`.
-    LoadEnded = 145,
+    LoadEnded = 145 => Answer,
     /// A view; answers `CreateView`, and `Table` when the client accepts views.
-    ViewInfo = 146,
+    ViewInfo = 146 => Answer,
     /// Answers `Backup`.
-    BackupFiles = 147,
+    BackupFiles = 147 => Answer,
     /// Answers `BackupRead`.
-    BackupBytes = 148,
+    BackupBytes = 148 => Answer,
     /// Answers `Outlines`.
-    OutlineList = 149,
+    OutlineList = 149 => Answer,
     /// The values of a chunk, in answer to `Fetch`.
-    Chunk = 150,
+    Chunk = 150 => Answer,
     /// Answers `CreateSchema`.
-    SchemaCreated = 151,
+    SchemaCreated = 151 => Answer,
 }
 
 impl FrameKind {

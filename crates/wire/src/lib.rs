@@ -30,7 +30,7 @@ mod view;
 pub use batch::{EncodedBatch, bytes_to_decode, decode_batch, decode_schema, encode_batch, encode_schema};
 pub use chunks::{ChunkImage, ChunkOutline, Outlines};
 pub use flow::{Grants, Window};
-pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Role};
 pub use intake::Intake;
 pub use message::{Assembler, Message, Outgoing};
 pub use preface::{NO_ENCRYPTION, Opening, PREFACE, check_preface, opening, reply_to_stranger};

@@ -19,7 +19,7 @@ use farpool_model::{
 };
 use farpool_pipeline::{BoundProgram, Run};
 use farpool_wire::sealed::{Digest, NodeProof, SealedRequest, Sealer};
-use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
+use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, Role, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
     let asked = Asked::default();
     let stream = message.stream;
     connection.outbox.open(stream, message.bytes_on_wire, Work::Request(asked.clone()))?;
-    if !is_request(message.kind) {
+    if message.kind.role() != Role::Request {
         let kind = message.kind.name();
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
         return Ok(());
@@ -114,39 +114,6 @@ impl Looked {
             }
         });
     }
-}
-
-/// Returns whether a message of this kind is a request of its own.
-fn is_request(kind: FrameKind) -> bool {
-    use FrameKind::{
-        AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateSchema, CreateView, Drop, DropSchema,
-        DropView, Execute, Fetch, LoadOutcome, Outlines, Prepare, Queries, Sealed, Statistics, Status, Table,
-        Tables,
-    };
-    matches!(
-        kind,
-        Prepare
-            | Execute
-            | Tables
-            | Table
-            | Drop
-            | Statistics
-            | Status
-            | Queries
-            | CancelQuery
-            | Backup
-            | BackupRead
-            | LoadOutcome
-            | AlterTable
-            | CreateView
-            | DropView
-            | CreateSchema
-            | DropSchema
-            | ChangeRows
-            | Sealed
-            | Outlines
-            | Fetch
-    )
 }
 
 /// Returns the request in `message`, and seals its answers from now on.
