@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub enum Operation {
     /// Two operands.
     Binary(ArithmeticOp),
-    /// The sign.
+    /// The sign of one operand.
     Negative,
 }
 
