@@ -23,8 +23,8 @@ use farpool_wire::{
 use queries::*;
 use std::sync::Arc;
 
-/// Writes the seeds that can be generated; the others in the corpus were found. Run it after a change of a
-/// format: `cargo test -p farpool-fuzz -- --ignored`.
+/// Writes the seeds that can be generated; the other files in the corpus were found by fuzzing. Run it after a change
+/// of a format: `cargo test -p farpool-fuzz -- --ignored`.
 #[test]
 #[ignore = "writes into the corpus"]
 fn write_the_seeds() {
@@ -87,7 +87,7 @@ fn data_seeds() -> Vec<Vec<u8>> {
     [false, true].into_iter().flat_map(seeds_of_directory).collect()
 }
 
-/// Writes the wrapped key of the encrypted directories: the seeds must be written anew behind it.
+/// Writes the wrapped key of the encrypted directories: the seeds must be generated again afterwards.
 #[test]
 #[ignore = "writes into the source"]
 fn write_the_keys() {
@@ -95,7 +95,7 @@ fn write_the_keys() {
     std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/directory.keys"), bytes).unwrap();
 }
 
-/// What becomes of a directory, encrypted or not, step by step.
+/// Returns the states of a directory, encrypted or not, after each of several steps.
 fn seeds_of_directory(is_encrypted: bool) -> Vec<Vec<u8>> {
     let directory = crate::data::directory(is_encrypted).1;
     let catalog = crate::data::catalog();
@@ -184,7 +184,7 @@ fn key_ring_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Requests for sealed answers, and answers of several sizes that were sealed for nobody in particular.
+/// Returns requests for sealed answers, and answers of several sizes that were sealed for an unknown key.
 fn sealed_seeds() -> Vec<Vec<u8>> {
     let seed = |outgoing: Outgoing| {
         let kind = outgoing.kind().number();
@@ -229,7 +229,7 @@ fn log_seeds() -> Vec<Vec<u8>> {
     directory.open("log-000000000001").unwrap().read_at(&mut first, 0).unwrap();
     let end = first.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(512);
     first.truncate(end);
-    // Follows the first: six records in four batches, the last of which marks the end.
+    // Continues the first file: six records in four batches, the last of which marks the end.
     let mut second = b"farpool\n\x01\0\0\0\0\0\0\0".to_vec();
     [1, 5, 6, end as u64].iter().for_each(|number| second.extend_from_slice(&number.to_le_bytes()));
     second.resize(512, 0);
@@ -349,7 +349,7 @@ fn predicate_seeds() -> Vec<Vec<u8>> {
     seeds.map(<[u8]>::to_vec).to_vec()
 }
 
-/// Makes pipelined requests of both kinds, whole and wrong; the first byte says how they are cut.
+/// Makes pipelined requests of both kinds, valid and invalid; the first byte determines how they are split.
 fn resp_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[u8]; 7] = [
         b"\x00*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
@@ -393,7 +393,7 @@ fn record_seeds() -> Vec<Vec<u8>> {
             b"\x00\x05\x01\x00\x01\x00\x00\x05ahello\x02\x00\x01\x09\x07\x02a!?",
             b"\x00\x80\x01\x03\x00\x01\x64a\x01\x03\x02\x00\x65\x01bb1\x04\x00\x01a",
         ],
-        // Fields of a small hash, and of one that becomes large; a field goes.
+        // Fields of a small hash, and of one that becomes large; a field is removed.
         &[
             b"\x00\x05\x01\x00\x01\x01\x00\x06h\x01\x00\x01\x00fv\x05\x00\x01\x01\x02hgww",
             b"\x00\x06\x05\x00\x01\x01\x46hk0123456789012345678901234567890123456789012345678901234567890123456789\
@@ -484,7 +484,7 @@ fn sketch_seeds() -> Vec<Vec<u8>> {
     columns.into_iter().map(state).collect()
 }
 
-/// Makes HyperLogLogs of Redis: of no elements, of few, of as many as runs hold, and a dense one.
+/// Makes HyperLogLogs of Redis: with no elements, with few, with as many as the sparse encoding holds, and a dense one.
 fn hll_seeds() -> Vec<Vec<u8>> {
     let of = |elements: u32| {
         let mut value = farpool_statistics::redis_hll::Writer::new();

@@ -245,7 +245,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
         .collect();
     let mut connection = PREFACE.to_vec();
     frames.iter().for_each(|frame| connection.extend_from_slice(frame));
-    // A message by itself is encoded as its kind and its body: a frame without the rest of its header.
+    // A single message is encoded as its kind and its body: a frame without the rest of its header.
     let single = frames.iter().map(|frame| [&frame[4..5], &frame[12..]].concat());
     single.chain([connection]).collect()
 }
