@@ -1,7 +1,7 @@
 //! A digest of a result that does not depend on the order of its rows; `bench/rivals/digest.py` computes the same.
 //!
 //! The columns of a row are folded to 64 bits, which are mixed (the finalizer of MurmurHash3), and the hashes of the
-//! rows are added. Integers count as 64-bit two's complement whatever their type, strings as their bytes in
+//! rows are added. Integers of any type count as 64-bit two's complement, strings as their bytes in
 //! little-endian words, the last one padded with zeros, followed by their length.
 //!
 //! `bench/rivals/liquidcache` compiles this file as well, with an older Arrow.

@@ -71,7 +71,7 @@ enum Suite {
     Sketches(sketches::Options),
     /// Errors of the sketches against exact counts, over data sets and many seeds.
     SketchAccuracy(accuracy::Options),
-    /// Interference between clients of one node: shares, and small queries beside floods.
+    /// Interference between clients of one node: shares, and small queries during floods.
     Clients(clients::Options),
     /// The correlation coefficients of all pairs of columns, against numpy, DuckDB, Polars and a plain loop.
     Correlation(correlation::Options),
@@ -82,7 +82,7 @@ enum Suite {
     /// Starts of a node over a data directory that is not in the page cache, until it answers, against DuckDB opening
     /// its file.
     Restart(restart::Options),
-    /// AES in all modes beside OpenSSL, by size, direction and number of threads.
+    /// AES in all modes compared with OpenSSL, by size, direction and number of threads.
     Iopath(iopath::Options),
     /// Keys and values over the Redis protocol, against Redis and memcached: throughput, latency, memory, scans.
     Caribou(caribou::Options),

@@ -25,13 +25,13 @@ struct Arguments {
     /// Runs this seed only, as to repeat a failure.
     #[arg(long, conflicts_with_all = ["seeds", "first", "seconds"])]
     seed: Option<u64>,
-    /// Runs so many seeds.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
     /// The first of them.
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// Begins no further seed after so many seconds.
+    /// Number of seconds after which no further seed is started.
     #[arg(long)]
     seconds: Option<u64>,
 }

@@ -32,7 +32,7 @@ pub fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<()> {
     run_with(arguments, &[])
 }
 
-/// Builds a program of the tree and runs it with `arguments`. The programs `beside` it, which it starts, are built as
+/// Builds a program of the tree and runs it with `arguments`. The programs in `beside`, which it starts, are built as
 /// well.
 pub fn run_program(name: &str, beside: &[&str], arguments: &[String]) -> Result<()> {
     run_program_with(name, beside, arguments, &[])
@@ -56,7 +56,7 @@ pub fn run_program_with(
     Ok(())
 }
 
-/// Builds a program of the tree, with the programs `beside` it, and returns its path. `cargo run` would select its
+/// Builds a program of the tree, with the programs in `beside`, and returns its path. `cargo run` would select its
 /// package alone, and therefore other features of the dependencies.
 pub fn build_program(name: &str, beside: &[&str]) -> Result<PathBuf> {
     let programs = [name].into_iter().chain(beside.iter().copied());

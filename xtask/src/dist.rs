@@ -54,7 +54,7 @@ struct Release {
     is_check: bool,
 }
 
-/// Makes the packages, installs each into an empty root and runs it there.
+/// Builds the packages, installs each into an empty root and runs it there.
 ///
 /// # Errors
 /// Fails if a tool is missing, the versions of program, crate and changelog differ, or a package does not work.

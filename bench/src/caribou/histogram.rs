@@ -33,7 +33,7 @@ impl Histogram {
         self.most
     }
 
-    /// Returns the end of the bucket up to which this part of the latencies lies, in nanoseconds; NaN if there are
+    /// Returns the end of the bucket that contains this quantile of the latencies, in nanoseconds; NaN if there are
     /// none.
     pub fn percentile(&self, part: f64) -> f64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;

@@ -1,6 +1,6 @@
 //! The suite `caribou`: keys and values over the Redis protocol compared with Redis and memcached, after the evaluation
-//! of Caribou (István, Sidler, Alonso, PVLDB 10(11), 2017): throughput, response times, memory, scans, scans beside
-//! point operations, durability.
+//! of Caribou (István, Sidler, Alonso, PVLDB 10(11), 2017): throughput, response times, memory, scans, scans concurrent
+//! with point operations, durability.
 
 mod client;
 mod compressed;
@@ -60,7 +60,7 @@ enum Part {
     Conditional,
     /// Scans with conditions, for a substring, and of compressed values.
     Scans,
-    /// Point operations beside scans.
+    /// Point operations with concurrent scans.
     Beside,
     /// Updates that are on disk before they are acknowledged.
     Always,

@@ -141,7 +141,7 @@ pub struct CompressedResult {
     pub codec_gb_s: Option<f64>,
 }
 
-/// Point operations in an open loop, alone and beside scans of the same space.
+/// Point operations in an open loop, alone and with concurrent scans of the same space.
 #[derive(Debug, Serialize)]
 pub struct BesideResult {
     pub rate: f64,

@@ -1,4 +1,4 @@
-//! Scans of keys by SQL: with eight conditions, for a substring, and beside point operations.
+//! Scans of keys by SQL: with eight conditions, for a substring, and concurrently with point operations.
 
 use super::client::Client;
 use super::compressed;
@@ -215,7 +215,7 @@ fn memmem(definition: &Definition, rows: u64, value_bytes: usize) -> Result<f64>
     Ok(all.len() as f64 / 1e9 / median(&times))
 }
 
-/// Measures point operations in an open loop, alone and beside scans of the same space, in turns; also scans alone.
+/// Measures point operations in an open loop, alone and with concurrent scans, in turns; also scans alone.
 pub fn beside(definition: &Definition, stage: &mut Stage) -> Result<BesideResult> {
     let beside = &definition.beside;
     let case = Case { depth: 1, ..definition.case("beside", &beside.mix)? };

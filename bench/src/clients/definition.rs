@@ -63,7 +63,7 @@ pub struct Tenant {
     pub clients: usize,
 }
 
-/// Clients that always have more queries to run, beside the client of small queries.
+/// Clients that are never idle, concurrent with the client of small queries.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flood {

@@ -1,4 +1,4 @@
-//! INSERT statements of one row on a schedule, alone and beside a client that runs queries.
+//! INSERT statements of one row on a schedule, alone and with a concurrent client that runs queries.
 //!
 //! The load is open: statements are due at fixed times regardless of earlier ones, and latencies are measured from
 //! those times, so that a node that stalls for a second shows as a thousand late statements and not as one (G. Tene,
@@ -24,7 +24,7 @@ const SMALL: usize = 2;
 /// Tolerance for reaching the rate: the maximal delay of the last answer, as a share of the planned duration.
 const LATE: f64 = 0.01;
 
-/// Results of the inserts, and of the queries beside them.
+/// Results of the inserts, and of the concurrent queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertsResult {
     pub connections: usize,
@@ -33,7 +33,7 @@ pub struct InsertsResult {
     pub queries: Vec<QueriesResult>,
 }
 
-/// Results of inserts beside another load.
+/// Results of inserts with another concurrent load.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertResult {
     /// Name of the other load; `alone` first.
@@ -123,7 +123,7 @@ pub async fn measure(definition: &Definition) -> Result<InsertsResult> {
     Ok(InsertsResult { connections, per_second, inserts, queries })
 }
 
-/// Runs all inserts into an empty table, beside a client of a tenant that runs a statement. If no expected result is
+/// Runs all inserts into an empty table, while a client of a tenant runs a statement. If no expected result is
 /// given, the statement counts the inserted rows.
 async fn round(
     definition: &Definition,

@@ -50,7 +50,7 @@ pub struct SharesResult {
 /// Results of the client of small queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct SmallResult {
-    /// Name of the load beside it; `alone` first.
+    /// Name of the concurrent load; `alone` first.
     pub beside: String,
     pub queries: usize,
     pub p50_ms: f64,
@@ -168,7 +168,7 @@ async fn share(definition: &Definition, case: &Shares) -> Result<SharesResult> {
     })
 }
 
-/// Measures the small client alone, then beside each flood. The flooding clients are of another tenant.
+/// Measures the small client alone, then during each flood. The flooding clients are of another tenant.
 async fn small(definition: &Definition) -> Result<Vec<SmallResult>> {
     let served = Arc::new(Served::start(definition.threads, &[1, 1])?);
     let Small { table, rows, sql } = &definition.small;

@@ -31,9 +31,9 @@ pub struct Options {
 enum Part {
     /// Shares of CPU time.
     Shares,
-    /// Small queries beside floods.
+    /// Small queries during floods.
     Floods,
-    /// Rows inserted one by one beside queries.
+    /// Rows inserted one by one during queries.
     Inserts,
     /// Scans after rows were appended one by one.
     Appends,

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Makes the columns of a case.
+/// Generates the columns of a case.
 pub fn columns(case: &Case) -> Vec<ArrayRef> {
     (0..case.columns).map(|column| one(case, column as u64)).collect()
 }

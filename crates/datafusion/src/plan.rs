@@ -257,8 +257,8 @@ fn finished(
     let limit = prepared.answers.iter().filter(|a| a.operator.cuts_rows()).cloned();
     let table = fragment.table.clone().with_kept(kept.iter().cloned().chain(limit));
     let schema = finish::parts_schema(finish, whole)?;
-    // The effective program, which returns parts, yields rows of the same schema whatever the pool answers when it
-    // runs.
+    // The effective program, which returns parts, yields rows of the same schema, regardless of the pool's answer when
+    // it runs.
     let program = prepared.effective.clone();
     let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
     finish::above(finish, LogicalPlan::Extension(Extension { node }), whole)

@@ -184,7 +184,7 @@ impl Rows {
         }
     }
 
-    /// Makes the physical plan again, at the same versions of the tables: a plan that has started cannot run again.
+    /// Creates a new physical plan, at the same versions of the tables: a plan that has started cannot run again.
     pub async fn renew(&self) -> Result<(), DataFusionError> {
         let plan = self.source.state.create_physical_plan(&self.source.plan).await?;
         let context = self.source.context(&self.source.state, &plan)?;

@@ -8,7 +8,7 @@ pub fn memory_bytes_default() -> usize {
     bytes() / 2
 }
 
-/// Returns the default size of the memory for work beside the pool: a quarter of the machine's memory, but at least 256
+/// Returns the default size of the work memory: a quarter of the machine's memory, but at least 256
 /// MiB.
 pub fn work_bytes_default() -> usize {
     (bytes() / 4).max(WORK_LEAST)

@@ -211,7 +211,7 @@ async fn a_pool_in_the_process_keeps_what_a_statement_reads() {
     told(&session.sql(COUNT).await.unwrap_err(), "there is no table t");
 }
 
-/// Whatever another client does meanwhile, a statement returns a result that was correct at some moment, or an error
+/// Regardless of another client's changes, a statement returns a result that was correct at some moment, or an error
 /// that describes the change of the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_told_of_handles() {

@@ -25,8 +25,8 @@ use std::time::Duration;
 const POOL_MIB: u64 = 256;
 const WORK_MIB: u64 = 128;
 
-/// Memory that a node may use beside its pool and its memory for work: the program itself, and allocations of threads
-/// between two checks of the budget.
+/// Memory that a node may use in addition to its pool and its work memory: the program itself, and allocations of
+/// threads between two checks of the budget.
 const SLACK_MIB: u64 = 256;
 
 /// Duration of the attack.

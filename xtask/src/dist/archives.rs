@@ -26,7 +26,7 @@ pub struct Archives {
     pub containerfile: PathBuf,
 }
 
-/// Makes the archive of all installed files, that of a container, and its Containerfile.
+/// Builds the archive of all installed files, that of a container, and its Containerfile.
 pub fn make(release: &Release, program: &Program, contents: &Contents) -> Result<Archives> {
     let name = contents.prefix.file_name().unwrap_or_default().to_string_lossy();
     let tar = release.folder.join(format!("{name}.tar.gz"));
@@ -68,7 +68,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Makes the tree of a container's root: the program, a user, a data directory and a folder for temporary files.
+/// Builds the tree of a container's root: the program, a user, a data directory and a folder for temporary files.
 fn container_root(release: &Release, contents: &Contents) -> Result<PathBuf> {
     let root = release.scratch.join("container");
     copy(&contents.prefix.join("bin/farpool"), &root.join("usr/bin/farpool"))?;

@@ -36,7 +36,7 @@ pub struct Contents {
     pub prefix: PathBuf,
 }
 
-/// Makes the tree.
+/// Builds the tree of the installed files.
 pub fn gather(release: &Release, program: &Program) -> Result<Contents> {
     let name = format!("farpool-{}-{}-linux", release.version, program.architecture.name());
     let prefix = release.scratch.join(name);
@@ -56,7 +56,7 @@ pub fn gather(release: &Release, program: &Program) -> Result<Contents> {
     Ok(Contents { prefix })
 }
 
-/// Makes the program write its manual pages and completions, which also shows that it runs here.
+/// Lets the program write its manual pages and completions, which also shows that it runs here.
 fn said_by_itself(program: &Path, prefix: &Path) -> Result<()> {
     let run = |arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output();

@@ -15,7 +15,7 @@ const ZSH_DEBIAN: &str = "share/zsh/vendor-completions";
 /// Scripts that dpkg runs.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// Makes the package and returns its path.
+/// Builds the package and returns its path.
 pub fn make(release: &Release, program: &Program, contents: &Contents) -> Result<PathBuf> {
     let root = release.scratch.join("debian");
     let usr = root.join("usr");

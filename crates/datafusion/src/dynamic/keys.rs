@@ -120,7 +120,7 @@ fn key_column(
     let inner = widened.map_or(expr, CastExpr::expr).downcast_ref::<Column>()?;
     let index = column(inner.index())?.as_column()?;
     let to = info.schema.fields().get(index)?.data_type();
-    // Integers are compared by value, whatever their widths: a key that does not fit the column becomes NULL,
+    // Integers are compared by value, regardless of their widths: a key that does not fit the column becomes NULL,
     // and equals nothing in it.
     let integers = to.is_integer() && values.data_type().is_integer();
     let same = schema::canonical_type(values.data_type()).as_ref() == Some(to);

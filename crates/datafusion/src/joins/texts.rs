@@ -1,5 +1,5 @@
 //! Converts the texts of joins and UNNEST to views. These operators repeat the rows of their inputs; a view is repeated
-//! as 16 bytes, whereas a text would be copied: a text of 10 MB beside 5,000 rows is more than a batch can hold.
+//! as 16 bytes, whereas a text would be copied: a text of 10 MB in each of 5,000 rows is more than a batch can hold.
 //!
 //! Invariant: columns keep their names and values. The rule runs once no outer references remain, whose types it would
 //! have to change as well.

@@ -1,4 +1,4 @@
-//! Several streams of one run together return one result, in whatever order they are read.
+//! Several streams of one run together return one result, regardless of the order in which they are read.
 
 use crate::{EmbeddedPool, stream_blocking};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};

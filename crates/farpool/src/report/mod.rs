@@ -89,7 +89,7 @@ pub struct Distinct {
     pub low: u64,
     /// The upper bound.
     pub high: u64,
-    /// The probability that the truth lies within the bounds.
+    /// The probability that the true value is within the bounds.
     pub confidence: f64,
     /// Whether the number is exact.
     pub exact: bool,
@@ -104,7 +104,7 @@ pub struct Range {
     pub low: f64,
     /// The upper bound, if there is one.
     pub high: Option<f64>,
-    /// The probability that the truth lies within the bounds.
+    /// The probability that the true value is within the bounds.
     pub confidence: f64,
 }
 
@@ -141,7 +141,7 @@ pub struct Quantile {
     pub low: Value,
     /// The upper bound.
     pub high: Value,
-    /// The probability that the truth lies within the bounds.
+    /// The probability that the true value is within the bounds.
     pub confidence: f64,
 }
 

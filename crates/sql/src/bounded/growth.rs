@@ -11,7 +11,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 /// Maximal number of bytes of a character in UTF-8.
 const CHAR_BYTES: usize = 4;
 
-/// Bytes of an element of a list beside its value: its view or offset, and its part of the bitmap.
+/// Bytes of a list element in addition to its value: its view or offset, and its part of the bitmap.
 const ELEMENT_BYTES: usize = 17;
 
 /// The relation between the sizes of a function's arguments and the size of its result.
@@ -19,9 +19,9 @@ const ELEMENT_BYTES: usize = 17;
 pub(super) enum Growth {
     /// A multiple of the bytes of all arguments, plus a constant.
     Inputs(usize, usize),
-    /// The first argument, repeated as often as the second says.
+    /// The first argument, repeated; the second is the number of repetitions.
     Repeat,
-    /// As many characters as the second argument says.
+    /// A string whose number of characters is the second argument.
     Pad,
     /// The first argument, with each occurrence of the second replaced by the third.
     Replace,
@@ -31,7 +31,7 @@ pub(super) enum Growth {
     Join,
     /// A list whose elements come from a text or from two numbers.
     Split,
-    /// A list as long as the second argument says.
+    /// A list whose length is the second argument.
     Resize,
     /// The numbers or times from the first argument to the second.
     Range,

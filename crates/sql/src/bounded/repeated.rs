@@ -1,9 +1,9 @@
 //! Lists and structures in rows that joins and UNNEST repeat.
 //!
 //! DataFusion 55.2 copies such a value for each repetition and charges nothing for the copies: a list of 100,000
-//! numbers beside 5,000 rows is 4 GB in one batch. These operators therefore emit small batches, and fail if a batch
-//! might not fit the free memory. Texts are repeated as views, without a copy. This module is obsolete once upstream
-//! charges the copies or shares them.
+//! numbers in each of 5,000 rows is 4 GB in one batch. These operators therefore emit small batches, and fail if a
+//! batch might not fit the free memory. Texts are repeated as views, without a copy. This module is obsolete once
+//! upstream charges the copies or shares them.
 
 use super::growth::range_bytes;
 use crate::error;

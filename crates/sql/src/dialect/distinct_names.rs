@@ -23,7 +23,7 @@ pub(super) fn of_columns(statement: &mut Statement, lowers: bool) -> Result<()> 
     visit(statement, &mut Columns { lowers })
 }
 
-/// Makes casts a part of names.
+/// Adds casts to the names of columns.
 pub(super) fn of_casts(statement: &mut Statement) -> Result<()> {
     visit(statement, &mut Casts)
 }

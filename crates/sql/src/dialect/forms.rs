@@ -19,7 +19,7 @@ pub(super) fn grand_total(select: &mut Select) -> Result<()> {
     }
     keys.retain(|key| !is_empty(key));
     if keys.is_empty() && select.having.is_none() {
-        // A HAVING condition makes the query an aggregation, whatever it selects.
+        // A HAVING condition makes the query an aggregation, regardless of its SELECT list.
         select.having = Some(sql::expr("count(*) >= 0")?);
     }
     Ok(())

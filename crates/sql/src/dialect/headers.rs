@@ -23,7 +23,7 @@ enum Header {
 
 impl Headers {
     /// Returns the headers of `statement`; none if it is not a query, or has no list of columns. `lowers`
-    /// says whether names without quotes are converted to lower case.
+    /// tells whether names without quotes are converted to lower case.
     pub(super) fn of(statement: &SqlStatement, lowers: bool) -> Self {
         let query = match statement {
             SqlStatement::Query(query) => query,

@@ -74,7 +74,7 @@ fn double(arguments: &[Expr]) -> Option<Expr> {
     text(arguments)?.parse::<f64>().ok().map(lit)
 }
 
-/// Returns the decimal with these digits; `None` if no decimal has so many.
+/// Returns the decimal with these digits; `None` if there are more digits than a decimal can have.
 fn decimal(text: &str) -> Option<ScalarValue> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = [whole.trim_start_matches('0'), fraction].concat();

@@ -70,7 +70,7 @@ pub fn programs() -> Vec<Program> {
     ]
 }
 
-/// Makes plans of farpool, and adds those that DataFusion made for the tests of the wire crate.
+/// Creates plans of farpool, and adds those that DataFusion made for the tests of the wire crate.
 pub fn plan_seeds() -> Vec<Vec<u8>> {
     let schema = plan::table_schema();
     let ours = programs().into_iter().map(|p| substrait::encode_program(&p, &schema).unwrap());
@@ -79,7 +79,7 @@ pub fn plan_seeds() -> Vec<Vec<u8>> {
     ours.chain(theirs).collect()
 }
 
-/// Makes programs over the table of the runs that apply every operator to every type and encoding, and adds
+/// Creates programs over the table of the runs that apply every operator to every type and encoding, and adds
 /// plans that DataFusion made.
 pub fn run_seeds() -> Vec<Vec<u8>> {
     let schema = run::table_schema();
@@ -250,7 +250,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
     single.chain([connection]).collect()
 }
 
-/// Makes a spread with bins for a type of numbers, and with a frequent value for any type that has small
+/// Creates a spread with bins for a type of numbers, and with a frequent value for any type that has small
 /// numbers as values.
 pub fn spread(data_type: &DataType) -> Spread {
     let three = Literal::new(Value::Int(3), data_type.clone()).ok();
