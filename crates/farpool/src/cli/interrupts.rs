@@ -19,7 +19,6 @@ const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Time after the limit of a statement until it is abandoned. A statement ends within a few milliseconds, unless one
 /// call of a function takes longer.
-/// one call of a function takes longer.
 const GRACE: Duration = Duration::from_millis(400);
 
 enum Event<T> {

@@ -54,10 +54,10 @@ const MEMORY_PART: u64 = 2;
 /// The policy that decides when columns are kept in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nearness {
-    /// Once programs have returned as many bytes of them as they take.
+    /// Keeps a column once programs have returned as many of its bytes as the column takes in memory.
     #[default]
     Auto,
-    /// From the first program on, independently of its result.
+    /// Keeps columns from the first program on, independently of its result.
     Always,
 }
 
