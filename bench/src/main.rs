@@ -95,7 +95,7 @@ enum Suite {
         /// Threads that run queries.
         #[arg(long)]
         threads: usize,
-        /// Loads find out nothing about their rows.
+        /// Loads do not profile their rows.
         #[arg(long)]
         without_taps: bool,
         /// Speak TLS, with the certificate and the key in these files.

@@ -1,6 +1,6 @@
 //! Replaces hash joins whose tables need too much memory by sort-merge joins: sorts can spill, hash tables cannot.
 //!
-//! A plan that has run out of memory is made again with a lower limit for hash tables, see [`HashTables`]; in the last
+//! A plan that has run out of memory is planned again with a lower limit for hash tables, see [`HashTables`]; in the last
 //! attempt there are none. They are not replaced in advance: estimates are often too high by orders of magnitude, for
 //! example those of groups with a HAVING, and a hash join that fits is several times as fast.
 //!

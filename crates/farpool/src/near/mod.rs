@@ -61,7 +61,7 @@ pub enum Nearness {
     Always,
 }
 
-/// A [`RemotePool`] with columns kept in this process; see the comment of this file.
+/// A [`RemotePool`] with columns kept in this process; see the module documentation.
 #[derive(Clone, Debug)]
 pub struct NearPool {
     remote: Arc<RemotePool>,
