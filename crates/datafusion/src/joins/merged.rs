@@ -1,8 +1,8 @@
 //! Replaces hash joins whose tables need too much memory by sort-merge joins: sorts can spill, hash tables cannot.
 //!
-//! A plan that has run out of memory is planned again with a lower limit for hash tables, see [`HashTables`]; in the last
-//! attempt there are none. They are not replaced in advance: estimates are often too high by orders of magnitude, for
-//! example those of groups with a HAVING, and a hash join that fits is several times as fast.
+//! A plan that has run out of memory is planned again with a lower limit for hash tables (see [`HashTables`]); the last
+//! attempt has none. They are not replaced in advance: estimates are often too high by orders of magnitude, for example
+//! those of groups with a HAVING, and a hash join that fits is several times as fast.
 //!
 //! Invariant: a sort-merge join returns the rows of the hash join that it replaces. Joins that it does not support stay
 //! hash joins: `NOT IN`, where a NULL matters (`null_aware`), and keys of other types than those of [`has_order`].
