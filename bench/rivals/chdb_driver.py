@@ -1,4 +1,4 @@
-"""chDB (ClickHouse in-process): tables of the engine Memory, results in the format Arrow."""
+"""chDB (ClickHouse in this process): tables with the engine Memory, results in the format Arrow."""
 
 import chdb
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""DataFusion in-process: record batches in memory, a partition for each thread; results as batches (see `owned`)."""
+"""DataFusion in this process: record batches in memory, one partition per thread; results as batches (see `owned`)."""
 
 import datafusion
 import pyarrow as pa

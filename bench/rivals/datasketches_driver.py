@@ -1,8 +1,8 @@
 """Apache DataSketches: HyperLogLog (HLL_8) or Count-Min of a column, one thread.
 
-Its wheel takes value by value, with no call for many: `map` calls it without a loop of Python's own, yet what a
-call costs is most of the time. A statement is "hll LG_K" or "cm ROWS LG_COUNTERS"; the answer is the number of
-distinct values, or of all.
+The wheel has no bulk update, so each value is a call. `map` avoids a loop in Python, yet the calls take most of the
+time. A statement is "hll LG_K" or "cm ROWS LG_COUNTERS"; the answer is the number of distinct values (hll) or of all
+values (cm).
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
-"""A digest of a result that does not depend on the order of its rows; `bench/src/digest.rs` has the same.
+"""An order-independent digest of a result; the same as in `bench/src/digest.rs`.
 
-The columns of a row are folded to 64 bits, these are mixed, and the rows are added up. Integers count as
-64-bit two's complement whatever their type, strings as their bytes in little-endian words, the last one
-padded with zeros, and then their length.
+The columns of a row are folded into 64 bits, which are mixed, and the mixed values of all rows are added up. Integers
+of any type count as 64-bit two's complement; strings as their bytes in little-endian words, the last one padded with
+zeros, followed by their length.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ import pyarrow as pa
 FOLD = np.uint64(0x9E3779B97F4A7C15)
 MIX = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 SHIFT = np.uint64(33)
-# Rows that are folded at once: what they need fits the cache.
+# Rows per step, so that the intermediate arrays fit the CPU cache.
 ROWS = 32 * 1024
 
 
 def digest(table: pa.Table) -> tuple[int, str]:
-    """The number of rows, and the digest in hexadecimal."""
+    """Returns the number of rows, and the digest in hexadecimal."""
     total = 0
     for batch in table.to_batches(max_chunksize=ROWS):
         hashes = np.zeros(batch.num_rows, dtype=np.uint64)

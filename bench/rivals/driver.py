@@ -8,12 +8,13 @@
     {"do": "mix", "statements": [TEXT, ...], "clients": N, "folder": FOLDER}
                                                          {"ms": ..., "cpu_s": ..., "each_ms": [...]}
 
-`columns` are those that the statement needs. With N clients the statement runs N times at once, and the time
-is that of all together. The result is written to FILE as an Arrow IPC file if one is given; otherwise its
-digest is answered (see `digest`). `wire` are the bytes between a remote rival's server and its clients, where
-the driver counts them. Of a mix, each of the N clients takes the next statement as soon as it has the result of
-its last one; the results are in FOLDER as 0.arrow, 1.arrow, ... afterwards. An error answers {"error": TEXT}; the end of the input ends the process.
-Times are taken here, around execution and fetch, so that the pipe, the JSON and the digest do not count.
+`columns` lists the columns that the statement needs. With N clients, N copies of the statement run at once, and the
+time is that until the last one ends. The result is written to FILE, as an Arrow IPC file, if one is given; otherwise
+the answer has its digest (see `digest`). `wire` is the number of bytes between a remote rival's server and its clients,
+if the driver counts them. In a mix, each of the N clients takes the next statement as soon as it has the result of its
+last one; afterwards FOLDER has the results as 0.arrow, 1.arrow, ... An error is answered with {"error": TEXT}; the
+process ends at the end of its input. Times are taken in this process, around execution and fetch, so that they exclude
+the pipe, the JSON and the digest.
 """
 
 import ctypes
@@ -32,12 +33,12 @@ from digest import digest
 
 
 class Engine:
-    """What a rival has to provide."""
+    """Interface that a rival implements."""
 
     version = ""
 
     def start(self, threads: int) -> None:
-        """Prepares an empty database that works with `threads` threads."""
+        """Prepares an empty database that uses `threads` threads."""
 
     def load(self, table: str, file: str) -> None:
         """Copies a file into the engine's own memory."""
@@ -48,20 +49,20 @@ class Engine:
         raise NotImplementedError
 
     def client(self):
-        """Something that `run` can use beside others of its kind."""
+        """Returns a connection or session for `run`; several may be in use at once."""
         return None
 
     def run(self, client, request: dict):
-        """Runs a statement and has all of the result in memory."""
+        """Runs a statement and fetches the whole result into memory."""
         raise NotImplementedError
 
     def table(self, result) -> pa.Table:
-        """The result of `run` as Arrow, outside the time that counts."""
+        """Converts the result of `run` to Arrow; not part of the measured time."""
         return result
 
 
 class Server:
-    """A process of the same driver that is the rival's server: `python DRIVER server`."""
+    """Server of a remote rival: a process of the same driver, `python DRIVER server`."""
 
     def __init__(self, program: str):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -76,13 +77,13 @@ class Server:
 
 
 def read_table(file: str) -> pa.Table:
-    """An Arrow IPC file, copied into memory."""
+    """Reads an Arrow IPC file into memory."""
     with pa.OSFile(file) as source:
         return pa.ipc.open_file(source).read_all()
 
 
 def map_table(file: str) -> pa.Table:
-    """An Arrow IPC file as it lies in the system's cache, for engines that copy what they load."""
+    """Maps an Arrow IPC file into memory without a copy, for engines that copy the data that they load."""
     return pa.ipc.open_file(pa.memory_map(file)).read_all()
 
 
@@ -96,14 +97,15 @@ def milliseconds(start: float) -> float:
 
 
 class Memory:
-    """What a rival's process keeps of the results of one statement must not press the others during the next."""
+    """Releases the memory that a rival keeps of one statement, so that the other sides have it during the next one."""
 
     def __init__(self):
         self.statement = None
         self.libc = ctypes.CDLL(None)
 
     def release_before(self, statement: str) -> None:
-        """Gives what is unused back to the system when another statement begins: its first run does not count."""
+        """Returns unused memory to the system when another statement begins. This affects only its first run, a
+        warm-up."""
         if statement == self.statement:
             return
         self.statement = statement
@@ -131,7 +133,8 @@ def run(engine: Engine, request: dict) -> dict:
 
 
 def at_once(engine: Engine, request: dict) -> tuple[list, float]:
-    """The results of all clients, and the milliseconds until the last one had its own."""
+    """Runs a statement with all clients at once. Returns their results, and the milliseconds until the last one
+    ended."""
     if request["clients"] == 1:
         client = engine.client()
         start = time.perf_counter()
@@ -147,7 +150,7 @@ def at_once(engine: Engine, request: dict) -> tuple[list, float]:
 
 
 def in_threads(count: int, work) -> float:
-    """Calls `work` with 0, 1, ... in threads of their own; the milliseconds until the last one has ended."""
+    """Calls `work` with 0, 1, ... in `count` threads. Returns the milliseconds until the last one ended."""
     errors = []
 
     def one(number: int) -> None:
@@ -169,7 +172,7 @@ def in_threads(count: int, work) -> float:
 
 
 def mix(engine: Engine, request: dict) -> dict:
-    """Statements by several clients, of which each takes the next one as soon as it is free."""
+    """Runs statements with several clients, each of which takes the next one as soon as it is idle."""
     waiting = queue.SimpleQueue()
     for place, statement in enumerate(request["statements"]):
         waiting.put((place, {"statement": statement}))
@@ -212,7 +215,7 @@ def answer(engine: Engine, request: dict) -> dict:
 
 
 def serve(engine: Engine) -> None:
-    # Only answers go out: what an engine prints is sent where messages go.
+    # Standard output is for answers only, so the output of engines is redirected to standard error.
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         try:

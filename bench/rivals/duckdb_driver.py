@@ -1,6 +1,6 @@
-"""DuckDB in-process: tables in memory, results by `to_arrow_table`.
+"""DuckDB in this process: tables in memory, results by `to_arrow_table`.
 
-With DUCKDB_FILE they are in a database file, and DUCKDB_MEMORY limits the memory.
+With DUCKDB_FILE the tables are in a database file; DUCKDB_MEMORY limits the memory.
 """
 
 import os
@@ -23,7 +23,7 @@ class DuckDb(Engine):
         if file.endswith(".parquet"):
             self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS FROM '{file}'")
         else:
-            source = map_table(file)  # found by its name
+            source = map_table(file)  # DuckDB finds the variable by name
             self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS FROM source")
 
     def drop(self, table: str) -> None:
@@ -33,7 +33,7 @@ class DuckDb(Engine):
         return self.connection.cursor()
 
     def run(self, client, request: dict):
-        # The route that DuckDB recommends: `execute` would copy the rows once more.
+        # DuckDB recommends `sql` for Arrow results: `execute` would copy the rows once more.
         return client.sql(request["statement"]).to_arrow_table()
 
 

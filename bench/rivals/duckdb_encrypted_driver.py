@@ -1,4 +1,5 @@
-"""As `duckdb_file_driver.py`, with a database file that is encrypted by AES-256-GCM (OpenSSL): a run decrypts what it reads."""
+"""The driver `duckdb_file_driver.py` with a database file encrypted by AES-256-GCM (OpenSSL): each run decrypts the
+blocks that it reads."""
 
 from driver import serve
 from duckdb_file_driver import DuckDbFile

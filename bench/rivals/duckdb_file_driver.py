@@ -1,7 +1,7 @@
-"""DuckDB with its tables in a database file that the system has in its cache, attached anew before each run.
+"""DuckDB with its tables in a database file in the page cache, attached anew before each run.
 
-What a database holds of its file in memory is in the clear, and is left from one run to the next. One that was just
-attached holds nothing, so that a run reads blocks out of the system's cache.
+DuckDB's buffer pool holds blocks decrypted and keeps them between runs. A database that was just attached has nothing
+in the buffer pool, so that a run reads its blocks from the page cache.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from driver import Engine, map_table, serve
 
 def connect(threads: int) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    # It brings OpenSSL, without which DuckDB writes no encrypted databases.
+    # The extension contains OpenSSL, which DuckDB needs to write encrypted databases.
     package = importlib.import_module("duckdb_extension_httpfs")
     file = next(pathlib.Path(package.__file__).parent.rglob("httpfs.duckdb_extension"))
     connection.execute(f"LOAD '{file}'")
@@ -25,7 +25,7 @@ def connect(threads: int) -> duckdb.DuckDBPyConnection:
 
 class DuckDbFile(Engine):
     version = duckdb.__version__
-    # Of the database: `KEY VALUE` in ATTACH.
+    # Options of ATTACH, each as `KEY VALUE`.
     options: list[str] = []
 
     def start(self, threads: int) -> None:
@@ -35,7 +35,7 @@ class DuckDbFile(Engine):
         self.attached = None
 
     def load(self, table: str, file: str) -> None:
-        source = map_table(file)  # found by its name
+        source = map_table(file)  # DuckDB finds the variable by name
         self.attach(table, [])
         self.connection.execute(f"CREATE TABLE {table} AS FROM source")
         self.connection.execute("CHECKPOINT")

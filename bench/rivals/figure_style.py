@@ -1,4 +1,4 @@
-"""What all figures share: colours, panels, axes, the line below that says when and where."""
+"""Style shared by all figures: colours, panels, axes, and the caption with the date and the machine."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-# Okabe and Ito's colours, which people with colour blindness can tell apart.
+# The palette of Okabe and Ito, which is distinguishable with colour blindness.
 BLACK, ORANGE, SKY, GREEN, PINK, OLIVE, RED, BLUE, GREY = (
     "#000000",
     "#E69F00",
@@ -50,7 +50,7 @@ def panels_of(count: int, title: str, columns: int | None = None, height: float 
 
 def ticks(axis, places: list[int]) -> None:
     low, high = min(places), max(places)
-    # Labels that would lie on one another: of those the first is shown.
+    # Of labels that would overlap, only the first is shown.
     apart = (high / low) ** 0.12
     labelled: list[int] = []
     for place in sorted(set(places)):
@@ -64,14 +64,14 @@ def ticks(axis, places: list[int]) -> None:
 
 
 def plain_log(axis, unit: str = "") -> None:
-    """Numbers in place of powers at a logarithmic axis."""
+    """Labels a logarithmic axis with plain numbers instead of powers."""
     axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def legend(figure, axes: list, results: dict, about: str, names: dict | None = None, columns: int = 4) -> None:
-    """One legend below all panels, in the order in which labels come, and the caption."""
+    """Draws one legend below all panels, in the order of first appearance, and the caption."""
     labels: dict = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels()):
@@ -93,7 +93,7 @@ def caption(results: dict, about: str) -> str:
 
 
 def short(count: int) -> str:
-    """Binary and decimal thousands and millions."""
+    """Formats a count with a binary or decimal suffix for thousands and millions."""
     for unit, suffix in ((1 << 20, " Mi"), (1 << 10, " Ki"), (10**9, " B"), (10**6, " M"), (10**3, " k")):
         if count >= unit and count % unit == 0:
             return f"{count // unit}{suffix}"
@@ -101,7 +101,8 @@ def short(count: int) -> str:
 
 
 def quantiles(times: list[float]) -> tuple[float, float, float]:
-    """The median, and how far below and above it 5 and 95 of 100 are; of a few runs the extremes."""
+    """Returns the median, and its distances to the 5th and 95th percentiles, or to the extremes if there are few
+    runs."""
     ordered = sorted(times)
     at = lambda part: ordered[round(part * (len(ordered) - 1))]
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

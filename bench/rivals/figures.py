@@ -1,8 +1,8 @@
-"""The papers' figures, drawn from recorded numbers.
+"""Draws the papers' figures from recorded numbers.
 
     python figures.py FOLDER NUMBERS.json...
 
-Every figure is written as SVG and as PNG. Which are drawn depends on the suite that the numbers are of.
+Every figure is written as SVG and PNG. The suite of the numbers determines the figures.
 """
 
 import json

@@ -1,15 +1,15 @@
-"""The counterparts of figures 4.5 to 4.10 of the thesis (M. Chiosa, ETH Zurich, no. 29551) from the numbers of the suite
-`sketch-accuracy`: relative errors against the number of distinct values.
+"""Counterparts of figures 4.5 to 4.10 of the thesis (M. Chiosa, ETH Zurich, no. 29551) from the numbers of the suite
+`sketch-accuracy`: relative errors by number of distinct values.
 
-The thesis shows one run of each sketch; here lines are means over the seeds, and what 95 of 100 do not exceed is
-dashed or shaded. Figures 4.7 and 4.8 are about single seeds, as there.
+The thesis shows one run of each sketch. Here lines are means over the seeds, and the 95th percentile is dashed or
+shaded. Figures 4.7 and 4.8 show single seeds, as in the thesis.
 """
 
 from figure_style import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY, caption, legend, panels_of, plain_log, short, ticks
 from matplotlib.ticker import FixedLocator
 
-# How often each value occurs. Were it once, then no number of distinct values, and no second moment, would be on the
-# other side of the number of rows, which is known: half of the errors would be nothing.
+# Occurrences of each value. If values were unique, the number of rows, which is known, would bound the number of
+# distinct values and the second moment: estimates beyond it would be capped, and half of the errors would be zero.
 TIMES = 20
 
 COLOURS = (SKY, GREEN, ORANGE, BLACK, PINK, RED, BLUE)
@@ -17,7 +17,7 @@ MARKERS = "v^sDoPX"
 
 
 def hll(results: dict):
-    """Figure 4.5."""
+    """Draws figure 4.5."""
     figure, axes = panels_of(1, "HyperLogLog: error of the number of distinct values")
     shapes = [(f"distinct={p}", f"2^{p} registers") for p in (10, 12, 14, 16)]
     curves(axes[0], results, shapes)
@@ -30,7 +30,7 @@ def hll(results: dict):
 
 
 def agms(results: dict):
-    """Figure 4.6."""
+    """Draws figure 4.6."""
     figure, axes = panels_of(2, "Fast-AGMS: error of the second moment")
     rows = [(f"second_moment={r}x13", f"R = {r}") for r in (4, 5, 6, 7, 8)]
     precisions = [(f"second_moment=6x{p}", f"P = {p}") for p in (12, 13, 14, 15, 16)]
@@ -49,7 +49,7 @@ def agms(results: dict):
 
 
 def seeds(results: dict):
-    """Figures 4.7 and 4.8."""
+    """Draws figures 4.7 and 4.8."""
     figure, axes = panels_of(4, "Fast-AGMS: error of the second moment, single seeds", columns=2, height=3.3)
     for axis, (rows, seed) in zip(axes, ((6, 0), (6, 1), (5, 0), (5, 1))):
         for place, precision in enumerate((12, 13, 14, 15, 16)):
@@ -71,7 +71,7 @@ def seeds(results: dict):
 
 
 def countmin(results: dict):
-    """Figures 4.9 and 4.10."""
+    """Draws figures 4.9 and 4.10."""
     figure, axes = panels_of(2, "Count-Min, rows of 2^13 counters: error of how often a value occurs")
     for place, rows in enumerate((2, 4, 6, 8)):
         found = [line for line in of_sketch(results, f"frequency={rows}x13") if line["distinct"] <= 10**6]
@@ -100,7 +100,7 @@ def countmin(results: dict):
 
 
 def curves(axis, results: dict, shapes: list[tuple[str, str]], shade: bool = True) -> None:
-    """A line for each shape: mean errors in percent."""
+    """Draws a line for each shape: mean errors in percent."""
     places: list[int] = []
     for place, (sketch, label) in enumerate(shapes):
         found = of_sketch(results, sketch)
@@ -120,7 +120,7 @@ def curves(axis, results: dict, shapes: list[tuple[str, str]], shade: bool = Tru
 
 
 def of_sketch(results: dict, sketch: str) -> list[dict]:
-    """The lines of a shape over uniform data sets, smallest first."""
+    """Returns the measurements of a sketch over uniform data sets, smallest first."""
     family = {"uniform": {"times": TIMES}}
     found = [line for line in results["lines"] if line["sketch"] == sketch and line["family"] == family]
     return sorted(found, key=lambda line: line["distinct"])
@@ -141,7 +141,7 @@ def sizes(axis, places: list[int]) -> None:
     axis.set_xlabel("distinct values")
     if places:
         ticks(axis, places)
-        # Of sizes in between only powers of ten are labelled.
+        # Only powers of ten are labelled.
         tens = [place for place in places if short(place)[0] == "1" and str(place).strip("0") == "1"]
         axis.xaxis.set_major_locator(FixedLocator(tens))
 

@@ -1,7 +1,7 @@
-"""The counterparts of figures 7, 8, 9, 11, 12 and 13 of the Caribou paper (István, Sidler, Alonso, PVLDB 10(11), 2017) from
-the numbers of the suite `caribou`, and throughput by pipelined commands and by connections.
+"""Counterparts of figures 7, 8, 9, 11, 12 and 13 of the Caribou paper (István, Sidler, Alonso, PVLDB 10(11), 2017) from
+the numbers of the suite `caribou`, and throughput by pipeline depth and by connections.
 
-Points and bars are medians; lines on them the slowest and the fastest run.
+Points and bars are medians; error bars span the slowest and the fastest run.
 """
 
 from figure_style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, legend, panels_of, plain_log, quantiles, ticks
@@ -27,7 +27,7 @@ SKEWS = {
 
 
 def response(results: dict):
-    """Figures 7a and 7b: one client, one request at a time."""
+    """Draws figures 7a and 7b: one client, one request at a time."""
     found = results.get("response", [])
     if not found:
         return None
@@ -51,7 +51,7 @@ def response(results: dict):
 
 
 def load(results: dict):
-    """Figure 7c: latency by load, in an open loop."""
+    """Draws figure 7c: latency by load, in an open loop."""
     found = results.get("load", [])
     if not found:
         return None
@@ -71,7 +71,7 @@ def load(results: dict):
 
 
 def mixes(results: dict):
-    """Figure 8: throughput by size of values and mix."""
+    """Draws figure 8: throughput by value size and mix."""
     found = series(results, "value size")
     if not found:
         return None
@@ -91,7 +91,7 @@ def mixes(results: dict):
 
 
 def skew(results: dict):
-    """Figure 9: throughput by how many keys are asked for."""
+    """Draws figure 9: throughput by the number of keys that are requested."""
     found = series(results, "skew")
     if not found:
         return None
@@ -104,7 +104,8 @@ def skew(results: dict):
 
 
 def conditional(results: dict):
-    """Figure 11: reads with eight conditions by size of values; and figure 13: what they cost of plain reads."""
+    """Draws figure 11, reads with eight conditions by value size, and figure 13, their throughput relative to plain
+    reads."""
     found = results.get("conditional", [])
     if not found:
         return None
@@ -129,7 +130,7 @@ def conditional(results: dict):
 
 
 def scans(results: dict):
-    """Figure 12: rate of scans by size of values and selectivity."""
+    """Draws figure 12: scan rate by value size and selectivity."""
     found = results.get("scans", [])
     if not found:
         return None
@@ -154,7 +155,7 @@ def scans(results: dict):
 
 
 def pipeline(results: dict):
-    """Throughput, and work for each second of CPU time, by commands sent at a time."""
+    """Draws throughput, and operations per second of CPU time, by pipeline depth."""
     found = series(results, "pipeline")
     if not found:
         return None
@@ -173,7 +174,7 @@ def pipeline(results: dict):
 
 
 def connections(results: dict):
-    """Throughput by connections."""
+    """Draws throughput by connections."""
     found = series(results, "connections")
     if not found:
         return None
@@ -198,7 +199,7 @@ def lines(axis, cases: list[dict], by: str, name: str) -> None:
 
 
 def grouped(axis, cases: list[dict], labels: list[str], value: str = "rate") -> None:
-    """A group of bars for each case."""
+    """Draws a group of bars for each case."""
     width = 0.86 / len(SIDES)
     for number, (name, style) in enumerate(SIDES.items()):
         offset = (number - (len(SIDES) - 1) / 2) * width
@@ -224,7 +225,7 @@ def ticks_of(axis, sizes: list[int]) -> None:
 
 
 def one(case: dict, name: str) -> dict | None:
-    """A side of a case, if it has numbers."""
+    """Returns a side of a case, or `None` if it was not measured."""
     return next((side for side in case["sides"] if side["name"] == name and side["rate"]), None)
 
 

@@ -1,7 +1,7 @@
-"""The counterparts of figures 3.11 to 3.14 of the thesis (M. Chiosa, ETH Zurich, no. 29551) from the numbers of the
-suite `correlation`: the time until the last coefficient of all pairs of columns.
+"""Counterparts of figures 3.11 to 3.14 of the thesis (M. Chiosa, ETH Zurich, no. 29551) from the numbers of the suite
+`correlation`: the time until the last correlation coefficient of all pairs of columns.
 
-Lines and bars are medians, the lines on them the fastest and the slowest counted run.
+Lines and bars are medians; error bars span the fastest and the slowest counted run.
 """
 
 from figure_style import (
@@ -32,7 +32,7 @@ WIDTHS = (("16 x int32", "a) 16 columns of int32"), ("32 x int16", "b) 32 of int
 
 
 def lengths(results: dict):
-    """Figures 3.11 and 3.13: times against the number of rows."""
+    """Draws figures 3.11 and 3.13: times by number of rows."""
     panels = [(of_name(results, name), title) for name, title in WIDTHS]
     if not all(len(cases) > 1 for cases, _ in panels):
         return None
@@ -52,7 +52,7 @@ def lengths(results: dict):
 
 
 def columns(results: dict):
-    """Figure 3.12: times against the number of columns, for engines that take pair by pair."""
+    """Draws figure 3.12: times by number of columns, for engines that compute one pair at a time."""
     cases = [largest(results, f"{count} x int32") for count in (2, 4, 8, 16)]
     if not all(cases):
         return None
@@ -71,7 +71,7 @@ def columns(results: dict):
 
 
 def throughput(results: dict):
-    """Figures 3.13 and 3.14: bytes of columns per second."""
+    """Draws figures 3.13 and 3.14: bytes of columns per second."""
     cases = [(largest(results, name), title[3:]) for name, title in WIDTHS]
     if not all(case for case, _ in cases):
         return None

@@ -1,7 +1,7 @@
-"""The counterparts of Farview's figures 7 to 12 from the numbers of the suite `farview`.
+"""Counterparts of Farview's figures 7 to 12 from the numbers of the suite `farview`.
 
-Times are medians, the bars around them the fastest and the slowest counted run. Axes of times and sizes are
-logarithmic: sides differ by more than a factor of ten. Local engines have full lines.
+Times are medians; error bars span the fastest and the slowest counted run. Axes of times and sizes are logarithmic,
+because sides differ by more than a factor of ten. Local engines have solid lines.
 """
 
 from figure_style import (
@@ -45,19 +45,19 @@ BASE = {"linewidth": 1.5, "markersize": 6, "capsize": 2.5}
 
 
 def projection(results: dict):
-    """Figure 7."""
+    """Draws figure 7."""
     return by_size(results, "Projecting 3 columns of 64", [("project 3 of 64", "")])
 
 
 def selection(results: dict):
-    """Figure 8; the paper has no panel for 1 %."""
+    """Draws figure 8; the paper has no panel for 1 %."""
     shares = ["100 %", "50 %", "25 %", "1 %"]
     panels = [(f"select {share}", f"{letter}) {share} selected") for letter, share in zip("abcd", shares)]
     return by_size(results, "SELECT * FROM s WHERE a < X AND b < Y", panels)
 
 
 def grouping(results: dict):
-    """Figure 9."""
+    """Draws figure 9."""
     panels = [
         ("distinct 1 M", "a) DISTINCT, up to 1 M values"),
         ("group by 16", "c) SUM with GROUP BY, 16 groups"),
@@ -80,7 +80,7 @@ def grouping(results: dict):
 
 
 def patterns(results: dict):
-    """Figure 10."""
+    """Draws figure 10."""
     lengths = [16, 64, 256]
     panels = []
     for kind, title in (("like", "a) LIKE '%fox%bar%'"), ("regex", "b) fox[0-9]{2}.*ba[rz]")):
@@ -100,7 +100,7 @@ def patterns(results: dict):
 
 
 def encryption(results: dict):
-    """Figure 11."""
+    """Draws figure 11."""
     cases = cases_of(results, "read all")
     if not cases:
         return None
@@ -111,7 +111,7 @@ def encryption(results: dict):
 
 
 def clients(results: dict):
-    """Figure 12."""
+    """Draws figure 12."""
     one, six = largest(results, "distinct 16"), largest(results, "distinct 16, 6 clients")
     if not one or not six:
         return None
@@ -136,7 +136,7 @@ def clients(results: dict):
 
 
 def by_size(results: dict, title: str, panels: list[tuple[str, str]]):
-    """A panel for each case: times against sizes of the table."""
+    """Draws a panel for each case: times by table size."""
     found = [(cases_of(results, name), panel) for name, panel in panels]
     found = [(cases, panel) for cases, panel in found if cases]
     if not found:
@@ -149,7 +149,7 @@ def by_size(results: dict, title: str, panels: list[tuple[str, str]]):
 
 
 def lines(axis, cases: list[dict], place, styles: dict = STYLES) -> None:
-    """A line for each side through the cases."""
+    """Draws a line for each side through the cases."""
     for side, style in styles.items():
         points = [(place(case), case["sides"][side]) for case in cases if side in case["sides"]]
         if not points:
@@ -170,7 +170,7 @@ def size_axis(axis, cases: list[dict], title: str) -> None:
 
 
 def finished(figure, axes: list, results: dict, styles: dict = STYLES, renamed: dict | None = None):
-    """Labels the times at the left and puts one legend below all panels."""
+    """Labels the time axes at the left and adds one legend below all panels."""
     columns = axes[0].get_subplotspec().get_gridspec().ncols
     for axis in axes[::columns]:
         axis.set_ylabel("ms to the last byte")
@@ -195,7 +195,7 @@ def finished(figure, axes: list, results: dict, styles: dict = STYLES, renamed: 
 
 
 def cases_of(results: dict, name: str) -> list[dict]:
-    """The case at all sizes, smallest first."""
+    """Returns the measurements of a case at all sizes, smallest first."""
     found = [case for case in results["cases"] if case["name"] == name]
     return sorted(found, key=lambda case: case["table_rows"])
 

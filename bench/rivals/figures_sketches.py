@@ -1,7 +1,7 @@
-"""The counterparts of figures 4.12 and 4.13 of the thesis (M. Chiosa, ETH Zurich, no. 29551) from the numbers of the suite
-`sketches`: throughput of making sketches, from memory, in a pool and over TCP.
+"""Counterparts of figures 4.12 and 4.13 of the thesis (M. Chiosa, ETH Zurich, no. 29551) from the numbers of the suite
+`sketches`: throughput of sketch updates, from memory, in a pool and over TCP.
 
-Bars are medians, the lines on them 5 and 95 of 100 runs.
+Bars are medians; error bars span the 5th to the 95th percentile of the runs.
 """
 
 from figure_style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, legend, panels_of, quantiles
@@ -27,12 +27,12 @@ NAMES = {
 COLUMNS = {"uniform": "uniform", "zipf15": "Zipf 1.5", "zipf2": "Zipf 2", "zipf3": "Zipf 3"}
 CASES = ["HLL", "CM", "AGMS", "all three"]
 
-# What the thesis' software makes of all three with one thread.
+# Throughput of the thesis' software for all three sketches with one thread.
 THESIS = 0.3
 
 
 def throughput(results: dict):
-    """Figure 4.12: uniform values."""
+    """Draws figure 4.12: uniform values."""
     threads = sorted({case["threads"] for case in results["cases"]})
     title = f"Sketches of {millions(results)} M uniform 32-bit values"
     figure, axes = panels_of(len(threads), title, columns=1, height=2.9, width=9.4)
@@ -51,7 +51,7 @@ def throughput(results: dict):
 
 
 def skew(results: dict):
-    """Figure 4.12's work over columns with skew, one thread."""
+    """Draws the measurements of figure 4.12 for skewed columns, one thread."""
     figure, axes = panels_of(4, "Sketches of columns with skew, one thread", columns=1, height=2.2, width=9.4)
     for axis, name in zip(axes, CASES):
         cases = [one(results, name, column, 1) for column in COLUMNS]
@@ -64,7 +64,7 @@ def skew(results: dict):
 
 
 def ingest(results: dict):
-    """Figure 4.13: loading over TCP, with and without finding out about the rows."""
+    """Draws figure 4.13: loads over TCP, with and without a profile of the rows."""
     found = results.get("ingest", [])
     if not found:
         return None
@@ -89,7 +89,7 @@ def ingest(results: dict):
 
 
 def grouped(axis, groups: list[list[dict]], labels: list[str]) -> None:
-    """A group of bars for each list of sides."""
+    """Draws a group of bars for each list of sides."""
     for place, sides in enumerate(groups):
         there = [side for name in SIDES for side in sides if side["name"] == name]
         width = 0.86 / max(len(there), 5)

@@ -1,7 +1,7 @@
-"""One statement over a file in a process of its own: `python first_minute.py REQUEST`.
+"""Runs one statement over a file in a new process: `python first_minute.py REQUEST`.
 
-The request is a JSON object: engine, sql, file, out (the file that the statement writes) and answer (where the rows go
-otherwise, as an Arrow file). Prints what the import took and what the statement took, in milliseconds.
+The request is a JSON object: engine, sql, file, out (the file that the statement writes) and answer (otherwise, the
+Arrow file to write the rows to). Prints the times of the import and of the statement, in milliseconds.
 """
 
 import json
@@ -34,7 +34,7 @@ def duckdb():
         result = duckdb.connect().execute(request["sql"].replace("{file}", file).replace("{out}", out))
         if request["out"]:
             return duckdb.__version__, None
-        # Rows leave the engine within the time; pyarrow, which makes Arrow of few of them, is imported later.
+        # Rows are fetched within the measured time; pyarrow, which converts these few rows to Arrow, is imported later.
         rows, names = result.fetchall(), [(column[0], str(column[1])) for column in result.description]
         return duckdb.__version__, lambda: as_arrow(rows, names)
 

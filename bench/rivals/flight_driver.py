@@ -1,7 +1,7 @@
-"""Remote memory without operators: Arrow Flight serves the columns that a statement needs, whole, and DuckDB
-runs the statement at the client on what arrives.
+"""Remote memory without push-down: Arrow Flight serves the whole columns that a statement needs, and DuckDB runs the
+statement at the client.
 
-The server is a process of its own and holds Arrow tables in memory.
+The server is a separate process that holds Arrow tables in memory.
 """
 
 import json
@@ -15,7 +15,7 @@ from driver import Engine, Server, read_table, serve
 
 
 class Tables(flight.FlightServerBase):
-    """The server: a ticket is a table and its columns."""
+    """Flight server; a ticket is a table and the columns to send."""
 
     def __init__(self):
         super().__init__("grpc://127.0.0.1:0")
@@ -27,7 +27,7 @@ class Tables(flight.FlightServerBase):
 
 
 class ServerProcess(Engine):
-    """What the server's process does for the client's."""
+    """Engine in the server's process, which executes the client's requests."""
 
     def start(self, threads: int) -> None:
         pa.set_cpu_count(threads)

@@ -1,4 +1,4 @@
-"""What leaves an engine as a data frame: `python frames_driver.py farpool|duckdb`.
+"""Measures results fetched as data frames: `python frames_driver.py farpool|duckdb`.
 
 Requests and answers are lines of JSON, as in `driver.py`:
 
@@ -7,8 +7,8 @@ Requests and answers are lines of JSON, as in `driver.py`:
     {"do": "frame", "statement": TEXT, "to": KIND}         {"ms": ..., "rows": ..., "digest": ...}
     {"do": "loop", "statement": TEXT, "count": N}          {"ms": ..., "total": ...}
 
-KIND is arrow, polars or pandas. In a loop the statement, which has a parameter, is run with 0, 1, ..., and the first
-value of each answer is added up. The process ends with its input.
+KIND is arrow, polars or pandas. A loop runs the statement, which has one parameter, with 0, 1, ... and adds up the
+first value of each result. The process ends at the end of its input.
 """
 
 import gc
@@ -83,7 +83,8 @@ def answer(engine, request: dict) -> dict:
 
 
 def whole(frame) -> pa.Table:
-    """The frame in Arrow, with floats, which have no digest, as quarters: that is what they are multiples of."""
+    """Converts the frame to Arrow. Floats have no digest but are multiples of 1/4 here, so they are converted to
+    integers."""
     if isinstance(frame, pl.DataFrame):
         table = frame.to_arrow()
     elif isinstance(frame, pa.Table):
@@ -99,7 +100,7 @@ def whole(frame) -> pa.Table:
 
 
 def main() -> None:
-    # Only answers go out: what an engine prints is sent where messages go.
+    # Standard output is for answers only, so the output of engines is redirected to standard error.
     answers, sys.stdout = sys.stdout, sys.stderr
     engine = {"farpool": Farpool, "duckdb": DuckDb}[sys.argv[1]]()
     for line in sys.stdin:

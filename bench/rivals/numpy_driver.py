@@ -1,6 +1,6 @@
-"""numpy: `corrcoef` over a matrix in memory, of the type that the columns have; a row for each column.
+"""numpy: `corrcoef` over a matrix in memory, of the columns' type, with one matrix row for each column.
 
-The statement does not matter: the answer is the coefficients of all pairs, in a column.
+The statement is ignored: the answer is always one column with the coefficients of all pairs.
 """
 
 import os
@@ -12,7 +12,7 @@ from driver import Engine, map_table, serve
 
 class Numpy(Engine):
     def start(self, threads: int) -> None:
-        # The library of matrices reads it when it is loaded.
+        # OpenBLAS reads the variable when it is loaded.
         os.environ["OPENBLAS_NUM_THREADS"] = str(threads)
         import numpy
 

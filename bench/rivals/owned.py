@@ -1,8 +1,8 @@
-"""Results in memory of their own.
+"""Copies of results that share memory with a table.
 
-An engine that keeps its tables as Arrow may answer with slices of a table, for instance when every row passes
-a filter, or with views of the table's strings. All other sides end with rows in new memory at the client.
-Such a result is therefore copied, within the time that counts; a result in new memory is left alone.
+An engine that stores tables as Arrow may return slices of a table, for instance when every row passes a filter, or
+views of the table's strings. All other sides end with rows in new memory at the client. For a fair comparison, such a
+result is copied within the measured time; a result in new memory is not.
 """
 
 import bisect
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 class Owned:
-    """Knows the memory of the tables."""
+    """Registry of the memory ranges of the tables."""
 
     def __init__(self, threads: int):
         self.workers = ThreadPoolExecutor(threads)
@@ -27,11 +27,11 @@ class Owned:
         del self.tables[name]
 
     def batches(self, name: str, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """The batches, those that lie in the memory of the table `name` copied."""
+        """Returns the batches, with copies of those that lie in the memory of the table `name`."""
         ranges = self.tables[name]
 
         def own(batch: pa.RecordBatch) -> pa.RecordBatch:
-            # The columns of a batch are all alike: one tells.
+            # All columns of a batch lie in the table's memory or none does, so the first one decides.
             if not lies_in(batch.column(0), ranges):
                 return batch
             return pa.RecordBatch.from_arrays([copied(column) for column in batch.columns], batch.schema.names)
@@ -50,6 +50,6 @@ def lies_in(column: pa.Array, ranges: list[tuple[int, int]]) -> bool:
 def copied(column: pa.Array) -> pa.Array:
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string())
-    # Two parts are joined in new memory; one would be given back as it is.
+    # `concat` of a single part would return it without a copy, so the column is split into two parts.
     half = len(column) // 2
     return pa.concat_arrays([column.slice(0, half), column.slice(half)])

@@ -1,4 +1,5 @@
-"""Polars in-process: data frames in memory. Results are data frames, taken as Arrow without a copy (see `owned`)."""
+"""Polars in this process: data frames in memory; results are data frames, exported to Arrow without a copy (see
+`owned`)."""
 
 import os
 
@@ -10,7 +11,7 @@ from owned import Owned
 
 class Polars(Engine):
     def start(self, threads: int) -> None:
-        # Polars reads it when it is imported.
+        # Polars reads the variable when it is imported.
         os.environ["POLARS_MAX_THREADS"] = str(threads)
         import polars
 
@@ -20,7 +21,7 @@ class Polars(Engine):
         self.owned = Owned(threads)
 
     def load(self, table: str, file: str) -> None:
-        # Making one chunk of many copies them.
+        # Rechunking copies the mapped file into memory.
         frame = self.polars.from_arrow(map_table(file), rechunk=True)
         self.context.register(table, frame)
         self.owned.add(table, frame.to_arrow())
@@ -30,8 +31,7 @@ class Polars(Engine):
         self.owned.remove(table)
 
     def run(self, client, request: dict):
-        # The streaming engine was measured the faster one on every statement but the full copy, where both
-        # are alike.
+        # Measured: the streaming engine is faster on every statement but the full copy, where both are equally fast.
         frame = self.context.execute(request["statement"]).collect(engine="streaming")
         return self.owned.batches(request["table"], frame.to_arrow().to_batches())
 

@@ -1,7 +1,7 @@
-"""DuckDB's own client and server, the extension `quack`: the server runs whole statements.
+"""DuckDB's own client and server, the extension `quack`: the server executes whole statements.
 
-Statements go through `quack_query`; one that names its table as `remote.TABLE` goes through the attached
-database, where DuckDB itself decides what the server does. The server is a process of its own.
+Statements are sent with `quack_query`. A statement that names its table `remote.TABLE` uses the attached database,
+where DuckDB decides which operations to push down. The server is a separate process.
 """
 
 import importlib
@@ -40,7 +40,7 @@ class ServerProcess(Engine):
         self.version = address
 
     def load(self, table: str, file: str) -> None:
-        source = map_table(file)  # found by its name
+        source = map_table(file)  # DuckDB finds the variable by name
         self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS FROM source")
 
     def drop(self, table: str) -> None:

@@ -1,6 +1,6 @@
-"""RE2, as Arrow's compute kernels call it: one loop in C++ over the bytes of a column, a thread for each part.
+"""RE2 through Arrow's compute kernels: a C++ loop over the bytes of a column, one thread for each part of the rows.
 
-A statement is `COLUMN like PATTERN` or `COLUMN regex PATTERN`; the answer has the strings that match.
+A statement is `COLUMN like PATTERN` or `COLUMN regex PATTERN`; the answer has the matching strings.
 """
 
 from concurrent.futures import ThreadPoolExecutor

@@ -1,14 +1,17 @@
-"""A DuckDB database file, in a process for each request: `python restart.py REQUEST`.
+"""Opens or fills a DuckDB database file, in a new process for each request: `python restart.py REQUEST`.
 
 The request is a JSON object, {"do": ...} with:
 
-    version                                      only imports
-    one, many, append; file                      rows from standard input, an Arrow IPC stream, to the file: into the table t;
-                                                 each batch into a table of its own, t0, t1, ...; each batch appended to t by
-                                                 a statement of its own, and the process ends as if it was killed
-    query; file, sql, memory, threads, answer    opens the file, runs the statement, and writes its rows to an Arrow file
+    version                                      only imports DuckDB and pyarrow
+    one, many, append; file                      writes the rows of an Arrow IPC stream on standard input to the file.
+                                                 one: into the table t; many: each batch into a table of its own, t0,
+                                                 t1, ...; append: each batch into t by a statement of its own, after
+                                                 which the process exits without a clean shutdown
+    query; file, sql, memory, threads, answer    opens the file, runs the statement, and writes its rows to an Arrow
+                                                 file
 
-When it is done, or the rows are there, it prints what that took behind the import, in milliseconds, and DuckDB's version.
+Prints the time after the import until the request is done or its rows are fetched, in milliseconds, and DuckDB's
+version.
 """
 
 import json
@@ -18,7 +21,7 @@ import time
 
 import duckdb
 
-# No checkpoint of its own: what was appended stays in the log, as in farpool's.
+# Prevents automatic checkpoints, so that appended rows stay in the log, as in farpool's log.
 LONG_LOG = {"checkpoint_threshold": "1TB"}
 
 
@@ -29,7 +32,7 @@ def main() -> None:
 
 
 def version(_request: dict, start: float) -> None:
-    import pyarrow  # noqa: F401  has it in the system's cache
+    import pyarrow  # noqa: F401  puts the files of pyarrow into the page cache
 
     say(start)
 
@@ -66,7 +69,7 @@ def query(request: dict, start: float) -> None:
     limits = {"memory_limit": request["memory"], "threads": request["threads"]}
     connection = duckdb.connect(request["file"], config=LONG_LOG | limits)
     result = connection.execute(request["sql"])
-    # Rows leave the engine within the time; pyarrow, which makes Arrow of the few, is imported later.
+    # Rows are fetched within the measured time; pyarrow, which converts these few rows to Arrow, is imported later.
     rows, names = result.fetchall(), [column[0] for column in result.description]
     say(start)
 

@@ -1,4 +1,4 @@
-"""The digest that `bench/src/digest.rs` records in its tests: run in the rivals' environment."""
+"""Prints the digest that the tests of `bench/src/digest.rs` expect; run it in the rivals' environment."""
 
 import pyarrow as pa
 

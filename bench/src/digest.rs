@@ -1,11 +1,10 @@
-//! A digest of a result that does not depend on the order of its rows; `bench/rivals/digest.py` computes the
-//! same.
+//! A digest of a result that does not depend on the order of its rows; `bench/rivals/digest.py` computes the same.
 //!
-//! The columns of a row are folded to 64 bits, which are mixed (the finalizer of MurmurHash3), and the hashes
-//! of the rows are added. Integers count as 64-bit two's complement whatever their type, strings as their
-//! bytes in little-endian words, the last one padded with zeros, followed by their length.
+//! The columns of a row are folded to 64 bits, which are mixed (the finalizer of MurmurHash3), and the hashes of the
+//! rows are added. Integers of any type count as 64-bit two's complement, strings as their bytes in
+//! little-endian words, the last one padded with zeros, followed by their length.
 //!
-//! `bench/rivals/liquidcache` compiles this file too, with an older Arrow.
+//! `bench/rivals/liquidcache` compiles this file as well, with an older Arrow.
 
 use anyhow::{Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -25,7 +24,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// The digest of all rows of `batches`.
+    /// Returns the digest of all rows of `batches`.
     pub fn of(batches: &[RecordBatch]) -> Result<Digest> {
         let (mut rows, mut sum) = (0, 0u64);
         for batch in batches {
@@ -128,7 +127,7 @@ mod tests {
         assert_eq!(digest(&[batch(vec![Arc::new(decimals)])]), digest(&[batch(vec![numbers(&[7, -8])])]));
     }
 
-    /// The expected value is that of the same rows in `bench/rivals/test_digest.py`.
+    /// Compares with the expected value of `bench/rivals/test_digest.py`, for the same rows.
     #[test]
     fn the_rivals_get_the_same() {
         let strings: ArrayRef = Arc::new(StringArray::from(vec!["", "eight ch", "twelve chars"]));

@@ -1,20 +1,20 @@
-//! Files that are read and written past the system's cache (O_DIRECT), and memory for that.
+//! Files that are read and written with O_DIRECT, bypassing the system's page cache, and aligned memory for that.
 
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// What offsets, lengths and addresses are multiples of.
+/// Alignment of offsets, lengths and addresses.
 pub const PAGE_BYTES: usize = 4096;
 
-/// How to open a file.
+/// Returns the options to open a file.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(OFlags::DIRECT.bits() as i32);
     options
 }
 
-/// Memory that begins at a page.
+/// Page-aligned memory.
 pub struct Pages {
     memory: Vec<u8>,
     start: usize,
@@ -27,7 +27,7 @@ impl Pages {
         Pages { memory, start }
     }
 
-    /// The first bytes of it.
+    /// Returns the first `bytes` bytes.
     pub fn of(&mut self, bytes: usize) -> &mut [u8] {
         &mut self.memory[self.start..self.start + bytes]
     }

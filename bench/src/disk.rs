@@ -1,27 +1,27 @@
-//! The disk that the data of suites lies on: how fast it is, and how to have it read again what the system has cached.
+//! The disk with the data of suites: its speed, and ways to drop data from the system's page cache.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Where Linux is told to drop what it caches. 3: pages, and names and attributes of files.
+/// The file through which Linux drops its caches. 3: pages, and names and attributes of files.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// A way to have files out of the system's cache.
+/// A way to drop files from the system's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropping {
-    /// All of the cache is dropped.
+    /// The whole cache is dropped.
     Cache,
-    /// The pages of each file are.
+    /// The pages of each file are dropped.
     Files,
 }
 
 impl Dropping {
-    /// Finds a way that works here for files in `folder`; a gentle one is tried first where times do not count.
+    /// Finds a way that works for files in `folder`; if times do not count, a gentle one is tried first.
     ///
     /// # Errors
-    /// Where none does.
+    /// Fails if no way works.
     pub fn find(folder: &Path, is_gentle: bool) -> Result<Dropping> {
         let file = tempfile::NamedTempFile::new_in(folder)?;
         if is_gentle && forget(file.path()).is_ok() {
@@ -40,9 +40,9 @@ impl Dropping {
         }
     }
 
-    /// Has the files below `folders` read from disk when they are next used.
+    /// Drops the files below `folders` from the cache, so that they are read from disk when they are next used.
     pub fn drop(self, folders: &[&Path]) -> Result<()> {
-        // What is not on disk yet would stay.
+        // Pages that are not on disk yet would stay in the cache.
         if !Command::new("sync").status().context("cannot start sync")?.success() {
             bail!("sync failed");
         }
@@ -63,11 +63,10 @@ fn files_below(place: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Drops the pages of a file from the system's cache (`posix_fadvise`, by means of `dd`), after writing them
-/// back.
+/// Drops the pages of a file from the system's page cache (`posix_fadvise`, by means of `dd`), after writing them back.
 ///
 /// # Errors
-/// Where `dd` does not support this: the run then continues with a warm cache, and says so.
+/// Fails if `dd` does not support this: the run then continues with a warm cache, and reports that.
 pub fn forget(file: &Path) -> Result<()> {
     let of_file = |name: &str| -> Result<()> {
         let mut argument = std::ffi::OsString::from(format!("{name}="));
@@ -87,7 +86,7 @@ pub fn forget(file: &Path) -> Result<()> {
     of_file("if")
 }
 
-/// Bytes of a file, or of all files in a folder.
+/// Returns the bytes of a file, or of all files in a folder.
 pub fn bytes_below(place: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(place) else {
         return std::fs::metadata(place).map_or(0, |file| file.len());
@@ -95,8 +94,8 @@ pub fn bytes_below(place: &Path) -> u64 {
     entries.flatten().map(|entry| bytes_below(&entry.path())).sum()
 }
 
-/// Reads the largest segment of a data directory from its beginning to its end past the system's cache, in GB/s. Files of
-/// the log have parts that were never written, which no disk reads.
+/// Reads the largest segment of a data directory sequentially, bypassing the page cache; returns the speed in GB/s.
+/// Files of the log are unsuitable: parts of them were never written, which no disk reads.
 pub fn disk_gb_s(folder: &Path) -> Result<f64> {
     let files = std::fs::read_dir(folder)?.flatten();
     let segments = files.filter(|entry| entry.file_name().to_string_lossy().starts_with("segment"));

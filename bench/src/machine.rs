@@ -32,7 +32,7 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Returns the CPU seconds that this process has used on all threads; `None` where `/proc` does not say.
+/// Returns the CPU seconds that this process has used on all threads; `None` if `/proc` does not report them.
 pub fn cpu_seconds() -> Option<f64> {
     cpu_seconds_of("self")
 }
@@ -40,7 +40,7 @@ pub fn cpu_seconds() -> Option<f64> {
 /// Returns the CPU seconds that a process, given by its id, has used.
 pub fn cpu_seconds_of(process: &str) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the program's name in brackets and may hold spaces.
+    // The second field is the program's name in brackets, which may contain spaces.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11).map(str::parse::<f64>);
     let (user, system) = (fields.next()?.ok()?, fields.next()?.ok()?);
@@ -54,7 +54,7 @@ pub fn resident_bytes_of(process: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Returns the CPU nanoseconds that the live threads of this process have used; 0 where `/proc` does not say.
+/// Returns the CPU nanoseconds that the live threads of this process have used; 0 if `/proc` does not report them.
 /// Finer than [`cpu_seconds`], which also counts threads that have ended.
 pub fn cpu_ns() -> u64 {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };

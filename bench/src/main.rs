@@ -1,7 +1,7 @@
 //! `cargo xtask bench SUITE`: compares farpool with its rivals.
 //!
-//! Invariant: a time is kept only if the answers of all sides agree, and every number is reported with the
-//! limits of the machine it was measured on. See `bench/README.md` for the method.
+//! Invariant: a time is recorded only if the answers of all sides agree, and every number is reported with the limits
+//! of the machine it was measured on. See `bench/README.md` for the method.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures time and uses threads of its own")]
@@ -43,7 +43,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The same allocator as in the `farpool` program, so that what is measured is what is shipped.
+/// The same allocator as in the `farpool` program, so that the shipped configuration is measured.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -71,7 +71,7 @@ enum Suite {
     Sketches(sketches::Options),
     /// Errors of the sketches against exact counts, over data sets and many seeds.
     SketchAccuracy(accuracy::Options),
-    /// What clients of one node do to one another: shares, and small queries beside floods.
+    /// Interference between clients of one node: shares, and small queries during floods.
     Clients(clients::Options),
     /// The correlation coefficients of all pairs of columns, against numpy, DuckDB, Polars and a plain loop.
     Correlation(correlation::Options),
@@ -79,14 +79,15 @@ enum Suite {
     FirstMinute(first_minute::Options),
     /// TPC-H with less memory than the tables take, in a memory cgroup, against DuckDB with a database file.
     Larger(larger::Options),
-    /// Starts of a node over a data directory out of the system's cache, until it answers, against DuckDB opening its file.
+    /// Starts of a node over a data directory that is not in the page cache, until it answers, against DuckDB opening
+    /// its file.
     Restart(restart::Options),
-    /// AES in all modes beside OpenSSL, by size, direction and number of threads.
+    /// AES in all modes compared with OpenSSL, by size, direction and number of threads.
     Iopath(iopath::Options),
     /// Keys and values over the Redis protocol, against Redis and memcached: throughput, latency, memory, scans.
     Caribou(caribou::Options),
-    /// Queries of one client that share columns, each for itself and at once; clients of one node that share scans, and go
-    /// through TPC-H at the same time.
+    /// Queries of one client that share columns, each for itself and at once; clients of one node that share scans, and
+    /// go through TPC-H at the same time.
     Groups(groups::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
@@ -94,7 +95,7 @@ enum Suite {
         /// Threads that run queries.
         #[arg(long)]
         threads: usize,
-        /// Loads find out nothing about their rows.
+        /// Loads do not profile their rows.
         #[arg(long)]
         without_taps: bool,
         /// Speak TLS, with the certificate and the key in these files.

@@ -1,4 +1,4 @@
-//! Memory nodes behind a loopback socket: in this process, or in a process of its own.
+//! Memory nodes behind a loopback socket: in this process, or in a separate one.
 
 use anyhow::{Context, Result, anyhow};
 use farpool::node::{Node, NodeConfig, PrivateKey, certificate, server};
@@ -26,7 +26,7 @@ pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
     Ok(serve_until(node, threads, std::future::pending())?.0)
 }
 
-/// A node that this process serves as long as the value lives.
+/// A node that this process serves as long as the value exists.
 pub struct Served {
     /// URL at which the node listens.
     pub url: String,
@@ -44,7 +44,7 @@ impl Served {
         Ok(Served { url: format!("farpool://{address}"), node, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The node that is served.
+    /// Returns the node that is served.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }
@@ -54,7 +54,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // Its error was of no use to anybody else either.
+            // An error of the thread was reported to its clients already.
             let _ = thread.join();
         }
         self.node.shutdown();
@@ -80,7 +80,7 @@ fn serve_until(
     Ok((address, thread))
 }
 
-/// Body of a node's process: serves until its standard input ends.
+/// Serves until the standard input ends: the body of a node's process.
 pub fn serve_until_input_ends(threads: usize, without_taps: bool, tls: Option<&[PathBuf]>) -> Result<()> {
     let node = start(threads)?;
     if let Some([certificate, key]) = tls {
@@ -99,7 +99,7 @@ pub fn serve_until_input_ends(threads: usize, without_taps: bool, tls: Option<&[
     Ok(())
 }
 
-/// A node in a process of its own, which ends when this value is dropped, and with this process in any case.
+/// A node in a separate process, which ends when this value is dropped, and with this process in any case.
 pub struct NodeProcess {
     process: Child,
     /// URL at which the node listens.
@@ -166,7 +166,7 @@ impl NodeProcess {
         Ok(NodeProcess { process, url: format!("farpool://{address}"), tls: None, key })
     }
 
-    /// The id of the process.
+    /// Returns the id of the process.
     pub fn id(&self) -> u32 {
         self.process.id()
     }

@@ -4,13 +4,13 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// The root of the tree.
+/// Returns the root of the tree.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// The cache: FARPOOL_CACHE, or `~/.cache/farpool`.
+/// Returns the cache: FARPOOL_CACHE, or `~/.cache/farpool`.
 pub fn cache() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("FARPOOL_CACHE") {
         return Ok(folder.into());
@@ -32,7 +32,7 @@ pub fn scale_name(scale: f64) -> String {
     format!("{scale}")
 }
 
-/// The text of a TPC-H query.
+/// Returns the text of a TPC-H query.
 pub fn query(number: usize) -> Result<String> {
     read(&root().join(format!("testdata/tpch/queries/q{number:02}.sql")))
 }
@@ -49,7 +49,7 @@ pub fn definition<T: DeserializeOwned>(name: &str) -> Result<T> {
     toml::from_str(&read(&path)?).with_context(|| path.display().to_string())
 }
 
-/// The text of a file; an error names it.
+/// Returns the text of a file; an error contains its path.
 pub fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -11,7 +11,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number from 1 on; a number's frequency is about its power of -`skew`.
+    /// Returns a number of at least 1, with a frequency of about its power of -`skew`.
     pub fn zipf(&mut self, skew: f64) -> u32 {
         let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         uniform.powf(-1.0 / (skew - 1.0)).min(4e9) as u32

@@ -1,5 +1,5 @@
-//! A rival in a process of its own: see `bench/rivals/driver.py` for the protocol, and
-//! `bench/definitions/rivals.toml` for the list of rivals.
+//! A rival in a separate process: see `bench/rivals/driver.py` for the protocol, and `bench/definitions/rivals.toml`
+//! for the list of rivals.
 
 use crate::answers::Answer;
 use crate::digest::Digest;
@@ -79,15 +79,15 @@ impl RivalDefinition {
 pub struct Statement<'a> {
     /// The statement in the rival's dialect.
     pub text: &'a str,
-    /// The table that it reads; empty when it reads several.
+    /// The table that the statement reads; empty if it reads several.
     pub table: &'a str,
-    /// The columns that it needs.
+    /// The columns that the statement needs.
     pub columns: &'a [String],
-    /// Number of clients that run the statement at once.
+    /// Number of clients that run the statement concurrently.
     pub clients: usize,
 }
 
-/// Statements that several clients ran at once.
+/// Statements that several clients ran concurrently.
 pub struct Mix {
     /// Milliseconds until the last one had its result.
     pub ms: f64,
@@ -102,7 +102,7 @@ pub struct Rival {
     pub definition: RivalDefinition,
     /// The rival's version.
     pub version: String,
-    /// Bytes on the wire in the last run, where the driver counts them.
+    /// Bytes on the wire in the last run, if the driver counts them.
     pub bytes_on_wire: Option<u64>,
     process: Child,
     requests: Option<ChildStdin>,
@@ -138,14 +138,14 @@ impl Rival {
         Ok(rival)
     }
 
-    /// The id of the process.
+    /// Returns the id of the process.
     pub fn process_id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Ends the process in order, and waits for it.
+    /// Ends the process cleanly, and waits for it.
     pub fn end(mut self) -> Result<()> {
-        // The end of its input is what it ends at.
+        // The process ends when its input does.
         drop(self.requests.take());
         self.process.wait()?;
         Ok(())
@@ -178,7 +178,7 @@ impl Rival {
         answer
     }
 
-    /// Has statements run by several clients, each of which takes the next one as soon as it is free.
+    /// Runs statements with several clients, each of which takes the next one as soon as it is free.
     pub fn run_mix(&mut self, statements: &[&str], clients: usize) -> Result<Mix> {
         let folder = tempfile::tempdir()?;
         let request =

@@ -1,4 +1,4 @@
-//! Statistics of measured times: medians, and percentiles where slow runs matter.
+//! Statistics of measured times: medians, and percentiles if slow runs matter.
 
 /// Returns the median; NaN for no values.
 pub fn median(times: &[f64]) -> f64 {
@@ -11,7 +11,7 @@ pub fn median(times: &[f64]) -> f64 {
     }
 }
 
-/// Returns the smallest of `times` that at least this share of them do not exceed; NaN for no values.
+/// Returns the smallest of `times` that at least the share `part` of them do not exceed; NaN for no values.
 pub fn percentile(times: &[f64], part: f64) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -25,7 +25,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Prints the report, and writes it and the numbers to files where the options ask for that.
+    /// Prints the report, and writes it and the numbers to files if the options request that.
     pub fn report<T: Serialize>(&self, date: &str, name: &str, results: &T, text: &str) -> Result<()> {
         print!("{text}");
         if let Some(file) = &self.json {
@@ -44,7 +44,7 @@ pub async fn await_profile(pool: &dyn Pool, table: &TableName) -> Result<()> {
     Ok(())
 }
 
-/// Makes the runtime of the compute side.
+/// Creates the runtime of the compute side.
 pub fn runtime(threads: usize) -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)

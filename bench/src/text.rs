@@ -63,7 +63,7 @@ pub fn met(met: Option<bool>) -> &'static str {
     }
 }
 
-/// Formats a number of rows, in binary millions or thousands where it is a multiple of them.
+/// Formats a number of rows, in binary millions or thousands if it is a multiple of them.
 pub fn rows(count: u64) -> String {
     match count {
         count if count >= 1 << 20 && count.is_multiple_of(1 << 20) => format!("{} Mi", count >> 20),

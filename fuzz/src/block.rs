@@ -2,8 +2,8 @@
 
 use farpool_codec::{Codec, Compressor, Decompressor};
 
-/// Decompresses a block: the first byte says which codec, the next two the length that it should become. What is accepted
-/// is compressed and comes back, by the same contexts.
+/// Decompresses a block: the first byte selects the codec, the next two are the decompressed length. The output of a
+/// valid block is compressed and decompressed again, with the same contexts.
 pub fn block_decoder(data: &[u8]) {
     let Some(([codec, low, high], block)) = data.split_first_chunk::<3>() else { return };
     let codec = Codec::ALL[usize::from(*codec) % Codec::ALL.len()];

@@ -29,8 +29,8 @@ fn read(bytes: &[u8]) -> Result<Chunk> {
     Ok(chunk)
 }
 
-/// Decodes the image of a chunk. A valid one is decoded, gathered from and compared in every way that it supports, and
-/// must give the same values after it is written and read again.
+/// Decodes the image of a chunk. A valid image is decoded, gathered from and compared in every way that it supports,
+/// and must give the same values after it is written and read again.
 pub fn chunk_decoder(data: &[u8]) {
     if let Ok(outlined) = Chunk::outlined(data, &source())
         && let Some(again) = outlined.to_outline().expect("it is in the clear")
@@ -77,13 +77,13 @@ pub fn chunk_decoder(data: &[u8]) {
     assert!(again.to_data().buffers() == all.to_data().buffers() || again == all);
 }
 
-/// Checks that a head tells of a chunk what the chunk tells.
+/// Checks that the handle from a chunk's head has the same properties as the chunk.
 fn check_handle(handle: Result<Option<Chunk>>, chunk: &Chunk) {
     let Some(handle) = handle.expect("the head of a chunk that is valid") else { return };
     same_outline(&handle, chunk);
 }
 
-/// Checks that a handle tells of a chunk what that tells itself.
+/// Checks that a handle has the same outline as its chunk.
 fn same_outline(handle: &Chunk, chunk: &Chunk) {
     assert_eq!((handle.rows(), handle.null_count()), (chunk.rows(), chunk.null_count()));
     assert_eq!((handle.data_type(), handle.encoding()), (chunk.data_type(), chunk.encoding()));
@@ -93,7 +93,7 @@ fn same_outline(handle: &Chunk, chunk: &Chunk) {
     assert!(handle.check_intact().is_err() && handle.decode(0..handle.rows()).is_err());
 }
 
-/// The source of handles whose values nobody asks for.
+/// The source of handles whose values are never requested.
 #[derive(Debug, Default)]
 struct Nowhere(TenantName);
 
@@ -135,7 +135,7 @@ fn is_nan(value: &dyn Array) -> bool {
         || value.as_primitive_opt::<Float32Type>().is_some_and(|v| v.value(0).is_nan())
 }
 
-/// One pool for all inputs: creating one takes longer than a run.
+/// Returns a pool for all inputs: creating one takes longer than a run.
 fn pool() -> &'static Arc<Pool> {
     static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
     let config = || PoolConfig { bytes_limit: 256 << 20 };

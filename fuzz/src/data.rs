@@ -1,4 +1,4 @@
-//! Opens data directories whose files hold untrusted bytes behind right checksums.
+//! Opens data directories whose files contain untrusted bytes with valid checksums.
 
 use crate::log::mended;
 use arrow_array::Array;
@@ -12,28 +12,28 @@ use farpool_model::Result;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// What a section of the input is put into. A directory whose first section is of keys is encrypted; the wrapped keys of a
-/// tenant and a table are those of the parts that follow.
+/// The kinds of the input's sections. A directory whose first section contains keys is encrypted; the wrapped keys of a
+/// tenant and a table apply to the parts that follow.
 const MANIFEST: u8 = 0;
 const RECORD: u8 = 1;
 const PART: u8 = 2;
 const KEYS: u8 = 3;
 const KINDS: u8 = 4;
 
-/// The wrapped key of an encrypted directory, always the same so that keys in the input can be its.
+/// The wrapped key of an encrypted directory, always the same so that keys in the input can be valid.
 const DIRECTORY_KEYS: &[u8] = include_bytes!("directory.keys");
 
-/// Bytes at the beginning of a log in which one without records ends.
+/// Bytes of a log file without records.
 const LOG_BYTES: usize = 8 << 10;
 
 /// The format of manifests.
 const FORMAT: u32 = 1;
 
-/// Opens a data directory with these contents. One that opens is read as a whole, and has the same tables when it is
+/// Opens a data directory with these contents. If it opens, all of it is read, and it has the same tables after it is
 /// closed and opened again.
 pub fn data_directory(data: &[u8]) {
     let (device, directory) = build(data);
-    // No room for further files of the log, which are large.
+    // No space for further files of the log, which are large.
     device.set_faults(Faults { capacity: Some(16 << 20), ..Faults::default() });
     let checked = check_data(&*directory);
     let catalog = catalog();
@@ -50,7 +50,7 @@ pub fn data_directory(data: &[u8]) {
     assert!(contents(&again) == before, "other tables are there again");
 }
 
-/// Tables by name, with their rows and damaged chunks.
+/// Returns the tables by name, with their numbers of rows and damaged chunks.
 fn contents(catalog: &Arc<Catalog>) -> BTreeMap<(String, String), (u64, usize)> {
     let mut all = BTreeMap::new();
     for tenant in catalog.tenant_names() {
@@ -71,7 +71,7 @@ fn contents(catalog: &Arc<Catalog>) -> BTreeMap<(String, String), (u64, usize)> 
     all
 }
 
-/// An empty directory, on its device and as it is opened.
+/// Creates an empty directory; returns its device and the opened directory.
 pub fn directory(is_encrypted: bool) -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
     let device = SimulatedDirectory::new();
     if !is_encrypted {
@@ -89,15 +89,15 @@ struct PartOf {
     key: Option<Arc<TableKey>>,
 }
 
-/// The key of a table from a section of the input.
+/// Reads the key of a table from a section of the input.
 fn table_key(directory: &dyn Directory, bytes: &[u8]) -> Option<Arc<TableKey>> {
     let (tenant, table) = bytes.split_at_checked(bytes.len() / 2)?;
     let tenant = directory.keys()?.tenant(WrappedKey::from_bytes(tenant).ok()?).ok()?;
     tenant.table(WrappedKey::from_bytes(table).ok()?).ok()
 }
 
-/// A directory with a manifest, a log of the records, and one segment of the parts, compressed as the length of the input
-/// says.
+/// Builds a directory with a manifest, a log of the records, and one segment of the parts, compressed depending on the
+/// length of the input.
 fn build(mut data: &[u8]) -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
     let is_encrypted = data.first().is_some_and(|kind| kind % KINDS == KEYS);
     let (device, directory) = directory(is_encrypted);
@@ -132,7 +132,7 @@ fn build(mut data: &[u8]) -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
     (device, directory)
 }
 
-/// Writes a log of these records, one batch.
+/// Writes a log of these records, as one batch.
 fn write_log(
     device: &Arc<SimulatedDirectory>,
     directory: &Arc<dyn Directory>,
@@ -149,7 +149,7 @@ fn write_log(
             lengths.zip(records).flat_map(|(length, record)| [&length, *record].concat()).collect();
         return create(&mended(&log_bytes(records.len() as u32, &payload)));
     }
-    // One whose space is reserved takes long to make.
+    // A log whose space is reserved takes long to create.
     static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
     create(EMPTY.get_or_init(empty_log));
     let log = Log::open(Arc::clone(directory), None, 0, &mut |_, _| Ok(())).expect("it has no records").0;
@@ -159,7 +159,7 @@ fn write_log(
     }
 }
 
-/// The beginning of the log of an encrypted directory, without records.
+/// Returns the beginning of the log of an encrypted directory, without records.
 fn empty_log() -> Vec<u8> {
     let (device, directory) = directory(true);
     Log::open_sized(directory, LOG_BYTES as u64, Some(1), 0, &mut |_, _| Ok(())).expect("nothing fails here");
@@ -169,7 +169,7 @@ fn empty_log() -> Vec<u8> {
     bytes
 }
 
-/// A file of a log with one batch, without checksums (`crates/disk/src/log/format.rs`).
+/// Returns a log file with one batch, without checksums (`crates/disk/src/log/format.rs`).
 fn log_bytes(records: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = b"farpool\n\x01\0\0\0\0\0\0\0".to_vec();
     [1_u64, 1, 0, 0].iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
@@ -186,7 +186,7 @@ fn log_bytes(records: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A catalog over a pool that all inputs share, one after the other.
+/// Returns a catalog over a pool that all inputs share in succession.
 pub fn catalog() -> Arc<Catalog> {
     static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
     let config = || PoolConfig { bytes_limit: 256 << 20 };
@@ -196,7 +196,7 @@ pub fn catalog() -> Arc<Catalog> {
     catalog
 }
 
-/// No threads beside the caller's.
+/// A helper that provides no threads.
 #[derive(Debug)]
 struct Alone;
 
@@ -211,7 +211,7 @@ impl Helpers for Alone {
     }
 }
 
-/// Does no background work.
+/// A background that does no work.
 #[derive(Debug)]
 struct Idle;
 
@@ -221,7 +221,7 @@ impl Background for Idle {
     fn rows_came(&self) {}
 }
 
-/// Inputs made of directories.
+/// Inputs generated from directories.
 #[cfg(test)]
 pub(crate) mod seeds {
     use super::{FORMAT, KEYS, MANIFEST, PART, RECORD};
@@ -233,7 +233,7 @@ pub(crate) mod seeds {
     use farpool_model::Result;
     use std::sync::Arc;
 
-    /// The file with the wrapped key of a new encrypted directory.
+    /// Returns the file with the wrapped key of a new encrypted directory.
     pub fn new_keys() -> Vec<u8> {
         let device = SimulatedDirectory::new();
         unlock(device.clone(), Some(&crate::keys::master()), Some(Tier::Standard)).expect("it is empty");
@@ -250,7 +250,7 @@ pub(crate) mod seeds {
         out.extend_from_slice(bytes);
     }
 
-    /// The keys of tables that are wrapped somewhere in these bytes.
+    /// Returns the keys of tables that are wrapped anywhere in these bytes.
     fn table_keys(directory: &dyn Directory, bytes: &[u8]) -> Vec<Arc<TableKey>> {
         let Some(keys) = directory.keys() else { return Vec::new() };
         let wrapped = bytes.windows(WRAPPED_KEY_BYTES).filter_map(|bytes| WrappedKey::from_bytes(bytes).ok());
@@ -260,7 +260,7 @@ pub(crate) mod seeds {
         wrapped.iter().filter_map(of_tenant).collect()
     }
 
-    /// The files of a directory as input for [`super::data_directory`].
+    /// Returns the files of a directory as input for [`super::data_directory`].
     pub fn directory_bytes(directory: &dyn Directory) -> Result<Vec<u8>> {
         let (mut out, mut all) = (Vec::new(), Vec::new());
         if directory.keys().is_some() {
@@ -271,7 +271,7 @@ pub(crate) mod seeds {
         let manifest = read_sealed(directory, manifest, FORMAT)?;
         section(MANIFEST, &manifest, &mut out);
         all.extend_from_slice(&manifest);
-        // Records that were forgotten are empty ones here.
+        // Records that were dropped from the log become empty ones here.
         let is_there = |from: &u64| Log::read(directory, *from, &mut |_, _| Ok(())).is_ok();
         let from = (0..100).find(is_there).expect("there is a log");
         (0..from).for_each(|_| section(RECORD, &[], &mut out));

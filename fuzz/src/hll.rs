@@ -2,8 +2,8 @@
 
 use farpool_statistics::redis_hll::{Corrupt, Reader, Registers, Writer};
 
-/// Reads a value, counts, merges and changes it: these agree on whether it is corrupt, and what is merged has the registers
-/// that it had.
+/// Reads, counts, merges and changes a value: all operations agree on whether it is corrupt, and the merged value has
+/// the same registers.
 pub fn hll_decoder(data: &[u8]) {
     let Some(value) = Reader::new(data) else { return };
     let mut registers = Registers::new();

@@ -2,8 +2,8 @@
 
 use farpool_cipher::{KeyKind, KeyRing, MasterKey, Secret, WrappedKey};
 
-/// Decodes a ring, and a key by itself. A ring that is decoded is encoded to the same bytes, and unwrapping its keys ends: with an error unless the
-/// bytes are a ring's of the master key.
+/// Decodes a key ring, and a single key. A decoded ring is encoded to the same bytes, and unwrapping its keys
+/// terminates: with an error unless the bytes are a ring of the master key.
 pub fn key_ring_decoder(data: &[u8]) {
     if let Ok(key) = WrappedKey::from_bytes(data) {
         assert_eq!(key.to_bytes(), data, "there is one form of a wrapped key");
@@ -21,7 +21,7 @@ pub fn key_ring_decoder(data: &[u8]) {
     let _ = ring.rotated(&master, &master);
 }
 
-/// The key that the seeds are made with.
+/// Returns the master key with which the seeds were generated.
 pub(crate) fn master() -> MasterKey {
     let secret = Secret::take(&mut [1; 32]).expect("a key is short");
     MasterKey::new(secret).expect("the key has the right length")

@@ -1,11 +1,10 @@
-//! Fuzz bodies, one for each decoder and one for running plans. A body may refuse its input but never panics,
-//! and what it accepts must be valid: decoded arrays can be read, encoding again gives the same, and a plan
-//! gives the same rows whichever way it is run.
+//! Fuzz bodies, one for each decoder and one for running plans. A body may reject its input but never panics, and
+//! accepted input must be valid: decoded arrays can be read, encoding again gives the same, and a plan gives the same
+//! rows in every way of running it.
 //!
-//! The bodies run in two ways: `cargo test` runs them over the seeds in `corpus/` and many thousand mutations
-//! of those, the same each time; `targets/` runs them under libFuzzer, guided by coverage:
-//! `RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir fuzz/targets plan_decoder fuzz/corpus/plan_decoder`. An input
-//! that once found a bug stays in the corpus.
+//! The bodies run in two ways: `cargo test` runs them over the seeds in `corpus/` and many thousand mutations of those,
+//! the same each time; `targets/` runs them under libFuzzer, guided by coverage: `RUSTC_BOOTSTRAP=1 cargo fuzz run
+//! --fuzz-dir fuzz/targets plan_decoder fuzz/corpus/plan_decoder`. An input that once found a bug stays in the corpus.
 
 #![forbid(unsafe_code)]
 

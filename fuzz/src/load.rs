@@ -1,4 +1,4 @@
-//! Runs an untrusted load: a schema, and rows, plain and compressed, that become a table.
+//! Runs an untrusted load: a schema, and rows, plain and compressed, which become a table.
 
 use arrow_array::Array;
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use farpool_model::{TenantName, limits};
 use farpool_wire::{FrameKind, Message, Request, bytes_to_decode};
 use std::sync::{Arc, OnceLock};
 
-/// Most bytes that a batch may decode to, in place of a node's budget, which many loads share.
+/// Maximal bytes that a batch may decode to, instead of a node's budget, which many loads share.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// Decodes the messages of a load, each after its length in four bytes: `LoadBegin`, then `LoadBatch`. All
@@ -42,7 +42,7 @@ pub fn load_rows(data: &[u8]) {
     read_all(&table);
 }
 
-/// Reads every value, so that one that was not stored is detected.
+/// Reads every value, so that a value that was not stored is detected.
 fn read_all(table: &Table) {
     for group in &table.row_groups {
         for chunk in &group.chunks {
@@ -69,7 +69,7 @@ fn message(kind: FrameKind, body: &[u8]) -> Message {
     Message { kind, stream: 1, bytes_on_wire: body.len() as u64, body }
 }
 
-/// One small pool for all inputs: a table that does not fit is refused.
+/// Returns a small pool for all inputs: a table that does not fit is rejected.
 fn pool() -> &'static Arc<Pool> {
     static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
     POOL.get_or_init(|| Pool::new(PoolConfig { bytes_limit: 16 << 20 }).expect("a small pool can be made"))

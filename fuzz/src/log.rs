@@ -1,14 +1,14 @@
-//! Opens logs whose files hold untrusted bytes.
+//! Opens logs whose files contain untrusted bytes.
 
 use farpool_disk::{Directory, Faults, Log, SimulatedDirectory, Urgency};
 use std::sync::Arc;
 
-/// Most records that are kept to be compared: batches of empty ones are large.
+/// Maximal number of records that are kept for comparison: batches of empty records are large.
 const RECORDS_MAX: usize = 1 << 20;
 
-/// Opens a log of one or two files, the first of which ends at the offset that the first two bytes give. Checksums are
-/// right where they can be, so that damage behind them is found as well. A log that opens must give the same records again
-/// and take another one.
+/// Opens a log of one or two files, the first of which ends at the offset in the first two bytes. Checksums are
+/// corrected where possible, so that damage that they would detect is reached as well. A log that opens must return the
+/// same records again and accept another one.
 pub fn log_reader(data: &[u8]) {
     let Some((split, data)) = data.split_first_chunk::<2>() else { return };
     let (first, second) = data.split_at(usize::from(u16::from_le_bytes(*split)).min(data.len()));
@@ -19,7 +19,7 @@ pub fn log_reader(data: &[u8]) {
             file.write_at(&mended(bytes), 0).expect("nothing fails here");
         }
     }
-    // No room for further files, which are large.
+    // No space for further files, which are large.
     directory.set_faults(Faults { capacity: Some(1 << 20), ..Faults::default() });
     let open = || {
         let mut records = Vec::new();
@@ -41,7 +41,8 @@ pub fn log_reader(data: &[u8]) {
     assert!(again.len() >= RECORDS_MAX || again == records, "other records are read again");
 }
 
-/// The bytes with right checksums in what looks like a header of a file or a batch (`crates/disk/src/log/format.rs`).
+/// Returns the bytes with valid checksums in everything that looks like a header of a file or a batch
+/// (`crates/disk/src/log/format.rs`).
 pub(crate) fn mended(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let put = |bytes: &mut [u8], at: usize, checksum: u32| {

@@ -25,8 +25,8 @@ pub fn native_messages(data: &[u8]) {
     }
 }
 
-/// Checks that the kind of a connection does not depend on how its first bytes are split, except that a
-/// stranger is answered as soon as it is recognized.
+/// Checks that the kind of a connection does not depend on the split of its first bytes, except that an unknown
+/// protocol is answered as soon as it is recognized.
 fn opens_alike_wherever_it_is_cut(data: &[u8]) {
     let whole = opening(data);
     for cut in 0..data.len().min(2 * farpool_wire::PREFACE.len()) {
@@ -115,7 +115,7 @@ fn resent(encoded: farpool_model::Result<Vec<farpool_wire::Outgoing>>) -> Option
     None
 }
 
-/// Reads every value, so that one that refers to missing bytes is detected.
+/// Reads every value, so that a value that refers to missing bytes is detected.
 fn read_all(batch: &RecordBatch) {
     for column in batch.columns() {
         column.to_data().validate_full().expect("a batch that was accepted is sound");

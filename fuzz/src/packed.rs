@@ -4,8 +4,8 @@ use farpool_kv::{Compression, Packer};
 
 const CODECS: [&[u8]; 3] = [b"lz4", b"deflate", b"fsst"];
 
-/// Reads a value: behind the number of a codec, a sample with its length in two bytes, and the length of the value in two
-/// bytes. What is read must come back when it is compressed again.
+/// Reads a value. The input is the number of a codec, a sample with its length in two bytes, the length of the value in
+/// two bytes, and the value. A valid value must be the same after it is compressed and read again.
 pub fn packed_values(data: &[u8]) {
     let Some((codec, rest)) = data.split_first() else { return };
     let Some((sample_bytes, rest)) = rest.split_first_chunk() else { return };

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use farpool_columns::{Parcel, Room, pack_array, pack_chunks};
 use std::sync::Arc;
 
-/// Decodes a parcel. The rows of a valid one must be the same when read whole and in parts, and after they
-/// are packed again.
+/// Decodes a parcel. The rows of a valid one must be the same when read whole and in parts, and after they are packed
+/// again.
 pub fn parcel_decoder(data: &[u8]) {
     let schema = table_schema();
     let bytes = Bytes::copy_from_slice(data);
@@ -20,7 +20,7 @@ pub fn parcel_decoder(data: &[u8]) {
     }
     let mut again = Parcel::read(&bytes, &schema).expect("it was read before");
     let part = rows.div_ceil(2);
-    // The lengths of single strings may contradict their codes although all of them together decode.
+    // The lengths of single strings may contradict their codes even if all of them together decode.
     if let (Ok(first), Ok(second)) = (again.next(part, room), again.next(part, room)) {
         assert!(same(&whole.slice(0, part), &first) && same(&whole.slice(part, rows - part), &second));
     }

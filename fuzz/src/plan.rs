@@ -20,7 +20,7 @@ pub fn plan_decoder(data: &[u8]) {
     }
 }
 
-/// The table that plans in the corpus read.
+/// Returns the schema of the table that plans in the corpus read.
 pub(crate) fn table_schema() -> SchemaRef {
     let micros = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
     Arc::new(Schema::new(vec![

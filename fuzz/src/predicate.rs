@@ -4,8 +4,9 @@ use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use farpool_kv::predicate::{Predicate, parse, plain_schema};
 use farpool_model::{Expr, program};
 
-/// Reads a condition; the first byte chooses whether the space has a schema. What is accepted is boolean and within the
-/// limits of expressions, and can be asked of any value; an error is at one of the characters, or behind the last.
+/// Parses a condition; the first byte selects whether the space has a schema. An accepted condition is boolean and
+/// within the limits of expressions, and can be evaluated on any value; an error is at one of the characters, or after
+/// the last.
 pub fn predicate_parser(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
     let rows = (choice & 1 == 1).then(schema);

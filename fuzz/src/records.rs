@@ -5,7 +5,7 @@ use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{Result, TenantName};
 use std::sync::{Arc, Mutex};
 
-/// Keeps records.
+/// A sink that stores records.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -23,8 +23,8 @@ impl Journal for Kept {
     }
 }
 
-/// Applies the records, each of which has its length in two bytes in front of it, to keys in little memory. What a walk
-/// over the keys then records must give the same keys again.
+/// Applies the records, each preceded by its length in two bytes, to keys in little memory. The records of a walk over
+/// the keys must restore the same keys.
 pub fn key_records(mut data: &[u8]) {
     let keys = keyspace();
     let mut replay = Replay::default();

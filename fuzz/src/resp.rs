@@ -5,11 +5,11 @@ use farpool_kv::resp::{
     parse_integer,
 };
 
-/// The arguments of each request, and the error that ends them.
+/// The arguments of each request, and the error that ends the input.
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
-/// Parses requests whole and in pieces; the first byte chooses the limits and the size of the pieces. Both ways must
-/// give the same requests and the same error, and a number the same text when it is read again.
+/// Parses requests whole and in pieces; the first byte selects the limits and the size of the pieces. Both ways must
+/// give the same requests and the same error, and a number must give the same text when it is read again.
 pub fn resp_decoder(data: &[u8]) {
     let Some((&choice, bytes)) = data.split_first() else { return };
     let limits = if choice & 16 == 0 { Limits::AUTHENTICATED } else { Limits::UNAUTHENTICATED };

@@ -1,9 +1,8 @@
 //! Runs an untrusted plan over a small table with columns of every type and encoding.
 //!
-//! There are no expected results. Instead, equivalent ways to run a plan must give the same result: a program
-//! that is prepared twice; one that runs in steps of one batch; the same rows split into other row groups,
-//! which are encoded differently; a filter that is added later; a filter that is computed as a column, by the
-//! general evaluator.
+//! There are no expected results. Instead, equivalent ways to run a plan must give the same result: a program that is
+//! prepared twice; one that runs in steps of one batch; the same rows split into other row groups, which are encoded
+//! differently; a filter that is added later; a filter that is computed as a column, by the general evaluator.
 
 mod rows;
 mod table;
@@ -24,8 +23,8 @@ use table::{ID, cut, encrypted, whole};
 /// Memory for groups in bytes: a few sketches of each kind fit, many do not.
 const GROUP_BYTES_MAX: usize = 16 << 20;
 
-/// Most steps of a run, which has some thousand rows: each is a row group, a batch, a dictionary, or a part
-/// of groups.
+/// Maximal number of steps of a run, which has some thousand rows: each is a row group, a batch, a dictionary, or a
+/// part of groups.
 const STEPS_MAX: usize = 1 << 20;
 
 /// Runs a plan in every way and compares the results.
@@ -39,7 +38,7 @@ pub fn prepare_and_run(data: &[u8]) {
     let effective = &bound.prepared().effective;
     let once = run(&bound, Pace::Standing, false);
     if bound.prepared().is_partial() {
-        // Which groups are returned in parts depends on how the plan is run; plans whose groups fit are
+        // The groups that are returned in parts depend on the way in which the plan is run; plans whose groups fit are
         // compared below.
         return drop(run(&bound, Pace::Racing, true));
     }
@@ -93,7 +92,7 @@ fn as_column(filter: &Expr) {
         let may_fail = Facts::of(filter, table_schema()).expect("a sound filter").may_fail;
         return assert!(may_fail, "a filter that cannot fail does");
     };
-    // Computed as a column, it did not fail on any row.
+    // As a computed column, it did not fail on any row.
     let filtered = filtered.expect("a filter that does not fail");
     assert_eq!(filtered.integers(0), computed.integers_where(0, 1), "rows that pass {filter:?}");
 }
@@ -105,7 +104,7 @@ fn bind(program: &Program, table: &Arc<Table>) -> Result<BoundProgram> {
     bound.inspect_err(|error| assert_ne!(error.kind, ErrorKind::Internal, "{error}"))
 }
 
-/// Whether a value, or a sum, may make the program fail.
+/// Returns whether a value, or a sum, may make the program fail.
 fn may_fail(program: &Program) -> bool {
     let fails = |expr: &&Expr| Facts::of(expr, table_schema()).is_ok_and(|facts| facts.may_fail);
     program.expressions().iter().any(fails)
@@ -135,7 +134,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Runs the program to its end and returns its rows. A panic, or a run that does not end, is a bug.
+/// Runs the program to completion and returns its rows. A panic, or a run that does not end, is a bug.
 ///
 /// # Errors
 /// An error that a value causes.
@@ -165,8 +164,8 @@ fn run(program: &BoundProgram, pace: Pace, ships: bool) -> Result<Rows> {
     panic!("a run that does not end");
 }
 
-/// Checks that two ways gave the same result. A program that fails on some row may fail in one way only,
-/// since it is not defined which rows an expression is evaluated on.
+/// Checks that two ways gave the same result. A program that fails on some row may fail in one way only, since it is
+/// undefined on which rows an expression is evaluated.
 fn agree(program: &Program, may_fail: bool, one: &Result<Rows>, other: &Result<Rows>, way: &str) {
     match (one, other) {
         (Ok(one), Ok(other)) => one.assert_same(other, program, way),

@@ -1,15 +1,15 @@
-//! Opens untrusted sealed answers, and reads untrusted requests for such.
+//! Opens untrusted sealed answers, and reads untrusted requests for them.
 
 use bytes::Bytes;
 use farpool_wire::sealed::{NodeProof, Opener, PrivateKey, Proof, SealedRequest, Sealer};
 use farpool_wire::{FrameKind, Message, Request};
 use std::sync::LazyLock;
 
-/// The key of the node; another one in each process.
+/// The key of the node, which differs in each process.
 static NODE: LazyLock<PrivateKey> = LazyLock::new(|| PrivateKey::random().expect("a key is short"));
 
-/// The first byte is the kind of a message, the rest its body. As a request, a node takes it or refuses it; as an answer,
-/// nothing opens, as nobody knows the key.
+/// Decodes a message: the first byte is its kind, the rest its body. As a request, a node accepts or rejects it; as an
+/// answer it cannot be opened, because its key is unknown.
 pub fn sealed_messages(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
     let Some(kind) = FrameKind::from_number(*kind) else { return };

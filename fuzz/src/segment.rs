@@ -1,16 +1,16 @@
-//! Opens segments whose directories are untrusted, behind right checksums.
+//! Opens segments whose directories are untrusted, with valid checksums.
 
 use farpool_disk::{Directory, Segment, SimulatedDirectory, segment_name};
 use std::sync::Arc;
 
-/// What parts and the end of a file are aligned to (`crates/disk/src/segment.rs`).
+/// Alignment of parts and of the end of a file (`crates/disk/src/segment.rs`).
 const ALIGNMENT: usize = 4096;
 
-/// Plain bytes of parts that are read.
+/// Maximal plain bytes of a part that is read.
 const READ_BYTES_MAX: u64 = 4 << 20;
 
-/// Opens a segment: the first byte says of which format, the next two how many of the bytes behind them are data; the others
-/// are its directory. Every part of one that opens is read: as many bytes as were announced, or an error.
+/// Opens a segment: the first byte is the format, the next two are the number of data bytes that follow; the remaining
+/// bytes are the directory. Every part of a segment that opens is read: the announced number of bytes, or an error.
 pub fn segment_reader(data: &[u8]) {
     let Some(([format, low, high], rest)) = data.split_first_chunk::<3>() else { return };
     let (data, entries) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()));
@@ -20,7 +20,7 @@ pub fn segment_reader(data: &[u8]) {
         .expect("nothing fails here");
     let Ok(segment) = Segment::open(&*(Arc::clone(&directory) as Arc<dyn Directory>), 1) else { return };
     for (_, part) in segment.parts() {
-        // What a directory announces is bounded by what it has itself.
+        // The sizes in a directory are bounded by the size of the directory.
         assert!(part.bytes <= (entries.len() as u64) << 16 || part.bytes == part.bytes_stored, "{part:?}");
         if part.bytes <= READ_BYTES_MAX {
             let mut plain = vec![0; part.bytes as usize];
@@ -29,7 +29,7 @@ pub fn segment_reader(data: &[u8]) {
     }
 }
 
-/// A file with these data and this directory.
+/// Returns a file with these data and this directory.
 fn file_bytes(format: u32, data: &[u8], entries: &[u8]) -> Vec<u8> {
     let with_checksum = |mut bytes: Vec<u8>| {
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
@@ -54,7 +54,7 @@ fn file_bytes(format: u32, data: &[u8], entries: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The input that makes the file of a segment.
+/// Returns the input that yields the file of a segment.
 #[cfg(test)]
 pub(crate) fn seed_of(file: &[u8]) -> Vec<u8> {
     let trailer = &file[file.len() - ALIGNMENT..];

@@ -5,7 +5,7 @@ mod seeds;
 use super::*;
 use std::path::PathBuf;
 
-/// Number of mutations that each body is given.
+/// Number of mutations for each body.
 const MUTATIONS: u64 = 30_000;
 
 /// Bytes of the largest mutation: larger ones find nothing more and are slow.
@@ -29,7 +29,7 @@ fn messages() {
 
 #[test]
 fn sealed_answers() {
-    // A key agreement costs as much as a hundred mutations of anything else.
+    // A key agreement takes as long as a hundred mutations of other inputs.
     run_mutations("sealed_messages", sealed_messages, MUTATIONS / 10);
 }
 
@@ -105,7 +105,7 @@ fn records_of_keys() {
 
 #[test]
 fn compressed_values() {
-    // A sample is made into a table each time.
+    // A dictionary is built from each sample.
     run_mutations("packed_values", packed_values, MUTATIONS / 10);
 }
 

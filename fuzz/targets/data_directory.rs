@@ -1,4 +1,4 @@
-//! The reader of logs under libFuzzer; see `farpool_fuzz`.
+//! Data directories under libFuzzer; see `farpool_fuzz`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::data_directory(data));

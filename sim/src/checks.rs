@@ -1,5 +1,5 @@
-//! Checks of answers, shared by all kinds of clients: an answer must be right for a version that was the
-//! newest between request and answer, or be an error that the model explains.
+//! Checks of answers, shared by all kinds of clients: an answer must be correct for a version that was the newest
+//! between request and answer, or be an error that the model explains.
 
 use crate::model::{Model, Rows, Span};
 use crate::query::Query;
@@ -9,7 +9,7 @@ use farpool_model::{Prepared, Status, TableInfo};
 /// Result of a check; the error describes what the node did wrong.
 pub type Checked<T = ()> = Result<T, String>;
 
-/// Checks the answer to a prepared program; returns the possible rows of the version that it was prepared
+/// Checks the answer to a prepared program; returns the candidates for the rows of the version that it was prepared
 /// for.
 pub fn check_prepared(prepared: &Prepared, query: &Query, model: &Model, span: Span) -> Checked<Vec<Rows>> {
     if !prepared.is_exact() {

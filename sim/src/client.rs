@@ -1,8 +1,8 @@
-//! A simulated client: a state machine that moves bytes when the simulation tells it to, and checks every
-//! message that it receives against the model.
+//! A simulated client: a state machine that moves bytes when the simulation calls it, and checks every message that it
+//! receives against the model.
 //!
-//! Invariant: an answer is complete and right for a version that was the newest between request and answer,
-//! or it is an error that the model explains.
+//! Invariant: an answer is complete and correct for a version that was the newest between request and answer, or it is
+//! an error that the model explains.
 
 use crate::checks::{Checked, check_list, check_prepared, check_result, check_status, check_table};
 use crate::model::{Rows, Span};
@@ -38,7 +38,7 @@ struct Open {
     credit: u64,
 }
 
-/// The kind of a request, with what is needed to check its answer.
+/// The kind of a request, with the data needed to check its answer.
 #[derive(Debug)]
 pub enum Asked {
     Execute(Query),
@@ -73,7 +73,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client that sends a hello.
+    /// Creates a client that sends a hello.
     pub fn new(number: usize, tenant: usize, tenant_name: String, socket: Pipe) -> Checked<Self> {
         let token = Some(token_of(&tenant_name));
         let mut client = Client {
@@ -159,7 +159,7 @@ impl Client {
         drop(self.socket.end_writing());
     }
 
-    /// Whether the client waits for nothing.
+    /// Returns whether the client waits for nothing.
     pub fn is_done(&self) -> bool {
         match self.is_leaving {
             true => self.has_ended,
@@ -183,7 +183,7 @@ impl Client {
     /// Writes up to `most` of the queued bytes. Returns false if none could be written.
     ///
     /// # Errors
-    /// When the node has closed the connection.
+    /// Fails if the node has closed the connection.
     pub fn write(&mut self, most: usize, state: &State) -> Checked<bool> {
         let count = most.min(self.outgoing.len());
         if count == 0 || self.has_ended {
@@ -202,7 +202,7 @@ impl Client {
     /// Reads up to `most` bytes and checks all complete messages. Returns false if there were no bytes.
     ///
     /// # Errors
-    /// What is wrong with a message.
+    /// Fails if a message is wrong.
     pub fn read(&mut self, most: usize, state: &mut State) -> Checked<bool> {
         if self.has_ended {
             return Ok(false);
@@ -304,7 +304,7 @@ pub fn token_of(tenant: &str) -> String {
     format!("the-token-of-{tenant}-which-is-long-enough")
 }
 
-/// Makes a random request, and its kind.
+/// Returns a random request, and its kind.
 pub fn random_request(random: &mut Random, table: String, queries: Queries) -> Checked<(Asked, Request)> {
     let plan = |query: &Query| substrait::encode_program(&query.program(), &schema()).map_err(told);
     let name = TableName::new(&table).map_err(told)?;
@@ -368,7 +368,7 @@ impl Open {
 }
 
 impl Asked {
-    /// Returns the table that the request is about; an empty name if there is none.
+    /// Returns the table of the request; an empty name if there is none.
     fn table(&self) -> &str {
         match self {
             Asked::Execute(query) | Asked::Prepare(query) => &query.table,

@@ -1,12 +1,12 @@
-//! Simulated time: it advances whenever a clock is read, by amounts derived from the seed, and jumps when the
-//! simulation says so. Also simulated allocation failures.
+//! Simulated time: it advances whenever a clock is read, by amounts derived from the seed, and jumps on demand. Also
+//! simulated allocation failures.
 
 use crate::random::Random;
 use farpool_memory::Failures;
 use farpool_model::Clock;
 use parking_lot::Mutex;
 
-/// Most CPU time between two readings of the clock: an unlucky step costs as much as several normal ones.
+/// Maximal CPU time between two readings of the clock: an unlucky step takes as long as several normal ones.
 pub const LOOK_NS_MAX: usize = 400_000;
 
 /// The clocks of a simulated node.
@@ -21,7 +21,7 @@ struct Times {
 }
 
 impl SimClock {
-    /// Makes clocks whose steps derive from `seed`.
+    /// Creates clocks whose steps derive from `seed`.
     pub fn new(seed: u64) -> Self {
         SimClock(Mutex::new(Times { random: Random::new(seed), now_ns: 0, cpu_ns: 0 }))
     }
@@ -31,7 +31,7 @@ impl SimClock {
         self.0.lock().now_ns += ns;
     }
 
-    /// CPU time so far; this reading does not advance it.
+    /// Returns the CPU time so far; this reading does not advance it.
     pub fn cpu_ns(&self) -> u64 {
         self.0.lock().cpu_ns
     }
@@ -51,7 +51,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Makes a given percentage of allocations fail.
+/// An allocator policy that makes a given percentage of allocations fail.
 #[derive(Debug)]
 pub struct BadLuck {
     random: Mutex<Random>,
@@ -59,7 +59,7 @@ pub struct BadLuck {
 }
 
 impl BadLuck {
-    /// Makes failures that derive from `seed`.
+    /// Creates failures that derive from `seed`.
     pub fn new(seed: u64, percent: usize) -> Self {
         BadLuck { random: Mutex::new(Random::new(seed)), percent }
     }

@@ -9,16 +9,16 @@ use crate::clock::LOOK_NS_MAX;
 use farpool_pipeline::ShareUse;
 use std::collections::BTreeMap;
 
-/// Most nanoseconds that a step may be charged for its bytes: a row group of the simulation's tables, 4 MB at
-/// 8 GB/s.
+/// Maximal nanoseconds that a step may be charged for its bytes: a row group of the simulation's tables, 4 MB at 8
+/// GB/s.
 const STEP_BYTES_NS_MAX: u64 = 500_000;
 
-/// Charges of the tenants, as far as needed for the check.
+/// Charges of the tenants, as needed for the check.
 #[derive(Debug, Default)]
 pub struct Fairness {
     last: BTreeMap<u64, ShareUse>,
-    /// For pairs of tenants that have had work ever since: the least and the greatest lead of the first over
-    /// the second.
+    /// For pairs of tenants that have had work ever since: the minimal and the maximal lead of the first over the
+    /// second.
     leads: BTreeMap<(u64, u64), (i128, i128)>,
     step_ns_max: u64,
 }
@@ -27,7 +27,7 @@ impl Fairness {
     /// Checks the tenants' charges after one more step, which took `cpu_ns`.
     ///
     /// # Errors
-    /// When nobody was charged for the step, or one tenant got more than its share.
+    /// Fails if no tenant was charged for the step, or one tenant got more than its share.
     pub fn check(&mut self, uses: Vec<ShareUse>, cpu_ns: u64) -> Checked {
         self.step_ns_max = self.step_ns_max.max(cpu_ns).max(STEP_BYTES_NS_MAX);
         let now: BTreeMap<u64, ShareUse> = uses.into_iter().map(|share| (share.id, share)).collect();
@@ -44,8 +44,8 @@ impl Fairness {
         Ok(())
     }
 
-    /// Checks that somebody is charged for the time of a step, except for the time before its first reading
-    /// of the clock.
+    /// Checks that a tenant is charged for the time of a step, except for the time before its first reading of the
+    /// clock.
     fn check_paid(&self, now: &BTreeMap<u64, ShareUse>, cpu_ns: u64) -> Checked {
         let charged = |(id, last): (&u64, &ShareUse)| Some(now.get(id)?.charged_ns - last.charged_ns);
         // If a tenant disappeared with the step, its charge is unknown.
@@ -79,8 +79,8 @@ impl Fairness {
     }
 }
 
-/// Whether a tenant had work throughout from the `last` step to the one `now`. In between it may have had
-/// none: its tasks were found waiting when it was their turn, and a step of another tenant woke them.
+/// Returns whether a tenant had work throughout from the `last` step to the one `now`. It may have had none in between:
+/// its tasks were found waiting when it was their turn, and a step of another tenant woke them.
 fn was_backlogged(last: &BTreeMap<u64, ShareUse>, now: &BTreeMap<u64, ShareUse>, id: u64) -> bool {
     let rests = |shares: &BTreeMap<u64, ShareUse>| {
         shares.get(&id).filter(|share| share.is_backlogged).map(|share| share.rests)

@@ -1,7 +1,7 @@
-//! A client that violates the protocol: meaningless bytes, requests with some bytes changed, frames that
-//! never end, rows without credit, streams used twice, floods.
+//! A client that violates the protocol: meaningless bytes, requests with some bytes changed, frames that never end,
+//! rows without credit, streams used twice, floods.
 //!
-//! It checks no answers. The simulation checks that the node and other clients are unharmed: no panics, no
+//! This client checks no answers. The simulation checks that the node and other clients are unharmed: no panics, no
 //! leaks.
 
 use crate::client::{random_request, token_of};
@@ -30,7 +30,7 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// Makes a client that sends a hello as a client of `tenant`, possibly a damaged one.
+    /// Creates a client that sends a hello as a client of `tenant`, possibly a damaged one.
     pub fn new(number: usize, tenant: &str, socket: Pipe, random: &mut Random) -> Self {
         let token = Some(token_of(tenant));
         let hello = Request::Hello {
@@ -48,7 +48,7 @@ impl Hostile {
         Hostile { number, socket, outgoing, last_stream: 0, is_gone: false }
     }
 
-    /// Queues output that violates the protocol in some way.
+    /// Queues output that violates the protocol in a random way.
     pub fn act(&mut self, random: &mut Random, table: String) {
         if self.outgoing.len() > OUTGOING_BYTES_MAX {
             return;
@@ -122,7 +122,7 @@ impl Hostile {
     }
 }
 
-/// Makes the messages of a load, perhaps without an end, whose rows do not wait for credit.
+/// Creates the messages of a load, possibly without an end, whose rows do not wait for credit.
 fn random_load(random: &mut Random, stream: u32, table: &str) -> Vec<u8> {
     let modes = [LoadMode::Create, LoadMode::Append, LoadMode::Replace];
     let table = TableName::new(table).expect("tables of the simulation have valid names");

@@ -1,19 +1,19 @@
-//! A simulation of a node and its clients on one thread, in which a seed determines everything: the requests,
-//! how many bytes move at a time, when the node works, the time, which allocations fail and which connections
-//! break. Every answer is checked against a model of the tables; the node's accounts at every event; the
-//! shares of its time and its memory for work at every step; and in the end nothing may be left in use.
-//! (FoundationDB, SIGMOD 2021, section 4; TigerBeetle's VOPR.)
+//! A simulation of a node and its clients on one thread, in which a seed determines everything: the requests, the
+//! number of bytes that move at a time, the steps of the node, the time, and failures of allocations and connections.
+//! Every answer is checked against a model of the tables; the node's accounts at every event; the shares of its time
+//! and its memory for work at every step; and at the end nothing may be left in use. (FoundationDB, SIGMOD 2021,
+//! section 4; TigerBeetle's VOPR.)
 //!
-//! Some nodes have a data directory, on a disk whose work is done when the simulation says so (`world/disk.rs`): what is
-//! read and acknowledged must be durable, and be there after a start. Some of these have a pool that is smaller than a
-//! table which many clients scan at once, so that what one of them reads is offered to the others, and leaves memory.
+//! Some nodes have a data directory, on a disk whose work is a step of the simulation (`world/disk.rs`): rows that were
+//! read or acknowledged must be durable, and be present after a restart. Some of these have a pool that is smaller than
+//! a table which many clients scan concurrently, so that row groups read by one scan are offered to the others, and
+//! evicted.
 //!
-//! Some clients are the real ones of `farpool-transfer`, as engines use them; others speak the protocol frame
-//! by frame; and some violate it. Keys and values have a world of their own (`keys/mod.rs`), with a log on a disk
-//! that fails.
+//! Some clients are the real ones of `farpool-transfer`, as engines use them; others speak the protocol frame by frame;
+//! and some violate it. Keys and values have a separate world (`keys/mod.rs`), with a log on a disk that fails.
 //!
-//! Invariant: the same seed gives the same run, to the byte, on every machine, so that a failure can be
-//! repeated with `cargo xtask simulate --seed`.
+//! Invariant: the same seed gives the same run, to the byte, on every machine, so that a failure can be repeated with
+//! `cargo xtask simulate --seed`.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,7 @@ use state::Shared;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
-/// A violation found by a simulation.
+/// A violation that a simulation has found.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The first violation.
@@ -54,7 +54,7 @@ pub struct Failure {
 pub struct Run(Log);
 
 impl Run {
-    /// The hash of all events and bytes.
+    /// Returns the hash of all events and bytes.
     pub fn hash(&self) -> u64 {
         self.0.hash()
     }
@@ -63,7 +63,7 @@ impl Run {
 /// Runs the simulation of `seed`.
 ///
 /// # Errors
-/// What the node, or a client, did wrong.
+/// Fails if the node, or a client, did something wrong.
 pub fn simulate(seed: u64) -> Result<Run, Failure> {
     let mut shared = None;
     let simulation = || catch_unwind(AssertUnwindSafe(|| run(seed, &mut shared)));
@@ -82,7 +82,7 @@ pub fn simulate(seed: u64) -> Result<Run, Failure> {
 /// Runs the simulation of `seed` once more, which must give the same run as `first`.
 ///
 /// # Errors
-/// Those of [`simulate`]; also when the runs differ.
+/// The errors of [`simulate`]; fails also if the runs differ.
 pub fn same_again(seed: u64, first: &Run) -> Result<Run, Failure> {
     let second = simulate(seed)?;
     if first.hash() == second.hash() {
@@ -119,7 +119,7 @@ mod tests {
             assert!(outcome.is_ok(), "seed {seed}: {outcome:#?}");
             runs.extend(outcome);
         }
-        // Over many seeds, the interesting events do occur.
+        // Over many seeds, all interesting events occur.
         for what in [
             "made v",
             "0 rows",
@@ -156,7 +156,8 @@ mod tests {
         }
     }
 
-    /// A snapshot whose naming failed lost its files; watched keys of a named space were told of by the wrong number.
+    /// Earlier failures: a snapshot that could not be renamed lost its files; changes of watched keys of a named space
+    /// were reported under the wrong number.
     #[test]
     fn seeds_that_once_found_something_find_nothing() {
         for seed in [2260, 2804] {

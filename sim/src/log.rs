@@ -1,5 +1,5 @@
-//! The log of a simulation: all events as text, and a hash of everything including bytes on the wire, which
-//! verifies that the same seed gives the same run.
+//! The log of a simulation: all events as text, and a hash of everything including bytes on the wire, which verifies
+//! that the same seed gives the same run.
 
 /// Number of events that are shown when something goes wrong.
 const SHOWN: usize = 40;
@@ -15,7 +15,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log without events.
+    /// Creates a log without events.
     pub fn new() -> Self {
         Log { hash: 0xcbf2_9ce4_8422_2325, events: Vec::new(), step: 0 }
     }
@@ -26,14 +26,14 @@ impl Log {
         self.bytes(text.as_bytes());
     }
 
-    /// Adds bytes that came over the wire to the hash (FNV-1a).
+    /// Adds bytes received over the wire to the hash (FNV-1a).
     pub fn bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 
-    /// The hash of all events and bytes.
+    /// Returns the hash of all events and bytes.
     pub fn hash(&self) -> u64 {
         self.hash
     }

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// One seed in this many is run twice, to check that both runs are the same.
 const TWICE_EVERY: u64 = 20;
 
-/// Real time after which a seed counts as hanging: some ten times the longest, of scans on a machine that has other work,
-/// and hundreds of times the usual duration.
+/// Real time after which a seed is considered to hang: about ten times the longest, of scans on a busy machine, and
+/// hundreds of times the usual duration.
 const SEED_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 600 } else { 30 });
 
 /// Simulates a node and its clients, from seeds.
@@ -25,13 +25,13 @@ struct Arguments {
     /// Runs this seed only, as to repeat a failure.
     #[arg(long, conflicts_with_all = ["seeds", "first", "seconds"])]
     seed: Option<u64>,
-    /// Runs so many seeds.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
     /// The first of them.
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// Begins no further seed after so many seconds.
+    /// Number of seconds after which no further seed is started.
     #[arg(long)]
     seconds: Option<u64>,
 }
@@ -79,9 +79,9 @@ fn watch(begun: &Receiver<u64>) {
     }
 }
 
-/// Runs a seed, once or twice, and tells the watching thread when each run begins.
+/// Runs a seed, once or twice, and notifies the watching thread when each run begins.
 fn run(seed: u64, twice: bool, begin: &Sender<u64>) -> Result<Run, (u64, Failure)> {
-    // Sending fails if nobody watches, which does not matter.
+    // Sending fails if there is no watching thread, which does not matter.
     let _ = begin.send(seed);
     let outcome = simulate(seed);
     let outcome = match twice {

@@ -1,17 +1,17 @@
-//! A model of the node's tables: every version that was ever visible, and when; and the loads, changes of
-//! rows and drops that clients have requested, each of which may make one version.
+//! A model of the node's tables: every version that was ever visible, with the events of its visibility, and the loads,
+//! changes of rows and drops that clients have requested, each of which may make one version.
 //!
-//! A load whose client was disconnected may have been committed or not, and only the node knows. Versions are
-//! therefore observed as they appear, and their rows are those of a load that could have made them: usually
-//! one, and at most a few candidates until an answer tells which. Several appends may be published as one
-//! version: which ones, and in which order, is derived from the rows that it has after those of the version
-//! before, each of which must belong to one of the appends.
+//! A load whose client was disconnected may have been committed or not, and only the node knows. Versions are therefore
+//! observed as they appear, and their rows are derived from the loads that could have made them: usually one, and at
+//! most a few candidates until an answer identifies the right one. Several appends may be published as one version:
+//! which ones, and in which order, is derived from the rows that it has after those of the previous version, each of
+//! which must belong to one of the appends.
 //!
-//! Where there is a data directory, a version is made before it is durable, and readers see it when it is: changes
-//! are checked against the one, and what is read and acknowledged against the other.
+//! With a data directory, a version is made before it is durable, and readers see it once it is durable: changes are
+//! checked against the newest version made, and reads and acknowledgements against the newest durable one.
 //!
-//! Invariant: a request makes at most one change, however often its client has sent it. If only one set of
-//! requests can have made a version, they are taken to have made it, and explain no other version.
+//! Invariant: a request makes at most one change, however often its client has sent it. If only one set of requests can
+//! have made a version, they are considered to have made it, and explain no other version.
 
 use crate::query::Change as RowChange;
 use crate::rows::Row;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The rows of a version.
 pub type Rows = Arc<Vec<Row>>;
 
-/// The events between a request and its answer, inclusive.
+/// The events from a request to its answer, inclusive.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// The event at which the request was made.
@@ -38,11 +38,11 @@ pub struct State {
     pub version: Version,
     /// The candidates for the rows, one of which is right.
     pub rows: Vec<Rows>,
-    /// How the version follows from the one before.
+    /// The relation of the version to the previous one.
     origin: Origin,
 }
 
-/// Whether the version extends the one before at the end, or may differ in other ways.
+/// Whether the version only appends rows to the previous one, or may differ in other ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Grown,
@@ -50,12 +50,12 @@ enum Origin {
     Either,
 }
 
-/// A version, or that there is no table.
+/// A new version, or the removal of the table.
 #[derive(Clone, Debug)]
 struct Change {
-    /// The event at which it was made.
+    /// The event at which the change was made.
     made: u64,
-    /// The event from which readers see it.
+    /// The event from which readers see the change.
     seen: Option<u64>,
     state: Option<State>,
 }
@@ -69,13 +69,13 @@ struct Request {
     step: u64,
     /// The event at which the client knew its outcome.
     over: Option<u64>,
-    /// Whether it certainly has made a version.
+    /// Whether the request certainly has made a version.
     has_made: bool,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A load; the rows are set once it may be committed, when all have been handed to the client.
+    /// A load; the rows are set once it may be committed, when the client has received all of them.
     Load(LoadMode, Option<Rows>),
     /// A change of the rows of a version; rows appended after the version are kept.
     Rows(Version, RowChange),
@@ -107,7 +107,7 @@ impl Model {
         self.begins(step, table, Kind::Load(mode, None))
     }
 
-    /// Records that all rows of a load have been handed over, so that it may be committed from now on.
+    /// Records that the client has received all rows of a load, so that it may be committed from now on.
     pub fn load_is_complete(&mut self, id: RequestId, all: Rows) {
         if let Kind::Load(_, rows) = &mut self.requests[id.0].kind {
             *rows = Some(all);
@@ -125,8 +125,7 @@ impl Model {
         self.begins(step, table, Kind::Drop)
     }
 
-    /// Records that at event `step` the client knows the outcome of its request, which changes nothing any
-    /// more.
+    /// Records that at event `step` the client knows the outcome of its request, which makes no further change.
     pub fn is_over(&mut self, step: u64, id: RequestId) {
         self.requests[id.0].over = Some(step);
     }
@@ -134,7 +133,7 @@ impl Model {
     /// Records that a client was told that its load made `version`.
     ///
     /// # Errors
-    /// When the load cannot have made it.
+    /// Fails if the load cannot have made it.
     pub fn load_made(&mut self, id: RequestId, version: Version) -> Result<(), String> {
         let Request { table, kind, .. } = &self.requests[id.0];
         let Kind::Load(mode, Some(own)) = kind else { return Err("a load ended before its rows".into()) };
@@ -161,7 +160,7 @@ impl Model {
     /// Records that a client was told that its change of rows made `version`.
     ///
     /// # Errors
-    /// When the change cannot have made it.
+    /// Fails if the change cannot have made it.
     pub fn change_made(&mut self, id: RequestId, version: Version) -> Result<(), String> {
         let Request { table, kind, .. } = &self.requests[id.0];
         let Kind::Rows(before, change) = kind else { return Err("no change of rows".into()) };
@@ -180,12 +179,11 @@ impl Model {
         }
     }
 
-    /// Records that at event `step` the newest version of a table has become `now`, with this number of rows,
-    /// or that the table has been dropped. `rows_from` reads the table's rows from an index on, as far as they are in
-    /// memory.
+    /// Records that at event `step` the newest version of a table has become `now`, with this number of rows, or that
+    /// the table has been dropped. `rows_from` reads the table's rows from an index on, as far as they are in memory.
     ///
     /// # Errors
-    /// When no request of a client explains that.
+    /// Fails if no request of a client explains the change.
     pub fn observe(
         &mut self,
         step: u64,
@@ -233,7 +231,7 @@ impl Model {
     /// Records that at event `step` readers see `version` of a table, or that there is none.
     ///
     /// # Errors
-    /// When that was never made.
+    /// Fails if that version was never made.
     pub fn show(&mut self, step: u64, table: &str, version: Option<Version>) -> Result<(), String> {
         if self.newest(table).map(|newest| newest.version) == version {
             return Ok(());
@@ -248,8 +246,7 @@ impl Model {
         Ok(())
     }
 
-    /// Forgets all versions that readers have no longer seen since a newer one: nobody may have a request about
-    /// these.
+    /// Removes all versions that readers have not seen since a newer one: no client may have a request about these.
     pub fn forget_old(&mut self) {
         for changes in self.tables.values_mut() {
             let newest = changes.iter().rposition(|change| change.seen.is_some());
@@ -272,8 +269,7 @@ impl Model {
         made.collect()
     }
 
-    /// Returns the candidates for the rows if they are those of the version before followed by those of
-    /// appends.
+    /// Returns the candidates for the rows if they are those of the previous version followed by those of appends.
     fn appended(
         &self,
         table: &str,
@@ -325,28 +321,28 @@ impl Model {
         states.into_iter().flatten().find(|state| state.version == version).map(|state| state.rows)
     }
 
-    /// Whether the table did not exist at some moment of `span`.
+    /// Returns whether the table did not exist at some moment of `span`.
     pub fn was_absent_within(&self, table: &str, span: Span) -> bool {
         self.made_within(table, span).iter().any(Option::is_none)
     }
 
-    /// Whether the table existed at some moment of `span`.
+    /// Returns whether the table existed at some moment of `span`.
     pub fn was_there_within(&self, table: &str, span: Span) -> bool {
         self.made_within(table, span).iter().any(Option::is_some)
     }
 
-    /// Whether the table was at another version than `version` at some moment of `span`.
+    /// Returns whether the table was at another version than `version` at some moment of `span`.
     pub fn had_other_version_within(&self, table: &str, version: Version, span: Span) -> bool {
         self.made_within(table, span).iter().flatten().any(|state| state.version != version)
     }
 
-    /// Whether rows of `version` of the table may have been changed after it until the end of `span`.
+    /// Returns whether rows of `version` of the table may have been changed after it until the end of `span`.
     pub fn may_have_changed_since(&self, table: &str, version: Version, span: Span) -> bool {
         let states = self.made_within(table, span);
         states.iter().flatten().any(|state| state.version > version && state.origin != Origin::Grown)
     }
 
-    /// Whether another load than `id` may have been about to create the table at some moment of `span`.
+    /// Returns whether another load than `id` may have been about to create the table at some moment of `span`.
     pub fn was_being_created_within(&self, table: &str, id: RequestId, span: Span) -> bool {
         let overlaps = |request: &Request| {
             request.step <= span.last && request.over.is_none_or(|over| over >= span.first)
@@ -361,12 +357,13 @@ impl Model {
         RequestId(self.requests.len() - 1)
     }
 
-    /// The states of a table that a change, or a reader, may have found at some moment of `span`.
+    /// Returns the states of a table that a change, or a reader, may have found at some moment of `span`.
     fn made_within(&self, table: &str, span: Span) -> Vec<Option<State>> {
         self.states_within(table, span, |change| Some(change.made))
     }
 
-    /// The states of a table between their `begin`, if they have one, and the moment at which readers see the next one.
+    /// Returns the states of a table between the event `begin`, if they have one, and the event at which readers see
+    /// the next one.
     fn states_within(
         &self,
         table: &str,
@@ -389,8 +386,7 @@ impl Request {
         self.over.is_none() && !self.has_made && self.table == table
     }
 
-    /// Returns the candidates for the rows after this load, given the version `before`; none if it is an
-    /// append.
+    /// Returns the candidates for the rows after this load, given the version `before`; none if it is an append.
     fn results(&self, before: Option<&State>) -> Vec<Rows> {
         match (&self.kind, before) {
             (Kind::Load(LoadMode::Create, Some(rows)), None) => vec![rows.clone()],
@@ -413,8 +409,8 @@ impl Request {
     }
 }
 
-/// Returns the candidates for the rows after a change of a version of the table with this history, including
-/// rows appended since; none if other rows have changed since.
+/// Returns the candidates for the rows after a change of a version of the table with this history, including rows
+/// appended since; none if other rows have changed since.
 fn changed(history: &[Change], version: Version, change: &RowChange) -> Vec<Rows> {
     let states = history.iter().rev().map_while(|change| change.state.as_ref());
     let mut newer = states.clone().take_while(|state| state.version > version);
@@ -431,11 +427,11 @@ fn changed(history: &[Change], version: Version, change: &RowChange) -> Vec<Rows
     made.collect()
 }
 
-/// Ways in which a number of rows may consist of the rows of appends.
+/// The ways in which rows may consist of the rows of appends.
 struct Ways {
-    /// Whether all rows are known, so that their order is.
+    /// Whether all rows are known, so that their order is known as well.
     are_rows_known: bool,
-    /// Indexes of the appends, in their order unless that makes no difference.
+    /// Indexes of the appends, in order unless the order makes no difference.
     found: Vec<Vec<usize>>,
 }
 
@@ -451,7 +447,7 @@ impl Ways {
         }
     }
 
-    /// Whether no more need to be found: of rows that are known, two ways are enough to know that none is certain.
+    /// Returns whether no more ways need to be found: for known rows, two ways suffice to know that none is certain.
     fn are_enough(&self) -> bool {
         self.are_rows_known && self.found.len() > 1
     }
@@ -476,7 +472,7 @@ fn made_of(rows: &[Option<Row>], parts: &[(usize, Rows)], taken: &mut Vec<usize>
     }
 }
 
-/// Whether `rows`, as far as they are known, begin with `part`.
+/// Returns whether `rows`, as far as they are known, begin with `part`.
 fn begins_with(rows: &[Option<Row>], part: &[Row]) -> bool {
     let is_same = |(row, part): (&Option<Row>, &Row)| row.is_none_or(|row| row == *part);
     rows.len() >= part.len() && rows.iter().zip(part).all(is_same)
@@ -491,12 +487,12 @@ mod tests {
         Arc::new(ids.map(|id| [Cell::Int(id), Cell::Null, Cell::Null, Cell::Null]).collect())
     }
 
-    /// Reader for a version whose rows are not expected to be read.
+    /// Fails: stands in as the reader of a version whose rows need not be read.
     fn unread(_: usize) -> Result<Vec<Option<Row>>, String> {
         Err("read".to_string())
     }
 
-    /// Makes a version that readers see at once.
+    /// Records a version that readers see at once.
     fn observe(
         model: &mut Model,
         step: u64,
@@ -574,7 +570,7 @@ mod tests {
         let behind = |_: usize| Ok(vec![Some(rows(7..8)[0])]);
         observe(&mut model, 2, Some((Version(2), 3)), &behind).unwrap();
         assert!(observe(&mut model, 3, Some((Version(3), 4)), &behind).is_err(), "appended twice");
-        // Of two equal appends, either may have made the version.
+        // Either of two equal appends may have made the version.
         load(&mut model, LoadMode::Append, rows(7..8));
         load(&mut model, LoadMode::Append, rows(7..8));
         observe(&mut model, 4, Some((Version(4), 4)), &behind).unwrap();

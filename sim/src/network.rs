@@ -1,5 +1,5 @@
-//! The network between engines and the node: connections whose bytes move only when the simulation moves
-//! them, in pieces of any size, and which break when it says so.
+//! The network between engines and the node: connections whose bytes move only when the simulation moves them, in
+//! pieces of any size, and which break on demand.
 
 use crate::log::Log;
 use crate::random::Random;
@@ -29,7 +29,7 @@ pub struct Network {
 #[derive(Debug)]
 struct Link {
     ways: [Way; 2],
-    /// Records when the connection was cut.
+    /// Records cuts of the connection.
     cuts: Arc<Cuts>,
 }
 
@@ -43,8 +43,7 @@ struct Way {
     ended: bool,
 }
 
-/// The event at which connections of one engine were last cut, and the event at which the next ones are to be
-/// cut.
+/// The event at which connections of one engine were last cut, and the event at which they are to be cut next.
 #[derive(Debug, Default)]
 pub struct Cuts {
     last: Mutex<Option<u64>>,
@@ -52,7 +51,7 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Whether a request made at event `first` or later may have failed because a connection was cut.
+    /// Returns whether a request made at event `first` or later may have failed because a connection was cut.
     pub fn explain(&self, first: u64) -> bool {
         self.last.lock().is_some_and(|last| last + NOTICE_EVENTS >= first)
     }
@@ -74,7 +73,7 @@ pub struct Dialing {
     pub network: Arc<Network>,
     /// Channel through which the node accepts connections.
     pub sockets: UnboundedSender<Arc<dyn Socket>>,
-    /// When the engine's connections were and will be cut.
+    /// The cuts of the engine's connections.
     pub cuts: Arc<Cuts>,
 }
 
@@ -122,7 +121,7 @@ impl Network {
         true
     }
 
-    /// Breaks the connections that are due by event `step`; returns how many.
+    /// Breaks the connections that are due by event `step`; returns their number.
     pub fn cut_due(&self, step: u64) -> usize {
         let mut links = self.links.lock();
         let (due, left): (Vec<Link>, Vec<Link>) = links.drain(..).partition(|link| link.cuts.is_due(step));

@@ -1,5 +1,5 @@
-//! Random programs, each in a simple form of its own, from which both the [`Program`] and, row by row, the
-//! model's answer are derived.
+//! Random programs, each in a simple form from which both the [`Program`] and, row by row, the model's answer are
+//! derived.
 
 use crate::random::Random;
 use crate::rows::{COLUMNS, Cell, Row, WORDS, long_words, random_large, schema};
@@ -36,7 +36,7 @@ enum Test {
 /// The output of a query.
 #[derive(Clone, Debug)]
 enum Shape {
-    /// These columns, of at most this number of rows.
+    /// Values of these columns, for at most this number of rows.
     Rows(Vec<usize>, Option<usize>),
     /// The first rows, ordered by the first of the columns.
     Top { columns: Vec<usize>, descending: bool, limit: usize },
@@ -44,24 +44,24 @@ enum Shape {
     Groups { keys: Vec<usize>, aggregates: bool },
 }
 
-/// What random queries are like.
+/// The kind of random queries.
 #[derive(Clone, Copy, Debug)]
 pub enum Queries {
-    /// Of all kinds.
+    /// Queries of all kinds.
     Any,
-    /// Those of a dashboard over large tables: with a few filters, which derive from this number, and few rows in most
-    /// results.
+    /// Queries of a dashboard over large tables: with a few filters, which derive from this number, and few rows in
+    /// most results.
     Dashboard(u64),
 }
 
 /// Number of filters of a dashboard.
 const DASHBOARD_FILTERS: usize = 3;
 
-/// Most rows of most results of a dashboard that are not groups.
+/// Maximal number of rows of most results of a dashboard without groups.
 const DASHBOARD_ROWS_MAX: usize = 5_000;
 
 impl Query {
-    /// Makes a random query over `table`.
+    /// Creates a random query over `table`.
     pub fn random(random: &mut Random, table: String, queries: Queries) -> Self {
         let filter = random.chance(70).then(|| match queries {
             Queries::Any => Test::random(random, 2),
@@ -78,7 +78,7 @@ impl Query {
                 Shape::Rows(_, limit) => {
                     limit.get_or_insert_with(|| random.magnitude(DASHBOARD_ROWS_MAX));
                 }
-                // Almost every row is in a group of its own by two keys.
+                // With two keys, almost every row would form a separate group.
                 Shape::Groups { keys, .. } => keys.truncate(1),
                 Shape::Top { .. } => {}
             }
@@ -86,7 +86,7 @@ impl Query {
         Query { table, filter, shape }
     }
 
-    /// Adds a condition to the query, unless the query has a limit, where the condition would select other
+    /// Returns the query with another condition; `None` if it has a limit, for which the condition would select other
     /// rows.
     pub fn narrowed(&self, random: &mut Random) -> Option<Self> {
         let keeps_meaning = matches!(self.shape, Shape::Rows(_, None) | Shape::Groups { .. });
@@ -111,7 +111,7 @@ impl Query {
     /// Checks that `answer` is the result of the query over `rows`.
     ///
     /// # Errors
-    /// How they differ.
+    /// A description of the difference.
     pub fn check(&self, rows: &[Row], mut answer: Vec<Vec<Cell>>) -> Result<(), String> {
         let mut passing: Vec<&Row> = rows.iter().filter(|row| self.passes(row)).collect();
         answer.sort_unstable();
@@ -124,7 +124,7 @@ impl Query {
             Shape::Top { columns, descending, limit } => {
                 let key = |row: &&Row| row[columns[0]];
                 passing.sort_unstable_by(|a, b| first_comes_first(key(a), key(b), *descending));
-                // All that may be in the answer: the first, and those that tie with the last of them.
+                // The rows that may be in the answer: the first ones, and those that tie with the last of them.
                 let last = passing.get(limit.saturating_sub(1)).map(key);
                 let first = passing.iter().position(|row| last == Some(key(row)));
                 let ties = passing[first.unwrap_or(0)..].iter().take_while(|row| last == Some(key(row)));
@@ -163,7 +163,7 @@ enum New {
 }
 
 impl Change {
-    /// Makes a random change of `table`.
+    /// Creates a random change of `table`.
     pub fn random(random: &mut Random, table: String) -> Self {
         let new = match random.below(4) {
             0 => Some(New::Value(3, Cell::Text(random.pick(&WORDS)))),
@@ -190,7 +190,7 @@ impl Change {
         Program { output: Output::Rows(columns.collect()), ..rows.program() }
     }
 
-    /// Returns how many of `rows` it changes.
+    /// Returns the number of `rows` that are changed.
     pub fn count(&self, rows: &[Row]) -> u64 {
         rows.iter().filter(|row| self.passes(row)).count() as u64
     }
@@ -387,7 +387,7 @@ fn first_comes_first(a: Cell, b: Cell, descending: bool) -> Ordering {
     if descending { b.cmp(&a) } else { a.cmp(&b) }
 }
 
-/// Checks the first rows: of those that tie with the last, any may be in the answer; all before them must be.
+/// Checks the first rows: any of those that tie with the last may be in the answer; all before them must be.
 fn check_top(expected: &[Vec<Cell>], limit: usize, answer: &[Vec<Cell>]) -> Result<(), String> {
     let count = limit.min(expected.len());
     same_number(count, answer.len())?;

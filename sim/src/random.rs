@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Makes the generator of `seed`.
+    /// Creates the generator of `seed`.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
@@ -33,8 +33,7 @@ impl Random {
         items[self.below(items.len())]
     }
 
-    /// Returns a number below `bound` with an evenly distributed magnitude: small ones are as frequent as
-    /// large ones.
+    /// Returns a number below `bound` with an evenly distributed magnitude: small ones are as frequent as large ones.
     pub fn magnitude(&mut self, bound: usize) -> usize {
         let bits = bound.ilog2() as usize + 1;
         let bits = 1 + self.below(bits);

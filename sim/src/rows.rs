@@ -19,13 +19,13 @@ pub const WORDS: [&str; 6] = [
     "a word that takes more than a hundred bytes, so that the rows of a result with it overrun a window sooner",
 ];
 
-/// Number of other strings, of which tables larger than memory have many.
+/// Number of long strings, which tables larger than memory contain.
 const LONG_WORDS: usize = 16 << 10;
 
-/// Bytes of each of these.
+/// Bytes of each long string.
 const LONG_WORD_BYTES: usize = 60;
 
-/// The absolute value of a large number is at most this; the sum of a million of them does not overflow.
+/// Maximal absolute value of a large number; the sum of a million of them does not overflow.
 pub const LARGE_MAX: i64 = 1 << 42;
 
 /// The columns of every table: a key that never repeats within a load, a small number, a large one, a string.
@@ -45,7 +45,7 @@ pub enum Cell {
 /// A row of a table.
 pub type Row = [Cell; 4];
 
-/// The schema of every table.
+/// Returns the schema of every table.
 pub fn schema() -> SchemaRef {
     let field = |index: usize| {
         let data_type = if index == 3 { DataType::Utf8View } else { DataType::Int64 };
@@ -54,7 +54,7 @@ pub fn schema() -> SchemaRef {
     Arc::new(Schema::new((0..COLUMNS.len()).map(field).collect::<Vec<_>>()))
 }
 
-/// Makes `count` random rows, whose strings are some of `words`.
+/// Creates `count` random rows, whose strings are among `words`.
 pub fn random_rows(random: &mut Random, count: usize, words: &[&'static str]) -> Vec<Row> {
     let start = random.below(1000) as i64;
     let distinct = 1 + random.magnitude(300);
@@ -68,12 +68,12 @@ pub fn random_rows(random: &mut Random, count: usize, words: &[&'static str]) ->
     (0..count).map(row).collect()
 }
 
-/// Makes a random number of the third column.
+/// Returns a random number for the third column.
 pub fn random_large(random: &mut Random) -> i64 {
     random.below(2 * LARGE_MAX as usize) as i64 - LARGE_MAX
 }
 
-/// Strings that take memory: no two have more in common than two of the same length must.
+/// Returns strings that do not compress: no two share more than strings of this length must.
 pub fn long_words() -> &'static [&'static str] {
     static WORDS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         let mut random = Random::new(0);
@@ -104,10 +104,10 @@ pub fn batch(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_new(schema(), vec![ints(0), ints(1), ints(2), words]).expect("columns of the schema")
 }
 
-/// Converts a batch that came from the node to rows.
+/// Converts a batch received from the node to rows.
 ///
 /// # Errors
-/// When the batch has a value that no table holds.
+/// Fails if the batch has a value that no table contains.
 pub fn rows_of(batch: &RecordBatch) -> Result<Vec<Vec<Cell>>, String> {
     let columns = batch.columns().iter().map(cells_of).collect::<Result<Vec<_>, _>>()?;
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|cells| cells[row]).collect()).collect())
@@ -117,7 +117,7 @@ pub fn rows_of(batch: &RecordBatch) -> Result<Vec<Vec<Cell>>, String> {
 /// memory.
 ///
 /// # Errors
-/// When there is a value that no table holds.
+/// Fails if there is a value that no table contains.
 pub fn rows_behind<'a>(
     groups: impl Iterator<Item = &'a Arc<RowGroup>>,
     place: usize,

@@ -1,5 +1,4 @@
-//! The state that all participants of a simulation share: the models, the log, and the kinds of trouble that
-//! may occur.
+//! The state that all participants of a simulation share: the models, the log, and the kinds of trouble that may occur.
 
 use crate::checks::Checked;
 use crate::log::Log;
@@ -10,7 +9,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// What errors say whose cause is a read from the disk that failed.
+/// Message of errors caused by a failed read from the disk.
 const READ_FAILS: &str = "simulated failure of a read";
 
 /// The shared state. It is locked only briefly: all tasks are on one thread.
@@ -25,7 +24,7 @@ pub struct State {
     pub models: Vec<Model>,
     /// The kinds of trouble that may occur in this world.
     pub weather: Weather,
-    /// Whether the simulation is ending: clients no longer pause.
+    /// Whether the simulation is ending, so that clients no longer pause.
     pub is_ending: bool,
 }
 
@@ -55,8 +54,8 @@ pub struct Weather {
     pub is_slow: bool,
     /// Whether reads from the disk may fail.
     pub has_bad_reads: bool,
-    /// Whether the pool is so small that what is not in a segment yet, and what others work on, may leave no room for values
-    /// that are read.
+    /// Whether the pool is so small that values which are not in a segment yet, or are in use, may leave no memory for
+    /// values that are read.
     pub is_crowded: bool,
 }
 
@@ -80,7 +79,7 @@ impl State {
 }
 
 impl Weather {
-    /// Whether any request may have failed with this error: because of a timeout, or for lack of memory.
+    /// Returns whether any request may have failed with this error: because of a timeout, or for lack of memory.
     pub fn explains(&self, error: &Error) -> bool {
         let is_unread = error.message.contains("was not read for");
         match error.kind {
@@ -94,7 +93,7 @@ impl Weather {
         }
     }
 
-    /// Whether the node may close the connection of a client that has done nothing wrong.
+    /// Returns whether the node may close the connection of a client that has done nothing wrong.
     pub fn may_part(&self) -> bool {
         self.is_slow || self.is_short
     }

@@ -1,8 +1,8 @@
-//! Rivals that are libraries: their drivers are programs of this tree, outside its workspace, built in a
-//! folder beside the other rivals.
+//! Rivals that are libraries: their drivers are programs of this tree, outside its workspace, built in a folder next to
+//! the other rivals.
 //!
-//! Invariant: the file `built-from` beside a program holds the sources that the program was built from, and
-//! is written last. A program whose sources have not changed is not built again.
+//! Invariant: the file `built-from` next to a program contains the sources from which the program was built, and is
+//! written last. A program whose sources have not changed is not built again.
 
 use crate::cargo;
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ pub struct Program {
     pub purpose: &'static str,
     /// Note about the build's costs, printed before a build.
     effort: &'static str,
-    /// Files outside its folder that it is built from, relative to the root of the tree.
+    /// Files outside the program's folder from which it is built, relative to the root of the tree.
     shared: &'static [&'static str],
 }
 
@@ -56,7 +56,7 @@ impl Program {
         fs::write(&built_from, sources).with_context(|| format!("cannot write {}", built_from.display()))
     }
 
-    /// Builds into `target`, which is kept when the build fails and reused by the next one.
+    /// Builds into `target`, which is kept if the build fails and reused by the next one.
     fn build(&self, target: &Path) -> Result<()> {
         let manifest = format!("bench/rivals/{}/Cargo.toml", self.name);
         let target = target.to_string_lossy();
@@ -66,7 +66,7 @@ impl Program {
         })
     }
 
-    /// Concatenates all files that the program is built from.
+    /// Concatenates all source files of the program.
     fn sources(&self) -> Result<String> {
         let root = cargo::root();
         let folder = root.join("bench/rivals").join(self.name);

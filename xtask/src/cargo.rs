@@ -8,7 +8,7 @@ use std::process::Command;
 /// of the dependencies, and cargo would build them a second time.
 pub const WORKSPACE: [&str; 3] = ["--release", "--locked", "--workspace"];
 
-/// The root of the tree.
+/// Returns the root of the tree.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
@@ -18,7 +18,7 @@ pub fn root() -> PathBuf {
 /// FARPOOL_CACHE names.
 ///
 /// # Errors
-/// When neither FARPOOL_CACHE nor HOME is set.
+/// Fails if neither FARPOOL_CACHE nor HOME is set.
 pub fn cache(name: &str) -> Result<PathBuf> {
     if let Some(cache) = std::env::var_os("FARPOOL_CACHE") {
         return Ok(Path::new(&cache).join(name));
@@ -27,18 +27,18 @@ pub fn cache(name: &str) -> Result<PathBuf> {
     Ok(Path::new(&home).join(".cache/farpool").join(name))
 }
 
-/// Runs cargo with `arguments`; an error names the command.
+/// Runs cargo with `arguments`; an error contains the command.
 pub fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<()> {
     run_with(arguments, &[])
 }
 
-/// Builds a program of the tree and runs it with `arguments`. The programs `beside` it, which it starts, are
-/// built with it.
+/// Builds a program of the tree and runs it with `arguments`. The programs in `beside`, which it starts, are built as
+/// well.
 pub fn run_program(name: &str, beside: &[&str], arguments: &[String]) -> Result<()> {
     run_program_with(name, beside, arguments, &[])
 }
 
-/// As [`run_program`], with additional environment variables.
+/// Builds and runs a program as [`run_program`] does, with additional environment variables.
 pub fn run_program_with(
     name: &str,
     beside: &[&str],
@@ -56,8 +56,8 @@ pub fn run_program_with(
     Ok(())
 }
 
-/// Builds a program of the tree, with the programs `beside` it, and returns its path. `cargo run` would select
-/// its package alone, and so other features of the dependencies.
+/// Builds a program of the tree, with the programs in `beside`, and returns its path. `cargo run` would select its
+/// package alone, and therefore other features of the dependencies.
 pub fn build_program(name: &str, beside: &[&str]) -> Result<PathBuf> {
     let programs = [name].into_iter().chain(beside.iter().copied());
     let selected: Vec<&str> = programs.flat_map(|program| ["--bin", program]).collect();

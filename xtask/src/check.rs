@@ -25,8 +25,8 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Simulates a minute of seeds, always the same ones, so that a failure is due to the change at hand. Run
-/// `cargo xtask simulate --first` for others.
+/// Simulates a minute of seeds, always the same ones, so that a failure is due to the change under test. Run `cargo
+/// xtask simulate --first` for others.
 fn simulation() -> Result<()> {
     let arguments = ["--first", "1", "--seeds", "5000", "--seconds", "60"].map(String::from);
     cargo::run_program("farpool-sim", &[], &arguments)

@@ -9,8 +9,8 @@
 //! | `SHA256SUMS` | the digests of all |
 //!
 //! Invariant: the program is linked statically, so that a package is the same for all distributions and needs nothing
-//! of the system but its kernel, `/dev/random` and `/dev/urandom` and, for some things, files in `/proc`, `/sys` and `/etc`. The same
-//! tree, compiler and time (`SOURCE_DATE_EPOCH`, or that of the last commit) give the same packages.
+//! of the system but its kernel, `/dev/random` and `/dev/urandom` and, for some features, files in `/proc`, `/sys` and
+//! `/etc`. The same tree, compiler and time (`SOURCE_DATE_EPOCH`, or that of the last commit) yield the same packages.
 
 mod archives;
 mod contents;
@@ -40,24 +40,24 @@ pub struct Options {
     check: bool,
 }
 
-/// What all parts of the command have in common.
+/// The data that all parts of the command share.
 struct Release {
     /// The version without a `v`, such as 0.1.0.
     version: String,
     /// The folder that the packages are put into.
     folder: PathBuf,
-    /// A folder for what they are made of.
+    /// A folder for intermediate files.
     scratch: PathBuf,
-    /// The one time of all files, in seconds since 1970.
+    /// The modification time of all files, in seconds since 1970.
     time: String,
     /// Whether to compress little.
     is_check: bool,
 }
 
-/// Makes the packages, installs each into an empty root and runs it there.
+/// Builds the packages, installs each into an empty root and runs it there.
 ///
 /// # Errors
-/// When a tool is missing, the versions of program, crate and changelog differ, or a package does not work.
+/// Fails if a tool is missing, the versions of program, crate and changelog differ, or a package does not work.
 pub fn run(options: &Options) -> Result<()> {
     ensure!(cfg!(target_os = "linux"), "packages are made on Linux, for Linux");
     programs::install(&["tar", "gzip", "strip", "sha256sum"], &["tar", "gzip", "binutils", "coreutils"])?;
@@ -83,7 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 impl Options {
-    /// Those of `cargo xtask check`.
+    /// Returns the options used by `cargo xtask check`.
     pub fn of_check() -> Options {
         Options { program: None, check: true }
     }
@@ -114,7 +114,7 @@ fn wheel_in(folder: &Path) -> Result<PathBuf> {
     Ok(wheel)
 }
 
-/// Copies a file, and creates the folder that it goes to.
+/// Copies a file, and creates the folder of the copy.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     create_parent(to)?;
     fs::copy(from, to)
@@ -132,7 +132,7 @@ fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Writes a file, and creates the folder that it lies in.
+/// Writes a file, and creates its folder.
 fn write(to: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     create_parent(to)?;
     fs::write(to, bytes).with_context(|| format!("cannot write {}", to.display()))

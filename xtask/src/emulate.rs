@@ -1,6 +1,5 @@
-//! `cargo xtask emulate`: runs the unit tests of the crates with `unsafe` code, built for 64-bit ARM, under
-//! QEMU. On ARM only the portable code paths exist; the compiler vectorizes them with NEON, which every such
-//! processor has.
+//! `cargo xtask emulate`: runs the unit tests of the crates with `unsafe` code, built for 64-bit ARM, under QEMU. On
+//! ARM only the portable code paths exist; the compiler vectorizes them with NEON, which every such processor supports.
 
 use crate::{cargo, programs, sanitize};
 use anyhow::Result;
@@ -12,10 +11,10 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
 const PACKAGES: [&str; 3] = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 
-/// Installs what is missing, builds and runs the tests.
+/// Installs missing tools, then builds and runs the tests.
 ///
 /// # Errors
-/// When a test fails, or something is missing that cannot be installed.
+/// Fails if a test fails, or a missing tool cannot be installed.
 pub fn run() -> Result<()> {
     programs::install(&[LINKER, EMULATOR], &PACKAGES)?;
     programs::run("rustup", ["target", "add", TARGET], &format!("add the target {TARGET} to Rust"))?;

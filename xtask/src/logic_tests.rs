@@ -1,15 +1,14 @@
 //! `cargo xtask logic-tests`: runs a fixed part of SQLite's SQL logic tests.
 //!
-//! The tests come in a Java package of 110 MB: Maven downloads it once into the folder `sqlite-tests` of the
-//! cache, and the files in use are unpacked beside it. `testdata/slt/sqlite.toml` says which files run.
+//! The tests are in a Java package of 110 MB: Maven downloads it once into the folder `sqlite-tests` of the cache, and
+//! the required files are unpacked next to it. `testdata/slt/sqlite.toml` lists the files that run.
 
 use crate::cargo::{self, WORKSPACE};
 use crate::programs;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// The Maven package; its version is part of the folder's name, so that another version is downloaded
-/// separately.
+/// The Maven package; its version is part of the folder's name, so that another version is downloaded separately.
 const PACKAGE: &str = "net.hydromatic:sql-logic-test:0.3";
 const FILE: &str = "sql-logic-test-0.3.jar";
 
@@ -24,7 +23,7 @@ const FILES: [&str; 4] = [
 /// Downloads the files and runs the test.
 ///
 /// # Errors
-/// When results differ from SQLite's, or the package cannot be downloaded.
+/// Fails if results differ from SQLite's, or the package cannot be downloaded.
 pub fn run() -> Result<()> {
     let folder = cargo::cache("sqlite-tests")?;
     fetch(&folder)?;

@@ -1,10 +1,10 @@
-//! The project's own commands, the same by hand and in CI: `cargo xtask` with `check`, `bench`, `simulate`,
-//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `postgres-tests`, `redis-tests`, `dist`, `timings`, `edges`, or one about
-//! the Python package: `python-wheel`, `python-install`, `python-tests`.
+//! The project's own commands, the same by hand and in CI: `cargo xtask` with `check`, `bench`, `simulate`, `rivals`,
+//! `sanitize`, `emulate`, `logic-tests`, `postgres-tests`, `redis-tests`, `dist`, `timings`, `edges`, or one for the
+//! Python package: `python-wheel`, `python-install`, `python-tests`.
 //!
-//! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]), so
-//! that checks, tests and benchmarks share build results. This crate does not depend on the project's
-//! libraries, so that checks which need no build finish within seconds.
+//! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]), so that
+//! checks, tests and benchmarks share build results. This crate does not depend on the project's libraries, so that
+//! checks which need no build finish within seconds.
 
 #![forbid(unsafe_code)]
 
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a suite, with what it needs besides the program.
+/// Runs a suite, with its requirements besides the program.
 fn bench(arguments: &[String]) -> Result<()> {
     let needs_python = arguments.first().is_some_and(|suite| suite == "first-minute");
     let python = needs_python.then(python::for_tests).transpose();

@@ -1,10 +1,10 @@
-//! `cargo xtask postgres-tests`: asks PostgreSQL the queries whose answers the tests compare farpool's with.
+//! `cargo xtask postgres-tests`: runs the queries of tests with recorded answers on PostgreSQL.
 //!
-//! The answers are DuckDB's; two engines that agree are seldom wrong. `testdata/postgres.toml` says how many answers
-//! are the same, how many queries have a form that PostgreSQL lacks, and which answers differ, and why.
+//! The recorded answers are DuckDB's; two engines that agree are seldom wrong. `testdata/postgres.toml` records the
+//! number of equal answers, the number of queries in a form that PostgreSQL lacks, and the answers that differ, with
+//! reasons.
 //!
-//! Invariant: the list is true. It is an error when an answer differs that is not listed, and when a listed one is the
-//! same.
+//! Invariant: the list is accurate. An unlisted answer that differs is an error, and so is a listed one that is equal.
 
 use crate::{cargo, programs};
 use anyhow::{Context, Result, bail, ensure};
@@ -15,11 +15,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The version that Debian 12 has, and where it has the programs.
+/// The version in Debian 12, and the folder of its programs.
 const PACKAGE: &str = "postgresql-15";
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
-/// Types of DuckDB by the names that the queries have, and what makes values look the same.
+/// Statements that define DuckDB's names of types, and make values print in the same way.
 const PREPARED: &str = "
     SET client_min_messages = error; SET extra_float_digits = 3; SET datestyle = iso; SET timezone = 'UTC';
     DROP SCHEMA public CASCADE; CREATE SCHEMA public;
@@ -27,7 +27,7 @@ const PREPARED: &str = "
     CREATE DOMAIN tinyint AS int2 CHECK (value BETWEEN -128 AND 127);
 ";
 
-/// Stands before the number and the SQLSTATE of a query in the output, behind its rows.
+/// Marks the line after the rows of a query, with its number and SQLSTATE.
 const MARK: &str = "==";
 
 #[derive(Deserialize)]
@@ -36,14 +36,14 @@ struct List {
     file: Vec<Listed>,
 }
 
-/// What PostgreSQL says to the queries of a file.
+/// PostgreSQL's expected results for the queries of a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listed {
     path: String,
     same: usize,
     lacking: usize,
-    /// Why answers differ; only people read it.
+    /// The reason why answers differ, for human readers only.
     #[serde(rename = "reason", default)]
     _reason: String,
     #[serde(default)]
@@ -57,7 +57,7 @@ struct Recorded<'a> {
     rows: Vec<&'a str>,
 }
 
-/// What PostgreSQL said to a query.
+/// PostgreSQL's result of a query.
 struct Said<'a> {
     sqlstate: &'a str,
     rows: Vec<&'a str>,
@@ -66,15 +66,15 @@ struct Said<'a> {
 #[derive(PartialEq, Eq)]
 enum Verdict {
     Same,
-    /// PostgreSQL lacks a form.
+    /// PostgreSQL lacks a form that the query uses.
     Lacking,
     Differs(String),
 }
 
-/// Compares all recorded answers with those of a PostgreSQL that runs meanwhile.
+/// Compares all recorded answers with those of a temporary PostgreSQL server.
 ///
 /// # Errors
-/// When the list is not true, or PostgreSQL cannot be installed or started.
+/// Fails if the list is not accurate, or PostgreSQL cannot be installed or started.
 pub fn run() -> Result<()> {
     if !Path::new(PROGRAMS).join("initdb").exists() {
         programs::install_packages(&[PACKAGE])?;
@@ -97,7 +97,7 @@ pub fn run() -> Result<()> {
 }
 
 impl Listed {
-    /// Asks the queries of the file; returns how many things are not as listed, each of which is printed.
+    /// Runs the queries of the file; returns the number of deviations from the list, each of which is printed.
     fn check(&self, postgres: &Postgres, tables: &str, answers: &str) -> Result<usize> {
         let recorded: Vec<Recorded<'_>> =
             answers.trim_end().split("\n\n").map(Recorded::parse).collect::<Result<_>>()?;
@@ -147,7 +147,7 @@ impl<'a> Recorded<'a> {
         match (self.types.as_slice() == ["error"], is_refused) {
             (true, true) => return Verdict::Same,
             (true, false) => return Verdict::Differs("an answer in place of an error".to_string()),
-            // Syntax, an unknown function, or a feature that is not there.
+            // A syntax error, an unknown function, or an unsupported feature.
             (false, true) if said.sqlstate.starts_with("42") || said.sqlstate.starts_with("0A") => {
                 return Verdict::Lacking;
             }
@@ -165,7 +165,7 @@ impl<'a> Recorded<'a> {
         Verdict::Differs(only("-", &recorded, &rows) + &only("+", &rows, &recorded))
     }
 
-    /// The rows in a form that is the same for both engines, sorted.
+    /// Returns the rows in a form that is the same for both engines, sorted.
     fn canonical(&self, rows: &[&str]) -> Vec<String> {
         let row = |row: &&str| {
             let cells = row.split('\t').zip(&self.types).map(|(cell, of)| canonical(cell, of));
@@ -207,7 +207,7 @@ fn parse_output(output: &str) -> Vec<Said<'_>> {
     all
 }
 
-/// A server with data of its own, which is reached by a socket in its folder; dropping it ends it and removes the data.
+/// A server with its own data, which is reached by a socket in its folder; dropping it stops it and removes the data.
 struct Postgres {
     folder: String,
 }
@@ -230,7 +230,7 @@ impl Postgres {
         format!("{}/data", self.folder)
     }
 
-    /// Runs a script: what its queries return, tab-separated, NULL as `\N`.
+    /// Runs a script; returns the results of its queries, tab-separated, with NULL as `\N`.
     #[expect(clippy::disallowed_methods, reason = "psql writes before it has read all")]
     fn psql(&self, script: &str) -> Result<String> {
         let shown = ["-X", "-q", "-A", "-t", "-F", "\t", "-P", "null=\\N"];
@@ -238,7 +238,7 @@ impl Postgres {
         let psql = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut psql = psql.spawn().context("cannot start psql")?;
         let mut stdin = psql.stdin.take().context("psql has no input")?;
-        // It reads all of a script before it ends, and what it says fits no pipe.
+        // psql reads a whole script before it ends, and its output may exceed the capacity of a pipe.
         let writer = std::thread::spawn({
             let script = script.to_string();
             move || stdin.write_all(script.as_bytes())
@@ -253,7 +253,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // It may not have been started.
+        // The server may not have been started.
         let _ = program("pg_ctl", &["-D", &self.data(), "-m", "immediate", "stop"]);
         let _ = as_user("rm", &["-rf", &self.folder]).status();
     }
@@ -262,13 +262,14 @@ impl Drop for Postgres {
 /// Runs one of PostgreSQL's programs.
 fn program(name: &str, arguments: &[&str]) -> Result<()> {
     let mut command = as_user(&format!("{PROGRAMS}/{name}"), arguments);
-    // A server that stays would keep a pipe open.
+    // A server that keeps running would keep a pipe open.
     let status = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {name}"))?;
     ensure!(status.success(), "{name} of {PACKAGE} failed");
     Ok(())
 }
 
-/// A command that the user `postgres` runs: PostgreSQL refuses root. Others run it themselves.
+/// Returns a command that runs as the user `postgres` if this process is root, which PostgreSQL refuses; otherwise as
+/// this user.
 fn as_user(program: &str, arguments: &[&str]) -> Command {
     let is_root =
         fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);

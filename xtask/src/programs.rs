@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Whether a program can be started.
+/// Returns whether a program can be started.
 pub fn is_there(program: &str) -> bool {
     let tried = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     tried.is_ok()
@@ -14,7 +14,7 @@ pub fn is_there(program: &str) -> bool {
 /// Installs Debian's `packages` unless all `programs` can be started.
 ///
 /// # Errors
-/// When that fails; the message says what to install.
+/// Fails if that fails; the message tells what to install.
 pub fn install(programs: &[&str], packages: &[&str]) -> Result<()> {
     if programs.iter().all(|program| is_there(program)) {
         return Ok(());
@@ -25,10 +25,10 @@ pub fn install(programs: &[&str], packages: &[&str]) -> Result<()> {
 /// Installs Debian's `packages`.
 ///
 /// # Errors
-/// When that fails; the message says what to install.
+/// Fails if that fails; the message tells what to install.
 pub fn install_packages(packages: &[&str]) -> Result<()> {
     let advice = format!("install the packages {}", packages.join(", "));
-    // A new machine has no lists of packages.
+    // A new machine has no package lists.
     run("apt-get", ["-q", "update"], &advice)?;
     let arguments = ["install", "-q", "-y", "--no-install-recommends"];
     run("apt-get", arguments.into_iter().chain(packages.iter().copied()), &advice)
@@ -37,7 +37,7 @@ pub fn install_packages(packages: &[&str]) -> Result<()> {
 /// Runs a program.
 ///
 /// # Errors
-/// When it cannot be started or fails; the message ends with the advice `otherwise`.
+/// Fails if the program cannot be started or fails; the message ends with the advice `otherwise`.
 pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>, otherwise: &str) -> Result<()> {
     run_in(Path::new("."), program, arguments, otherwise)
 }
@@ -45,7 +45,7 @@ pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>, othe
 /// Runs a program in a folder.
 ///
 /// # Errors
-/// As those of [`run`].
+/// The errors of [`run`].
 pub fn run_in<'a>(
     folder: &Path,
     program: &str,
@@ -59,20 +59,20 @@ pub fn run_in<'a>(
     Ok(())
 }
 
-/// Whether a folder was filled with what is wanted; others are removed.
+/// Returns whether a folder contains the wanted installation; any other is removed.
 pub fn is_installed(folder: &Path, wanted: &str) -> bool {
     let is_same = fs::read_to_string(folder.join("installed")).is_ok_and(|had| had == wanted);
     if !is_same {
-        // It may not be there.
+        // The folder may not exist.
         let _ = fs::remove_dir_all(folder);
     }
     is_same
 }
 
-/// Notes what a folder was filled with.
+/// Records the installation that a folder contains.
 ///
 /// # Errors
-/// When the folder cannot be written to.
+/// Fails if the folder cannot be written to.
 pub fn installed(folder: &Path, wanted: &str) -> Result<()> {
     fs::write(folder.join("installed"), wanted)
         .with_context(|| format!("cannot write to {}", folder.display()))

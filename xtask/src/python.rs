@@ -1,6 +1,6 @@
 //! The Python package: `cargo xtask python-wheel`, `python-install` and `python-tests`.
 //!
-//! Invariant: the package is made of the library that the workspace builds, see `bindings/python/cargo-workspace`.
+//! Invariant: the package contains the library that the workspace builds, see `bindings/python/cargo-workspace`.
 
 use crate::cargo;
 use crate::programs;
@@ -13,17 +13,17 @@ use std::process::Command;
 /// Builds the package and returns the path of the wheel, in the folder `wheels` of cargo's target folder.
 ///
 /// # Errors
-/// When it does not build, or maturin cannot be installed.
+/// Fails if the package does not build, or maturin cannot be installed.
 pub fn wheel() -> Result<PathBuf> {
     wheel_by(&environment(&cargo::cache("python")?, &requirements()?)?)
 }
 
-/// Builds the package and installs it, with what its tests need, into the virtual environment `folder`.
+/// Builds the package and installs it, with the requirements of its tests, into the virtual environment `folder`.
 ///
 /// # Errors
-/// As those of [`wheel`].
+/// The errors of [`wheel`].
 pub fn install(folder: &Path) -> Result<()> {
-    // The interpreter in it is started in other folders, too.
+    // The interpreter is started in other folders, too.
     let folder = std::path::absolute(folder).with_context(|| format!("no path: {}", folder.display()))?;
     let python = installed_into(&folder)?;
     println!("farpool is installed for {}", python.display());
@@ -34,15 +34,15 @@ pub fn install(folder: &Path) -> Result<()> {
 /// Builds the package for the environment of its tests, and returns the interpreter.
 ///
 /// # Errors
-/// As those of [`wheel`].
+/// The errors of [`wheel`].
 pub fn for_tests() -> Result<PathBuf> {
     installed_into(&cargo::cache("python")?)
 }
 
-/// Runs the tests of the package and the examples in its documentation, in an environment of their own.
+/// Runs the tests of the package and the examples in its documentation, in a separate environment.
 ///
 /// # Errors
-/// When one fails.
+/// Fails if a test fails.
 pub fn test(arguments: &[String]) -> Result<()> {
     let program = cargo::build_program("farpool", &[])?;
     let python = for_tests()?;
@@ -57,10 +57,10 @@ pub fn test(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the interpreter of an environment at `folder`, which is made if it is not there, with these packages.
+/// Returns the interpreter of an environment at `folder`, which is created if it does not exist, with these packages.
 ///
 /// # Errors
-/// When Python is not there and cannot be installed, or the package index cannot be reached.
+/// Fails if Python is missing and cannot be installed, or the package index cannot be reached.
 pub fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf> {
     let python = folder.join("bin/python");
     let wanted = packages.join("\n");
@@ -97,7 +97,7 @@ fn installed_into(environment_folder: &Path) -> Result<PathBuf> {
 /// Builds the wheel with the maturin of an environment.
 fn wheel_by(python: &Path) -> Result<PathBuf> {
     let wheels = cargo::target_folder()?.join("wheels");
-    // Wheels of before, of other versions, would be taken for this one.
+    // Wheels of earlier versions would be mistaken for this one.
     let _ = fs::remove_dir_all(&wheels);
     let mut command = Command::new(python);
     command.args(["-m", "maturin", "build", "--quiet", "--release", "--locked", "--out"]).arg(&wheels);
@@ -116,7 +116,7 @@ fn folder() -> PathBuf {
     cargo::root().join("bindings/python")
 }
 
-/// What the package needs to be built and tested, as pip takes it.
+/// Returns the packages needed to build and test the package, in the format of pip.
 fn requirements() -> Result<Vec<String>> {
     let file = folder().join("requirements.txt");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -1,12 +1,12 @@
-//! `cargo xtask redis-tests`: Redis' own tests, unchanged, against a node as an external host, then real clients
+//! `cargo xtask redis-tests`: runs Redis' own tests, unchanged, against a node as an external host, then real clients
 //! and a check that keys are linearizable.
 //!
-//! The tests come from Debian's source package (`source.rs`). Each unit runs against a node of its own.
-//! `testdata/redis/units.toml` says which units run and what is known to fail, and why;
-//! `testdata/redis/recorded.toml` has what is measured: how many tests of a unit pass, and which fail because the
-//! node replied that a command or setting is absent.
+//! The tests come from Debian's source package (`source.rs`). Each unit runs against a separate node.
+//! `testdata/redis/units.toml` lists the units that run and the known failures, with reasons;
+//! `testdata/redis/recorded.toml` has the measurements: the number of tests that pass in each unit, and the tests that
+//! fail because the node replied that a command or setting is absent.
 //!
-//! Invariant: the lists are true. It is an error when a test fails that is not listed, and when a listed one passes.
+//! Invariant: the lists are accurate. An unlisted failure is an error, and so is a listed test that passes.
 
 mod clients;
 mod list;
@@ -24,10 +24,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Units that run at the same time: they mostly wait.
+/// Number of units that run in parallel: they mostly wait.
 const AT_ONCE: usize = 3;
 
-/// Share of the tests which use only commands that are there that must pass.
+/// Share of the tests that must pass, among those that use supported commands only.
 const GOAL: f64 = 0.95;
 
 /// Options of the command.
@@ -47,7 +47,7 @@ pub struct Options {
     linearizable: Option<u32>,
 }
 
-/// What a unit did, and what of it is not as listed.
+/// The output of a unit, and its deviations from the lists.
 struct Checked {
     output: Output,
     wrong: Vec<String>,
@@ -56,7 +56,7 @@ struct Checked {
 /// Runs the units, prints a table, and runs the clients.
 ///
 /// # Errors
-/// When the lists are not true, fewer tests pass than must, or a client fails.
+/// Fails if the lists are not accurate, too few tests pass, or a client fails.
 pub fn run(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.canonicalize().with_context(|| format!("no {}", program.display()))?,
@@ -109,7 +109,7 @@ fn run_units(program: &Path, harness: &Path, list: &List, record: bool) -> Resul
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Runs a unit, and once more if something is not as listed: some of Redis' tests depend on time.
+/// Runs a unit, and repeats it if it deviates from the lists: some of Redis' tests depend on time.
 fn run_checked(program: &Path, harness: &Path, index: usize, unit: &Unit, record: bool) -> Result<Checked> {
     let mut output = run_unit(program, harness, index, unit)?;
     let mut wrong = unit.compare(&output, record);
@@ -128,7 +128,7 @@ fn run_unit(program: &Path, harness: &Path, index: usize, unit: &Unit) -> Result
     // Without `--durable`, the first error ends the unit. Timeouts are in seconds without progress.
     command.args(["--durable", "--timeout", "120", "--ignore-encoding", "--ignore-digest"]);
     command.args(["--tags", "-needs:debug -needs:repl"]);
-    // Where the harness talks to its own processes; it tries 32 ports below this one.
+    // The ports of the harness' own processes; it tries 32 ports below this one.
     command.args(["--baseport", &(21_111 + 100 * index).to_string()]);
     let done = command.output().context("cannot start tclsh")?;
     let mut output = Output::parse(&String::from_utf8_lossy(&done.stdout));

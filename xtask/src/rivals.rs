@@ -1,8 +1,8 @@
-//! `cargo xtask rivals`: the programs that benchmarks compare with, at pinned versions, in Python virtual
-//! environments outside the tree, those that are built (`built.rs`), and servers that are packages of the system.
+//! `cargo xtask rivals`: installs the programs that benchmarks compare with, at pinned versions: in Python virtual
+//! environments outside the tree, by building them (`built.rs`), and as packages of the system for servers.
 //!
-//! The folder is `~/.cache/farpool/rivals` (or in FARPOOL_CACHE), or what the variable FARPOOL_RIVALS names.
-//! If a rival cannot be installed, the others are; the suites run with those that are installed.
+//! The folder is `~/.cache/farpool/rivals` (or in FARPOOL_CACHE), or the one in the variable FARPOOL_RIVALS. If a rival
+//! cannot be installed, the others still are; the suites run with those that are installed.
 
 use crate::built::PROGRAMS;
 use crate::cargo;
@@ -13,10 +13,10 @@ use std::process::Command;
 
 /// A Python virtual environment with packages that are compatible with each other.
 struct Environment {
-    /// Name of its folder; `bench/definitions/rivals.toml` refers to it.
+    /// Name of the environment's folder; `bench/definitions/rivals.toml` refers to it.
     name: &'static str,
     packages: &'static [&'static str],
-    /// Benchmarks that need it, for messages.
+    /// Benchmarks that need the environment, for messages.
     purpose: &'static str,
 }
 
@@ -51,8 +51,8 @@ const ENVIRONMENTS: [Environment; 2] = [
     },
 ];
 
-/// Servers of keys and values, and Debian's packages of them. Their versions are those of the system, as the suite
-/// reports them.
+/// Servers of keys and values, and their Debian packages. Their versions are those of the system, as the suite reports
+/// them.
 const SERVERS: [&str; 3] = ["redis-server", "redis-benchmark", "memcached"];
 const SERVER_PACKAGES: [&str; 3] = ["redis-server", "redis-tools", "memcached"];
 

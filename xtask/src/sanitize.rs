@@ -1,19 +1,19 @@
 //! `cargo xtask sanitize`: the unit tests of the crates with `unsafe` code, under AddressSanitizer. The
 //! crates are those in the table of modules in `crates/farpool/tests/edges/unsafe_code.rs`.
 //!
-//! The sanitizer is an unstable option of the compiler, whose run-time library is part of the stable
-//! toolchain too. Everything is rebuilt with it, in a folder of its own, which takes some minutes.
+//! The sanitizer is an unstable option of the compiler, whose run-time library is part of the stable toolchain as well.
+//! Everything is rebuilt with it, in a separate folder, which takes some minutes.
 
 use crate::{cargo, edges::unsafe_code};
 use anyhow::Result;
 
-/// Naming the target keeps the compiler's flags from build scripts and macros.
+/// With an explicit target, the compiler's flags do not apply to build scripts and macros.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Builds and runs the tests.
 ///
 /// # Errors
-/// When a test fails, as an invalid access makes it do, or the processor is not x86-64.
+/// Fails if a test fails, for example because of an invalid access, or the processor is not x86-64.
 pub fn run() -> Result<()> {
     anyhow::ensure!(cfg!(target_arch = "x86_64"), "the sanitizer is set up for x86-64 only");
     let folder = cargo::root().join("target/sanitize");
@@ -25,7 +25,7 @@ pub fn run() -> Result<()> {
     cargo::run_with(unit_tests(TARGET).iter().map(String::as_str), &environment)
 }
 
-/// The test that keys lie in locked memory: the sanitizer leaves locking out, and QEMU shows maps of its own.
+/// The test that keys are in locked memory: the sanitizer omits locking, and QEMU shows other memory maps.
 const SKIPPED: &str = "slots_are_locked_and_in_no_dump";
 
 /// Returns cargo's arguments that run the unit tests of the crates with `unsafe` code for `target`.

@@ -1,5 +1,5 @@
-//! `cargo xtask timings`: builds the program from scratch and prints, as a table, the build time of each
-//! part. Run it before and after a dependency or a crate is added; `docs/building.md` has the dated tables.
+//! `cargo xtask timings`: builds the program from scratch and prints, as a table, the build time of each part. Run it
+//! before and after a dependency or a crate is added; `docs/building.md` has the dated tables.
 
 use crate::cargo;
 use anyhow::{Context, Result};
@@ -7,8 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::time::Instant;
 
-/// Parts of the build, with prefixes of their packages' names. The first match counts; the last part has the
-/// rest.
+/// Parts of the build, with prefixes of their packages' names. The first match counts; the last part contains the rest.
 const PARTS: [(&str, &[&str]); 5] = [
     ("farpool", &["farpool"]),
     ("DataFusion and its parser", &["datafusion", "sqlparser", "recursive", "object_store"]),
@@ -42,7 +41,7 @@ struct Cost {
 /// Builds into a fresh folder and prints the table.
 ///
 /// # Errors
-/// When the build fails, or cargo's report has changed its format.
+/// Fails if the build fails, or the format of cargo's report has changed.
 #[expect(clippy::disallowed_methods, reason = "a measurement takes the time")]
 pub fn run() -> Result<()> {
     let folder = cargo::root().join("target/timings");
@@ -61,8 +60,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Returns the units of cargo's report: the package, and the seconds of compiling it or running its build
-/// script.
+/// Returns the units of cargo's report: the package, and the seconds of compiling it or running its build script.
 fn units(report: &str) -> Result<Vec<(String, f64)>> {
     let data = report.split_once("const UNIT_DATA = ").and_then(|(_, rest)| rest.split_once(";\n"));
     let (data, _) = data.context("cargo's report has no UNIT_DATA any more")?;

@@ -1,8 +1,8 @@
 //! Data sets with known counts: all values equally frequent, or with a skew (thesis, section 4.3.4).
 //!
-//! The hash of the sketches has a fixed seed; instead, each seed of a data set has other values with the same
-//! counts. Invariant: no value belongs to two seeds of a data set, as long as these have fewer than 2^32 / 3
-//! values together.
+//! The hash of the sketches has a fixed seed; instead, each seed of a data set has different values with the same
+//! counts. Invariant: no value belongs to two seeds of a data set, as long as these have fewer than 2^32 / 3 values in
+//! total.
 
 use crate::random::Random;
 use anyhow::Result;
@@ -11,10 +11,10 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Number of values that sketches are updated with at a time: a row group.
+/// Number of values with which sketches are updated at a time: a row group.
 const BATCH: u64 = 65536;
 
-/// Values below this are counted in an array: with skew that is nearly all.
+/// Values below this limit are counted in an array: with skew that is nearly all of them.
 const FREQUENT: u32 = 1 << 20;
 
 /// The distribution of a data set.
@@ -54,7 +54,7 @@ impl Data {
         Data { family: Family::Zipf { skew }, distinct: counts.len() as u64, rows, counts }
     }
 
-    /// Name of the data set in a report.
+    /// Returns the name of the data set in a report.
     pub fn name(&self) -> String {
         match self.family {
             Family::Uniform { times } => format!("{} values, {times}× each", self.distinct),
@@ -79,7 +79,7 @@ impl Data {
         }
     }
 
-    /// Calls `take` with the values of a seed, part by part, and with their counts if these are not 1.
+    /// Calls `take` with the values of a seed, in parts, and with their counts if these are not 1.
     pub fn each(
         &self,
         seed: u64,
@@ -100,8 +100,8 @@ impl Data {
 
 /// Returns the value at index `place`; indexes from [`Data::distinct`] on give values that do not occur.
 pub fn value(seed: u64, place: u64) -> u32 {
-    // Multiples of the golden ratio keep the seeds' ranges apart; the rest, the finalizer of Murmur3 for 32
-    // bits, is a bijection.
+    // Multiples of the golden ratio keep the seeds' ranges apart; the rest, the 32-bit finalizer of Murmur3, is a
+    // bijection.
     let k = (seed as u32).wrapping_mul(0x9e37_79b9).wrapping_add(place as u32);
     let k = (k ^ (k >> 16)).wrapping_mul(0x85eb_ca6b);
     let k = (k ^ (k >> 13)).wrapping_mul(0xc2b2_ae35);

@@ -4,7 +4,7 @@ use crate::parameters;
 use farpool::model::SketchParameters;
 use serde::Deserialize;
 
-/// Sketches that only serve comparison get one in this many of the values.
+/// A sketch with `seeds_max`, which serves comparison only, takes one in this many of the values.
 const SHARE: u64 = 10;
 
 /// The suite.
@@ -19,7 +19,7 @@ pub struct Definition {
     pub sketches: Vec<SketchDefinition>,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -70,7 +70,7 @@ impl Definition {
         (self.values_max / distinct.max(1)).clamp(1, self.seeds)
     }
 
-    /// Whether a sketch takes part for this seed of a data set with this many distinct values.
+    /// Returns whether a sketch takes part for this seed of a data set with this many distinct values.
     pub fn takes_part(&self, sketch: &SketchDefinition, seed: u64, distinct: u64) -> bool {
         let share = (self.values_max / SHARE / distinct.max(1)).max(1);
         sketch.seeds_max.is_none_or(|most| seed < most.min(share))

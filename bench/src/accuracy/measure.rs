@@ -14,13 +14,13 @@ use std::time::Instant;
 /// Number of values of each data set whose frequency is estimated, and of values that do not occur.
 const ASKED: u64 = 32;
 
-/// The same number where Fast-AGMS is asked for each value whether to trust the counts.
+/// The same number if Fast-AGMS decides for each value whether to trust the counts.
 const ASKED_TRUSTED: u64 = 4;
 
 /// Stated share of the estimates whose bounds contain the true value.
 const STATED: f64 = 0.95;
 
-/// Standard deviations by which the share may be lower: among thousands of lines, one is off by four by
+/// Number of standard deviations by which the share may be lower: among thousands of lines, one is off by four by
 /// chance.
 const DEVIATIONS_MAX: f64 = 4.0;
 
@@ -121,7 +121,7 @@ fn data_set(definition: &Definition, data: &Data) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Makes the sketches of all lines from the same values.
+/// Computes the sketches of all lines from the same values.
 fn one_seed(data: &Data, seed: u64, lines: Vec<&mut Line>) -> Result<()> {
     let sketch = |line: &&mut Line| Ok(Sketch::new(line.parameters, &DataType::UInt32)?);
     let mut sketches = lines.iter().map(sketch).collect::<Result<Vec<Sketch>>>()?;
@@ -147,8 +147,8 @@ fn one_seed(data: &Data, seed: u64, lines: Vec<&mut Line>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the estimates of a sketch with the true values: the number of distinct values, or the frequencies
-/// of some values, or else the second moment.
+/// Returns the estimates of a sketch with the true values: the number of distinct values, or the frequencies of some
+/// values, or else the second moment.
 fn answers(sketch: &Sketch, data: &Data, seed: u64) -> Result<Vec<(f64, Estimate)>> {
     if let Some(estimate) = sketch.distinct() {
         return Ok(vec![(data.distinct as f64, estimate)]);

@@ -1,4 +1,4 @@
-//! The suite `sketch-accuracy`: errors of the sketches against exact counts, and whether their bounds hold.
+//! The suite `sketch-accuracy`: errors of the sketches against exact counts, and the validity of their bounds.
 
 mod data;
 mod definition;
@@ -9,7 +9,7 @@ use crate::{places, suite};
 use anyhow::Result;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! A plain client of the Redis protocol, for what is not measured: settings, sizes, tables.
+//! A simple client of the Redis protocol, for operations that are not measured: settings, sizes, tables.
 
 use super::protocol::command;
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ impl Client {
         Ok(Client(BufReader::new(TcpStream::connect(address)?)))
     }
 
-    /// The reply to one command; arrays as their elements, one a line, and `None` for nothing.
+    /// Sends a command and returns its reply; an array as its elements, one per line, and `None` for a null reply.
     pub fn ask(&mut self, arguments: &[&str]) -> Result<Option<String>> {
         let mut bytes = Vec::new();
         let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
@@ -23,15 +23,15 @@ impl Client {
         self.reply()
     }
 
-    /// Sends commands whose replies are taken later.
+    /// Sends commands whose replies are read later.
     pub fn send(&mut self, commands: &[u8]) -> Result<()> {
         Ok(self.0.get_mut().write_all(commands)?)
     }
 
-    /// Takes one reply.
+    /// Reads one reply.
     ///
     /// # Errors
-    /// When the connection breaks, and for replies that are errors.
+    /// Fails if the connection breaks, and for replies that are errors.
     pub fn reply(&mut self) -> Result<Option<String>> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {
@@ -57,7 +57,7 @@ impl Client {
         }
     }
 
-    /// A number of INFO.
+    /// Returns a number from INFO.
     pub fn info(&mut self, section: &str, field: &str) -> Result<u64> {
         let text = self.ask(&["INFO", section])?.context("INFO says nothing")?;
         let mut lines = text.lines().filter_map(|line| line.split_once(':'));

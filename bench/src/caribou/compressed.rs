@@ -1,4 +1,4 @@
-//! Scans of compressed values for a substring, beside the codec alone over the same bytes.
+//! Scans of compressed values for a substring, compared with the codec alone over the same bytes.
 
 use super::client::Client;
 use super::definition::Definition;
@@ -13,16 +13,16 @@ use anyhow::{Context, Result, bail};
 use farpool_kv::{Compression, Packer};
 use std::time::{Duration, Instant};
 
-/// Values after which the node makes the dictionary of a space, and more of them.
+/// Number of values after which the node builds the dictionary of a space, and some more.
 const FIRST: u64 = 1000;
 
-/// Commands that wait for their replies.
+/// Number of commands that wait for their replies.
 const COMMANDS: u64 = 512;
 
-/// How long the node may take for a dictionary.
+/// Time limit for the node to build a dictionary.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A value as applications have them: a session with a cart, in JSON, with a mark of its class.
+/// Returns a typical value of an application: a session with a cart, in JSON, with a mark of its class.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     const WORDS: [&str; 8] = ["blue", "small", "cotton", "shirt", "steel", "bottle", "large", "lamp"];
     let mut random = Random(number + 1);
@@ -37,7 +37,7 @@ fn value(number: u64, bytes: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Scans of all sizes and codecs.
+/// Measures scans of values of all sizes and codecs.
 pub fn measure(definition: &Definition, server: &Server, sql: &Sql) -> Result<Vec<CompressedResult>> {
     let mut results = Vec::new();
     for value_bytes in &definition.compressed.value_bytes {
@@ -96,14 +96,15 @@ fn fill(client: &mut Client, rows: std::ops::Range<u64>, value_bytes: usize) -> 
     Ok(())
 }
 
-/// A number that is told of the space.
+/// Returns a number that the node reports about the space.
 fn info(client: &mut Client, field: &str) -> Result<u64> {
     let told = client.ask(&["FP.SPACE", "INFO", "packed"])?.context("nothing is told of the space")?;
     let value = told.lines().skip_while(|line| *line != field).nth(1);
     Ok(value.with_context(|| format!("a space without {field}"))?.parse()?)
 }
 
-/// GB/s of plain bytes that the codec makes of the same values, compressed with a sample of them, on as many threads.
+/// Returns the GB/s of plain bytes at which the codec alone decompresses the same values, compressed with a sample of
+/// them, on as many threads.
 fn alone(definition: &Definition, compression: Compression, rows: u64, value_bytes: usize) -> Result<f64> {
     let sample: Vec<u8> = (0..FIRST).flat_map(|number| value(number, value_bytes.min(512))).collect();
     let packer = Packer::new(compression, &sample);

@@ -35,7 +35,7 @@ pub struct Definition {
     pub goals: Goals,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Quick {
@@ -63,7 +63,7 @@ struct Series {
     cores: Cores,
 }
 
-/// Which processors a server and the generator have.
+/// The processors that a server and the generator run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cores {
@@ -163,7 +163,7 @@ pub struct Recovery {
     pub at_least: f64,
 }
 
-/// Ratios that are aimed at.
+/// The target ratios.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goals {
@@ -209,12 +209,12 @@ impl Definition {
         self.recovery.mib = quick.recovery_mib;
     }
 
-    /// Parts of a mix.
+    /// Returns the operations of a mix.
     pub fn mix(&self, name: &str) -> Result<Mix> {
         self.mixes.get(name).copied().with_context(|| format!("there is no mix {name:?}"))
     }
 
-    /// All cases, series by series.
+    /// Returns all cases, series by series.
     pub fn cases(&self) -> Result<Vec<Case>> {
         let mut cases = Vec::new();
         for series in &self.series {
@@ -242,7 +242,7 @@ impl Definition {
         Ok(cases)
     }
 
-    /// A case as those of series where nothing else is said.
+    /// Returns a case with the default settings of a series.
     pub fn case(&self, series: &str, mix: &str) -> Result<Case> {
         Ok(Case {
             series: series.to_string(),
@@ -258,7 +258,7 @@ impl Definition {
 }
 
 impl Conditional {
-    /// The condition that all values meet, or none.
+    /// Returns the condition that all values meet, or that none does.
     pub fn condition(&self, matches: bool) -> String {
         self.condition.replace("{last}", if matches { &self.matching } else { &self.miss })
     }

@@ -1,4 +1,4 @@
-//! Updates that are on disk before they are acknowledged, and starts over what is on disk.
+//! Updates that are durable before they are acknowledged, and starts over durable data.
 
 use super::definition::{Case, Definition};
 use super::generator::Generator;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long after the last change all are on disk, where that is to be within a second.
+/// Time after the last change until all changes are durable, if they are to be within a second.
 const ON_DISK: Duration = Duration::from_secs(3);
 
 /// Folders of both sides, on the disk of the cache.
@@ -35,11 +35,12 @@ impl Folders {
     }
 }
 
-/// Appends that are made durable one after the other, and bytes of each: about what a batch of updates has.
+/// Number of appends that are made durable one after the other, and bytes of each: about the size of a batch of
+/// updates.
 const APPENDS: usize = 400;
 const APPEND_BYTES: usize = 8 << 10;
 
-/// Updates with `always`, on these sides in turns, and what a sync of the same disk takes.
+/// Measures updates with `always` on these sides in turns, and the time of a sync on the same disk.
 pub fn always(definition: &Definition, sides: &[Side]) -> Result<(Vec<DurableResult>, Option<SyncResult>)> {
     let folders = Folders::new()?;
     let sync = syncs(folders.0.path())?;
@@ -86,7 +87,7 @@ fn syncs(folder: &Path) -> Result<SyncResult> {
     Ok(SyncResult { bytes: APPEND_BYTES, p50_us: at(0.5), p99_us: at(0.99) })
 }
 
-/// Fills, ends and starts again each side; files are in the system's cache.
+/// Fills, stops and restarts each side; files are in the system's page cache.
 pub fn recovery(definition: &Definition, sides: &[Side]) -> Result<Vec<RecoveryResult>> {
     let mut generator = Generator::start(GENERATORS)?;
     let mut results = Vec::new();

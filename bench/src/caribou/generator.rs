@@ -1,4 +1,4 @@
-//! The load generator as a process of its own, so that it can have a processor of its own.
+//! The load generator as a separate process, so that it can run on a separate processor.
 
 use super::load::{self, Job, Outcome};
 use super::server::on_processors;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-/// A generator's process, which ends with this value.
+/// A generator's process, which ends when this value is dropped.
 pub struct Generator {
     process: Child,
     input: Option<ChildStdin>,
@@ -27,7 +27,7 @@ impl Generator {
         Ok(Generator { input: process.stdin.take(), output: BufReader::new(output), process })
     }
 
-    /// Has a job carried out.
+    /// Lets the process carry out a job.
     pub fn run(&mut self, job: &Job) -> Result<Outcome> {
         let input = self.input.as_mut().context("the generator has no standard input")?;
         writeln!(input, "{}", serde_json::to_string(job)?)?;
@@ -43,12 +43,12 @@ impl Generator {
 impl Drop for Generator {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It has ended by itself, or fails to.
+        // The process ends by itself when its input ends.
         let _ = self.process.wait();
     }
 }
 
-/// Body of the process: carries out one job after the other until its input ends.
+/// Carries out one job after the other until the input ends: the body of the process.
 pub fn serve() -> Result<()> {
     let mut output = std::io::stdout();
     for line in std::io::stdin().lock().lines() {

@@ -1,11 +1,11 @@
-//! The goals, from what was measured.
+//! Compares the measured results with the goals.
 
 use super::definition::{Cores, Definition};
 use super::results::{
     CaseResult, DurableResult, GoalResult, MemoryResult, RecoveryResult, Results, SideResult, ratio, side,
 };
 
-/// Returns all goals; those of what was not measured are neither met nor missed.
+/// Returns all goals; a goal without a measurement is neither met nor missed.
 pub fn of(results: &Results, definition: &Definition) -> Vec<GoalResult> {
     let mut goals = throughput(results, definition);
     goals.extend(results.load.last().map(|load| {

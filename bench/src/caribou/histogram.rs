@@ -1,9 +1,9 @@
 //! Counts of latencies in buckets whose width is at most a 64th of their values.
 
-/// Buckets for each power of two.
+/// Number of buckets for each power of two.
 const STEPS: u64 = 64;
 
-/// Latencies in nanoseconds. What takes longer than 2^40 (18 minutes) counts as that.
+/// Latencies in nanoseconds. Latencies above 2^40 (18 minutes) are counted as 2^40.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -28,12 +28,13 @@ impl Histogram {
         self.most = self.most.max(other.most);
     }
 
-    /// The largest latency, in nanoseconds.
+    /// Returns the largest latency, in nanoseconds.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// The bucket's end below which this part of the latencies lies, in nanoseconds; NaN for none.
+    /// Returns the end of the bucket that contains this quantile of the latencies, in nanoseconds; NaN if there are
+    /// none.
     pub fn percentile(&self, part: f64) -> f64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -52,7 +53,7 @@ fn bucket(ns: u64) -> usize {
     (u64::from(shift) * STEPS + (ns >> shift)) as usize
 }
 
-/// The largest value in a bucket.
+/// Returns the largest value in a bucket.
 fn end(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let shift = (bucket / STEPS).saturating_sub(1);

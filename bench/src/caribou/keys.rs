@@ -1,13 +1,13 @@
-//! Keys and values of the generator, and which keys it asks for.
+//! Keys and values of the generator, and the distribution of the requested keys.
 //!
-//! Invariant: a value follows from its key and its version, which stands in it, so that every reply can be checked byte by
-//! byte whoever wrote the value, and two values that got mixed up are noticed.
+//! Invariant: a value follows from its key and its version, which the value contains, so that every reply can be
+//! checked byte by byte, regardless of which client wrote the value, and swapped values are detected.
 
 use crate::random::Random;
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a key: its number, and up to as many more that differ from key to key.
+/// Bytes of a key: its number, and up to as many more that differ between keys.
 const KEY_BYTES_MIN: usize = 8;
 const KEY_BYTES_MAX: usize = 16;
 
@@ -15,25 +15,26 @@ const KEY_BYTES_MAX: usize = 16;
 const VERSION_BYTES: usize = 8;
 const MARK_BYTES: usize = 4;
 
-/// Bytes of text from which values are cut; a power of two.
+/// Bytes of text from which values are taken; a power of two.
 const TEXT_BYTES: usize = 64 << 10;
 
 /// Exponent of the skewed distributions, as in YCSB.
 const ZIPF: f64 = 0.99;
 
-/// Makes keys and values.
+/// A generator of keys and values.
 pub struct Data {
     text: Vec<u8>,
-    /// Number of prefixes among which keys are dealt out; 1 for keys without one.
+    /// Number of prefixes among which keys are distributed; 1 for keys without a prefix.
     prefixes: u64,
     value_bytes: usize,
 }
 
 impl Data {
-    /// Values of `value_bytes` bytes, and keys with one of `prefixes` prefixes (`s0:`, `s1:` and so on).
+    /// Creates a generator of values of `value_bytes` bytes, and of keys with one of `prefixes` prefixes (`s0:`, `s1:`
+    /// and so on).
     ///
     /// # Errors
-    /// When values are too short for what is checked, or too long.
+    /// Fails if values are too short to be checked, or too long.
     pub fn new(value_bytes: usize, prefixes: u64) -> Result<Data> {
         let least = KEY_BYTES_MAX + VERSION_BYTES + MARK_BYTES;
         ensure!((least..TEXT_BYTES).contains(&value_bytes), "values have {least} to {TEXT_BYTES} bytes");
@@ -43,7 +44,7 @@ impl Data {
         Ok(Data { text, prefixes, value_bytes })
     }
 
-    /// Appends the key with a number.
+    /// Appends the key with a given number.
     pub fn key(&self, number: u64, out: &mut Vec<u8>) {
         let start = out.len();
         if self.prefixes > 1 {
@@ -63,7 +64,7 @@ impl Data {
         out.extend(&self.text[from..from + more]);
     }
 
-    /// Appends the value of a key, of which `key` are the bytes.
+    /// Appends the value of a key; `key` are the bytes of the key.
     pub fn value(&self, number: u64, key: &[u8], version: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend(key);
@@ -76,7 +77,7 @@ impl Data {
         out.extend(self.filler(number, version, rest));
     }
 
-    /// Whether these bytes are a value that the key has had.
+    /// Returns whether these bytes are a value that the key has had.
     pub fn is_value(&self, number: u64, key: &[u8], value: &[u8]) -> bool {
         if value.len() != self.value_bytes || !value.starts_with(key) {
             return false;
@@ -87,7 +88,7 @@ impl Data {
         version.is_some_and(|version| filler == self.filler(number, version, filler.len()))
     }
 
-    /// Bytes of a value.
+    /// Returns the bytes of a value.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
@@ -98,17 +99,17 @@ impl Data {
     }
 }
 
-/// Which keys are asked for.
+/// The distribution of the requested keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Skew {
-    /// All alike.
+    /// Uniform.
     Uniform,
-    /// By Zipf's law with YCSB's exponent, in no order of keys.
+    /// Zipf's law with YCSB's exponent, in random order of keys.
     Zipf,
-    /// By the same law, those that were inserted last most often.
+    /// Zipf's law, with the most recently inserted keys most often.
     Latest,
-    /// So many keys, all alike.
+    /// Uniform over this number of keys.
     Hot(u64),
 }
 
@@ -137,20 +138,20 @@ impl From<Skew> for String {
     }
 }
 
-/// Draws numbers of keys.
+/// A generator of random numbers of keys.
 pub struct Draw {
     skew: Skew,
     zipf: Option<Zipf>,
 }
 
 impl Draw {
-    /// From `keys` keys.
+    /// Creates a generator for `keys` keys.
     pub fn new(skew: Skew, keys: u64) -> Draw {
         let zipf = matches!(skew, Skew::Zipf | Skew::Latest).then(|| Zipf::new(keys));
         Draw { skew, zipf }
     }
 
-    /// Draws one of the `keys` keys that are there now.
+    /// Returns one of the `keys` keys that exist now.
     pub fn next(&self, random: &mut Random, keys: u64) -> u64 {
         let drawn = random.next();
         match (self.skew, &self.zipf) {
@@ -162,7 +163,7 @@ impl Draw {
     }
 }
 
-/// Ranks by Zipf's law ("Quickly Generating Billion-Record Synthetic Databases", Gray et al. 1994, as YCSB has it).
+/// Ranks by Zipf's law ("Quickly Generating Billion-Record Synthetic Databases", Gray et al. 1994, as in YCSB).
 struct Zipf {
     count: f64,
     sum: f64,
@@ -178,7 +179,7 @@ impl Zipf {
         Zipf { count, sum, alpha: 1.0 / (1.0 - ZIPF), eta }
     }
 
-    /// The rank, from 0 on, for 64 random bits.
+    /// Returns the rank, starting at 0, for 64 random bits.
     fn rank(&self, random: u64) -> u64 {
         let part = (random >> 11) as f64 / (1_u64 << 53) as f64;
         let scaled = part * self.sum;

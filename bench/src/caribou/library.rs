@@ -1,4 +1,4 @@
-//! Hot keys inside the library, without sockets: as many threads as the server has, each with a client of its own.
+//! Hot keys inside the library, without sockets: with as many threads as the server has, each with a separate client.
 
 use super::definition::Definition;
 use super::results::LibraryResult;
@@ -14,13 +14,13 @@ use std::time::Instant;
 
 const THREADS: usize = 2;
 
-/// Shards, as a node with so many processors has them.
+/// Number of shards, as in a node with this number of processors.
 const SHARDS: usize = 4 * THREADS;
 
-/// Keys that are hot.
+/// Number of hot keys.
 const HOT: u64 = 128;
 
-/// Commands between two readings of the clock.
+/// Number of commands between two readings of the clock.
 const COMMANDS: u64 = 4096;
 
 /// One command in this many is an update.
@@ -49,7 +49,7 @@ impl Client<'_> {
     }
 }
 
-/// Operations a second of all threads, with all keys alike and with 128 hot ones, in turns.
+/// Measures the operations per second of all threads, with a uniform distribution and with 128 hot keys, in turns.
 pub fn measure(definition: &Definition) -> Result<LibraryResult> {
     let value_bytes = 64;
     let pool = Pool::new(PoolConfig { bytes_limit: 1 << 30 }).map_err(|error| anyhow!(error.message))?;
@@ -71,13 +71,13 @@ fn key(number: u64) -> String {
     format!("key:{number:012}")
 }
 
-/// Operations a second of all threads on the first `keys` keys.
+/// Returns the operations per second of all threads on the first `keys` keys.
 fn rate(keyspace: &Keyspace, keys: u64, value: &[u8], seconds: f64) -> Result<f64> {
     let (barrier, expected) = (Barrier::new(THREADS), format!("${}\r\n", value.len()));
     let work = |thread: usize| -> Result<f64> {
         let mut client = Client { keys: keyspace, session: Session::default(), replies: Vec::new() };
         let mut random = Random(thread as u64);
-        // Made ahead, so that only commands are measured.
+        // Created in advance, so that only commands are measured.
         let names: Vec<String> = (0..COMMANDS).map(|_| key(random.next() % keys)).collect();
         barrier.wait();
         let (start, mut commands) = (Instant::now(), 0);

@@ -1,10 +1,10 @@
-//! The load generator: connections that ask, and check what they are told.
+//! The load generator: connections that send requests, and check the replies.
 //!
-//! In a *closed* loop each connection sends a batch, waits for all its replies, and sends the next. In an *open* loop requests
-//! have times at which they are due, whatever became of those before, and a latency counts from then: a server that stops
-//! for a while is late for all requests of that while, not for one (no coordinated omission).
+//! In a *closed* loop each connection sends a batch, waits for all its replies, and sends the next. In an *open* loop
+//! requests are due at fixed times, regardless of earlier ones, and latencies are measured from these times: a server
+//! that stalls for a while delays all requests of that time, and not only one (no coordinated omission).
 //!
-//! Invariant: every reply is compared with what it has to be, and one that differs ends the run with an error.
+//! Invariant: every reply is compared with the expected one, and a difference ends the run with an error.
 
 #[cfg(test)]
 mod tests;
@@ -28,11 +28,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::WriteHalf;
 
-/// Bytes that a connection has room for at first, and requests of an open loop that may wait for a reply.
+/// Initial size of a connection's input buffer, and maximal number of requests of an open loop that wait for a reply.
 const INPUT_BYTES: usize = 4 << 10;
 const WAITING_MAX: usize = 1 << 20;
 
-/// Parts of all operations, in hundredths.
+/// Shares of all operations, in hundredths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mix {
@@ -44,12 +44,12 @@ pub struct Mix {
     pub modify: u64,
 }
 
-/// What a generator is to do.
+/// The task of a generator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     pub address: SocketAddr,
     pub protocol: Protocol,
-    /// The server's process, whose CPU time is looked at.
+    /// The server's process, whose CPU time is measured.
     pub process: u32,
     pub threads: usize,
     pub connections: usize,
@@ -58,27 +58,27 @@ pub struct Job {
     pub prefixes: u64,
     pub mix: Mix,
     pub skew: Skew,
-    /// Keys that are there.
+    /// Number of existing keys.
     pub keys: u64,
-    /// Ends after so many operations, if the time does not end before.
+    /// Maximal number of operations, if the time does not end earlier.
     pub operations: Option<u64>,
-    /// Operations that are due each second; a closed loop without it.
+    /// Operations that are due each second; a closed loop if `None`.
     pub rate: Option<f64>,
     pub warm_up_s: f64,
     pub seconds: f64,
-    /// Reads are conditional, with this condition, which all values meet or none does.
+    /// The condition of conditional reads, and whether all values meet it or none does.
     pub condition: Option<(String, bool)>,
 }
 
-/// What came of it.
+/// The result of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     pub operations: u64,
     pub seconds: f64,
     pub server_cpu_s: f64,
-    /// Reads of keys that were inserted meanwhile and not there yet.
+    /// Number of reads of keys whose insertion had not completed.
     pub misses: u64,
-    /// Keys that are there afterwards.
+    /// Number of keys after the job.
     pub keys: u64,
     #[serde(deserialize_with = "nan_for_null")]
     pub p50_us: f64,
@@ -87,28 +87,28 @@ pub struct Outcome {
     #[serde(deserialize_with = "nan_for_null")]
     pub p999_us: f64,
     pub most_us: f64,
-    /// Why there is no number: the server refused connections, or closed one.
+    /// The reason why there is no result: the server refused connections, or closed one.
     pub refused: Option<String>,
 }
 
-/// JSON has no NaN: percentiles of a run in which nothing was answered are written as null.
+/// Reads null as NaN: JSON has no NaN, so that percentiles of a run without replies are written as null.
 fn nan_for_null<'d, D: Deserializer<'d>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 impl Outcome {
-    /// Operations a second.
+    /// Returns the operations per second.
     pub fn rate(&self) -> f64 {
         self.operations as f64 / self.seconds
     }
 
-    /// Operations for each second of the server's CPU time.
+    /// Returns the operations per second of the server's CPU time.
     pub fn per_cpu(&self) -> f64 {
         self.operations as f64 / self.server_cpu_s
     }
 }
 
-/// What all threads of a run share.
+/// The state that all threads of a run share.
 struct Shared<'a> {
     job: &'a Job,
     data: Data,
@@ -164,7 +164,7 @@ fn outcome(shared: &Shared<'_>, tallies: &[Tally]) -> Outcome {
     }
 }
 
-/// A server that takes no more connections, or ends one.
+/// A server that accepts no more connections, or closes one.
 #[derive(Debug)]
 struct Refused(String);
 
@@ -176,7 +176,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What a thread counts.
+/// The counters of a thread.
 struct Tally {
     operations: u64,
     misses: u64,
@@ -206,11 +206,11 @@ struct Asked {
 struct Line {
     asked: VecDeque<Asked>,
     output: Vec<u8>,
-    /// Keys that were read to be changed.
+    /// Keys that were read and will be updated next.
     to_change: VecDeque<u64>,
 }
 
-/// What has arrived on a connection.
+/// The received bytes of a connection.
 struct Input {
     bytes: Vec<u8>,
     filled: usize,
@@ -241,20 +241,20 @@ impl Input {
     }
 }
 
-/// One thread of the generator.
+/// The state of one thread of the generator.
 struct Worker<'a> {
     shared: &'a Shared<'a>,
     random: Random,
     tally: Tally,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// Since when operations count.
+    /// The time from which operations count.
     counted_since: Option<Instant>,
     is_over: bool,
 }
 
 fn thread(shared: &Shared<'_>, number: usize) -> Result<Tally> {
-    // Sockets are looked at after each turn: with thousands of connections others would wait for 61 turns.
+    // Sockets are polled after each turn: with thousands of connections, some would otherwise wait for 61 turns.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build()?;
     let job = shared.job;
     let own = (number..job.connections).step_by(job.threads).count();
@@ -297,13 +297,13 @@ async fn connect(address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
 async fn closed(worker: &RefCell<Worker<'_>>, streams: &mut [TcpStream]) -> Result<()> {
     let all = try_join_all(streams.iter_mut().map(|stream| closed_line(worker, stream)));
     let mut all = pin!(all);
-    // The clock first: what busy sockets leave of a turn may be nothing.
+    // The clock is polled first: busy sockets may use up the whole turn.
     match select(pin!(phases(worker)), all.as_mut()).await {
         Either::Left((ended, _)) => {
             ended?;
             all.await.map(drop)
         }
-        // There was nothing more to ask for.
+        // There are no more operations.
         Either::Right((all, _)) => {
             all?;
             worker.borrow_mut().end()
@@ -340,7 +340,7 @@ async fn open(worker: &RefCell<Worker<'_>>, streams: &mut [TcpStream], rate: f64
     let sending = pin!(join(phases(worker), pace(worker, &writers, &lines, rate)));
     match select(sending, reading).await {
         Either::Left(((ended, paced), _)) => {
-            // What has no reply takes at least as long as it has taken.
+            // A request without a reply takes at least the time since it was sent.
             lines.iter().for_each(|line| worker.borrow_mut().give_up(&line.borrow()));
             ended.and(paced)
         }
@@ -359,7 +359,7 @@ async fn pace(
     while !worker.borrow().is_over {
         pace.ask(&mut worker.borrow_mut(), lines);
         pace.write(writers, lines)?;
-        // Looks at the sockets without waiting for them: timers are too coarse for what is due in some microseconds.
+        // Polls the sockets without waiting: timers are too coarse for requests that are due within some microseconds.
         tokio::task::yield_now().await;
     }
     Ok(())
@@ -368,17 +368,17 @@ async fn pace(
 /// The schedule of an open loop.
 struct Pace {
     rate: f64,
-    /// When the next request is due, and on which connection.
+    /// The time at which the next request is due, and its connection.
     due: Instant,
     turn: usize,
-    /// The most requests of a connection that have no reply.
+    /// The largest number of requests of a connection without a reply.
     waiting: usize,
-    /// Connections with something to write.
+    /// Connections with output to write.
     to_write: Vec<usize>,
 }
 
 impl Pace {
-    /// Asks for what is due by now.
+    /// Queues the requests that are due by now.
     fn ask(&mut self, worker: &mut Worker<'_>, lines: &[RefCell<Line>]) {
         let now = Instant::now();
         while self.due <= now && self.waiting < WAITING_MAX {
@@ -390,13 +390,13 @@ impl Pace {
         self.waiting = 0;
     }
 
-    /// Writes as much as sockets take.
+    /// Writes as much as the sockets accept.
     fn write(&mut self, writers: &[WriteHalf<'_>], lines: &[RefCell<Line>]) -> Result<()> {
         let mut blocked = Vec::new();
         for place in self.to_write.drain(..) {
             let mut line = lines[place].borrow_mut();
             self.waiting = self.waiting.max(line.asked.len());
-            // What was due together has left together.
+            // Requests that were due at the same time have been written together.
             if line.output.is_empty() {
                 continue;
             }
@@ -414,7 +414,7 @@ impl Pace {
     }
 }
 
-/// Begins to count after the warm-up, and ends the run.
+/// Starts counting after the warm-up, and ends the run.
 async fn phases(worker: &RefCell<Worker<'_>>) -> Result<()> {
     let job = worker.borrow().shared.job;
     if job.warm_up_s > 0.0 {
@@ -446,19 +446,19 @@ impl Worker<'_> {
             .with_context(|| format!("process {process} does not say its CPU time"))
     }
 
-    /// Time until the next request is due: exponential, as if from very many clients.
+    /// Returns the time until the next request is due: exponentially distributed, as if from very many clients.
     fn gap(&mut self, rate: f64) -> Duration {
         let part = ((self.random.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         Duration::from_secs_f64(-part.ln() / rate)
     }
 
-    /// Asks for as many operations as the depth says; whether there was one.
+    /// Queues as many operations as the depth allows; returns whether there was one.
     fn ask_batch(&mut self, line: &mut Line) -> bool {
         let now = Instant::now();
         (0..self.shared.job.depth).take_while(|_| !self.is_over && self.ask(line, now)).count() > 0
     }
 
-    /// Asks for one operation; whether there was one.
+    /// Queues one operation; returns whether there was one.
     fn ask(&mut self, line: &mut Line, at: Instant) -> bool {
         let Some((kind, number)) = self.operation(line) else { return false };
         let Shared { job, data, .. } = self.shared;
@@ -482,7 +482,7 @@ impl Worker<'_> {
         true
     }
 
-    /// The next operation and its key; `None` when there is no more to do.
+    /// Returns the next operation and its key; `None` if there are no more.
     fn operation(&mut self, line: &mut Line) -> Option<(Kind, u64)> {
         let Shared { job, draw, inserted, deleted, asked, .. } = self.shared;
         if let Some(number) = line.to_change.pop_front() {
@@ -515,7 +515,7 @@ impl Worker<'_> {
         Some((kind, number))
     }
 
-    /// Takes the replies that have arrived.
+    /// Processes the replies that have arrived.
     fn take(&mut self, line: &mut Line, input: &mut Input) -> Result<()> {
         let (mut start, now) = (0, Instant::now());
         while let Some((reply, length)) = self.shared.job.protocol.reply(&input.bytes[start..input.filled]) {
@@ -541,7 +541,7 @@ impl Worker<'_> {
                 is_wanted && data.is_value(asked.number, &self.key, value)
             }
             (Kind::Read | Kind::Modify, Reply::Absent) => {
-                // An insert that is under way on another connection.
+                // The key is being inserted on another connection.
                 let is_new = asked.number >= job.keys;
                 self.tally.misses += u64::from(is_new && self.counted_since.is_some());
                 is_new || job.condition.as_ref().is_some_and(|(_, matches)| !matches)
@@ -562,7 +562,7 @@ impl Worker<'_> {
     }
 
     fn count(&mut self, asked: &Asked, now: Instant) {
-        // In an open loop those count that were due while it was measured.
+        // In an open loop, operations count that were due during the measurement.
         let is_open = self.shared.job.rate.is_some();
         if self.counted_since.is_some_and(|since| !is_open || asked.at >= since) {
             self.tally.operations += 1;

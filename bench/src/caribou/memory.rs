@@ -1,4 +1,4 @@
-//! Memory of entries, as the servers say it (table 1).
+//! Memory of entries, as reported by the servers (table 1).
 
 use super::client::Client;
 use super::definition::Definition;

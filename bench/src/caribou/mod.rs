@@ -1,6 +1,6 @@
-//! The suite `caribou`: keys and values over the Redis protocol beside Redis and memcached, after the evaluation of Caribou
-//! (István, Sidler, Alonso, PVLDB 10(11), 2017): throughput, response times, memory, scans, scans beside point operations,
-//! durability.
+//! The suite `caribou`: keys and values over the Redis protocol compared with Redis and memcached, after the evaluation
+//! of Caribou (István, Sidler, Alonso, PVLDB 10(11), 2017): throughput, response times, memory, scans, scans concurrent
+//! with point operations, durability.
 
 mod client;
 mod compressed;
@@ -32,7 +32,7 @@ use points::Stage;
 use results::Results;
 use server::{GENERATORS, Side};
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]
@@ -60,7 +60,7 @@ enum Part {
     Conditional,
     /// Scans with conditions, for a substring, and of compressed values.
     Scans,
-    /// Point operations beside scans.
+    /// Point operations with concurrent scans.
     Beside,
     /// Updates that are on disk before they are acknowledged.
     Always,
@@ -68,7 +68,7 @@ enum Part {
     Recovery,
     /// Hot keys inside the library.
     Library,
-    /// What redis-benchmark says.
+    /// Results of redis-benchmark.
     Benchmark,
 }
 
@@ -145,7 +145,7 @@ impl Suite<'_> {
         Ok(Suite { definition, sides, results, failed: 0 })
     }
 
-    /// Runs a part. One that fails does not take the others with it.
+    /// Runs a part. A failure does not affect the other parts.
     fn run(&mut self, part: Part, series: Option<&str>) {
         if let Err(error) = self.measure(part, series) {
             let name = part.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
@@ -199,7 +199,7 @@ impl Suite<'_> {
     }
 }
 
-/// What sides refused to do.
+/// Lists the operations that sides refused.
 fn refusals(cases: &[results::CaseResult]) -> Vec<String> {
     let all = cases.iter().flat_map(|result| result.sides.iter().map(move |side| (&result.case, side)));
     let refused = all.filter_map(|(case, side)| {

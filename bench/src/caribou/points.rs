@@ -1,4 +1,5 @@
-//! Point operations: throughput in a closed loop, latency in an open one, and what `redis-benchmark` says of the same.
+//! Point operations: throughput in a closed loop, latency in an open one, and the results of `redis-benchmark` for
+//! comparison.
 
 use super::definition::{Case, Cores, Definition};
 use super::generator::Generator;
@@ -10,14 +11,14 @@ use crate::text;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 
-/// Connections and depth that keys are loaded with, and how long that may take.
+/// Connections and depth with which keys are loaded, and the time limit of that.
 const FILL: (usize, usize) = (16, 64);
 const FILL_S: f64 = 120.0;
 
-/// Requests of each test of `redis-benchmark`, for each command at a time.
+/// Requests of each test of `redis-benchmark`, per pipelined command.
 const SECOND_OPINION_REQUESTS: u64 = 30_000;
 
-/// A server, and what it has been given.
+/// A server, and the keys that it contains.
 pub struct Fixture {
     pub server: Server,
     filled: Option<Filled>,
@@ -29,7 +30,7 @@ struct Filled {
     value_bytes: usize,
 }
 
-/// Servers and the generator, each on a processor of its own or all on both.
+/// Servers and the generator, each on a separate processor or all on both.
 pub struct Stage {
     pub servers: Vec<Fixture>,
     pub generator: Generator,
@@ -52,12 +53,12 @@ impl Stage {
         })
     }
 
-    /// Runs a case on all sides in turns, each time for so many seconds.
+    /// Runs a case on all sides in turns, for `seconds` each time.
     pub fn case(&mut self, definition: &Definition, case: &Case, seconds: f64) -> Result<CaseResult> {
         let mut outcomes = vec![Vec::new(); self.servers.len()];
         for run in 0..definition.runs {
             for (fixture, outcomes) in self.servers.iter_mut().zip(&mut outcomes) {
-                // What is there after a run that was refused, nobody knows.
+                // After a run that was refused, the contents are unknown.
                 if run == 0 || case.parts.delete > 0 || fixture.filled.is_none() {
                     fixture.fill(&mut self.generator, definition.keys, case.value_bytes)?;
                 }
@@ -75,7 +76,7 @@ impl Stage {
         Ok(CaseResult { case: case.clone(), sides })
     }
 
-    /// Farpool's server.
+    /// Returns farpool's server and the generator.
     pub fn farpool(&mut self) -> Result<(&mut Fixture, &mut Generator)> {
         let farpool = self.servers.iter_mut().find(|fixture| fixture.server.side == Side::Farpool);
         Ok((farpool.context("farpool does not run")?, &mut self.generator))
@@ -87,7 +88,7 @@ impl Fixture {
         Fixture { server, filled: None }
     }
 
-    /// Has exactly so many keys there, with values of so many bytes.
+    /// Fills the server with exactly `keys` keys, with values of `value_bytes` bytes.
     pub fn fill(&mut self, generator: &mut Generator, keys: u64, value_bytes: usize) -> Result<()> {
         if self.filled == Some(Filled { keys, value_bytes }) {
             return Ok(());
@@ -96,7 +97,7 @@ impl Fixture {
         self.fill_new(generator, keys, value_bytes, 1)
     }
 
-    /// The same for a server that has no keys; they get one of `prefixes` prefixes.
+    /// Fills a server that has no keys; they get one of `prefixes` prefixes.
     pub fn fill_new(
         &mut self,
         generator: &mut Generator,
@@ -127,7 +128,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Reads keys of a server that has been started again: a value that is not there is an error.
+    /// Reads keys of a server that has been restarted: a missing value is an error.
     pub fn all_are_there(
         &mut self,
         generator: &mut Generator,
@@ -141,7 +142,7 @@ impl Fixture {
         self.run(generator, &job).map(drop)
     }
 
-    /// The job of a case.
+    /// Returns the job of a case.
     pub fn job(&self, case: &Case) -> Job {
         Job {
             connections: case.connections,
@@ -154,7 +155,7 @@ impl Fixture {
         }
     }
 
-    /// Carries out a job, and keeps in mind which keys are there afterwards.
+    /// Carries out a job, and records which keys exist afterwards.
     pub fn run(&mut self, generator: &mut Generator, job: &Job) -> Result<Outcome> {
         let outcome = generator.run(job).with_context(|| self.server.side.name())?;
         if job.mix.delete > 0 || outcome.refused.is_some() {
@@ -187,7 +188,7 @@ impl Fixture {
     }
 }
 
-/// All series.
+/// Measures all series.
 pub fn series(
     definition: &Definition,
     sides: &[Side],
@@ -211,7 +212,7 @@ pub fn series(
     Ok(results)
 }
 
-/// One client, one request at a time.
+/// Measures one client with one request at a time.
 pub fn response(definition: &Definition, stage: &mut Stage) -> Result<Vec<CaseResult>> {
     let mut results = Vec::new();
     for value_bytes in &definition.response.value_bytes {
@@ -225,7 +226,7 @@ pub fn response(definition: &Definition, stage: &mut Stage) -> Result<Vec<CaseRe
     Ok(results)
 }
 
-/// An open loop at some rates, which are parts of what the slowest side does in a closed one.
+/// Measures an open loop at several rates, which are fractions of the slowest side's rate in a closed loop.
 pub fn load(definition: &Definition, stage: &mut Stage) -> Result<Vec<LoadResult>> {
     let load = &definition.load;
     let case = Case { depth: 1, ..definition.case("load", &load.mix)? };
@@ -250,7 +251,7 @@ pub fn load(definition: &Definition, stage: &mut Stage) -> Result<Vec<LoadResult
     Ok(results)
 }
 
-/// Conditional reads beside plain ones, in turns.
+/// Measures conditional reads compared with plain ones, in turns.
 pub fn conditional(definition: &Definition, stage: &mut Stage) -> Result<Vec<ConditionalResult>> {
     let (fixture, generator) = stage.farpool()?;
     let kinds = [None, Some(true), Some(false)];
@@ -273,7 +274,7 @@ pub fn conditional(definition: &Definition, stage: &mut Stage) -> Result<Vec<Con
     Ok(results)
 }
 
-/// GET and SET by `redis-benchmark`.
+/// Measures GET and SET with `redis-benchmark`.
 pub fn second_opinion(definition: &Definition, stage: &Stage) -> Result<Vec<SecondOpinion>> {
     let of = |side: Side| stage.servers.iter().find(|fixture| fixture.server.side == side);
     let (farpool, redis) = of(Side::Farpool).zip(of(Side::Redis)).context("one of the two does not run")?;
@@ -288,7 +289,7 @@ pub fn second_opinion(definition: &Definition, stage: &Stage) -> Result<Vec<Seco
     Ok(results)
 }
 
-/// Requests a second of each test.
+/// Returns the requests per second of each test.
 fn ask_benchmark(definition: &Definition, fixture: &Fixture, depth: usize) -> Result<Vec<(String, f64)>> {
     let requests = (definition.keys / 5).min(SECOND_OPINION_REQUESTS) * depth.min(16) as u64;
     let (port, depth) = (fixture.server.address.port().to_string(), depth.to_string());

@@ -1,12 +1,12 @@
-//! The two protocols of the generator: requests as bytes, and bytes as replies.
+//! The two protocols of the generator: encodes requests, and decodes replies.
 
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protocol {
-    /// That of Redis, version 2.
+    /// The Redis protocol, version 2.
     Resp,
     /// The text protocol of memcached.
     Memcached,
@@ -16,11 +16,11 @@ pub enum Protocol {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     Value(&'a [u8]),
-    /// There is no such key.
+    /// The key does not exist.
     Absent,
-    /// What was asked for is done.
+    /// The request succeeded.
     Done,
-    /// Anything else, an error among it.
+    /// Any other reply, such as an error.
     Other(&'a [u8]),
 }
 
@@ -55,7 +55,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the first reply and its length; `None` if more bytes have to come first.
+    /// Returns the first reply and its length; `None` if more bytes are needed.
     pub fn reply(self, bytes: &[u8]) -> Option<(Reply<'_>, usize)> {
         match self {
             Protocol::Resp => resp_reply(bytes),
@@ -117,7 +117,7 @@ fn memcached_reply(bytes: &[u8]) -> Option<(Reply<'_>, usize)> {
     Some((reply, end))
 }
 
-/// A value of so many bytes from `start` on, with what must stand behind it.
+/// Returns a value of `length` bytes from `start` on, which must be followed by `behind`.
 fn value<'a>(bytes: &'a [u8], start: usize, length: usize, behind: &[u8]) -> Option<(Reply<'a>, usize)> {
     let end = start + length + behind.len();
     let all = bytes.get(start..end)?;
@@ -125,7 +125,7 @@ fn value<'a>(bytes: &'a [u8], start: usize, length: usize, behind: &[u8]) -> Opt
     Some((if rest == behind { Reply::Value(value) } else { Reply::Other(all) }, end))
 }
 
-/// The first line without its end, and its length with it.
+/// Returns the first line without its end, and its length including the end.
 fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some((bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]), end + 1))

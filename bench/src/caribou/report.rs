@@ -92,13 +92,13 @@ fn cases(cases: &[CaseResult]) -> String {
     )
 }
 
-/// Processors that farpool and Redis had busy.
+/// Returns the number of processors that farpool and Redis kept busy.
 fn busy(sides: &[SideResult]) -> Vec<String> {
     let of = |name: &str| side(sides, name).map_or("-".to_string(), |side| format!("{:.2}", side.busy));
     vec![of("farpool"), of("Redis")]
 }
 
-/// A value of all sides in thousands, and farpool's by Redis'.
+/// Formats a value of all sides in thousands, and the ratio of farpool's to Redis'.
 fn compared(sides: &[SideResult], value: &dyn Fn(&SideResult) -> f64) -> Vec<String> {
     let of = |name: &str| side(sides, name).map_or("-".to_string(), |side| thousands(value(side)));
     let ratio = ratio(sides, value).map_or("-".to_string(), |ratio| format!("{ratio:.2}×"));
@@ -109,7 +109,7 @@ fn thousands(value: f64) -> String {
     if value.is_finite() { format!("{:.1}", value / 1e3) } else { "-".to_string() }
 }
 
-/// A latency of all sides in microseconds.
+/// Formats a latency of all sides in microseconds.
 fn latencies(sides: &[SideResult], value: &dyn Fn(&SideResult) -> f64) -> Vec<String> {
     SIDES.iter().map(|name| side(sides, name).map_or("-".to_string(), |side| us(value(side)))).collect()
 }

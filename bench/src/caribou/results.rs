@@ -1,4 +1,4 @@
-//! What the suite measures.
+//! The results of the suite.
 
 use super::definition::Case;
 use super::load::Outcome;
@@ -15,8 +15,8 @@ pub struct Results {
     pub date: String,
     pub machine: Machine,
     pub limits: Limits,
-    /// Processes that wanted to run, by Linux' average over a minute, before the suite and after it: those of others among
-    /// them.
+    /// The number of runnable processes, as Linux' average over a minute, before and after the suite: other processes
+    /// on the machine are included.
     pub load_average: Vec<f64>,
     pub runs: usize,
     pub seconds: f64,
@@ -35,11 +35,11 @@ pub struct Results {
     pub recovery: Vec<RecoveryResult>,
     pub library: Option<LibraryResult>,
     pub sync: Option<SyncResult>,
-    /// The goal of recovery.
+    /// The goal for recovery.
     pub recovery_at_least: f64,
     pub second_opinion: Vec<SecondOpinion>,
     pub goals: Vec<GoalResult>,
-    /// What could not be measured, and why.
+    /// Measurements that failed, with the reasons.
     pub notes: Vec<String>,
 }
 
@@ -55,22 +55,23 @@ pub struct CaseResult {
 #[derive(Clone, Debug, Serialize)]
 pub struct SideResult {
     pub name: String,
-    /// Operations a second, and for each second of the server's CPU time.
+    /// Operations per second, and per second of the server's CPU time.
     pub rate: f64,
     pub per_cpu: f64,
-    /// Processors that the server had busy: where that is less than its own, the generator is the limit.
+    /// Number of processors that the server kept busy: if it is less than the server has, the generator is the
+    /// bottleneck.
     pub busy: f64,
-    /// From the first byte of a batch sent, or from when a request was due, to its replies.
+    /// Latencies from the first byte of a batch sent, or from the time when a request was due, to its replies.
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
     pub misses: u64,
     pub rates: Vec<f64>,
-    /// Why there is no number.
+    /// The reason why there is no result.
     pub refused: Option<String>,
 }
 
-/// An open loop of so many operations a second.
+/// An open loop at this number of operations per second.
 #[derive(Debug, Serialize)]
 pub struct LoadResult {
     pub rate: f64,
@@ -78,7 +79,7 @@ pub struct LoadResult {
     pub sides: Vec<SideResult>,
 }
 
-/// Memory that the server says it uses for entries, each less what it used without.
+/// The memory that the servers report for entries, less the memory that they use without any.
 #[derive(Debug, Serialize)]
 pub struct MemoryResult {
     pub spaces: u64,
@@ -93,11 +94,11 @@ pub struct MemoryResult {
 pub struct Bytes {
     pub name: String,
     pub entry_bytes: f64,
-    /// How much more memory the process has resident, which the system rounds up.
+    /// Growth of the process's resident memory, which the system rounds up.
     pub resident_bytes: f64,
 }
 
-/// Conditional reads beside plain ones, of values of one size: medians of operations for each second of CPU time.
+/// Conditional reads compared with plain ones, of values of one size: medians of operations per second of CPU time.
 #[derive(Debug, Serialize)]
 pub struct ConditionalResult {
     pub value_bytes: usize,
@@ -114,12 +115,12 @@ pub struct ScanResult {
     pub fetches: bool,
     pub rows: u64,
     pub ms: f64,
-    /// Bytes of values scanned, and which part of the memory's read bandwidth with two threads that is.
+    /// Bytes of values scanned, and their share of the memory's read bandwidth with two threads.
     pub gb_s: f64,
     pub of_bandwidth: f64,
 }
 
-/// A scan for a substring beside a search of the same bytes in one piece, on as many threads.
+/// A scan for a substring compared with a search of the same bytes in one contiguous buffer, on as many threads.
 #[derive(Debug, Serialize)]
 pub struct SubstringResult {
     pub value_bytes: usize,
@@ -128,30 +129,30 @@ pub struct SubstringResult {
     pub memmem_gb_s: f64,
 }
 
-/// A scan of compressed values for a substring, beside what the codec alone makes of the same bytes, on as many threads.
+/// A scan of compressed values for a substring, compared with the codec alone over the same bytes, on as many threads.
 #[derive(Debug, Serialize)]
 pub struct CompressedResult {
     pub codec: String,
     pub value_bytes: usize,
     pub bytes_per_entry: f64,
-    /// Of plain bytes.
+    /// GB/s of plain bytes.
     pub gb_s: f64,
-    /// None where values are not compressed.
+    /// The codec's speed; `None` if values are not compressed.
     pub codec_gb_s: Option<f64>,
 }
 
-/// Point operations in an open loop alone and beside scans of the same space.
+/// Point operations in an open loop, alone and with concurrent scans of the same space.
 #[derive(Debug, Serialize)]
 pub struct BesideResult {
     pub rate: f64,
     pub alone: SideResult,
     pub beside: SideResult,
-    /// Scans a second.
+    /// Scans per second.
     pub scans_alone: f64,
     pub scans_beside: f64,
 }
 
-/// Updates that are on disk before they are acknowledged.
+/// Updates that are durable before they are acknowledged.
 #[derive(Debug, Serialize)]
 pub struct DurableResult {
     pub connections: usize,
@@ -160,7 +161,7 @@ pub struct DurableResult {
     pub sides: Vec<SideResult>,
 }
 
-/// What the disk takes to make an append durable.
+/// The time in which the disk makes an append durable.
 #[derive(Debug, Serialize)]
 pub struct SyncResult {
     pub bytes: usize,
@@ -168,28 +169,28 @@ pub struct SyncResult {
     pub p99_us: f64,
 }
 
-/// Operations a second inside the library, of so many threads together.
+/// Operations per second inside the library, in total over all threads.
 #[derive(Debug, Serialize)]
 pub struct LibraryResult {
     pub threads: usize,
-    /// With all keys alike.
+    /// With a uniform distribution of keys.
     pub uniform: f64,
-    /// With 128 of them.
+    /// With 128 hot keys.
     pub hot: f64,
 }
 
-/// A start over keys on disk.
+/// A start over durable keys.
 #[derive(Debug, Serialize)]
 pub struct RecoveryResult {
     pub name: String,
-    /// Whether the process was killed, or stopped in order.
+    /// Whether the process was killed, rather than stopped cleanly.
     pub is_killed: bool,
     /// Bytes of all values.
     pub bytes: u64,
     pub seconds: f64,
 }
 
-/// What `redis-benchmark` says, in requests a second.
+/// Results of `redis-benchmark`, in requests per second.
 #[derive(Debug, Serialize)]
 pub struct SecondOpinion {
     pub test: String,
@@ -202,7 +203,7 @@ pub struct SecondOpinion {
 #[derive(Debug, Serialize)]
 pub struct GoalResult {
     pub what: String,
-    /// What was aimed at: at least, or at most.
+    /// The bound: a minimum or a maximum.
     pub goal: String,
     /// `None` if it was not measured.
     pub measured: Option<f64>,
@@ -210,7 +211,7 @@ pub struct GoalResult {
 }
 
 impl SideResult {
-    /// Medians of runs.
+    /// Returns the medians of runs.
     pub fn of(name: &str, runs: &[Outcome]) -> SideResult {
         let of = |value: &dyn Fn(&Outcome) -> f64| median(&runs.iter().map(value).collect::<Vec<_>>());
         SideResult {
@@ -228,12 +229,12 @@ impl SideResult {
     }
 }
 
-/// The side with a name.
+/// Returns the side with a name.
 pub fn side<'a>(sides: &'a [SideResult], name: &str) -> Option<&'a SideResult> {
     sides.iter().find(|side| side.name == name)
 }
 
-/// Farpool's value by Redis'.
+/// Returns the ratio of farpool's value to Redis'.
 pub fn ratio(sides: &[SideResult], value: &dyn Fn(&SideResult) -> f64) -> Option<f64> {
     let (farpool, redis) = (side(sides, "farpool")?, side(sides, "Redis")?);
     Some(value(farpool) / value(redis)).filter(|ratio| ratio.is_finite())

@@ -1,4 +1,4 @@
-//! Scans of keys by SQL: with eight conditions, for a substring, and beside point operations.
+//! Scans of keys by SQL: with eight conditions, for a substring, and concurrently with point operations.
 
 use super::client::Client;
 use super::compressed;
@@ -24,18 +24,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Threads of the node, and of what its scans are compared with.
+/// Number of threads of the node, and of the programs that its scans are compared with.
 pub const THREADS: usize = 2;
 
-/// Rows of a command that sets some, and such commands that wait for their replies.
+/// Number of rows in a command that sets several, and number of these commands that wait for their replies.
 const ROWS: u64 = 16;
 const COMMANDS: u64 = 64;
 
-/// Eight integers of 4 bytes, and text that makes up the size.
+/// Eight integers of 4 bytes, and text that fills up the size.
 const SCHEMA: &str = "id u64, c0 u32, c1 u32, c2 u32, c3 u32, c4 u32, c5 u32, c6 u32, c7 u32, pad utf8";
 const CONDITION_BYTES: usize = 8 * 4;
 
-/// The classes among the marks of values, and in `c0`.
+/// Number of classes in the marks of values, and in `c0`.
 pub const CLASSES: u64 = 100;
 
 /// A client of farpool's own protocol.
@@ -51,7 +51,7 @@ impl Sql {
         Ok(Sql { runtime, pool })
     }
 
-    /// Milliseconds of a statement, its rows, and the number in its first row.
+    /// Runs a statement; returns its milliseconds, its rows, and the number in its first row.
     fn run(&self, sql: &str) -> Result<(f64, u64, u64)> {
         let start = Instant::now();
         self.runtime.block_on(async {
@@ -68,7 +68,7 @@ impl Sql {
     }
 }
 
-/// Scans with eight conditions, for a substring, and of compressed values.
+/// Measures scans with eight conditions, for a substring, and of compressed values.
 pub fn measure(
     definition: &Definition,
     limits: &Limits,
@@ -86,9 +86,9 @@ pub fn measure(
     Ok((scans, substrings, compressed))
 }
 
-/// Values that make up so many MiB.
+/// Returns the number of values that make up `mib` MiB.
 pub fn rows_of(mib: usize, value_bytes: usize) -> u64 {
-    // Whole hundreds, so that a class has as many keys as any other.
+    // A multiple of the number of classes, so that all classes have the same number of keys.
     ((mib << 20) / value_bytes) as u64 / CLASSES * CLASSES
 }
 
@@ -133,7 +133,7 @@ fn conditions(
     Ok(results)
 }
 
-/// The median of the runs of a statement, after one that does not count; each must have the right rows.
+/// Returns the median of the runs of a statement, after a warm-up run; each must return the correct rows.
 pub fn times(definition: &Definition, sql: &Sql, statement: &str, fetches: bool, passed: u64) -> Result<f64> {
     let mut times = Vec::new();
     for run in 0..=definition.scan.runs {
@@ -189,7 +189,7 @@ fn substring(
     Ok(SubstringResult { value_bytes, percent: 1, gb_s, memmem_gb_s: memmem(definition, rows, value_bytes)? })
 }
 
-/// GB/s of a search of the same bytes in one piece, on as many threads.
+/// Returns the GB/s of a search of the same bytes in one contiguous buffer, on as many threads.
 fn memmem(definition: &Definition, rows: u64, value_bytes: usize) -> Result<f64> {
     let (data, mut all, mut key) = (Data::new(value_bytes, 1)?, Vec::new(), Vec::new());
     for number in 0..rows {
@@ -215,7 +215,7 @@ fn memmem(definition: &Definition, rows: u64, value_bytes: usize) -> Result<f64>
     Ok(all.len() as f64 / 1e9 / median(&times))
 }
 
-/// Point operations in an open loop, alone and beside scans of the same space, in turns; scans alone, too.
+/// Measures point operations in an open loop, alone and with concurrent scans, in turns; also scans alone.
 pub fn beside(definition: &Definition, stage: &mut Stage) -> Result<BesideResult> {
     let beside = &definition.beside;
     let case = Case { depth: 1, ..definition.case("beside", &beside.mix)? };
@@ -250,14 +250,14 @@ pub fn beside(definition: &Definition, stage: &mut Stage) -> Result<BesideResult
     })
 }
 
-/// Scans, one after the other.
+/// Repeated scans, one after the other.
 struct Scans<'a> {
     sql: Sql,
     definition: &'a Definition,
 }
 
 impl Scans<'_> {
-    /// Scans a second while something else is done.
+    /// Returns the scans per second while `work` runs.
     fn rate_while(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The servers that are compared, each a process of its own: farpool's program, Redis, memcached.
+//! The compared servers, each in a separate process: farpool's program, Redis, memcached.
 
 use super::client::Client;
 use super::protocol::Protocol;
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 const MEMORY_MIB: usize = 3 << 10;
 const WORK_MIB: usize = 1 << 10;
 
-/// How long a server may take until it answers, also over much data.
+/// Time limit for a server to become ready, even with much data.
 const START: Duration = Duration::from_secs(120);
 
-/// The processor of servers and the one of the generator, where each has its own.
+/// The processor of servers and the one of the generator, if each has its own.
 pub const SERVERS: &str = "0";
 pub const GENERATORS: &str = "1";
 /// Both of them.
 pub const ALL: &str = "0,1";
 
-/// A program that is compared.
+/// A compared program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Farpool,
@@ -31,19 +31,19 @@ pub enum Side {
     Memcached,
 }
 
-/// When a server says that a change is done.
+/// The condition for acknowledging a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability<'a> {
-    /// Nothing is kept on disk.
+    /// Nothing is durable.
     None,
-    /// In this folder, at once.
+    /// Changes are durable in this folder before they are acknowledged.
     Always(&'a Path),
-    /// In this folder, within a second.
+    /// Changes are durable in this folder within a second.
     EverySecond(&'a Path),
 }
 
 impl<'a> Durability<'a> {
-    /// When changes are written, as both programs call it, and where to.
+    /// Returns the program's option for the time of writing changes, and the folder.
     fn on_disk(self) -> Option<(&'static str, &'a Path)> {
         match self {
             Durability::None => None,
@@ -58,7 +58,7 @@ pub struct Server {
     process: Child,
     pub side: Side,
     pub address: SocketAddr,
-    /// Where farpool speaks its own protocol.
+    /// Address at which farpool speaks its own protocol.
     pub pool: String,
     /// Seconds from the start of the process until it answered.
     pub start_s: f64,
@@ -80,10 +80,10 @@ impl Side {
         }
     }
 
-    /// The version that the program says.
+    /// Returns the version that the program reports.
     ///
     /// # Errors
-    /// When it is not installed.
+    /// Fails if it is not installed.
     pub fn version(self) -> Result<String> {
         let program = self.program()?;
         let said = Command::new(&program).arg("--version").output();
@@ -113,7 +113,7 @@ impl Side {
 }
 
 impl Server {
-    /// Starts a server on these processors, with so many threads where it can have more than one.
+    /// Starts a server on these processors, with `threads` threads if it supports several.
     pub fn start(side: Side, processors: &str, threads: usize, durability: Durability<'_>) -> Result<Server> {
         let mut command = on_processors(processors, &side.program()?);
         let port = free_port()?;
@@ -139,7 +139,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Farpool says where it listens.
+    /// Reads farpool's addresses from its output.
     fn read_addresses(&mut self) -> Result<()> {
         let output = self.process.stdout.take().context("the node has no standard output")?;
         let mut line = String::new();
@@ -164,7 +164,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether it answers, and not only that it is loading.
+    /// Returns whether the server answers requests, rather than only that it is loading.
     fn answers(&self) -> bool {
         let ask = match self.side.protocol() {
             Protocol::Resp => "PING\r\n",
@@ -178,7 +178,7 @@ impl Server {
         asked.is_ok() && (&start == b"+PONG" || &start == b"VERSI")
     }
 
-    /// The id of the process.
+    /// Returns the id of the process.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -197,12 +197,12 @@ impl Server {
         }
     }
 
-    /// Whether farpool knows a command.
+    /// Returns whether farpool knows a command.
     pub fn knows(&self, name: &str) -> Result<bool> {
         Ok(Client::connect(self.address)?.ask(&["COMMAND", "INFO", name])?.is_some())
     }
 
-    /// Asks the process to end, and waits for that; what is not on disk yet gets there.
+    /// Stops the process cleanly, and waits for its end; pending changes become durable.
     pub fn stop(mut self) -> Result<()> {
         let id = self.process.id().to_string();
         if !Command::new("kill").args(["-TERM", &id]).status().context("cannot start kill")?.success() {
@@ -221,20 +221,21 @@ impl Drop for Server {
     }
 }
 
-/// Whether farpool can keep keys on disk: an option of `serve` says so.
+/// Returns whether farpool supports durable keys, according to the options of `serve`.
 pub fn has_durable_keys() -> Result<bool> {
     let help = Command::new(Side::Farpool.program()?).args(["serve", "--help"]).output()?;
     Ok(String::from_utf8_lossy(&help.stdout).contains("--fsync"))
 }
 
-/// A command that runs a program on these processors only.
+/// Returns a command that runs a program on these processors only.
 pub fn on_processors(processors: &str, program: &Path) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", processors]).arg(program);
     command
 }
 
-/// Lets this process and those that it starts have as many files open as the system allows: a connection is one.
+/// Raises the limit of open files for this process and its children as far as the system allows: each connection is a
+/// file.
 pub fn allow_many_files() -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

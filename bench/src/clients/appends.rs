@@ -1,5 +1,5 @@
-//! Appends rows one by one as fast as the node takes them, and compares scans of the table with one that was
-//! loaded at once.
+//! Appends rows one by one as fast as the node accepts them, and compares scans of the table with one that was loaded
+//! at once.
 
 use super::definition::{Appends, Definition, Scan};
 use super::growing::{GROWING, LOADED, Memory, Pair, Watch};
@@ -76,7 +76,7 @@ pub async fn measure(definition: &Definition) -> Result<AppendsResult> {
     })
 }
 
-/// Appends every row by a load of its own, using the connections in turns.
+/// Appends every row by a separate load, using the connections in turns.
 async fn append_all(pools: Vec<Arc<dyn Pool>>, table: &TableName, rows: &RecordBatch) -> Result<()> {
     let connections = pools.len();
     let append = |(connection, pool): (usize, Arc<dyn Pool>)| {

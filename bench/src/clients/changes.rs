@@ -1,7 +1,7 @@
 //! UPDATE and DELETE of a part of TPC-H's `lineitem`, in-process and over TCP, compared with DuckDB.
 //!
-//! Invariant: a time is kept only if the statement changed as many rows as its condition selects, and sums
-//! over the table afterwards equal those that a query computed before.
+//! Invariant: a time is recorded only if the statement changed as many rows as its condition selects, and sums over the
+//! table afterwards equal those that a query computed before.
 
 use super::definition::{Change, Changes};
 use crate::answers::{self, Answer, Cell};
@@ -29,7 +29,7 @@ pub struct ChangesResult {
     pub rows: usize,
     pub sides: Vec<String>,
     pub rivals: Vec<String>,
-    /// Rivals that are missing, and why.
+    /// Rivals that are missing, with the reasons.
     pub notes: Vec<String>,
     pub cases: Vec<ChangeResult>,
 }
@@ -49,8 +49,7 @@ pub async fn measure(definition: &Changes, threads: usize) -> Result<ChangesResu
     let folder = data::folder(definition.scale)?;
     let (mut sides, mut notes) = (Vec::new(), Vec::new());
     let mut rows = 0;
-    // Each side has a table of its own; the first side's table is also queried without push-down before it is
-    // changed.
+    // Each side has a separate table; the first side's table is also queried without push-down before it is changed.
     let mut reference = None;
     for name in &definition.sides {
         text::progress(&format!("loading {TABLE}: {name} "));

@@ -22,7 +22,7 @@ pub struct Definition {
     pub changes: Changes,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -63,7 +63,7 @@ pub struct Tenant {
     pub clients: usize,
 }
 
-/// Clients that always have more queries to run, beside the client of small queries.
+/// Clients that are never idle, concurrent with the client of small queries.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flood {
@@ -93,7 +93,7 @@ pub struct Inserts {
     pub sql: String,
 }
 
-/// Rows appended as fast as the node takes them, and the scans that follow.
+/// Rows appended as fast as the node accepts them, and the scans that follow.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Appends {
@@ -147,7 +147,7 @@ impl Definition {
 }
 
 impl Growing {
-    /// Returns the most bytes of the pool that the table may use if a load of the same rows uses `loaded`.
+    /// Returns the maximal bytes of the pool that the table may use if a load of the same rows uses `loaded`.
     pub fn bytes_at_most(&self, loaded: u64) -> u64 {
         (loaded as f64 * self.times) as u64 + (self.plus_mib << 20)
     }

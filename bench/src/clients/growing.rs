@@ -1,7 +1,6 @@
-//! A table that grows by single rows, and a table of another tenant with the same rows that was loaded at
-//! once.
+//! A table that grows by single rows, and a table of another tenant with the same rows that was loaded at once.
 //!
-//! Invariant: nothing is reported about a table before all its rows were compared with those of the other.
+//! Invariant: nothing is reported about a table before all its rows have been compared with those of the other.
 
 use super::definition::Growing;
 use super::served::{Served, answer};
@@ -28,11 +27,11 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Memory of both tables in the pool, in bytes of whole pages.
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
-    /// Most bytes that the growing table used, including older versions that were being read.
+    /// Maximal bytes that the growing table used, including older versions that were being read.
     pub most_bytes: u64,
     /// Bytes that the growing table used after the last merge.
     pub settled_bytes: u64,
-    /// Bytes that the table that was loaded at once uses.
+    /// Bytes that the table loaded at once uses.
     pub loaded_bytes: u64,
     pub at_most_bytes: u64,
     /// Seconds from the last row until the last merge had ended.
@@ -40,7 +39,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Whether both the largest and the final size are within the bound.
+    /// Returns whether both the largest and the final size are within the bound.
     pub fn is_within(&self) -> bool {
         self.most_bytes.max(self.settled_bytes) <= self.at_most_bytes
     }
@@ -64,8 +63,8 @@ impl<'a> Pair<'a> {
         Ok(Pair { served, growing, rows })
     }
 
-    /// Waits for merges, compares the rows of both tables, and returns the memory that they use. Sessions of
-    /// clients must be closed before: their prepared programs hold versions.
+    /// Waits for merges, compares the rows of both tables, and returns the memory that they use. Sessions of clients
+    /// must be closed before: their prepared programs hold versions.
     pub async fn compare(&self, most_bytes: u64) -> Result<Memory> {
         let Pair { served, growing, .. } = self;
         let name = &growing.table.name;

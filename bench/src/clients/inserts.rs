@@ -1,8 +1,8 @@
-//! INSERT statements of one row on a schedule, alone and beside a client that runs queries.
+//! INSERT statements of one row on a schedule, alone and with a concurrent client that runs queries.
 //!
-//! The load is open: statements are due at fixed times regardless of earlier ones, and latencies count from
-//! those times, so that a node that stops for a second shows as a thousand late statements and not as one (G.
-//! Tene, "How NOT to measure latency", 2015).
+//! The load is open: statements are due at fixed times regardless of earlier ones, and latencies are measured from
+//! those times, so that a node that stalls for a second shows as a thousand late statements and not as one (G. Tene,
+//! "How NOT to measure latency", 2015).
 
 use super::definition::Definition;
 use super::growing::{self, GROWING, LOADED, Memory, Pair, Watch};
@@ -21,11 +21,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// The tenant of the small table.
 const SMALL: usize = 2;
 
-/// Tolerance for reaching the rate: how much later the last answer may come, as a share of the planned
-/// duration.
+/// Tolerance for reaching the rate: the maximal delay of the last answer, as a share of the planned duration.
 const LATE: f64 = 0.01;
 
-/// Results of the inserts, and of the queries beside them.
+/// Results of the inserts, and of the concurrent queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertsResult {
     pub connections: usize,
@@ -34,7 +33,7 @@ pub struct InsertsResult {
     pub queries: Vec<QueriesResult>,
 }
 
-/// Results of inserts beside another load.
+/// Results of inserts with another concurrent load.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertResult {
     /// Name of the other load; `alone` first.
@@ -81,8 +80,8 @@ impl Latency {
 enum Expected {
     /// Always the same.
     Answer(Answer),
-    /// The number of rows in the first column: at least those inserted before the query began, at most those
-    /// sent by its end.
+    /// The number of rows in the first column: at least those inserted before the query began, at most those sent by
+    /// its end.
     Rows(Arc<Progress>),
 }
 
@@ -124,8 +123,8 @@ pub async fn measure(definition: &Definition) -> Result<InsertsResult> {
     Ok(InsertsResult { connections, per_second, inserts, queries })
 }
 
-/// Runs all inserts into an empty table, beside a client of a tenant that runs a statement. If no expected
-/// result is given, the statement counts the inserted rows.
+/// Runs all inserts into an empty table, while a client of a tenant runs a statement. If no expected result is
+/// given, the statement counts the inserted rows.
 async fn round(
     definition: &Definition,
     served: &Arc<Served>,
@@ -169,8 +168,8 @@ async fn round(
     Ok((result, Latency::of(&queries)))
 }
 
-/// Sends each statement when it is due, on the connections in turns; returns the milliseconds from then to
-/// each answer, and the seconds to the last one.
+/// Sends each statement when it is due, on the connections in turns; returns the milliseconds from then to each answer,
+/// and the seconds to the last one.
 async fn insert_all(
     clients: Vec<Arc<Session>>,
     statements: &Arc<Vec<String>>,
@@ -183,7 +182,7 @@ async fn insert_all(
     };
     let tasks: Vec<_> = clients.into_iter().zip(receivers).map(client).collect();
     let (start, count) = (Instant::now(), statements.len());
-    // Runs on a thread of its own: timers of the runtime are a millisecond late.
+    // Runs on a separate thread: timers of the runtime are a millisecond late.
     let clock = std::thread::spawn(move || {
         for row in 0..count {
             let due = start + gap * row as u32;
@@ -216,7 +215,7 @@ async fn insert_when_due(
     Ok(latencies)
 }
 
-/// Measures a client of one statement while nobody inserts.
+/// Measures a client of one statement while no rows are inserted.
 async fn query_alone(
     definition: &Definition,
     served: &Served,
@@ -233,7 +232,7 @@ async fn query_alone(
     Ok(Latency::of(&times?))
 }
 
-/// Runs a statement until it is told to stop; returns the milliseconds of each run.
+/// Runs a statement until it is stopped; returns the milliseconds of each run.
 async fn read(client: &Session, sql: &str, expected: &Expected, stop: &AtomicBool) -> Result<Vec<f64>> {
     let mut times = Vec::new();
     while !stop.load(Ordering::Relaxed) {

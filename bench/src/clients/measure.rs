@@ -1,4 +1,4 @@
-//! Runs clients over loopback TCP that repeat their queries, and measures what each got.
+//! Runs clients over loopback TCP that repeat their queries, and measures the share and the latencies of each.
 
 use super::Part;
 use super::appends::{self, AppendsResult};
@@ -42,7 +42,7 @@ pub struct SharesResult {
     pub expected: Vec<f64>,
     /// The share of the CPU time that each client's programs got.
     pub measured: Vec<f64>,
-    /// Number of programs that all clients ran to their end.
+    /// Number of programs that all clients ran to completion.
     pub programs: usize,
     pub within: f64,
 }
@@ -50,7 +50,7 @@ pub struct SharesResult {
 /// Results of the client of small queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct SmallResult {
-    /// Name of the load beside it; `alone` first.
+    /// Name of the concurrent load; `alone` first.
     pub beside: String,
     pub queries: usize,
     pub p50_ms: f64,
@@ -113,7 +113,7 @@ pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
     })
 }
 
-/// Clients that run a query until they are told to stop, and return the receipt of each run.
+/// Clients that run a query until they are stopped, and return the receipt of each run.
 struct Flooding {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Result<Vec<Receipt>>>>,
@@ -168,7 +168,7 @@ async fn share(definition: &Definition, case: &Shares) -> Result<SharesResult> {
     })
 }
 
-/// Measures the small client alone, then beside each flood. The flooding clients are of another tenant.
+/// Measures the small client alone, then during each flood. The flooding clients are of another tenant.
 async fn small(definition: &Definition) -> Result<Vec<SmallResult>> {
     let served = Arc::new(Served::start(definition.threads, &[1, 1])?);
     let Small { table, rows, sql } = &definition.small;
@@ -224,8 +224,8 @@ struct SmallClient {
 }
 
 impl SmallClient {
-    /// Measures its queries on a runtime of its own, as in a separate process, so that floods are not planned
-    /// on its threads.
+    /// Measures the client's queries on a separate runtime, as in a separate process, so that floods are not planned on
+    /// its threads.
     async fn times(&self) -> Result<Times> {
         let client = self.clone();
         let times = move || suite::runtime(1)?.block_on(client.ask_often());

@@ -1,6 +1,6 @@
-//! The suite `clients`: how clients of one node affect each other. How CPU time is shared among tenants and
-//! connections that always have work, how floods affect a client of small queries, how writers and readers of
-//! growing tables affect each other, and the time of statements that change a part of a table.
+//! The suite `clients`: the interference between clients of one node. Measures the shares of CPU time among tenants and
+//! connections that always have work, the effect of floods on a client of small queries, the mutual effects of writers
+//! and readers of growing tables, and the time of statements that change a part of a table.
 
 mod appends;
 mod changes;
@@ -16,7 +16,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]
@@ -29,11 +29,11 @@ pub struct Options {
 /// A part of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// How CPU time is shared.
+    /// Shares of CPU time.
     Shares,
-    /// Small queries beside floods.
+    /// Small queries during floods.
     Floods,
-    /// Rows inserted one by one beside queries.
+    /// Rows inserted one by one during queries.
     Inserts,
     /// Scans after rows were appended one by one.
     Appends,

@@ -21,7 +21,7 @@ const MEMORY_BYTES: usize = 8 << 30;
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS_ALIKE: u32 = 10;
 
-/// Time after which merges that have not ended count as hanging.
+/// Time after which merges that have not ended are considered to hang.
 const SETTLED_MAX: Duration = Duration::from_secs(30);
 
 /// A node and its URL. Its tenants are `t0`, `t1`, …
@@ -73,7 +73,7 @@ impl Served {
         Ok(farpool::connect(&self.url, Some(&token(tenant))).await?)
     }
 
-    /// Opens a session of a tenant, with a connection of its own.
+    /// Opens a session of a tenant, with a separate connection.
     pub async fn client(&self, tenant: usize, pushdown: bool) -> Result<Arc<Session>> {
         let options = SessionOptions { pushdown, target_partitions: Some(1), ..SessionOptions::default() };
         let session = Session::new(options);
@@ -81,14 +81,14 @@ impl Served {
         Ok(Arc::new(session))
     }
 
-    /// Bytes of the pages that a tenant's tables hold.
+    /// Returns the bytes of the pages that a tenant's tables hold.
     pub fn memory_bytes(&self, tenant: usize) -> u64 {
         let (status, name) = (self.node.status(), token(tenant));
         status.tenants.iter().find(|t| t.tenant == name).map_or(0, |t| t.memory_bytes_used)
     }
 
-    /// Waits until no merge of small row groups of a tenant's table is pending, and the memory of its older
-    /// versions is freed; returns the seconds until then.
+    /// Waits until no merge of small row groups of a tenant's table is pending, and the memory of its older versions is
+    /// freed; returns the seconds until then.
     pub async fn settle(&self, tenant: usize, table: &str) -> Result<f64> {
         let (owner, table) = (self.node.owner(name(tenant)?), TableName::new(table)?);
         let look = || {
@@ -96,7 +96,7 @@ impl Served {
             let groups = version.row_groups.iter().map(|group| group.rows);
             let (all, small) =
                 (groups.clone().count(), groups.filter(|rows| *rows < LARGE_GROUP_ROWS).count());
-            // Drops the version, since what it holds would count as memory in use.
+            // Drops the version, since its pages would count as memory in use.
             drop(version);
             anyhow::Ok((small, all, self.memory_bytes(tenant)))
         };

@@ -14,7 +14,7 @@ pub struct Definition {
     pub cases: Vec<Case>,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -33,7 +33,7 @@ pub struct Case {
     /// Smaller numbers of rows, which are measured for the figures.
     #[serde(default)]
     smaller: Vec<usize>,
-    /// Whether no goals apply to it.
+    /// Whether no goals apply to the case.
     #[serde(default)]
     pub only_figures: bool,
     pub rivals: Vec<String>,
@@ -71,17 +71,17 @@ impl Case {
         smaller.chain([self.clone()])
     }
 
-    /// Name of the case's table.
+    /// Returns the name of the case's table.
     pub fn table(&self) -> String {
         format!("t_{}", self.name.replace(' ', "_"))
     }
 
-    /// The names of its columns.
+    /// Returns the names of the table's columns.
     pub fn names(&self) -> Vec<String> {
         (0..self.columns).map(|column| format!("c{column}")).collect()
     }
 
-    /// All pairs of columns, each once.
+    /// Returns all pairs of columns, each once.
     pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
         let columns = self.columns;
         (0..columns).flat_map(move |i| (i + 1..columns).map(move |j| (i, j)))

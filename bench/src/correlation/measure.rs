@@ -16,10 +16,10 @@ use farpool_statistics::Moments;
 use serde::Serialize;
 use std::time::Instant;
 
-/// Number of rows that a state is updated with at a time: a row group.
+/// Number of rows with which a state is updated at a time: a row group.
 const BATCH_ROWS: usize = 65536;
 
-/// Largest allowed difference of coefficients: rivals round sums of products.
+/// Maximal difference of coefficients: rivals round sums of products.
 const TOLERANCE: f64 = 1e-9;
 
 /// A run of the suite.
@@ -179,8 +179,7 @@ impl SideResult {
     }
 }
 
-/// Runs farpool's side; returns the milliseconds, the coefficients of all pairs, and the bytes that the
-/// states held.
+/// Runs farpool's side; returns the milliseconds, the coefficients of all pairs, and the bytes that the states held.
 fn farpool(case: &Case, columns: &[ArrayRef], threads: usize) -> Result<(f64, Vec<f64>, usize)> {
     let start = Instant::now();
     let part = case.rows.div_ceil(threads);

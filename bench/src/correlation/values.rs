@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Makes the columns of a case.
+/// Generates the columns of a case.
 pub fn columns(case: &Case) -> Vec<ArrayRef> {
     (0..case.columns).map(|column| one(case, column as u64)).collect()
 }
@@ -28,7 +28,7 @@ pub fn file(case: &Case, columns: &[ArrayRef]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes one column: half of each value is the column's own, the other half is shared by every third column.
+/// Creates one column: half of each value is the column's own, the other half is shared by every third column.
 fn one(case: &Case, column: u64) -> ArrayRef {
     let common = column % 3;
     let random = |row: u64| {
@@ -46,7 +46,7 @@ fn one(case: &Case, column: u64) -> ArrayRef {
     }
 }
 
-/// Stafford's mix 13 of 64 bits.
+/// Computes Stafford's mix 13 of 64 bits.
 fn hash(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,14 +1,14 @@
-//! Determines what bounds a case: the shares of the measured time that moving the bytes, or the processors'
-//! work, would take at the limits of the machine.
+//! Determines the bottleneck of a case: the shares of the measured time that moving the bytes, or the processors' work,
+//! would take at the limits of the machine.
 
 use crate::limits::Limits;
 use farpool::Receipt;
 use serde::Serialize;
 
-/// Shares of the measured time; each would be 1 if nothing else had to be done.
+/// Shares of the measured time; each would be 1 if it were the only cost.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Bound {
-    /// Encoded bytes that were scanned, at the read bandwidth of two threads.
+    /// Encoded bytes that were scanned, at the memory's read bandwidth with two threads.
     pub memory_read: f64,
     /// Bytes on the wire, at loopback TCP's speed.
     pub wire: f64,

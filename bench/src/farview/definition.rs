@@ -14,7 +14,8 @@ pub struct Definition {
     pub rows: u64,
     pub rivals: Vec<String>,
     pub quick: Quick,
-    /// Goal: most time that a table which is encrypted in memory takes more, as a multiple of OpenSSL's time for its bytes.
+    /// Goal: maximal additional time for a table that is encrypted in memory, as a multiple of OpenSSL's time for its
+    /// bytes.
     pub decryption_at_most: f64,
     /// Goals against single rivals, which apply to every case.
     pub goals: BTreeMap<String, f64>,
@@ -22,7 +23,7 @@ pub struct Definition {
     pub cases: Vec<Case>,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -41,33 +42,32 @@ pub struct Case {
     /// The columns that the query needs.
     pub columns: Vec<String>,
     pub sql: String,
-    /// Statements of dialects that differ from `sql`.
+    /// Statements in dialects that differ from `sql`.
     #[serde(default)]
     pub dialects: BTreeMap<String, String>,
     /// Rivals that do not take part.
     #[serde(default)]
     pub without: Vec<String>,
-    /// Number of clients that run the query at once.
+    /// Number of clients that run the query concurrently.
     #[serde(default = "one")]
     pub clients: usize,
-    /// Goal: how many times faster than the fastest local engine.
+    /// Goal: minimal ratio of the fastest local engine's time to farpool's.
     pub faster: Option<f64>,
-    /// Name of the case in which one client does alone what each of the `clients` does here.
+    /// Name of the case in which one client alone does the same as each of the `clients` here.
     pub alone: Option<String>,
-    /// Goal: most time of the clients together, as a multiple of running them one after the other.
+    /// Goal: maximal time of the concurrent clients, as a multiple of running them one after the other.
     pub alone_at_most: Option<f64>,
     /// Whether the case also runs on a table that is encrypted in memory.
     #[serde(default)]
     pub hidden: bool,
-    /// The same, and the goal: how many times faster than the fastest local engine.
+    /// Goal for the encrypted table: minimal ratio of the fastest local engine's time to farpool's.
     pub hidden_faster: Option<f64>,
-    /// Whether the case also runs with encrypted results, and with both a table and results that are encrypted.
+    /// Whether the case also runs with encrypted results, and with both table and results encrypted.
     #[serde(default)]
     pub sealed: bool,
-    /// Goal: most time with TLS, as a multiple of the time without; if there is none, the case is not run
-    /// with TLS.
+    /// Goal: maximal time with TLS, as a multiple of the time without; if `None`, the case is not run with TLS.
     pub tls_at_most: Option<f64>,
-    /// Whether only the largest size of the table runs.
+    /// Whether the case runs with the largest size of the table only.
     #[serde(default)]
     pub largest_only: bool,
 }
@@ -95,7 +95,7 @@ impl Definition {
 }
 
 impl Case {
-    /// Whether it runs on a table that is encrypted in memory.
+    /// Returns whether the case runs on a table that is encrypted in memory.
     pub fn is_hidden(&self) -> bool {
         self.hidden || self.sealed || self.hidden_faster.is_some()
     }
@@ -176,7 +176,7 @@ mod tests {
         assert!(has(statement("distinct 8 M", "Quack"), "FROM remote.s"));
         assert_eq!(statement("distinct 8 M", "RE2"), None);
         assert_eq!(statement("distinct 8 M", "Flight"), None);
-        // Databases in files stand beside encryption alone.
+        // Database files are compared in the cases about encryption only.
         assert_eq!(statement("distinct 8 M", "DuckDB encrypted"), None);
         assert!(has(statement("read all", "DuckDB encrypted"), "FROM e"));
         assert!(has(statement("read all", "DuckDB"), "FROM e"));

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A goal and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checked {
-    /// Names the side or case that is compared with: `fastest local (Polars)`, `Quack`, `6 clients`.
+    /// Names the side or case of the comparison: `fastest local (Polars)`, `Quack`, `6 clients`.
     pub against: String,
     /// The bound.
     pub goal: f64,
@@ -15,12 +15,12 @@ pub struct Checked {
     pub at_most: bool,
     /// The measured ratio; `None` if a side did not take part.
     pub measured: Option<f64>,
-    /// Whether the bound holds; `None` when nothing was measured.
+    /// Whether the bound holds; `None` if nothing was measured.
     pub met: Option<bool>,
 }
 
-/// Checks the goals of a case; `earlier` has the cases that it may compare with. `openssl_bytes_per_s` is how fast OpenSSL
-/// decrypts on as many threads.
+/// Checks the goals of a case; `earlier` has the cases that it may be compared with. `openssl_bytes_per_s` is OpenSSL's
+/// speed of decryption on as many threads.
 pub fn check(
     definition: &Definition,
     case: &Case,
@@ -74,7 +74,7 @@ fn at_most(against: String, goal: f64, measured: Option<f64>) -> Checked {
 }
 
 impl Checked {
-    /// Formats the measured value, the goal, and by how much it was missed.
+    /// Formats the measured value, the goal, and the distance if it was missed.
     pub fn outcome(&self) -> [String; 3] {
         let measured = self.measured.map_or("-".to_string(), |value| format!("{value:.2}×"));
         let bound = if self.at_most { "≤" } else { "≥" };

@@ -68,13 +68,13 @@ pub async fn run(definition: &Definition) -> Result<Results> {
     Ok(run.results)
 }
 
-/// Bytes a second that OpenSSL decrypts with AES-128-GCM, in blocks of 64 KiB.
+/// Returns the bytes per second at which OpenSSL decrypts with AES-128-GCM, in blocks of 64 KiB.
 fn openssl(threads: usize, notes: &mut Vec<String>) -> Option<f64> {
     let (threads, seconds) = (threads.to_string(), "2");
     let args = ["speed", "-mr", "-seconds", seconds, "-bytes", "65536", "-evp", "aes-128-gcm", "-decrypt"];
     let output = Command::new("openssl").args(args).args(["-multi", &threads]).output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    // The line of all processes together: `+F:25:AES-128-GCM:5284823040.00`.
+    // The line for all processes together: `+F:25:AES-128-GCM:5284823040.00`.
     let line =
         said.ok().and_then(|said| said.lines().rfind(|line| line.starts_with("+F:")).map(str::to_string));
     let rate = line.and_then(|line| line.rsplit(':').next()?.parse().ok());
@@ -143,7 +143,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Loads a table into the rivals; one that fails is left out from then on.
+    /// Loads a table into the rivals; a rival that fails is left out from then on.
     fn load_rivals(&mut self, rivals: &mut Vec<Rival>, table: &str, file: &Path) {
         rivals.retain_mut(|rival| match rival.load(table, file) {
             Ok(_) => true,

@@ -1,5 +1,5 @@
-//! The suite `farview`: the queries of the Farview paper on a remote pool, compared with engines with local
-//! data and with remote ones.
+//! The suite `farview`: the queries of the Farview paper on a remote pool, compared with engines with local data and
+//! with remote ones.
 
 mod bound;
 mod definition;
@@ -13,7 +13,7 @@ use crate::{places, suite};
 use anyhow::Result;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]

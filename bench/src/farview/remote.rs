@@ -1,5 +1,5 @@
-//! Farpool's sides: a node in a process of its own, over loopback TCP, in plain text or with TLS, its tables in the clear or
-//! encrypted in memory.
+//! Farpool's sides: a node in a separate process, over loopback TCP, in plain text or with TLS, with its tables
+//! unencrypted or encrypted in memory.
 
 use crate::digest::Digest;
 use crate::machine;
@@ -29,7 +29,7 @@ pub struct Sample {
     /// Milliseconds, from the text of the query to the last batch of the last client.
     pub ms: f64,
     pub digest: Digest,
-    /// The sum of the pool's receipts for all clients.
+    /// The sum of the pool's receipts over all clients.
     pub receipt: Receipt,
     /// Bytes of the results in the clients' memory.
     pub result_bytes: u64,
@@ -44,7 +44,7 @@ impl Remote {
         Ok(Remote { node, threads, pool })
     }
 
-    /// Loads a file, and has the node encrypt its values in memory if a tier is given.
+    /// Loads a file, with its values encrypted in the node's memory if a tier is given.
     pub async fn load(&self, table: &str, file: &Path, encryption: Option<Tier>) -> Result<TableInfo> {
         let reader = tables::read(file)?;
         let schema = reader.schema();
@@ -64,12 +64,12 @@ impl Remote {
         Ok(self.pool.drop_table(&TableName::new(table)?).await?)
     }
 
-    /// Opens sessions, each with a connection of its own.
+    /// Opens sessions, each with a separate connection.
     pub async fn clients(&self, count: usize) -> Result<Vec<Arc<Session>>> {
         try_join_all((0..count).map(|_| async { self.session(true, self.node.connect().await?).await })).await
     }
 
-    /// As [`Remote::clients`], with results that the node encrypts.
+    /// Opens sessions like [`Remote::clients`], with results that the node encrypts.
     pub async fn sealed_clients(&self, count: usize) -> Result<Vec<Arc<Session>>> {
         let one = |_| async { self.session(true, self.node.connect_sealed().await?).await };
         try_join_all((0..count).map(one)).await
@@ -96,8 +96,7 @@ impl Remote {
 fn bytes_of(column: &ArrayRef) -> u64 {
     let data = column.to_data();
     if let Some(strings) = column.as_string_view_opt() {
-        // Counts the strings that do not fit in their views; the buffers may also hold strings of other
-        // columns.
+        // Counts the strings that do not fit in their views; the buffers may also contain strings of other columns.
         let outside = |text: &str| if text.len() > INLINE_BYTES { text.len() } else { 0 };
         let outside: usize = strings.iter().flatten().map(outside).sum();
         return (outside + strings.len() * size_of::<u128>()) as u64;
@@ -105,7 +104,7 @@ fn bytes_of(column: &ArrayRef) -> u64 {
     data.get_slice_memory_size().unwrap_or_else(|_| data.get_buffer_memory_size()) as u64
 }
 
-/// Runs a query by all clients at once.
+/// Runs a query by all clients concurrently.
 pub async fn run(clients: &[Arc<Session>], sql: &str) -> Result<Sample> {
     let cpu = machine::cpu_ns();
     let start = Instant::now();

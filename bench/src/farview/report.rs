@@ -93,7 +93,7 @@ fn start_of_row(case: &CaseResult) -> Vec<String> {
     vec![case.name.clone(), text::rows(case.table_rows), case.result_rows.to_string()]
 }
 
-/// Formats the bytes moved and what bounds the time, a row for each case.
+/// Formats the bytes moved and the bottlenecks, a row for each case.
 fn bounds(results: &Results) -> String {
     let mut header =
         ["case", "of rows", "result", "scanned", "on the wire", "at the client"].map(String::from).to_vec();

@@ -19,7 +19,8 @@ pub const FARPOOL_TLS: &str = "farpool, TLS";
 /// The name of farpool's side whose table is encrypted in memory.
 pub const FARPOOL_HIDDEN: &str = "farpool, encrypted";
 
-/// The name of farpool's side whose results are encrypted for the client, and of the one whose table is, too.
+/// The name of farpool's side whose results are encrypted for the client, and of the one whose table is encrypted as
+/// well.
 pub const FARPOOL_SEALED: &str = "farpool, encrypted results";
 pub const FARPOOL_BOTH: &str = "farpool, both encrypted";
 
@@ -36,7 +37,7 @@ pub struct Results {
     /// The rivals that took part.
     pub rivals: Vec<RivalInfo>,
     pub limits: Limits,
-    /// Bytes a second that OpenSSL decrypts with AES-128-GCM on all threads; `None` where it could not be asked.
+    /// Bytes per second that OpenSSL decrypts with AES-128-GCM on all threads; `None` if it is not available.
     pub openssl_bytes_per_s: Option<f64>,
     pub tables: Vec<TableResult>,
     pub cases: Vec<CaseResult>,
@@ -89,7 +90,7 @@ pub struct SideResult {
     pub median_ms: f64,
     /// Every counted time, in the order of the runs.
     pub times_ms: Vec<f64>,
-    /// Bytes on the wire in the last run, where a rival counts them.
+    /// Bytes on the wire in the last run, if a rival counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_on_wire: Option<u64>,
 }
@@ -108,7 +109,7 @@ impl CaseResult {
         self.sides.get(side).map(|side| side.median_ms)
     }
 
-    /// Whether the case compares ways to encrypt.
+    /// Returns whether the case compares kinds of encryption.
     pub fn is_about_encryption(&self) -> bool {
         self.sides.contains_key(FARPOOL_SEALED)
     }

@@ -1,4 +1,4 @@
-//! The files of the suite, made on the first run and kept in the cache outside the tree.
+//! The files of the suite, created on the first run and kept in the cache outside the tree.
 
 use super::definition::{FileDefinition, Format};
 use crate::places;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tpchgen::generators::LineItemGenerator;
 use tpchgen_arrow::LineItemArrow;
 
-/// Returns the file, and makes it if it does not exist.
+/// Returns the file, and creates it if it does not exist.
 pub fn file(definition: &FileDefinition) -> Result<PathBuf> {
     let folder = places::cache()?.join("data/first-minute");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -27,7 +27,7 @@ pub fn file(definition: &FileDefinition) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Writes to a file beside the target and renames it, so that an interrupted run leaves no incomplete file.
+/// Writes to a file next to the target and renames it, so that an interrupted run leaves no incomplete file.
 fn write(file: &Path, definition: &FileDefinition) -> Result<()> {
     let partial = file.with_extension("partial");
     let rows = LineItemArrow::new(LineItemGenerator::new(definition.scale, 1, 1));

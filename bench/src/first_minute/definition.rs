@@ -16,7 +16,7 @@ pub struct Definition {
     pub frames: FramesDefinition,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -50,7 +50,7 @@ pub struct Case {
     pub name: String,
     pub sql: String,
     pub out: Option<String>,
-    /// Names of the files that it is run over; all files if empty.
+    /// Names of the files over which the case is run; all files if empty.
     #[serde(default)]
     pub files: Vec<String>,
     parquet: Option<f64>,
@@ -83,17 +83,17 @@ impl Definition {
 }
 
 impl Case {
-    /// Whether the case reads a file at all.
+    /// Returns whether the case reads a file at all.
     pub fn reads(&self) -> bool {
         self.sql.contains("{file}")
     }
 
-    /// Whether the case is run over `file`.
+    /// Returns whether the case is run over `file`.
     pub fn takes(&self, file: &FileDefinition) -> bool {
         self.reads() && (self.files.is_empty() || self.files.contains(&file.name))
     }
 
-    /// Returns the goal: the largest allowed ratio of farpool's time to the fastest rival's.
+    /// Returns the goal: the maximal ratio of farpool's time to the fastest rival's.
     pub fn at_most(&self, format: Format) -> Option<f64> {
         match format {
             Format::Parquet => self.parquet,

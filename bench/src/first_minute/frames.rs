@@ -1,7 +1,8 @@
-//! The Python package: what leaves a table as a data frame, many small statements, and the time until the first row, beside
-//! DuckDB's package and, for Arrow, the library in Rust.
+//! The Python package: tables read into data frames, many small statements, and the time until the first row, compared
+//! with DuckDB's package and, for Arrow, with the library in Rust.
 //!
-//! The interpreter that has the package is named by FARPOOL_PYTHON, which `cargo xtask bench first-minute` sets.
+//! The variable FARPOOL_PYTHON, which `cargo xtask bench first-minute` sets, names the interpreter that has the
+//! package.
 
 use crate::digest::Digest;
 use crate::random::Random;
@@ -31,12 +32,12 @@ const BATCH_ROWS: u64 = 1 << 16;
 pub struct FramesDefinition {
     pub runs: usize,
     rival: String,
-    /// Rows of the table of numbers, and of that of strings.
+    /// Rows of the table of numbers, and of the table of strings.
     pub numbers: u64,
     pub strings: u64,
-    /// Statements of the loop.
+    /// Number of statements in the loop.
     pub loops: u64,
-    /// Goals: times by those of the rival, and of `arrow` by those of the library in Rust.
+    /// Goals: ratios to the times of the rival, and for `arrow` to those of the library in Rust.
     of_rival: f64,
     of_rust: f64,
 }
@@ -44,7 +45,7 @@ pub struct FramesDefinition {
 /// Results of this part.
 #[derive(Clone, Debug, Serialize)]
 pub struct Frames {
-    /// The rival, and its version.
+    /// The rival and its version.
     pub rival: String,
     pub cases: Vec<FrameResult>,
 }
@@ -55,9 +56,9 @@ pub struct FrameResult {
     pub case: String,
     pub farpool_ms: Vec<f64>,
     pub rival_ms: Vec<f64>,
-    /// Empty where there is nothing to compare in Rust.
+    /// Empty if there is no comparison in Rust.
     pub rust_ms: Vec<f64>,
-    /// Median by median.
+    /// Ratio of the medians.
     pub of_rival: f64,
     pub of_rival_goal: f64,
     pub of_rust: Option<f64>,
@@ -72,7 +73,7 @@ struct Sides {
     runtime: Runtime,
 }
 
-/// The interpreters that have the package, and the rival's.
+/// The interpreters that have farpool's package and the rival's.
 pub struct Interpreters {
     farpool: PathBuf,
     rival: PathBuf,
@@ -82,13 +83,13 @@ pub struct Interpreters {
 /// Returns the interpreters.
 ///
 /// # Errors
-/// Where the package is not installed; the rest of the suite goes on without this part.
+/// Fails if the package is not installed; the suite then runs without this part.
 pub fn interpreters(definition: &FramesDefinition) -> Result<Interpreters> {
     let farpool = std::env::var_os("FARPOOL_PYTHON").map(PathBuf::from);
     let farpool = farpool.context("the Python package is built by `cargo xtask bench first-minute`")?;
     let definition = RivalDefinition::named(&definition.rival)?;
     let rival = places::rivals()?.join(&definition.environment).join("bin/python");
-    // What tests the package has DuckDB, too, of some version.
+    // The test environment of the package also contains a version of DuckDB.
     let rival = if rival.exists() { rival } else { farpool.clone() };
     Ok(Interpreters { farpool, rival, definition })
 }
@@ -153,7 +154,7 @@ pub fn text(results: &[FrameResult]) -> String {
 }
 
 impl Sides {
-    /// A whole table as a data frame.
+    /// Measures reading a whole table into a data frame.
     fn frames(&mut self, definition: &FramesDefinition, table: &str, kind: &str) -> Result<FrameResult> {
         text::progress(&format!("{table} to {kind} "));
         let statement = format!("SELECT * FROM {table}");
@@ -182,7 +183,7 @@ impl Sides {
         Ok(FrameResult::new(definition, format!("{table} to {kind}"), farpool_ms, rival_ms, rust_ms))
     }
 
-    /// The same rows in this process.
+    /// Reads the same rows in this process.
     fn rust(&self, statement: &str) -> Result<(f64, Digest)> {
         let start = Instant::now();
         let batches = self.runtime.block_on(async { self.session.sql(statement).await?.collect().await })?;
@@ -191,7 +192,7 @@ impl Sides {
         Ok((ms, Digest::of(&quarters)?))
     }
 
-    /// Many small statements, one after the other.
+    /// Measures many small statements, one after the other.
     fn small(&mut self, definition: &FramesDefinition) -> Result<FrameResult> {
         let count = definition.loops;
         text::progress(&format!("{count} statements "));
@@ -201,7 +202,7 @@ impl Sides {
             "count": count,
         });
         let (mut farpool_ms, mut rival_ms) = (Vec::new(), Vec::new());
-        // Each is thousands of statements.
+        // Each request is thousands of statements.
         for _ in 0..definition.runs.div_ceil(3) {
             for (side, times) in [(&mut self.farpool, &mut farpool_ms), (&mut self.rival, &mut rival_ms)] {
                 let answer = side.ask(&request)?;
@@ -240,7 +241,7 @@ impl FrameResult {
     }
 }
 
-/// Processes from their start to their exit, which import the package, make an empty database and fetch a row.
+/// Measures processes from start to exit, which import the package, open an empty database and fetch a row.
 fn started(definition: &FramesDefinition, python: &Path, rival: &Path) -> Result<FrameResult> {
     let own = "import farpool; assert farpool.open().sql('SELECT 1').fetchone() == (1,)";
     let theirs = "import duckdb; assert duckdb.connect().execute('SELECT 1').fetchone() == (1,)";
@@ -271,7 +272,8 @@ fn milliseconds(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
 
-/// The batch with floats, which have no digest, as quarters: that is what they are multiples of.
+/// Returns the batch with its floats as integers in units of a quarter: floats have no digest, and these are multiples
+/// of a quarter.
 fn quarters(batch: &RecordBatch) -> Result<RecordBatch> {
     let schema = batch.schema();
     let named = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
@@ -289,7 +291,7 @@ fn quarters(batch: &RecordBatch) -> Result<RecordBatch> {
     Ok(RecordBatch::try_from_iter(named.collect::<Vec<_>>())?)
 }
 
-/// Returns the file of a table, and makes it if it does not exist.
+/// Returns the file of a table, and creates it if it does not exist.
 fn file(table: &str, rows: u64) -> Result<PathBuf> {
     let folder = places::cache()?.join("data/first-minute");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -1,5 +1,4 @@
-//! Runs processes of all sides in turns; times count only if the answers, and the files that were written,
-//! agree.
+//! Runs processes of all sides in turns; times count only if the answers, and the written files, agree.
 
 use super::data;
 use super::definition::{Case, Definition, FileDefinition};
@@ -23,7 +22,7 @@ pub struct Results {
     pub rivals: Vec<RivalResult>,
     pub files: Vec<FileResult>,
     pub cases: Vec<CaseResult>,
-    /// The Python package; `None` where it is not there.
+    /// The Python package; `None` if it is not available.
     pub frames: Option<Frames>,
     pub notes: Vec<String>,
 }
@@ -45,10 +44,10 @@ pub struct CaseResult {
     pub sides: Vec<SideResult>,
     /// Ratio of the time of farpool's process to that of the fastest rival's process.
     pub of_fastest: Option<f64>,
-    /// Upper bound that this ratio should not exceed.
+    /// Upper bound of this ratio.
     pub goal: Option<f64>,
-    /// Ratio of the time of farpool's process to the fastest rival's time without starting Python and
-    /// importing the rival.
+    /// Ratio of the time of farpool's process to the fastest rival's time without starting Python and importing the
+    /// rival.
     pub of_fastest_started: Option<f64>,
 }
 
@@ -180,8 +179,8 @@ impl Run<'_> {
         Ok(times)
     }
 
-    /// Runs a process and returns its answer. For a case that writes a file, the answer is that of a query
-    /// over the file, if it is to be compared.
+    /// Runs a process and returns its answer. For a case that writes a file, the answer is that of a query over the
+    /// file, if it is to be compared.
     fn run(
         &self,
         side: &Side,

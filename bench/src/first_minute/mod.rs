@@ -1,5 +1,5 @@
-//! The suite `first-minute`: the time of a statement over a file from the start of a process to its exit,
-//! compared with DuckDB and Polars, whose processes are Python's; and the Python package beside DuckDB's ([`frames`]).
+//! The suite `first-minute`: the time of a statement over a file from the start of a process to its exit, compared with
+//! DuckDB and Polars, whose processes run Python; and the Python package compared with DuckDB's ([`frames`]).
 
 mod data;
 mod definition;
@@ -12,7 +12,7 @@ use crate::{places, suite};
 use anyhow::Result;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]

@@ -26,7 +26,7 @@ pub enum Side {
 pub struct Request<'a> {
     pub sql: &'a str,
     pub file: Option<&'a Path>,
-    /// The file that the statement is to write.
+    /// The file that the statement writes.
     pub out: Option<&'a Path>,
     /// A folder for answers.
     pub scratch: &'a Path,
@@ -35,9 +35,9 @@ pub struct Request<'a> {
 /// Times of a process, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// From its start to its exit.
+    /// Time from the start of the process to its exit.
     pub whole: f64,
-    /// Without the start of an interpreter and imports.
+    /// Time without the start of an interpreter and imports.
     pub own: f64,
 }
 
@@ -50,7 +50,7 @@ struct Said {
 }
 
 impl Side {
-    /// Returns farpool's side, whose program is beside this one.
+    /// Returns farpool's side, whose program is next to this one.
     pub fn farpool() -> Result<Side> {
         let program = std::env::current_exe()?.with_file_name("farpool");
         if !program.exists() {
@@ -62,7 +62,7 @@ impl Side {
     /// Returns the side of a rival.
     ///
     /// # Errors
-    /// When the rival is not installed. The error goes to the report; the suite continues without the rival.
+    /// Fails if the rival is not installed. The error goes to the report; the suite continues without the rival.
     pub fn rival(name: &str) -> Result<Side> {
         let definition = RivalDefinition::named(name)?;
         let python = places::rivals()?.join(&definition.environment).join("bin/python");

@@ -1,8 +1,9 @@
-//! Clients that go through the queries of TPC-H at the same time, each at another one: of a node over a data directory, in
-//! its process and over loopback, with and without sharing, beside DuckDB with as many cursors.
+//! Clients that run the queries of TPC-H concurrently, each at a different one: on a node over a data directory, in its
+//! process and over loopback, with and without sharing, compared with DuckDB with as many cursors.
 //!
-//! The work is fixed, not the time: in a window, a side that is slow with some queries would have asked others. Clients take
-//! statements from one list, so that none is idle while there are some, and every side runs the same ones.
+//! The work is fixed, not the time: within a fixed time, a side that is slow at some queries would have run a different
+//! mix. Clients take statements from one list, so that none is idle while there are some left, and every side runs the
+//! same statements.
 
 use super::definition::Clients;
 use super::durable::{DurableNode, ROOM_BYTES, half_of};
@@ -23,14 +24,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// The program that is compared with.
+/// The rival.
 pub const RIVAL: &str = "DuckDB";
 
-/// How often a statement is asked again that a node refuses for want of memory or turns, and after which time.
+/// Maximal number of retries of a statement that a node refuses for lack of memory or turns, and the pause before each.
 const AGAIN_MAX: usize = 200;
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// How much of the data is in memory.
+/// The part of the data that fits in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
@@ -38,7 +39,7 @@ pub enum Held {
     Half,
 }
 
-/// How clients reach the node.
+/// The connection of clients to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Embedded,
@@ -53,27 +54,28 @@ impl Way {
         }
     }
 
-    /// The name of the side whose node shares what it reads and finds out, or does not.
+    /// Returns the name of the side, depending on whether its node shares the rows that programs read and the results
+    /// of filters.
     pub fn side(self, shares: bool) -> String {
         format!("{}{}", self.name(), if shares { "" } else { " without sharing" })
     }
 }
 
-/// What clients took on all sides.
+/// Costs of the clients on all sides.
 #[derive(Debug, Serialize)]
 pub struct ClientsResult {
     pub scale: f64,
     pub runs: usize,
-    /// The query whose times are kept.
+    /// The query whose times are recorded.
     pub shortest: usize,
     /// Encoded bytes of all tables.
     pub data_bytes: u64,
-    /// Name and version of the program that is compared with, if it is there.
+    /// Name and version of the rival, if it is available.
     pub rival: Option<String>,
     pub sides: Vec<SideResult>,
 }
 
-/// So many clients on one side; medians.
+/// Costs for a number of clients on one side; medians.
 #[derive(Debug, Serialize)]
 pub struct SideResult {
     pub side: String,
@@ -81,13 +83,13 @@ pub struct SideResult {
     pub clients: usize,
     pub statements: usize,
     pub seconds: f64,
-    /// Of the clients and the node, or of the rival's process.
+    /// CPU time of the clients and the node, or of the rival's process.
     pub cpu_s: f64,
     /// Bytes that the node read from its data directory.
     pub bytes_read: u64,
-    /// How often a statement was refused and asked again, in all runs. That is a part of its time.
+    /// Number of times that a statement was refused and repeated, in all runs. The repetitions are part of its time.
     pub refused: usize,
-    /// Every time of the shortest query, of all runs.
+    /// Every time of the shortest query, in all runs.
     pub shortest_ms: Vec<f64>,
 }
 
@@ -115,7 +117,7 @@ impl SideResult {
         }
     }
 
-    /// Statements a second.
+    /// Returns the statements per second.
     pub fn throughput(&self) -> f64 {
         self.statements as f64 / self.seconds
     }
@@ -134,9 +136,9 @@ impl ClientsResult {
 pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> Result<ClientsResult> {
     text::progress("loading TPC-H ");
     let tables = data::folder(clients.scale)?;
-    // Not where temporary files are: that may be memory.
+    // Not in the folder for temporary files, which may be in memory.
     let folder = tempfile::tempdir_in(places::cache()?)?;
-    // A directory each, so that both can be open and take turns.
+    // A separate directory for each, so that both can be open and take turns.
     let stores = [true, false].map(|shares| (folder.path().join(format!("shares-{shares}")), shares));
     let mut data_bytes = 0;
     for (store, _) in &stores {
@@ -151,7 +153,7 @@ pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> 
     let mut sides_results = Vec::new();
     for held in [Held::All, Held::Half] {
         let pool_bytes = if held == Held::All { ROOM_BYTES } else { half_of(data_bytes)? };
-        // It has all in memory.
+        // The rival has all data in memory.
         let mut sides: Vec<Side> = rival.take().into_iter().collect();
         for (store, shares) in &stores {
             let node = Arc::new(DurableNode::open(store, pool_bytes, *shares, threads)?);
@@ -159,7 +161,7 @@ pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> 
                 sides.push(Side::Farpool { node: node.clone(), way, shares: *shares, threads });
             }
         }
-        // Everybody has answered each query before times count.
+        // All sides have answered each query before times count.
         turns(&clients.queries, 1, &mut sides, &mut queries, notes).await?;
         for count in clients.clients.iter().copied() {
             let order = clients.order(count);
@@ -210,7 +212,8 @@ fn start_rival(tables: &Path, threads: usize) -> Result<Rival> {
     Ok(rival)
 }
 
-/// Has so many clients go through queries on each side, one side after the other. A rival that fails has no times, and a note.
+/// Lets a number of clients run queries on each side, one side after the other. A rival that fails has no times, but a
+/// note.
 async fn turns(
     order: &[usize],
     clients: usize,
@@ -240,10 +243,10 @@ async fn turns(
     Ok(turns)
 }
 
-/// The texts of the queries, and the answers that all sides must give.
+/// The texts of the queries, and the answers that all sides must return.
 struct Queries {
     texts: BTreeMap<usize, String>,
-    /// Each with who gave it.
+    /// The first answer to each query, with the side that returned it.
     answers: BTreeMap<usize, (String, Answer)>,
 }
 
@@ -264,7 +267,7 @@ impl Queries {
         Ok(self.texts.get(&query).with_context(|| format!("query {query} is none of the suite's"))?)
     }
 
-    /// Compares an answer with that of others; the first one is what others must give.
+    /// Compares an answer with the first one of any side.
     fn check(&mut self, side: &str, query: usize, answer: &Answer) -> Result<()> {
         let (name, expected) =
             self.answers.entry(query).or_insert_with(|| (side.to_string(), answer.clone()));
@@ -277,13 +280,13 @@ enum Side {
     Rival(Box<Rival>),
 }
 
-/// What clients took once.
+/// Costs of one run.
 struct Mixed {
     seconds: f64,
     cpu_s: f64,
     bytes_read: u64,
     refused: usize,
-    /// Of each statement, in their order.
+    /// Times of the statements, in order.
     each_ms: Vec<f64>,
 }
 
@@ -295,7 +298,7 @@ impl Side {
         }
     }
 
-    /// Has so many clients go through statements. The answers are in the order of these.
+    /// Lets a number of clients run statements. The answers are in the order of the statements.
     async fn run(&mut self, statements: &[&str], clients: usize) -> Result<(Mixed, Vec<Answer>)> {
         match self {
             Side::Rival(rival) => {
@@ -321,7 +324,7 @@ impl Side {
     }
 }
 
-/// A session for each client, with one budget of memory for all of them, as in one engine.
+/// Opens a session for each client, with one memory budget for all of them, as in one engine.
 async fn sessions(node: &DurableNode, way: Way, threads: usize, clients: usize) -> Result<Vec<Arc<Session>>> {
     let work = WorkMemory::new(WORK_BYTES);
     let mut sessions = Vec::new();
@@ -335,7 +338,7 @@ async fn sessions(node: &DurableNode, way: Way, threads: usize, clients: usize) 
     Ok(sessions)
 }
 
-/// A statement that has run. Its rows become an answer when no client is at work any more.
+/// A statement that has run. Its rows are converted to an answer when no client is running any more.
 struct Ran {
     ms: f64,
     refused: usize,
@@ -344,7 +347,7 @@ struct Ran {
     receipt: Receipt,
 }
 
-/// Each session takes the next statement as soon as it has all rows of its last one.
+/// Runs the statements: each session takes the next one as soon as it has all rows of its last one.
 async fn go_through(sessions: Vec<Arc<Session>>, statements: Vec<String>) -> Result<Vec<Ran>> {
     let (statements, next) = (Arc::new(statements), Arc::new(AtomicUsize::new(0)));
     let mut tasks = JoinSet::new();
@@ -366,7 +369,7 @@ async fn go_through(sessions: Vec<Arc<Session>>, statements: Vec<String>) -> Res
     Ok(ran.into_values().collect())
 }
 
-/// Runs a statement, again where the node says that it is too busy now.
+/// Runs a statement, and repeats it if the node reports that it is busy.
 async fn ask(session: &Session, text: &str) -> Result<Ran> {
     let (start, mut refused) = (Instant::now(), 0);
     let (query, rows) = loop {

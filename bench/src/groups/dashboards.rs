@@ -20,7 +20,7 @@ pub struct DashboardResult {
     pub together: Cost,
 }
 
-/// What a dashboard took: medians.
+/// Costs of a dashboard: medians.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Cost {
     pub seconds: f64,
@@ -28,7 +28,7 @@ pub struct Cost {
     pub bytes: u64,
 }
 
-/// Runs a dashboard both ways, in turns. `capped` is the bandwidth of the link, in Mbit/s, if it has one.
+/// Runs a dashboard in both ways, in turns. `capped` is the bandwidth of the link, in Mbit/s, if it is limited.
 pub async fn run(
     stage: &Stage<'_>,
     dashboard: &Dashboard,
@@ -60,7 +60,7 @@ pub async fn run(
     })
 }
 
-/// What something takes, of both processes.
+/// Returns the costs of both processes.
 async fn cost(
     stage: &Stage<'_>,
     answers: &mut Answers,

@@ -5,10 +5,10 @@ use crate::tables::{Content, TableDefinition};
 use anyhow::Result;
 use serde::Deserialize;
 
-/// Columns of a table.
+/// Number of columns of a table.
 pub const COLUMNS: usize = 12;
 
-/// Columns that a pipeline reads.
+/// Number of columns that a pipeline reads.
 const OF_PIPELINE: usize = 3;
 
 /// The suite.
@@ -29,7 +29,7 @@ pub struct Definition {
     quick: Quick,
 }
 
-/// Queries that run at once.
+/// Concurrent queries.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipelines {
@@ -47,7 +47,7 @@ pub struct Table {
     pub below: u64,
 }
 
-/// Statements that are sent at once.
+/// Statements that are sent together.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dashboard {
@@ -66,7 +66,7 @@ pub struct Joins {
     sql: String,
 }
 
-/// Clients that scan the same table at the same time.
+/// Clients that scan the same table concurrently.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scans {
@@ -74,18 +74,18 @@ pub struct Scans {
     pub below: u64,
     pub clients: Vec<usize>,
     sql: String,
-    /// What programs with the same filter compute.
+    /// The computations of programs with the same filter.
     same: Vec<String>,
     same_filter: String,
-    /// Clients of which each begins this many milliseconds after the one before.
+    /// Number of clients that begin one after the other, at intervals of this many milliseconds.
     pub later: usize,
     pub later_ms: u64,
-    /// Clients that scan again and again, and how often.
+    /// Number of clients that scan repeatedly, and number of scans of each.
     pub cyclic: usize,
     pub turns: usize,
 }
 
-/// Clients that go through the queries of TPC-H at the same time.
+/// Clients that run the queries of TPC-H concurrently.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clients {
@@ -93,15 +93,15 @@ pub struct Clients {
     pub runs: usize,
     pub clients: Vec<usize>,
     pub queries: Vec<usize>,
-    /// The shortest of the queries, which comes again behind so many of all.
+    /// The shortest of the queries, which is repeated after every this many others.
     pub shortest: usize,
     every: usize,
-    /// How often all queries run, and the least statements of a client.
+    /// Number of times that all queries run, and minimal number of statements of a client.
     rounds: usize,
     each_least: usize,
 }
 
-/// What is aimed at.
+/// The goals.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goals {
@@ -120,8 +120,8 @@ pub struct Goals {
     pub clients: ClientsGoals,
 }
 
-/// What is aimed at with clients that go through TPC-H: the throughput of so many or more by what is unshared and by
-/// DuckDB, and the time of the shortest query.
+/// Goals for clients that run TPC-H: the throughput of at least this many clients, relative to the side without sharing
+/// and to DuckDB, and the time of the shortest query.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientsGoals {
@@ -159,7 +159,7 @@ impl Definition {
         let sizes = self.joins.tables.iter_mut().flat_map(|table| &mut table.sizes);
         sizes.for_each(|size| *size = rows.min(*size));
         self.joins.counts.truncate(2);
-        // Fewer would fit a pool of a few pages.
+        // Fewer rows would fit a pool of a few pages.
         self.scans.rows = self.scans.rows.min(10 * rows);
         self.scans.clients.truncate(2);
         (self.clients.scale, self.clients.runs, self.clients.rounds) = (scale, runs, 1);
@@ -167,13 +167,13 @@ impl Definition {
     }
 }
 
-/// Names and contents of the columns of a table whose values are all below a bound.
+/// Returns names and contents of the columns of a table whose values are all below a bound.
 fn columns(below: u64) -> Vec<(String, Content)> {
     (0..COLUMNS).map(|column| (format!("c{column}"), Content::Uniform(below))).collect()
 }
 
 impl Table {
-    /// Names and contents of the columns.
+    /// Returns names and contents of the columns.
     pub fn columns(&self) -> Vec<(String, Content)> {
         columns(self.below)
     }
@@ -184,14 +184,14 @@ impl Table {
 }
 
 impl Joins {
-    /// So many joins, each with another part.
+    /// Returns `count` joins, each with a different part.
     pub fn statements(&self, count: usize) -> Vec<String> {
         (0..count).map(|join| self.sql.replace("{i}", &join.to_string())).collect()
     }
 }
 
 impl Clients {
-    /// The queries that so many clients go through together, in order.
+    /// Returns the queries that this many clients run together, in order.
     pub fn order(&self, clients: usize) -> Vec<usize> {
         let some = self.queries.chunks(self.every);
         let round: Vec<usize> = some.flat_map(|some| some.iter().copied().chain([self.shortest])).collect();
@@ -201,18 +201,18 @@ impl Clients {
 }
 
 impl Scans {
-    /// Names and contents of the columns.
+    /// Returns names and contents of the columns.
     pub fn columns(&self) -> Vec<(String, Content)> {
         columns(self.below)
     }
 
-    /// The statement of a client, each with a filter of its own.
+    /// Returns the statement of a client, each with a different filter.
     pub fn statement(&self, client: usize) -> String {
         let below = self.below / 2 + self.below / 1000 * client as u64;
         self.sql.replace("{n}", &below.to_string())
     }
 
-    /// Statements with the same filter.
+    /// Returns statements with the same filter.
     pub fn same_filter(&self) -> Vec<String> {
         let filter = self.same_filter.replace("{n}", &(self.below / 2).to_string());
         self.same.iter().map(|same| format!("SELECT {same} FROM t WHERE {filter}")).collect()
@@ -220,13 +220,13 @@ impl Scans {
 }
 
 impl Pipelines {
-    /// The columns of a pipeline, of which the first `overlap` are those of all.
+    /// Returns the columns of a pipeline, of which all pipelines share the first `overlap`.
     fn columns(&self, overlap: usize, pipeline: usize) -> [usize; OF_PIPELINE] {
         let own = overlap + pipeline * (OF_PIPELINE - overlap);
         std::array::from_fn(|place| if place < overlap { place } else { own + place - overlap })
     }
 
-    /// The statements, and how many columns they read together.
+    /// Returns the statements, and the number of distinct columns that they read.
     pub fn statements(&self, overlap: usize, table: &Table) -> (Vec<String>, usize) {
         let statement = |pipeline| {
             let columns = self.columns(overlap, pipeline);
@@ -241,7 +241,7 @@ impl Pipelines {
 }
 
 impl Dashboard {
-    /// The statements.
+    /// Returns the statements.
     pub fn statements(&self, table: &Table) -> Vec<String> {
         self.statements.iter().map(|sql| table.filled(sql)).collect()
     }

@@ -8,17 +8,18 @@ use farpool::{ClientOptions, EmbeddedPool, RemotePool, WorkMemory};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a pool that has room for everything.
+/// Bytes of a pool that holds all data.
 pub const ROOM_BYTES: usize = 4 << 30;
 
-/// The least bytes of a pool, for small tables: a few row groups of what clients read at once.
+/// Minimal bytes of a pool, for small tables: a few row groups that clients read concurrently.
 const POOL_BYTES_MIN: usize = 8 << 20;
 
 /// A node that listens on loopback.
 pub struct DurableNode(Served);
 
 impl DurableNode {
-    /// Opens the data directory in `folder`; `shares` says whether programs that read the same table share what is read.
+    /// Opens the data directory in `folder`; `shares` tells whether programs that read the same table share the row
+    /// groups that they read.
     pub fn open(folder: &Path, pool_bytes: usize, shares: bool, threads: usize) -> Result<DurableNode> {
         let node = Node::start(NodeConfig {
             memory_bytes: pool_bytes,
@@ -36,13 +37,13 @@ impl DurableNode {
         Ok(Arc::new(RemotePool::connect(&self.0.url.parse()?, ClientOptions::default()).await?))
     }
 
-    /// The node without a connection.
+    /// Returns the node's pool without a connection.
     pub fn embedded(&self) -> Arc<EmbeddedPool> {
         EmbeddedPool::over(self.0.node().clone(), TenantName::default())
     }
 }
 
-/// Bytes of a pool that has room for half of the data.
+/// Returns the bytes of a pool that holds half of the data.
 pub fn half_of(data_bytes: u64) -> Result<usize> {
     Ok(usize::try_from(data_bytes / 2)?.max(POOL_BYTES_MIN))
 }

@@ -1,4 +1,5 @@
-//! Groups of hash joins of one table: what grows with their number is the work at the client, not what is moved.
+//! Groups of hash joins of one table: with their number, the work at the client grows, but not the bytes that are
+//! moved.
 
 use super::definition::Definition;
 use super::stage::{Stage, Ways};
@@ -6,7 +7,7 @@ use crate::text;
 use anyhow::Result;
 use serde::Serialize;
 
-/// So many joins.
+/// Results for a number of joins.
 #[derive(Debug, Serialize)]
 pub struct JoinsResult {
     pub joins: usize,

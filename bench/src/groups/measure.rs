@@ -29,7 +29,7 @@ pub struct Results {
     pub joins: Vec<JoinsResult>,
     pub dashboards: Vec<DashboardResult>,
     pub scans: Vec<ScansResult>,
-    /// `None` where they are left out.
+    /// `None` if the clients are left out.
     pub clients: Option<ClientsResult>,
 }
 
@@ -97,7 +97,7 @@ async fn run_pipelines(
     Ok(())
 }
 
-/// Runs a dashboard over loopback and over the capped link, if there can be one.
+/// Runs a dashboard over loopback and over the limited link, if it can be limited.
 fn run_dashboard(
     runtime: &Runtime,
     stage: &Stage<'_>,

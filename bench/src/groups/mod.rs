@@ -1,5 +1,5 @@
-//! The suite `groups`: queries of one client that read the same columns have these sent once, and clients of one node share
-//! what it reads and finds out.
+//! The suite `groups`: queries of one client that read the same columns receive these once, and clients of one node
+//! share the row groups that they read and the results of filters.
 
 mod clients;
 mod dashboards;
@@ -20,7 +20,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub struct Options {
     /// Only these parts.
     #[arg(long, value_delimiter = ',', value_enum)]
     parts: Option<Vec<Part>>,
-    /// Of pipelines and dashboards, only tables whose names have this in them.
+    /// For pipelines and dashboards, only tables whose names have this in them.
     #[arg(long)]
     tables: Option<String>,
     /// Another scale factor of TPC-H than the suite's.
@@ -61,7 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
     definition.clients.scale = options.scale.unwrap_or(definition.clients.scale);
     let names = definition.tables.iter().map(|table| table.name.clone()).collect::<Vec<_>>();
     if let Some(part) = &options.tables {
-        // Dashboards keep the table of their position.
+        // Dashboards keep the table at their position.
         let kept = |place: usize| names[place].contains(part);
         definition.dashboards.retain(|dashboard| kept(dashboard.table));
         let places: Vec<usize> = (0..names.len()).filter(|place| kept(*place)).collect();

@@ -1,4 +1,4 @@
-//! The paper's pipelines: scans of one table that have some of their columns in common.
+//! The paper's pipelines: scans of one table that share some of their columns.
 
 use super::definition::Table;
 use super::stage::{Stage, Ways};
@@ -23,11 +23,12 @@ pub struct PipelinesResult {
 pub struct ModeResult {
     pub table: String,
     pub overlap: usize,
-    /// In order: one thread in all; all threads for each in turn; half of them at once; all at once with a thread each.
+    /// In order: one thread in total; all threads for each pipeline in turn; half of the pipelines concurrently; all
+    /// concurrently with a thread each.
     pub modes_s: [f64; 4],
 }
 
-/// Runs the pipelines with one overlap in each of the ways. `column_bytes` are those of the table's columns.
+/// Runs the pipelines with one overlap in each of the ways. `column_bytes` are the bytes of the table's columns.
 pub async fn ways(
     stage: &Stage<'_>,
     table: &Table,

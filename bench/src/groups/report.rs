@@ -55,7 +55,7 @@ pub fn header(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_string()).collect()
 }
 
-/// The columns of a table for what something took in each of the ways.
+/// The columns of a table of costs in each of the ways.
 const WAYS_HEADER: [&str; 12] = [
     "rows",
     "moved",

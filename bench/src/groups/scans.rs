@@ -1,4 +1,4 @@
-//! Clients of one node that scan the same table, with and without sharing what is read and found out.
+//! Clients of one node that scan the same table, with and without sharing row groups and results of filters.
 
 use super::definition::{COLUMNS, Scans};
 use super::durable::{DurableNode, ROOM_BYTES, half_of};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Statements of clients that come at once.
+/// Statements of concurrent clients.
 #[derive(Debug, Serialize)]
 pub struct ScansResult {
     pub name: String,
@@ -25,15 +25,15 @@ pub struct ScansResult {
     pub unshared: ScanCost,
 }
 
-/// What they took: medians.
+/// Costs of the statements: medians.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ScanCost {
     pub seconds: f64,
-    /// Of the clients and the node together.
+    /// CPU time of the clients and the node together.
     pub cpu_s: f64,
     /// Bytes that the node read from its data directory.
     pub bytes_read: u64,
-    /// Rows of which another program had found out whether they pass.
+    /// Rows for which another program had already evaluated the filter.
     pub rows_known: u64,
 }
 
@@ -42,9 +42,9 @@ struct Case {
     name: &'static str,
     statements: Vec<String>,
     columns: usize,
-    /// How often each client asks.
+    /// Number of times that each client runs its statement.
     turns: usize,
-    /// How long after the one before a client begins.
+    /// Delay between the starts of two clients.
     apart: Duration,
     is_larger: bool,
 }
@@ -84,7 +84,7 @@ pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<Scans
             for (shares, costs) in [true, false].into_iter().zip(&mut costs) {
                 let node = DurableNode::open(folder.path(), pool_bytes, shares, threads)?;
                 let cost = ask(&node, case, threads, &mut answers).await?;
-                // The first one does not count.
+                // The first round is a warm-up and does not count.
                 if run > 0 {
                     costs.push(cost);
                 }
@@ -104,7 +104,7 @@ async fn fill(folder: &Path, scans: &Scans, threads: usize) -> Result<Vec<u64>> 
     load(&*node.connect().await?, "t", &scans.columns(), scans.rows).await
 }
 
-/// Each statement by a client of its own, all at once, as often as the case says.
+/// Runs each statement by a separate client, all concurrently, as often as the case requires.
 async fn ask(node: &DurableNode, case: &Case, threads: usize, answers: &mut Answers) -> Result<ScanCost> {
     let mut sessions = Vec::new();
     for _ in &case.statements {
@@ -112,7 +112,7 @@ async fn ask(node: &DurableNode, case: &Case, threads: usize, answers: &mut Answ
         sessions.push(session(&pool, true, threads).await?);
     }
     if !case.is_larger {
-        // Everything is in memory once it was read.
+        // All data is in memory once it has been read.
         let columns: Vec<String> = (0..case.columns).map(|column| format!("sum(c{column} % 7)")).collect();
         one(&sessions[0], &format!("select {} from t", columns.join(", "))).await?;
     }

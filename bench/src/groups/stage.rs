@@ -1,4 +1,4 @@
-//! A node with tables in a process of its own, and the ways in which statements can be run over it.
+//! A node with tables in a separate process, and the ways of running statements over it.
 
 use super::definition::Definition;
 use super::statements::{self, Answers, Ran, WORK_BYTES, concurrently, sequentially, session};
@@ -21,23 +21,23 @@ pub struct Stage<'a> {
     pub node: NodeProcess,
 }
 
-/// What statements that read the same columns take, run in each of the ways: median seconds, and bytes that are moved.
+/// Costs of statements that read the same columns, in each of the ways: median seconds, and bytes that are moved.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ways {
-    /// One after the other without push-down, with rows sent for each.
+    /// One after the other without push-down, with rows sent for each statement.
     pub rows_s: f64,
     pub rows_bytes: u64,
-    /// One after the other at the client, with all columns of its own for each.
+    /// One after the other at the client, with a separate transfer of all columns for each statement.
     pub isolated_s: f64,
     pub isolated_bytes: u64,
-    /// At once, with columns sent once.
+    /// Concurrently, with columns sent once.
     pub grouped_s: f64,
     pub grouped_bytes: u64,
     /// Encoded bytes of the columns that are read.
     pub distinct_bytes: u64,
-    /// The same, over columns that are at the client.
+    /// Concurrently, over columns that are already at the client.
     pub local_s: f64,
-    /// As a batch, with push-down as the cost model wants it.
+    /// As a batch, with push-down as the cost model decides.
     pub free_s: f64,
     pub free_bytes: u64,
 }
@@ -57,20 +57,20 @@ impl<'a> Stage<'a> {
         Ok(Arc::new(RemotePool::connect(&url, ClientOptions::default()).await?))
     }
 
-    /// A pool of which nothing is at the client yet. With [`Nearness::Always`], nothing is done at the node.
+    /// Returns a pool without any columns at the client. With [`Nearness::Always`], nothing runs at the node.
     pub async fn near(&self, nearness: Nearness) -> Result<Arc<NearPool>> {
         let work = WorkMemory::new(WORK_BYTES);
         Ok(NearPool::open(self.remote().await?, self.definition.cache_mib << 20, work, nearness)?)
     }
 
-    /// Runs statements in each of the ways, in turns. `distinct_bytes` are those of the columns that they read.
+    /// Runs statements in each of the ways, in turns. `distinct_bytes` are the bytes of the columns that they read.
     pub async fn ways(&self, statements: &[String], distinct_bytes: u64) -> Result<Ways> {
         let Definition { runs, threads, .. } = *self.definition;
         let all = statements.len();
         let threads_each = threads.div_ceil(all);
         let mut answers = Answers::default();
         let mut ran: [Vec<(f64, u64)>; 5] = Default::default();
-        // The first one does not count.
+        // The first round is a warm-up and does not count.
         for run in 0..=runs {
             let remote: Arc<dyn Pool> = self.remote().await?;
             let session_of_rows = session(&remote, false, threads).await?;
@@ -108,7 +108,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Each statement with a client of its own, of which nothing is at the client.
+    /// Runs each statement with a separate client, without any columns at the client.
     async fn isolated(&self, statements: &[String]) -> Result<Ran> {
         let (mut seconds, mut bytes, mut results) = (0.0, 0, Vec::new());
         for statement in statements {

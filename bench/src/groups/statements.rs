@@ -1,4 +1,4 @@
-//! Statements of a session, one by one, at once and as a batch, and what all ways of running them must answer.
+//! Runs the statements of a session one by one, concurrently and as a batch, and compares the answers of all ways.
 
 use anyhow::{Result, bail};
 use arrow::array::RecordBatch;
@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::JoinSet;
 
-/// Memory of a session for what is no column at the client.
+/// Memory of a session for everything but cached columns.
 pub const WORK_BYTES: usize = 4 << 30;
 
-/// Numbers that differ by less than this part are the same: sums of floats depend on the order of the rows.
+/// Relative difference up to which numbers are equal: sums of floats depend on the order of the rows.
 const SAME: f64 = 1e-9;
 
-/// What came of statements: the time, the bytes on the wire, and the results in the order of the statements.
+/// Results of statements: the time, the bytes on the wire, and the results in the order of the statements.
 pub type Ran = (f64, u64, Vec<String>);
 
-/// The answers that all sides must give.
+/// The answers that all sides must return.
 #[derive(Default)]
 pub struct Answers(Option<Vec<String>>);
 
@@ -39,12 +39,12 @@ impl Answers {
     }
 }
 
-/// A session with memory for work of its own.
+/// Opens a session with a separate memory budget.
 pub async fn session(pool: &Arc<dyn Pool>, pushdown: bool, threads: usize) -> Result<Arc<Session>> {
     session_within(pool, pushdown, threads, WorkMemory::new(WORK_BYTES)).await
 }
 
-/// A session that takes its memory from `work`.
+/// Opens a session that takes its memory from `work`.
 pub async fn session_within(
     pool: &Arc<dyn Pool>,
     pushdown: bool,
@@ -69,7 +69,7 @@ pub async fn sequentially(session: &Arc<Session>, statements: &[String]) -> Resu
     concurrently(session, statements, 1).await
 }
 
-/// Runs so many statements at once.
+/// Runs statements, at most `at_once` concurrently.
 pub async fn concurrently(session: &Arc<Session>, statements: &[String], at_once: usize) -> Result<Ran> {
     let start = Instant::now();
     let mut results = vec![String::new(); statements.len()];
@@ -103,7 +103,7 @@ pub async fn batch(session: &Session, statements: &[String]) -> Result<Ran> {
     Ok((start.elapsed().as_secs_f64(), bytes, results))
 }
 
-/// Rows as text.
+/// Formats rows as text.
 fn shown(batches: &[RecordBatch]) -> Result<String> {
     let mut text = String::new();
     for batch in batches {

@@ -1,4 +1,5 @@
-//! What is compressed: rows of TPC-H's lineitem, as the text of their comments and as the images of their encoded chunks.
+//! The data that is compressed: rows of TPC-H's lineitem, as the text of their comments and as the images of their
+//! encoded chunks.
 
 use anyhow::{Context, Result, bail};
 use arrow::array::{AsArray, RecordBatch};
@@ -13,7 +14,7 @@ use tpchgen_arrow::LineItemArrow;
 /// Bytes of the pool in which rows are encoded: for one row group at a time.
 const POOL_BYTES: usize = 256 << 20;
 
-/// The data of a name, at least so many bytes of them.
+/// Returns at least `bytes` bytes of the named data.
 pub fn named(name: &str, bytes: usize) -> Result<Vec<u8>> {
     match name {
         "comments" => comments(bytes),
@@ -22,7 +23,7 @@ pub fn named(name: &str, bytes: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// Rows of lineitem at scale 1, a row group at a time.
+/// Returns the rows of lineitem at scale 1, a row group at a time.
 fn row_groups() -> impl Iterator<Item = Result<RecordBatch>> {
     let mut batches =
         LineItemArrow::new(LineItemGenerator::new(1.0, 1, 1)).with_batch_size(limits::BATCH_ROWS);
@@ -55,7 +56,7 @@ fn comments(bytes: usize) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The bytes that a segment has of these rows, without the alignment between chunks.
+/// Returns the bytes of these rows in a segment, without the alignment between chunks.
 fn images(bytes: usize) -> Result<Vec<u8>> {
     let (pool, tenant) = (Pool::new(PoolConfig { bytes_limit: POOL_BYTES })?, TenantName::default());
     let mut images = Vec::with_capacity(bytes);

@@ -21,7 +21,7 @@ pub struct Definition {
     pub goals: Goals,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Quick {
@@ -32,7 +32,7 @@ struct Quick {
     mix_bytes: u64,
 }
 
-/// What is compressed, and how.
+/// The data that is compressed, and the settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackingDefinition {
@@ -48,7 +48,7 @@ pub struct PackingDefinition {
     goals: Vec<PackingGoal>,
 }
 
-/// How many times as long a codec and a cipher may take as the codec alone.
+/// Maximal ratio of the time of a codec with a cipher to the time of the codec alone.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PackingGoal {
@@ -59,7 +59,7 @@ struct PackingGoal {
 }
 
 impl PackingDefinition {
-    /// The goal of a codec on data of a name in a direction.
+    /// Returns the goal of a codec on the named data in a direction.
     pub fn goal(&self, codec: Codec, data: &str, packs: bool) -> Option<f64> {
         let goal = self.goals.iter().find(|goal| goal.codec == codec.name() && goal.data == data)?;
         if packs { goal.pack } else { goal.unpack }
@@ -79,7 +79,7 @@ pub struct Mix {
     pub kinds: Vec<Kind>,
 }
 
-/// One kind of access: how many bytes of all, and blocks by their size with the share of the accesses.
+/// One kind of access: the total bytes, and the block sizes with their shares of the accesses.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
@@ -88,7 +88,8 @@ pub struct Kind {
     pub blocks: Vec<(u64, f64)>,
 }
 
-/// Shares of OpenSSL's rate, by the least size that they are for; and how many times as fast many chains are as one.
+/// Minimal shares of OpenSSL's rate, by the minimal size to which they apply; and the minimal speed-up of many chains
+/// over one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goals {
@@ -108,14 +109,14 @@ impl Definition {
         self.mix.bytes = self.quick.mix_bytes;
     }
 
-    /// How often a cipher runs over so many bytes in one round.
+    /// Returns the number of times that a cipher runs over `bytes` bytes in one round.
     pub fn repeats(&self, bytes: usize) -> usize {
         (self.round_bytes / bytes).max(1)
     }
 }
 
 impl Goals {
-    /// The goal at a size.
+    /// Returns the goal at a size.
     pub fn at(&self, bytes: usize) -> Option<f64> {
         let reached = self.openssl.iter().filter(|(from, _)| *from <= bytes);
         reached.max_by_key(|(from, _)| *from).map(|(_, goal)| *goal)

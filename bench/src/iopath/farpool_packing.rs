@@ -1,5 +1,5 @@
-//! Farpool's codecs and ciphers as the suite runs them one behind the other: each block is compressed, and encrypted while it
-//! is in the cache, as parts of segments are (`crates/disk/src/blocks.rs`); and decrypted and decompressed likewise.
+//! Farpool's codecs followed by ciphers: each block is compressed, and encrypted while it is in the processor's cache,
+//! as parts of segments are (`crates/disk/src/blocks.rs`); and decrypted and decompressed likewise.
 
 use super::farpool_side::Farpool;
 use super::packing::Packs;
@@ -8,26 +8,26 @@ use anyhow::Result;
 use farpool_cipher::Mode;
 use farpool_codec::{Codec, Compressor, Decompressor};
 
-/// What ECB and CBC encrypt at least.
+/// Minimal bytes that ECB and CBC encrypt.
 const CIPHER_BLOCK_BYTES: usize = 16;
 
-/// A cipher behind a codec.
+/// A cipher that follows a codec.
 #[derive(Clone, Copy)]
 pub struct Then {
     pub mode: Mode,
     pub bits: usize,
-    /// Bytes of a chain of CBC: a block is as many chains as it takes, which are encrypted at once.
+    /// Bytes of a chain of CBC: a block is split into as many chains as it takes, which are encrypted in parallel.
     pub chain_bytes: usize,
 }
 
-/// A codec, and what comes behind it.
+/// A codec, with an optional cipher after it.
 pub struct Packing {
     codec: Codec,
     compressor: Compressor,
     decompressor: Decompressor,
     cipher: Option<(Then, Farpool)>,
     packed: Vec<u8>,
-    /// Of each block: bytes before they were padded, and the tag.
+    /// For each block: the bytes before padding, and the tag.
     known: Vec<(usize, Option<[u8; 16]>)>,
 }
 
@@ -77,7 +77,7 @@ impl Packs for Packing {
 
     fn unpack(&mut self, place: usize, stored: &mut [u8], block: &mut [u8]) {
         let (bytes, tag) = self.known[place];
-        // As on a disk: in the memory that it was read to.
+        // In place, as for a block that was read from disk.
         if let Some((_, cipher)) = &mut self.cipher {
             cipher.decrypt_with(stored, tag);
         }

@@ -1,15 +1,15 @@
-//! Farpool's ciphers as the suite runs them.
+//! Adapts farpool's ciphers to the suite.
 
 use super::rounds::{InPlace, START, key};
 use anyhow::{Context, Result};
 use farpool_cipher::{Cipher, Mode, Secret, Tag};
 
-/// A cipher, the way its messages start, and the tag of the last one.
+/// A cipher, the start of its messages, and the tag of the last one.
 pub struct Farpool {
     cipher: Cipher,
     start: Vec<u8>,
     tag: Option<Tag>,
-    /// Bytes of each chain, where many are encrypted at once.
+    /// Bytes of each chain, if many are encrypted in parallel.
     chain_bytes: Option<usize>,
     starts: Vec<[u8; 16]>,
 }
@@ -22,14 +22,14 @@ impl Farpool {
     }
 }
 
-/// The mode of a name.
+/// Returns the mode with a name.
 pub fn mode(name: &str) -> Result<Mode> {
     let found = Mode::ALL.into_iter().find(|mode| mode.to_string().eq_ignore_ascii_case(name));
     found.with_context(|| format!("there is no mode {name:?}"))
 }
 
 impl Farpool {
-    /// Decrypts what was encrypted with this tag.
+    /// Decrypts data that was encrypted with this tag.
     pub fn decrypt_with(&mut self, data: &mut [u8], tag: Option<Tag>) {
         self.tag = tag;
         self.decrypt(data);

@@ -1,4 +1,4 @@
-//! Measures rounds of both sides in turns; times count only if both encrypt to the same bytes.
+//! Measures rounds of both sides in turns; times count only if both produce the same ciphertext.
 
 use super::definition::Definition;
 use super::farpool_side::{Farpool, mode};
@@ -22,18 +22,18 @@ pub struct Results {
     pub runs: usize,
     pub rivals: Vec<RivalResult>,
     pub cases: Vec<CaseResult>,
-    /// What codecs leave of data.
+    /// The ratios of compressed to plain size.
     pub shares: Vec<Share>,
     pub mix: Vec<MixResult>,
 }
 
-/// A cipher or a codec in one direction, on so many threads, at all sizes.
+/// A cipher or a codec in one direction, on a number of threads, at all sizes.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
     pub direction: String,
     pub threads: usize,
-    /// What farpool is compared with.
+    /// The name of the other side.
     pub other: String,
     pub sizes: Vec<SizeResult>,
 }
@@ -41,9 +41,9 @@ pub struct CaseResult {
 #[derive(Clone, Debug, Serialize)]
 pub struct SizeResult {
     pub bytes: usize,
-    /// Of one thread.
+    /// Speed of one thread.
     pub gb_per_second: f64,
-    /// The median of the other side's time by farpool's.
+    /// The median ratio of the other side's time to farpool's.
     pub ratio: Option<f64>,
     pub ratios: Vec<f64>,
     pub goal: Option<f64>,
@@ -107,7 +107,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// That both sides encrypt to the same bytes and tag, and each decrypts what it has encrypted.
+    /// Checks that both sides produce the same ciphertext and tag, and that each decrypts its own ciphertext.
     fn check_exchange(&self, definition: &Definition, openssl: &mut Rival) -> Result<()> {
         for bytes in &definition.bytes {
             let mut farpool = Farpool::new(self.mode, self.bits, None)?;
@@ -151,13 +151,13 @@ impl Case<'_> {
         Ok(CaseResult { name: self.name.into(), direction, threads, other: "OpenSSL".into(), sizes })
     }
 
-    /// Many chains at once against one of as many bytes.
+    /// Measures many parallel chains against one of as many bytes.
     fn measure_chains(&self, definition: &Definition, threads: usize) -> Result<CaseResult> {
         let make = |chain_bytes| {
             move || Farpool::new(self.mode, self.bits, chain_bytes).expect("one was made before")
         };
         let mut sizes = Vec::new();
-        // Of fewer chains than a processor's unit for AES takes there is nothing to gain.
+        // Fewer chains than the processor's AES unit handles in parallel gain nothing.
         for &bytes in definition.bytes.iter().filter(|bytes| **bytes >= 16 * definition.chain_bytes) {
             text::progress(&format!("{}, chains, {bytes} bytes ", self.name));
             let repeats = definition.repeats(bytes);

@@ -1,5 +1,5 @@
-//! Measures codecs, alone beside other libraries, and with a cipher behind them beside themselves without. Times count only
-//! if the libraries read one another's blocks.
+//! Measures codecs, alone compared with other libraries, and followed by a cipher compared with the codec alone. Times
+//! count only if the libraries read one another's blocks.
 
 use super::definition::{Definition, PackingDefinition};
 use super::farpool_packing::{Packing, Then};
@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What a codec leaves of data.
+/// The ratio of compressed to plain size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Share {
     pub data: String,
@@ -23,7 +23,7 @@ pub struct Share {
     pub share: f64,
 }
 
-/// Data, and the file that has them for other processes.
+/// Data, with a file of the same content for other processes.
 struct Data<'a> {
     name: &'a str,
     bytes: Vec<u8>,
@@ -79,7 +79,7 @@ pub fn run(
     Ok((cases, shares))
 }
 
-/// A library of DEFLATE, and how hard it tries.
+/// A library of DEFLATE, with its compression level.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Library {
@@ -111,10 +111,10 @@ impl Case<'_> {
         Ok(Share { data: self.data.name.to_string(), library: format!("farpool's {}", self.codec), share })
     }
 
-    /// That a library unpacks what we pack, and we what it packs.
+    /// Checks that a library decompresses our blocks, and we its blocks.
     fn check_exchange(&self, library: &Library, libraries: &mut Rival) -> Result<Share> {
         let (plain, block_bytes) = (&self.data.bytes, self.of.block_bytes);
-        // Blocks that do not become smaller are not DEFLATE's: those that do are exchanged.
+        // Blocks that do not shrink are not stored as DEFLATE: compressible ones are exchanged.
         let text = super::data::named("comments", plain.len())?;
         let (ours, theirs) = (tempfile::NamedTempFile::new()?, tempfile::NamedTempFile::new()?);
         let mut stored = Stored::new(text.len(), block_bytes);
@@ -205,7 +205,7 @@ fn direction(timed: Timed) -> String {
     if timed == Timed::Encryption { "pack" } else { "unpack" }.to_string()
 }
 
-/// Decompresses what another library has made.
+/// A decompressor of blocks from another library.
 struct Foreign(Decompressor);
 
 impl Packs for Foreign {
@@ -216,13 +216,13 @@ impl Packs for Foreign {
 
     fn unpack(&mut self, _: usize, stored: &mut [u8], block: &mut [u8]) {
         if self.0.decompress(Codec::Deflate, stored, block).is_err() {
-            // Which is not what is expected.
+            // Differs from the expected contents.
             block.fill(0);
         }
     }
 }
 
-/// A buffer of the data for whoever packs it otherwise.
+/// Returns a buffer of the data for other sides.
 pub fn buffer(name: &str, bytes: usize, data_bytes: usize) -> Result<Vec<u8>> {
     Ok(cycled(&super::data::named(name, data_bytes)?, bytes))
 }

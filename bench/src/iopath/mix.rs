@@ -1,9 +1,9 @@
-//! The published mix of blocks, replayed: reads and writes of a file of data, and of a log, past the system's cache; as they
-//! are, and with each block compressed and encrypted on its way to the disk, and back.
+//! Replays the published mix of blocks: reads and writes of a file of data, and of a log, bypassing the system's page
+//! cache; unchanged, and with each block compressed and encrypted on its way to the disk, and back.
 //!
-//! A block of any size is compressed and encrypted in blocks of 64 KiB, as parts of segments are; their lengths and tags are
-//! kept in memory, as a segment's directory is. What is stored takes whole pages of the disk, in the place that the block has
-//! without compression.
+//! A block of any size is compressed and encrypted in blocks of 64 KiB, as parts of segments are; their lengths and
+//! tags are kept in memory, as a segment's directory is. Stored blocks take whole pages of the disk, at the place that
+//! the block has without compression.
 
 use super::definition::{Definition, Kind, Mix};
 use super::measure_packing::buffer;
@@ -19,16 +19,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Plain bytes that are compressed and encrypted at once.
+/// Plain bytes that are compressed and encrypted at a time.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The most places that blocks of one size have.
+/// Maximal number of places for blocks of one size.
 const SLOTS_MAX: u64 = 256;
 
 /// The replay in one form.
 #[derive(Clone, Debug, Serialize)]
 pub struct MixResult {
-    /// What is done with blocks.
+    /// The processing of blocks.
     pub form: String,
     pub kinds: Vec<KindResult>,
 }
@@ -43,7 +43,7 @@ pub struct KindResult {
     pub seconds: f64,
 }
 
-/// Replays the mix in all forms, or in none where the file system cannot do it.
+/// Replays the mix in all forms, or in none if the file system does not support it.
 pub fn run(definition: &Definition) -> Result<Vec<MixResult>> {
     let mix = &definition.mix;
     let folder = tempfile::tempdir_in(places::cache()?).context("cannot make a folder in the cache")?;
@@ -74,7 +74,7 @@ pub fn run(definition: &Definition) -> Result<Vec<MixResult>> {
     Ok(results)
 }
 
-/// The part of the report.
+/// Formats the part of the report.
 pub fn text(results: &[MixResult]) -> String {
     let Some(first) = results.first() else { return String::new() };
     let header =
@@ -99,10 +99,10 @@ pub fn text(results: &[MixResult]) -> String {
     )
 }
 
-/// What is accessed: the kind, by its place, and the size.
+/// The accesses, each with the index of its kind and its size.
 struct Plan {
     accesses: Vec<(usize, u64)>,
-    /// Where blocks of a size lie in the file of data, and how many.
+    /// Offset and number of the blocks of each size in the file of data.
     slots: BTreeMap<u64, (u64, u64)>,
     largest: usize,
 }
@@ -118,7 +118,7 @@ impl Plan {
             let count = mix.bytes as f64 * kind.gigabytes / total / mean;
             for (bytes, share) in &kind.blocks {
                 let repeats = (count * share / weights).round() as usize;
-                // One that stands alone is there, however short the replay is.
+                // A kind with a single size is always included, however short the replay is.
                 let repeats = if kind.blocks.len() == 1 { repeats.max(1) } else { repeats };
                 accesses.extend(std::iter::repeat_n((place, *bytes), repeats));
             }
@@ -141,7 +141,7 @@ impl Plan {
     }
 }
 
-/// SplitMix64.
+/// A generator of random numbers, SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -153,12 +153,12 @@ impl Random {
     }
 }
 
-/// A file that is read and written past the system's cache.
+/// Opens a file for access with O_DIRECT.
 fn open(path: &Path) -> std::io::Result<File> {
     direct::options().write(true).create(true).truncate(false).open(path)
 }
 
-/// What is known of a stored block: of each of its parts the plain and the stored bytes, and the nonce and tag.
+/// The directory of a stored block: for each of its parts the plain and the stored bytes, and the nonce and tag.
 type Known = Vec<(usize, usize, [u8; 12], Tag)>;
 
 struct Replay<'a> {
@@ -175,7 +175,7 @@ struct Replay<'a> {
     pages: Pages,
     plain: Vec<u8>,
     nonce: u64,
-    /// By size and slot.
+    /// The directories of stored blocks, by size and slot.
     known: BTreeMap<(u64, u64), Known>,
 }
 
@@ -205,7 +205,7 @@ impl<'a> Replay<'a> {
             nonce: 0,
             known: BTreeMap::new(),
         };
-        // Everything that may be read was written, by files that have their space.
+        // All data that may be read is written first, to files whose space is allocated.
         for (bytes, (_, count)) in &plan.slots {
             for slot in 0..*count {
                 replay.write_data(*bytes, slot)?;
@@ -246,7 +246,7 @@ impl<'a> Replay<'a> {
             result.accesses += 1;
             result.bytes += bytes;
         }
-        // What came last is what was written.
+        // The last read must return the data written.
         for (bytes, slot) in self.known.keys().copied().collect::<Vec<_>>() {
             self.read_data(bytes, slot)?;
             ensure!(self.plain[..bytes as usize] == self.source[..bytes as usize], "other bytes were read");
@@ -254,7 +254,7 @@ impl<'a> Replay<'a> {
         Ok(results)
     }
 
-    /// Fills the pages with what is stored of the first `bytes` of the source; returns how many of them that takes.
+    /// Fills the pages with the stored form of the first `bytes` bytes of the source; returns the number of bytes used.
     fn pack(&mut self, bytes: usize) -> Result<(usize, Known)> {
         let Some((codec, cipher)) = &self.form else {
             self.pages.of(bytes).copy_from_slice(&self.source[..bytes]);
@@ -325,7 +325,7 @@ impl<'a> Replay<'a> {
         Ok(stored as u64)
     }
 
-    /// Reads the log as it is: what is in it is found by its reader.
+    /// Reads the log without decoding it, which is up to its reader.
     fn read_log(&mut self, bytes: u64) -> Result<u64> {
         self.log.read_exact_at(self.pages.of(bytes as usize), 0)?;
         Ok(bytes)

@@ -1,4 +1,4 @@
-//! The suite `iopath`: what stands between memory and disk, compared with other libraries.
+//! The suite `iopath`: the processing between memory and disk, compared with other libraries.
 
 mod data;
 mod definition;
@@ -15,7 +15,7 @@ use crate::{places, suite};
 use anyhow::Result;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]

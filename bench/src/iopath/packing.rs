@@ -1,33 +1,33 @@
-//! What both sides of the suite `iopath` do alike with compression: how a buffer is cut into blocks, and how packing and
-//! unpacking are timed. Built into the rivals' program too.
+//! The parts of compression that both sides of the suite `iopath` share: splitting a buffer into blocks, and timing
+//! packing and unpacking. Also compiled into the rivals' program.
 
 use super::rounds::Timed;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Compresses blocks, and encrypts them behind it where it does that too.
+/// A codec that compresses blocks, and may encrypt them afterwards.
 pub trait Packs {
-    /// Makes of a block what is stored of it, at the front of `stored`, and returns how many bytes these are. There is room
-    /// for more than the block has.
+    /// Writes the stored form of a block to the front of `stored`, and returns its length. `stored` is larger than the
+    /// block.
     fn pack(&mut self, block: &[u8], stored: &mut [u8]) -> usize;
-    /// Makes the block again of what [`Packs::pack`] has stored of it. `place` is its place among those that were packed
-    /// one after the other.
+    /// Restores a block that [`Packs::pack`] has stored. `place` is its index among the blocks that were packed in
+    /// sequence.
     fn unpack(&mut self, place: usize, stored: &mut [u8], block: &mut [u8]);
-    /// Forgets what is known of blocks that were packed.
+    /// Resets the state of previously packed blocks.
     fn begin(&mut self) {}
 }
 
-/// Bytes that a block may take when it is stored.
+/// Returns the maximal bytes of a stored block.
 pub fn room(block_bytes: usize) -> usize {
     block_bytes + block_bytes / 8 + 4096
 }
 
-/// So many bytes of the data, from the front again where they end.
+/// Returns `bytes` bytes of the data, which is repeated if it is shorter.
 pub fn cycled(data: &[u8], bytes: usize) -> Vec<u8> {
     data.iter().copied().cycle().take(bytes).collect()
 }
 
-/// What packing a buffer has made: the stored bytes of all blocks, each with room behind it.
+/// The result of packing a buffer: the stored form of all blocks, each in a slot of fixed size.
 pub struct Stored {
     bytes: Vec<u8>,
     lengths: Vec<usize>,
@@ -58,7 +58,7 @@ impl Stored {
         }
     }
 
-    /// All blocks as the other side reads them: each behind its length.
+    /// Returns all blocks in the format that the other side reads: each preceded by its length.
     pub fn to_file(&self) -> Vec<u8> {
         let stored = self.bytes.chunks(room(self.block_bytes)).zip(&self.lengths);
         stored
@@ -66,7 +66,7 @@ impl Stored {
             .collect()
     }
 
-    /// Blocks that [`Stored::to_file`] has written.
+    /// Parses blocks written by [`Stored::to_file`].
     pub fn from_file(mut file: &[u8], block_bytes: usize) -> Option<Stored> {
         let (mut bytes, mut lengths) = (Vec::new(), Vec::new());
         while let Some((length, rest)) = file.split_first_chunk() {
@@ -79,14 +79,14 @@ impl Stored {
         file.is_empty().then_some(Stored { bytes, lengths, block_bytes })
     }
 
-    /// Bytes that are stored of all blocks.
+    /// Returns the total bytes of all stored blocks.
     pub fn bytes(&self) -> usize {
         self.lengths.iter().sum()
     }
 }
 
-/// Nanoseconds that `repeats` operations take on each of `threads` threads at once, each with a buffer of `bytes` of the data:
-/// the mean over the threads. Every operation that is timed follows one in the other direction.
+/// Returns the nanoseconds of `repeats` operations on each of `threads` threads in parallel, each with a buffer of
+/// `bytes` bytes of the data: the mean over the threads. Every timed operation follows one in the other direction.
 pub fn time<P: Packs>(
     make: impl Fn() -> P + Sync,
     timed: Timed,
@@ -98,7 +98,7 @@ pub fn time<P: Packs>(
     let one = || {
         let (mut packs, data) = (make(), cycled(data, bytes));
         let (mut stored, mut back) = (Stored::new(bytes, block_bytes), vec![0; bytes]);
-        // Memory, contexts and the clock of the processor are as they will be.
+        // Warms up memory, contexts and the processor's clock.
         stored.pack(&mut packs, &data);
         stored.unpack(&mut packs, &mut back);
         assert!(back == data, "what was packed is not unpacked");

@@ -1,36 +1,36 @@
-//! What both sides of the suite `iopath` do alike: the data, the keys, and how an operation is timed. Farpool's side is in
-//! the runner, that of other libraries in a program of its own (`bench/rivals/libraries/`), which is built from this file
-//! too.
+//! The parts that both sides of the suite `iopath` share: the data, the keys, and the timing of an operation. Farpool's
+//! side is in the runner, that of other libraries in a separate program (`bench/rivals/libraries/`), which compiles
+//! this file as well.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Starts of chains and counters; the first bytes of it are the nonce.
+/// Start of chains and counters; its first bytes are the nonce.
 pub const START: [u8; 16] = [0xc0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// A cipher that works in place, so that its decryption undoes its encryption.
+/// A cipher that works in place, so that decryption reverts encryption.
 pub trait InPlace {
     /// Encrypts `data`.
     fn encrypt(&mut self, data: &mut [u8]);
-    /// Decrypts what [`InPlace::encrypt`] has encrypted last.
+    /// Decrypts the data that [`InPlace::encrypt`] has encrypted last.
     fn decrypt(&mut self, data: &mut [u8]);
-    /// The tag of the last encryption, where there is one.
+    /// Returns the tag of the last encryption, if the mode has one.
     fn tag(&self) -> Option<[u8; 16]>;
 }
 
-/// Which direction is timed. The other one is done too, so that what is decrypted is always what was encrypted.
+/// The timed direction. The other one runs as well, so that decryption always gets the ciphertext.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Timed {
     Encryption,
     Decryption,
 }
 
-/// The key of so many bits.
+/// Returns the key of `bits` bits.
 pub fn key(bits: usize) -> Vec<u8> {
     (0..bits / 8).map(|i| (i * 7 + 1) as u8).collect()
 }
 
-/// Bytes that do not repeat (SplitMix64).
+/// Returns bytes that do not repeat (SplitMix64).
 pub fn data(bytes: usize) -> Vec<u8> {
     let mut state = bytes as u64;
     let mut next = || {
@@ -47,7 +47,7 @@ pub fn data(bytes: usize) -> Vec<u8> {
     data
 }
 
-/// A digest of encrypted data and their tag (FNV-1a, eight bytes at a time).
+/// Returns a digest of ciphertext and tag (FNV-1a, eight bytes at a time).
 pub fn digest(data: &[u8], tag: Option<[u8; 16]>) -> u64 {
     let words = |bytes: &[u8], sum: u64| {
         bytes.chunks(8).fold(sum, |sum, chunk| {
@@ -59,8 +59,8 @@ pub fn digest(data: &[u8], tag: Option<[u8; 16]>) -> u64 {
     words(&tag.unwrap_or_default(), words(data, 0xcbf2_9ce4_8422_2325 ^ data.len() as u64))
 }
 
-/// Encrypts `bytes` of data and decrypts them again; returns the digest of what they were encrypted to, or `None` where
-/// something else came back.
+/// Encrypts `bytes` bytes of data and decrypts them again; returns the digest of the ciphertext, or `None` if
+/// decryption yields other data.
 pub fn exchange(cipher: &mut impl InPlace, bytes: usize) -> Option<u64> {
     let mut buffer = data(bytes);
     cipher.encrypt(&mut buffer);
@@ -69,8 +69,8 @@ pub fn exchange(cipher: &mut impl InPlace, bytes: usize) -> Option<u64> {
     (buffer == data(bytes)).then_some(encrypted)
 }
 
-/// Nanoseconds that `repeats` operations take on each of `threads` threads at once, each with a buffer and a cipher of its
-/// own: the mean over the threads.
+/// Returns the nanoseconds of `repeats` operations on each of `threads` threads in parallel, each with a separate
+/// buffer and cipher: the mean over the threads.
 pub fn time<C: InPlace>(
     make: impl Fn() -> C + Sync,
     timed: Timed,
@@ -79,7 +79,7 @@ pub fn time<C: InPlace>(
     let barrier = Barrier::new(threads);
     let one = || {
         let (mut cipher, mut buffer) = (make(), data(bytes));
-        // Caches, page tables and the clock of the processor are as they will be.
+        // Warms up caches, page tables and the processor's clock.
         cipher.encrypt(&mut buffer);
         cipher.decrypt(&mut buffer);
         barrier.wait();

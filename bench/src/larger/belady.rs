@@ -1,12 +1,12 @@
-//! The least that a cache of given size would have had to read for a recorded trace of uses.
+//! Lower bounds of the bytes that a cache of given size must read for a recorded trace of uses.
 //!
-//! [`belady`] is what Belady's rule reads (*A study of replacement algorithms for a virtual-storage computer*, IBM Systems
-//! Journal 1966): what is used furthest in the future leaves, the newcomer included, which then passes by. With values of
-//! one size nothing reads less. With values of several sizes the rule is an approximation from above, as finding the optimum
-//! is NP-hard; [`bound`] is an approximation from below, which no order of eviction can go under: PFOO-L of Berger, Beckmann
-//! and Harchol-Balter (*Practical Bounds on Optimal Caching with Variable Object Sizes*, SIGMETRICS 2018). It keeps those
-//! values from one use to the next, or parts of them, that save most for the room and time that they take, as long as the
-//! cache would hold them on average over time.
+//! [`belady`] computes the reads of Belady's rule (*A study of replacement algorithms for a virtual-storage computer*,
+//! IBM Systems Journal 1966): the entry that is used furthest in the future is evicted, possibly the new one, which
+//! then is not cached. For values of equal size this is optimal. For values of several sizes the rule is an
+//! approximation from above, as finding the optimum is NP-hard; [`bound`] is an approximation from below, which no
+//! order of eviction can beat: PFOO-L of Berger, Beckmann and Harchol-Balter (*Practical Bounds on Optimal Caching with
+//! Variable Object Sizes*, SIGMETRICS 2018). It keeps those values, or parts of them, from one use to the next that
+//! save most for the space and time that they take, as long as the cache would hold them on average over time.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,16 +14,16 @@ use std::collections::{BTreeSet, HashMap};
 #[derive(Clone, Copy, Debug)]
 pub struct Use {
     pub chunk: u64,
-    /// Bytes that they take in the cache.
+    /// Bytes of the values in the cache.
     pub bytes: u64,
-    /// Bytes that are read where they are not there.
+    /// Bytes that are read on a cache miss.
     pub cost: u64,
 }
 
-/// Bytes that Belady's rule reads with a cache of `capacity` bytes that is empty at first.
+/// Returns the bytes that Belady's rule reads with a cache of `capacity` bytes that is empty at first.
 pub fn belady(uses: &[Use], capacity: u64) -> u64 {
     let next = next_uses(uses);
-    // The next uses of what is in the cache: a use belongs to one chunk, and the furthest is the last.
+    // The next uses of the cached values: a use belongs to one chunk, and the furthest is the last.
     let mut held: BTreeSet<usize> = BTreeSet::new();
     let (mut bytes_held, mut read) = (0, 0);
     for (place, one) in uses.iter().enumerate() {
@@ -43,7 +43,7 @@ pub fn belady(uses: &[Use], capacity: u64) -> u64 {
     read
 }
 
-/// Bytes that no order of eviction reads fewer than.
+/// Returns a lower bound of the bytes that any order of eviction reads.
 pub fn bound(uses: &[Use], capacity: u64) -> u64 {
     let kept = next_uses(uses).into_iter().enumerate().filter_map(|(place, next)| {
         let Use { bytes, cost, .. } = uses[place];
@@ -51,13 +51,13 @@ pub fn bound(uses: &[Use], capacity: u64) -> u64 {
         (bytes <= capacity).then_some((u128::from(bytes) * steps, cost))
     });
     let mut kept: Vec<(u128, u64)> = kept.collect();
-    // Room and time by what they save, least first.
+    // Space and time divided by savings, in ascending order.
     kept.sort_unstable_by(|left, right| (left.0 * u128::from(right.1)).cmp(&(right.0 * u128::from(left.1))));
     let mut room = u128::from(capacity) * uses.len().saturating_sub(1) as u128;
     let mut read: u64 = uses.iter().map(|one| one.cost).sum();
     for (wanted, cost) in kept {
         if wanted > room {
-            // A part of the values: rounded up, so that this stays a bound.
+            // A part of the values: rounded up, so that the result stays a lower bound.
             let part = (room * u128::from(cost)).div_ceil(wanted);
             return read - u64::try_from(part).map_or(cost, |part| part.min(cost));
         }
@@ -67,7 +67,7 @@ pub fn bound(uses: &[Use], capacity: u64) -> u64 {
     read
 }
 
-/// For each use the place of the next one of the same chunk.
+/// Returns for each use the index of the next one of the same chunk.
 fn next_uses(uses: &[Use]) -> Vec<Option<usize>> {
     let mut next = vec![None; uses.len()];
     let mut later = HashMap::new();
@@ -82,14 +82,14 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// The least of all choices: after each use, any of what was there and what was used may be kept.
+    /// Returns the optimum over all choices: after each use, any of the cached and the used values may be kept.
     fn optimum(uses: &[Use], capacity: u64) -> u64 {
         let chunks: HashMap<u64, Use> = uses.iter().map(|one| (one.chunk, *one)).collect();
         let fits = |kept: u64| {
             let held = chunks.values().filter(|one| kept & (1 << one.chunk) != 0);
             held.map(|one| one.bytes).sum::<u64>() <= capacity
         };
-        // Least bytes read so far by what is kept, a bit for each chunk.
+        // Minimal bytes read so far by the set of cached chunks, a bit for each.
         let mut states: HashMap<u64, u64> = HashMap::from([(0, 0)]);
         for one in uses {
             let mut after: HashMap<u64, u64> = HashMap::new();
@@ -143,7 +143,7 @@ mod tests {
             assert!(below <= least && least <= above, "{below} {least} {above}: {uses:?} in {capacity}");
             (read, least_read, bound_of_all) = (read + above, least_read + least, bound_of_all + below);
         }
-        // Neither is far from it.
+        // Both are close to the optimum.
         assert!(read * 10 <= least_read * 11, "{read} of {least_read}");
         assert!(bound_of_all * 10 >= least_read * 7, "{bound_of_all} of {least_read}");
     }
@@ -153,7 +153,7 @@ mod tests {
         let uses: Vec<Use> = (0..30).map(|place| Use { chunk: place % 3, bytes: 10, cost: 7 }).collect();
         assert_eq!((belady(&uses, 30), bound(&uses, 30)), (21, 21));
         assert_eq!((belady(&uses, 9), bound(&uses, 9)), (210, 210));
-        // Of a scan that goes round, one of three can stay for the other nine rounds.
+        // In a cyclic scan, one of three can stay for the other nine rounds.
         assert_eq!(belady(&uses, 10), 210 - 7 * 9);
         assert_eq!((belady(&[], 5), bound(&[], 5)), (0, 0));
     }

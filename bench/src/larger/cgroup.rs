@@ -1,4 +1,4 @@
-//! A control group that limits the memory of processes, with what the system caches for them.
+//! A control group that limits the memory of processes, including the page cache used for them.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
@@ -11,13 +11,13 @@ const ROOT: &str = "/sys/fs/cgroup";
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes a group whose processes have `mib` MiB of memory together.
+    /// Creates a group whose processes have `mib` MiB of memory in total.
     ///
     /// # Errors
-    /// Where the system does not let this process make one.
+    /// Fails if the system does not permit it.
     pub fn new(name: &str, mib: u64) -> Result<Cgroup> {
         let root = Path::new(ROOT);
-        // Version 1 has a hierarchy for memory alone.
+        // Version 1 has a separate hierarchy for memory.
         let (parent, file) = match root.join("memory/memory.limit_in_bytes").exists() {
             true => (root.join("memory"), "memory.limit_in_bytes"),
             false if root.join("cgroup.controllers").exists() => (root.to_path_buf(), "memory.max"),
@@ -33,7 +33,7 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// A command line that runs `program` within the group.
+    /// Returns a command line that runs `program` within the group.
     pub fn wrap(&self, program: &OsStr) -> (OsString, Vec<OsString>) {
         let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
         (
@@ -45,7 +45,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // The system takes a moment to see that the last process has ended.
+        // The system takes a moment to notice that the last process has ended.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;

@@ -18,12 +18,12 @@ pub struct Definition {
     pub reading: f64,
     pub units: Units,
     pub quick: Quick,
-    /// Whether the answers count, and not the times.
+    /// Whether only the answers count, and not the times.
     #[serde(skip)]
     pub is_quick: bool,
 }
 
-/// What is read in units of several sizes.
+/// Data that is read in units of several sizes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Units {
@@ -39,14 +39,14 @@ pub struct Units {
 #[serde(deny_unknown_fields)]
 pub struct Scan {
     pub name: String,
-    /// All where none is named.
+    /// The columns; all if empty.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// Every how many row groups one is read.
+    /// Every this many row groups, one is read.
     pub every: usize,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {

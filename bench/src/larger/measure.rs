@@ -16,10 +16,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Memory of the pool where nothing is limited, in MiB.
+/// Memory of the pool without a limit, in MiB.
 const UNLIMITED_MIB: u64 = 12 << 10;
 
-/// Memory of the side that only tells where column chunks lie, in MiB: enough to describe them all.
+/// Memory of the side that only reports the locations of column chunks, in MiB: enough to describe them all.
 const READER_MIB: u64 = 1 << 10;
 
 /// Results of the suite.
@@ -31,17 +31,17 @@ pub struct Results {
     pub scale: f64,
     pub runs: usize,
     pub threads: usize,
-    /// GB/s that the disk gives to reads past the system's cache, of the data directory's own files.
+    /// GB/s of the disk for reads that bypass the page cache, of the data directory's own files.
     pub disk_gb_s: f64,
     /// Bytes of the files of each side.
     pub bytes_farpool: u64,
     pub bytes_duckdb: Option<u64>,
-    /// What a goal is; see the definition.
+    /// Goals; see the definition.
     pub bytes_goal: f64,
     pub optimum_goal: f64,
     pub reading_goal: f64,
     pub limits: Vec<LimitResult>,
-    /// `None` where files cannot be read past the system's cache.
+    /// `None` if the file system does not support reads that bypass the page cache.
     pub units: Option<UnitsResult>,
     pub notes: Vec<String>,
 }
@@ -51,7 +51,7 @@ pub struct Results {
 pub struct LimitResult {
     pub mib: u64,
     pub queries: Vec<QueryResult>,
-    /// Farpool's reads beside the least.
+    /// Farpool's reads compared with the lower bounds.
     pub trace: TraceResult,
 }
 
@@ -69,7 +69,7 @@ pub struct QueryResult {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sample {
     pub ms: f64,
-    /// Bytes that the process read from the disk, of the last run.
+    /// Bytes that the process read from the disk, in the last run.
     pub bytes_read: u64,
 }
 
@@ -196,7 +196,7 @@ fn fill(name: Name, place: &PathBuf, folder: &Path, definition: &Definition) -> 
     Ok(std::fs::write(complete, "")?)
 }
 
-/// Runs the queries on one side; a query that fails on it has no sample. Farpool's has a trace.
+/// Runs the queries on one side; a query that fails on it has no sample. Farpool's runs also have a trace.
 fn queries(
     name: Name,
     place: &Path,
@@ -213,7 +213,7 @@ fn queries(
         }
         cgroup => cgroup?,
     };
-    // What the system has cached for earlier processes would be read for nothing, and count in no cgroup.
+    // Pages cached for earlier processes would be read for free, and are not counted in the cgroup.
     let drop_cached = || Dropping::find(place.parent().unwrap_or(place), definition.is_quick)?.drop(&[place]);
     match if mib.is_some() { drop_cached() } else { Ok(()) } {
         Err(error) if definition.is_quick => {
@@ -239,7 +239,7 @@ fn queries(
             Err(error) => {
                 notes.push(format!("{label}{within} without a time in q{number:02}: {error:#}"));
                 samples.push(None);
-                // One that was killed has none any more.
+                // A process that was killed has no trace any more.
                 let _ = add_trace(&mut trace, name, &mut side);
                 drop(side);
                 side = open()?;
@@ -252,7 +252,7 @@ fn queries(
     Ok((samples, trace))
 }
 
-/// Adds the trace of a process of farpool's, from its start to now.
+/// Adds the trace of a farpool process, from its start to now.
 fn add_trace(trace: &mut TraceResult, name: Name, side: &mut Rival) -> Result<()> {
     if name == Name::Farpool {
         let bytes_of_process = bytes_read_by(side.process_id())?;
@@ -273,7 +273,7 @@ fn query(side: &mut Rival, sql: &str, runs: usize) -> Result<(Sample, Answer)> {
     Ok((Sample { ms: stats::median(&times), bytes_read }, answer))
 }
 
-/// Bytes that a process has had the disk read.
+/// Returns the bytes that a process has read from the disk.
 fn bytes_read_by(process: u32) -> Result<u64> {
     let file = format!("/proc/{process}/io");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;

@@ -1,4 +1,4 @@
-//! The suite `larger`: TPC-H with less memory than the tables take, in a memory cgroup, beside DuckDB.
+//! The suite `larger`: TPC-H with less memory than the tables take, in a memory cgroup, compared with DuckDB.
 
 mod belady;
 mod cgroup;
@@ -13,7 +13,7 @@ use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]

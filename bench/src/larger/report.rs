@@ -64,7 +64,7 @@ fn of_limit(limit: &LimitResult, results: &Results) -> String {
     )
 }
 
-/// What was read from the start of the process on beside the least.
+/// Formats the reads since the start of the process compared with the lower bounds.
 fn of_trace(trace: &TraceResult, goal: f64) -> String {
     let ratio = |least: u64| trace.bytes_read as f64 / least.max(1) as f64;
     let is_met = text::met((trace.bytes_belady > 0).then_some(ratio(trace.bytes_belady) <= goal));
@@ -92,7 +92,7 @@ fn row(query: &QueryResult, results: &Results) -> Vec<String> {
     let ms = |sample: Option<Sample>| sample.map_or("-".to_string(), |sample| format!("{:.0}", sample.ms));
     let read =
         |sample: Option<Sample>| sample.map_or("-".to_string(), |sample| text::bytes(sample.bytes_read));
-    // How much longer than in memory, in times of reading the bytes from the disk.
+    // The additional time compared with in-memory execution, as a multiple of the time to read the bytes from the disk.
     let reading = query.farpool.filter(|sample| sample.bytes_read > 0).map(|sample| {
         (sample.ms - query.in_memory_ms) / (sample.bytes_read as f64 / results.disk_gb_s / 1e6)
     });

@@ -1,5 +1,5 @@
-//! Farpool as a process that speaks the protocol of the rivals' drivers (`bench/rivals/driver.py`): an embedded pool over a
-//! data directory.
+//! Farpool as a process that speaks the protocol of the rivals' drivers (`bench/rivals/driver.py`): an embedded pool
+//! over a data directory.
 
 use crate::suite;
 use anyhow::{Context, Result, anyhow};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the process is told.
+/// Options of the process.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// The data directory.
@@ -32,7 +32,7 @@ pub struct Options {
     work_mib: usize,
 }
 
-/// Accesses that a trace has at most, 32 bytes each: ten times those of the suite at its full size.
+/// Maximal number of accesses in a trace, 32 bytes each: ten times those of the suite at its full size.
 const ACCESSES_MAX: usize = 4 << 20;
 
 struct Side {
@@ -119,8 +119,8 @@ impl Side {
         Ok(json!({ "ms": ms, "rows": rows, "wire": query.receipt().bytes_from_disk }))
     }
 
-    /// Writes what was recorded since the start, a line for each access: `used` or `read`, the chunk, its bytes in memory and
-    /// on disk.
+    /// Writes the accesses recorded since the start, a line for each: `used` or `read`, the chunk, its bytes in memory
+    /// and on disk.
     async fn write_trace(&self, file: &Path) -> Result<Value> {
         let recorded = self.trace.take();
         let mut out = BufWriter::new(File::create(file)?);
@@ -136,7 +136,7 @@ impl Side {
         Ok(json!({ "capacity": capacity, "lost": recorded.lost }))
     }
 
-    /// Where the column chunks of a table lie on disk, row group by row group.
+    /// Returns the locations of the column chunks of a table on disk, row group by row group.
     fn places(&self, table: &str) -> Result<Value> {
         let caller = self.pool.node().owner(TenantName::default());
         let (_, table) = caller.source(&TableName::new(table)?)?;

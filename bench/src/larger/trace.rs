@@ -1,4 +1,4 @@
-//! What farpool's side has recorded of the uses of column chunks, and how far what it read is from the least.
+//! Farpool's trace of the uses of column chunks, and the comparison of its reads with the lower bounds.
 
 use super::belady::{Use, belady, bound};
 use crate::rival::Rival;
@@ -8,29 +8,29 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What was used and read within one limit, from the start of the process to its last query.
+/// The uses and reads within one limit, from the start of the process to its last query.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TraceResult {
     /// Bytes of the pool.
     pub capacity: u64,
-    /// Number of times that a query began to work on a chunk, and the bytes on disk of all of them.
+    /// Number of times that a query began to work on a chunk, and the total bytes on disk of these chunks.
     pub uses: u64,
     pub bytes_used: u64,
     /// Bytes on disk of the chunks that were read into the pool.
     pub bytes_read: u64,
-    /// Those of them that were not used before they left, or the process ended.
+    /// Bytes of those chunks that were not used before they were evicted, or the process ended.
     pub bytes_unused: u64,
-    /// Bytes that Belady's rule would have read, and those that no order of eviction could have read fewer than.
+    /// Bytes that Belady's rule would have read, and a lower bound for any order of eviction.
     pub bytes_belady: u64,
     pub bytes_bound: u64,
-    /// Bytes that the process had the disk read since it was started, by whatever.
+    /// Bytes that the process has read from the disk since its start, for any purpose.
     pub bytes_of_process: u64,
-    /// Accesses that the trace had no room for: what comes first counts alone.
+    /// Accesses that the trace had no space for: only the first ones count.
     pub lost: u64,
 }
 
 impl TraceResult {
-    /// Takes the trace of a process.
+    /// Fetches the trace of a process.
     pub fn of(side: &mut Rival, bytes_of_process: u64) -> Result<TraceResult> {
         let file = tempfile::NamedTempFile::new()?;
         let answer = side.ask(&json!({ "do": "trace", "file": file.path() }))?;
@@ -50,7 +50,7 @@ impl TraceResult {
         })
     }
 
-    /// Adds what another process did within the same limit.
+    /// Adds the trace of another process within the same limit.
     pub fn add(&mut self, other: &TraceResult) {
         self.capacity = other.capacity;
         self.uses += other.uses;
@@ -64,7 +64,7 @@ impl TraceResult {
     }
 }
 
-/// Reads a trace as `side.rs` writes it: its uses, and the sums of the bytes that were read, and that were so in vain.
+/// Reads a trace as `side.rs` writes it: its uses, and the sums of the bytes that were read, and of those read in vain.
 fn read(file: &Path) -> Result<(Vec<Use>, u64, u64)> {
     let text = std::fs::read_to_string(file)?;
     let (mut uses, mut bytes_read, mut bytes_unused) = (Vec::new(), 0, 0);

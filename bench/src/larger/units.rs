@@ -1,5 +1,5 @@
-//! Units of reading: the same columns of a table's segments, read past the system's cache in units of several sizes by as
-//! many threads as a node reads with, and chunk by chunk, as a node reads them. The counterpart of figure 9 of the Ibex
+//! Units of reading: the same columns of a table's segments, read with O_DIRECT in units of several sizes by as many
+//! threads as a node reads with, and chunk by chunk, as a node reads them. The counterpart of figure 9 of the Ibex
 //! paper (L. Woods et al., VLDB 2014), which has pages of 16 KiB and of 4 MiB.
 
 use super::definition::{Scan, Units};
@@ -17,42 +17,42 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// A chunk is read in pieces of so many bytes at most, as `crates/disk/src/local.rs` does.
+/// Maximal bytes of the pieces in which a chunk is read, as in `crates/disk/src/local.rs`.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitsResult {
     pub table: String,
-    /// Threads that read.
+    /// Number of reading threads.
     pub threads: usize,
-    /// Number of column chunks of the table that lie in segments, and what they take there.
+    /// Number of column chunks of the table in segments, and percentiles of their sizes there.
     pub chunks: usize,
     pub bytes_median: f64,
     pub bytes_p90: f64,
     pub scans: Vec<ScanResult>,
 }
 
-/// A scan with all units.
+/// A scan with units of all sizes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScanResult {
     pub name: String,
     pub units: Vec<UnitResult>,
 }
 
-/// A scan with one unit.
+/// A scan with units of one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitResult {
-    /// Bytes of a unit; `None` where chunks are read one by one, each from its first page to its last one.
+    /// Bytes of a unit; `None` if chunks are read one by one, each from its first page to its last one.
     pub unit_bytes: Option<u64>,
-    /// Bytes of chunks that were wanted in all runs, and bytes that were read for them.
+    /// Bytes of needed chunks in all runs, and bytes that were read for them.
     pub bytes_needed: u64,
     pub bytes_read: u64,
-    /// Bytes that were wanted, a second: the median of the runs.
+    /// Needed bytes per second: the median of the runs.
     pub bytes_per_s: f64,
 }
 
-/// Where a column chunk lies.
+/// The location of a column chunk.
 #[derive(Clone, Debug, Deserialize)]
 struct ChunkPlace {
     group: usize,
@@ -70,8 +70,8 @@ struct Piece {
     bytes: u64,
 }
 
-/// Measures over the data directory `folder`, which `side` has open; that ends before anything is read. `None` with a note
-/// where files cannot be read past the system's cache.
+/// Measures over the data directory `folder`, which `side` has open; the side ends before anything is read. Returns
+/// `None` with a note if the file system does not support O_DIRECT.
 pub fn measure(
     definition: &Units,
     mut side: Rival,
@@ -134,7 +134,7 @@ fn measure_scan(
     for run in 0..definition.runs {
         for (place, unit) in sizes.iter().enumerate() {
             text::progress(&format!("units of reading, {} ", scan.name));
-            // Each begins elsewhere, so that what a host keeps of the disk's reads favours none.
+            // Each run begins at another chunk, so that caching by a host favours none.
             let first = (run * sizes.len() + place) * wanted.len() / count;
             let from = wanted[first..].iter().chain(&wanted[..first]).copied();
             let (pieces, needed) = pieces(from, *unit, definition.bytes_max_mib << 20);
@@ -153,7 +153,8 @@ impl UnitResult {
     }
 }
 
-/// What is read for chunks, each unit once, and how many of these bytes are needed; ends at some bytes that are read.
+/// Returns the pieces that are read for chunks, each unit once, and the number of needed bytes; stops at `bytes_max`
+/// bytes.
 fn pieces(chunks: impl Iterator<Item = Piece>, unit: Option<u64>, bytes_max: u64) -> (Vec<Piece>, u64) {
     let (mut pieces, mut seen) = (Vec::new(), HashSet::new());
     let (mut needed, mut read) = (0, 0);
@@ -177,14 +178,14 @@ fn pieces(chunks: impl Iterator<Item = Piece>, unit: Option<u64>, bytes_max: u64
     (pieces, needed)
 }
 
-/// Reads pieces, the next one by whichever thread is free; returns the seconds.
+/// Reads pieces, each by the next free thread; returns the seconds.
 fn read_all(files: &[File], pieces: &[Piece]) -> Result<f64> {
     let largest = pieces.iter().map(|piece| piece.bytes).max().unwrap_or(0);
     let next = AtomicUsize::new(0);
     let read_some = |mut memory: Pages| -> Result<()> {
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
             let memory = memory.of(usize::try_from(piece.bytes)?);
-            // The last unit of a file may go beyond its end.
+            // The last unit of a file may extend beyond its end.
             let read = files[piece.file].read_at(memory, piece.offset);
             if read.context("cannot read a segment past the system's cache")? == 0 {
                 bail!("a segment ends before byte {}", piece.offset);
@@ -204,7 +205,7 @@ fn read_all(files: &[File], pieces: &[Piece]) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// The part of the report.
+/// Formats the part of the report.
 pub fn report(results: &UnitsResult) -> String {
     let mut header = vec!["unit".to_string()];
     for scan in &results.scans {

@@ -5,7 +5,7 @@ use crate::tables::{Content, TableDefinition};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// Rows of an append that goes to the log.
+/// Rows of an append that is stored in the log.
 pub const APPEND_ROWS: u64 = 2048;
 
 /// The suite.
@@ -20,12 +20,12 @@ pub struct Definition {
     pub quick: Quick,
     pub tables: Vec<TableDefinition>,
     pub stores: Vec<Store>,
-    /// Whether the answers count, and not the times.
+    /// Whether only the answers count, and not the times.
     #[serde(skip)]
     pub is_quick: bool,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -35,7 +35,7 @@ pub struct Quick {
     log_mib: u64,
 }
 
-/// What both sides have on disk.
+/// The data that both sides have on disk.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
@@ -79,22 +79,22 @@ impl Definition {
 }
 
 impl Store {
-    /// Name of the table at a position.
+    /// Returns the name of the table at a position.
     pub fn table_name(&self, place: u64) -> String {
         if self.tables == 1 { "t".to_string() } else { format!("t{place}") }
     }
 
-    /// Whether its processes are killed, so that their log is read again.
+    /// Returns whether the processes are killed, so that the log is read again.
     pub fn is_killed(&self) -> bool {
         self.log_mib > 0
     }
 
-    /// The query that reads little.
+    /// Returns the query that reads little.
     pub fn selective(&self) -> String {
         self.sql(&self.selective)
     }
 
-    /// The query that reads a whole column.
+    /// Returns the query that reads a whole column.
     pub fn scan(&self) -> Option<String> {
         self.scan.as_ref().map(|scan| self.sql(scan))
     }

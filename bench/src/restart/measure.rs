@@ -1,4 +1,4 @@
-//! Starts both sides again and again, each time with the data out of the system's cache.
+//! Starts both sides repeatedly, each time with the data dropped from the system's page cache.
 
 use super::definition::{Definition, Store};
 use super::rival::Duckdb;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// How long memory must have stayed as full as it is for nothing more to be read, and how long that may take.
+/// Time for which memory usage must be constant to consider loading complete, and the time limit for that.
 const QUIET: Duration = Duration::from_millis(700);
 const FILLED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -29,10 +29,10 @@ pub struct Results {
     pub machine: Machine,
     pub runs: usize,
     pub threads: usize,
-    /// What is dropped before each start.
+    /// The data dropped before each start.
     pub dropped: String,
     pub duckdb: RivalResult,
-    /// What goals are; see the definition.
+    /// Goals; see the definition.
     pub selective_ms: f64,
     pub selective_bytes: u64,
     pub of_disk: f64,
@@ -44,25 +44,25 @@ pub struct Results {
 #[derive(Debug, Serialize)]
 pub struct StoreResult {
     pub name: String,
-    /// Encoded bytes of its tables, and bytes of the files of each side.
+    /// Encoded bytes of the store's tables, and bytes of the files of each side.
     pub bytes_encoded: u64,
     pub bytes_farpool: u64,
     pub bytes_duckdb: Option<u64>,
-    /// Appends that the log has, and bytes of these.
+    /// Number of appends in the log, and their bytes.
     pub appends: u64,
     pub starts: Vec<StartResult>,
 }
 
-/// Starts within one limit of memory: medians.
+/// Starts within one memory limit: medians.
 #[derive(Debug, Default, Serialize)]
 pub struct StartResult {
     pub memory_mib: usize,
     /// Milliseconds from the start of the process until a client is connected.
     pub connected_ms: f64,
-    /// From there to the answer of the selective query, and bytes that it read.
+    /// Time from then to the answer of the selective query, and bytes that it read.
     pub selective_ms: f64,
     pub selective_bytes: u64,
-    /// Until no more is read into memory, and which part of the tables is there then.
+    /// Time until nothing more is read into memory, and the part of the tables in memory by then.
     pub filled_ms: f64,
     pub filled_part: f64,
     pub scan: Option<ScanResult>,
@@ -77,7 +77,7 @@ pub struct ScanResult {
     pub since_start_ms: f64,
     pub ms: f64,
     pub bytes_from_disk: u64,
-    /// GB/s of the scan, of the disk past the system's cache just before, and the median ratio of the two.
+    /// GB/s of the scan, of the disk with O_DIRECT just before, and the median ratio of the two.
     pub gb_s: f64,
     pub disk_gb_s: f64,
     pub of_disk: Option<f64>,
@@ -88,11 +88,11 @@ pub struct ScanResult {
 pub struct RivalTimes {
     /// Milliseconds from the start of the process to the answer.
     pub whole_ms: f64,
-    /// Without Python and the import.
+    /// Time without Python and the import.
     pub own_ms: f64,
 }
 
-/// A folder that is removed with all that is in it.
+/// A folder that is removed with its contents.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -110,7 +110,7 @@ impl Drop for Scratch {
 }
 
 fn remove(folder: &Path) {
-    // It may not be there.
+    // The folder may not exist.
     let _ = std::fs::remove_dir_all(folder);
 }
 
@@ -122,7 +122,7 @@ struct Run<'a> {
     folder: &'a Path,
 }
 
-/// The first answer to each query, by which the others are checked.
+/// The first answer to each query, with which the others are compared.
 #[derive(Default)]
 struct Answers {
     selective: Option<Answer>,
@@ -196,7 +196,7 @@ impl Run<'_> {
         })
     }
 
-    /// All starts within a limit.
+    /// Measures all starts within a limit.
     fn starts(
         &self,
         store: &Store,
@@ -243,7 +243,7 @@ impl Run<'_> {
             times.push(answered.ms);
             rates.push(rate);
             disk.push(of_disk);
-            // Of a small table everything may be in memory already.
+            // For a small table everything may be in memory already.
             ratios.extend((bytes_from_disk > 0).then_some(rate / of_disk));
             agree("farpool", &sql, &mut answers.scan, answered.answer)?;
         }
@@ -266,8 +266,8 @@ impl Run<'_> {
         Ok(result)
     }
 
-    /// Starts a node and runs a query as the first; then, if that is asked for, waits until memory is full. Returns when a
-    /// client was connected, the answer, and when memory was full with which part of the tables.
+    /// Starts a node and runs a query as the first; then, if requested, waits until memory is full. Returns the time
+    /// when a client was connected, the answer, and the time when memory was full with the part of the tables in it.
     fn farpool(
         &self,
         store: &Store,
@@ -288,7 +288,7 @@ impl Run<'_> {
         Ok(measured)
     }
 
-    /// Has the data read from disk by the next process, and programs not.
+    /// Drops the data from the page cache, but keeps the programs in it.
     fn drop_caches(&self, data: &Path, file: &Path) -> Result<()> {
         self.dropping.drop(&[data, file])?;
         std::io::copy(&mut std::fs::File::open(served::program()?)?, &mut std::io::sink())?;
@@ -296,11 +296,11 @@ impl Run<'_> {
     }
 }
 
-/// When a node had read all that it reads into memory, in milliseconds from its start, and the part of the tables that was
-/// there then.
+/// The time when a node had finished reading into memory, in milliseconds from its start, and the part of the tables in
+/// memory by then.
 type Filled = (f64, f64);
 
-/// Waits until a node reads no more into memory.
+/// Waits until a node stops reading into memory.
 async fn filled(served: &Served, pool: &Arc<dyn Pool>) -> Result<Filled> {
     let (begun, mut used, mut grown) = (Instant::now(), 0, Instant::now());
     let mut grown_ms = served.since_start_ms();
@@ -320,7 +320,7 @@ async fn filled(served: &Served, pool: &Arc<dyn Pool>) -> Result<Filled> {
     Ok((grown_ms, resident as f64 / encoded.max(1) as f64))
 }
 
-/// Checks an answer by the first one.
+/// Compares an answer with the first one.
 fn agree(side: &str, sql: &str, expected: &mut Option<Answer>, answer: Answer) -> Result<()> {
     match expected {
         Some(expected) => match difference(expected, &answer) {

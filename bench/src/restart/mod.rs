@@ -1,5 +1,5 @@
-//! The suite `restart`: the time from the start of a node's process over a data directory, which is out of the system's
-//! cache, until it answers, beside DuckDB opening a file of the same data.
+//! The suite `restart`: the time from the start of a node's process over a data directory, which is not in the page
+//! cache, until it answers, compared with DuckDB opening a file of the same data.
 
 mod definition;
 mod measure;
@@ -12,7 +12,7 @@ use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! DuckDB with a database file, in a process of its own for each statement: `bench/rivals/restart.py`.
+//! DuckDB with a database file, in a separate process for each statement: `bench/rivals/restart.py`.
 
 use super::definition::{APPEND_ROWS, Store};
 use crate::answers::Answer;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// Rows of a batch that is handed over.
+/// Rows of a batch that is passed on.
 const BATCH_ROWS: u64 = 64 << 10;
 
 /// DuckDB as the rival.
@@ -26,13 +26,13 @@ pub struct Duckdb {
 /// Times of a process, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// From its start to the answer.
+    /// Time from the start of the process to the answer.
     pub whole: f64,
-    /// Without the start of an interpreter and imports.
+    /// Time without the start of an interpreter and imports.
     pub own: f64,
 }
 
-/// What a process says when its rows are there.
+/// The output of a process when its rows are complete.
 #[derive(Deserialize)]
 struct Said {
     own_ms: f64,
@@ -40,8 +40,10 @@ struct Said {
 }
 
 impl Duckdb {
+    /// Finds DuckDB's Python environment.
+    ///
     /// # Errors
-    /// When it is not installed.
+    /// Fails if it is not installed.
     pub fn find() -> Result<Duckdb> {
         let definition = RivalDefinition::named("duckdb")?;
         let python = places::rivals()?.join(&definition.environment).join("bin/python");
@@ -53,13 +55,13 @@ impl Duckdb {
         Ok(duckdb)
     }
 
-    /// Has the interpreter and the libraries in the system's cache; returns DuckDB's version.
+    /// Loads the interpreter and the libraries into the page cache; returns DuckDB's version.
     pub fn warm(&self) -> Result<String> {
         let (mut process, _) = self.start(&json!({ "do": "version" }))?;
         Ok(said(&mut process)?.version)
     }
 
-    /// Makes the file of a store, with `appends` appends in its log.
+    /// Creates the file of a store, with `appends` appends in its log.
     pub fn fill(
         &self,
         store: &Store,
@@ -138,7 +140,7 @@ impl Duckdb {
     }
 }
 
-/// Waits for a process to say that it is done.
+/// Waits until a process reports that it is done.
 fn said(process: &mut Child) -> Result<Said> {
     let output = process.stdout.take().context("the process has no standard output")?;
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! `farpool serve` over a data directory, as a process of its own.
+//! `farpool serve` over a data directory, in a separate process.
 
 use crate::answers::Answer;
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 /// Memory for work, in MiB.
 const WORK_MIB: usize = 1024;
 
-/// Bytes of the log after which a node makes a checkpoint, where it is to become long.
+/// Bytes of the log after which a node makes a checkpoint, for a log that is to become long.
 const LONG_LOG: &str = "4GiB";
 
-/// How long a node may take to make a checkpoint and end.
+/// Time limit for a node to make a checkpoint and end.
 const STOP: Duration = Duration::from_secs(90);
 
 /// A node's process, which is killed when this value is dropped.
 pub struct Served {
     process: Child,
     url: String,
-    /// When the process was started.
+    /// The time at which the process was started.
     start: Instant,
     threads: usize,
 }
 
-/// An answer, and how long it took.
+/// An answer, with the time that it took.
 pub struct Answered {
     pub answer: Answer,
     pub receipt: Receipt,
-    /// Milliseconds since the process was started, and since the statement was handed over.
+    /// Milliseconds since the process was started, and since the statement was submitted.
     pub since_start_ms: f64,
     pub ms: f64,
 }
 
-/// Farpool's program, which is beside this one.
+/// Returns farpool's program, which is next to this one.
 pub fn program() -> Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("farpool");
     if !program.exists() {
@@ -78,7 +78,7 @@ impl Served {
         Ok((pool, self.since_start_ms()))
     }
 
-    /// Runs a statement of a new session.
+    /// Runs a statement in a new session.
     pub async fn query(&self, pool: &Arc<dyn Pool>, sql: &str) -> Result<Answered> {
         let start = Instant::now();
         let session = Session::new(SessionOptions {
@@ -94,12 +94,12 @@ impl Served {
         Ok(Answered { answer, receipt: query.receipt(), since_start_ms, ms })
     }
 
-    /// Milliseconds since the process was started.
+    /// Returns the milliseconds since the process was started.
     pub fn since_start_ms(&self) -> f64 {
         self.start.elapsed().as_secs_f64() * 1e3
     }
 
-    /// Ends the process in order, or kills it.
+    /// Stops the process cleanly, or kills it.
     pub fn end(mut self, is_killed: bool) -> Result<()> {
         if is_killed {
             return Ok(());

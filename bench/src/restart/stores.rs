@@ -1,4 +1,4 @@
-//! Fills a data directory by means of a node, as clients do.
+//! Fills a data directory through a node, as clients do.
 
 use super::definition::{APPEND_ROWS, Store};
 use super::served::Served;
@@ -14,14 +14,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Loads and appends that are under way at once.
+/// Number of loads and appends in flight.
 const LOADERS: usize = 4;
 
-/// What a store has become.
+/// The contents of a filled store.
 pub struct Filled {
     /// Encoded bytes of all tables.
     pub bytes_encoded: u64,
-    /// Number of appends that the log has.
+    /// Number of appends in the log.
     pub appends: u64,
 }
 
@@ -97,7 +97,7 @@ async fn load(
 ) -> Result<TableInfo> {
     let (hint, columns) = (rows.end - rows.start, Arc::<[_]>::from(columns));
     let schema = schema(&columns)?;
-    // A batch at a time: the generator borrows the columns.
+    // One batch at a time: the generator borrows the columns.
     let starts = rows.clone().step_by(farpool::model::limits::BATCH_ROWS);
     let batches = starts.map(move |start| {
         let end = rows.end.min(start + farpool::model::limits::BATCH_ROWS as u64);

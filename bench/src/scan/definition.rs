@@ -15,7 +15,7 @@ pub struct Definition {
     pub cases: Vec<Case>,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -31,7 +31,7 @@ pub struct Case {
     /// The columns that are read.
     pub columns: Vec<String>,
     pub sql: String,
-    /// Goal: the least share of the read bandwidth, in logical bytes.
+    /// Goal: the minimal share of the read bandwidth, in logical bytes.
     pub at_least: f64,
 }
 

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
-/// Bytes of a value as a query sees it.
+/// Bytes of a value in plain form.
 const VALUE_BYTES: u64 = 8;
 
-/// Size of the plain memory in lengths of two columns: each part is read once before the first is read again,
-/// so that they come from memory and not from a cache.
+/// Size of the plain memory in lengths of two columns: each part is read once before the first is read again, so that
+/// reads come from memory and not from a cache.
 const MEMORY_PARTS: u64 = 4;
 
 /// A run of the suite.
@@ -53,7 +53,7 @@ pub struct CaseResult {
     pub memory_median_ms: f64,
     /// Share of the memory's read bandwidth that the scan reaches, in logical bytes.
     pub of_bandwidth: f64,
-    /// The least share that it should reach.
+    /// The minimal share that the scan should reach.
     pub goal: f64,
 }
 
@@ -168,8 +168,7 @@ impl CaseResult {
     }
 }
 
-/// Plans and then executes on the runtime's own threads; returns the milliseconds of executing, and the bytes
-/// scanned.
+/// Plans and then executes on the runtime's own threads; returns the milliseconds of executing, and the bytes scanned.
 fn scan(runtime: &Runtime, session: &Arc<Session>, case: &Case, expected: &Answer) -> Result<(f64, u64)> {
     let (session, sql) = (session.clone(), case.sql.clone());
     let ran = runtime.spawn(async move {

@@ -9,7 +9,7 @@ use crate::{places, suite};
 use anyhow::Result;
 use definition::Definition;
 
-/// What can be chosen.
+/// Options of the suite.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Name of the table on every side.
 pub const TABLE: &str = "sketched";
 
-/// Name of its column.
+/// Name of the table's column.
 pub const COLUMN: &str = "v";
 
 /// The column that is sketched.
@@ -48,12 +48,12 @@ impl Data {
         Ok(data)
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn rows(&self) -> usize {
         self.values.len()
     }
 
-    /// The first values, for slow sides.
+    /// Returns the first values, for slow sides.
     pub fn slow(&self) -> &[u32] {
         &self.values.values()[..self.slow]
     }
@@ -69,14 +69,14 @@ impl Data {
     }
 }
 
-/// Whether a rival gets fewer rows: the Python package of DataSketches takes one value at a time.
+/// Returns whether a rival gets fewer rows: the Python package of DataSketches takes one value at a time.
 fn is_slow(rival: &str) -> bool {
     rival == "DataSketches"
 }
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // Rivals no longer map the files by then; what cannot be removed is left to the system.
+        // Rivals no longer map the files; files that cannot be removed are left to the system.
         let _ = std::fs::remove_file(&self.file);
         let _ = std::fs::remove_file(&self.file_slow);
     }

@@ -19,7 +19,7 @@ pub struct Definition {
     pub cases: Vec<Case>,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -36,7 +36,7 @@ pub struct Column {
     pub skew: Option<f64>,
 }
 
-/// A set of sketches that are made together.
+/// A set of sketches that are computed together.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {

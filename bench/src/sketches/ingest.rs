@@ -1,5 +1,5 @@
-//! Cost of profiling during a load: the same column is streamed to two nodes over loopback TCP, one of which
-//! computes a profile of the rows in the background (through the tap) and one that does not.
+//! Cost of profiling during a load: the same column is streamed to two nodes over loopback TCP, one of which computes a
+//! profile of the rows in the background (through the tap) and one that does not.
 
 use super::data::{Data, TABLE};
 use super::pools;
@@ -27,7 +27,7 @@ pub struct IngestSide {
     pub gb_s: f64,
     /// CPU time of the node's process.
     pub cpu_ms: Vec<f64>,
-    /// CPU time of the node's process for each GB of the column.
+    /// CPU time of the node's process per GB of the column.
     pub cpu_ms_per_gb: f64,
     /// Time from the end of the load until its profile is computed, if there is one.
     pub profile_ms: Vec<f64>,

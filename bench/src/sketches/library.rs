@@ -1,5 +1,5 @@
-//! The library's side, with a partial sketch for each thread, which are merged; and the naive
-//! implementation's.
+//! The library's side, with a partial sketch for each thread, which are merged; and the side of the naive
+//! implementation.
 
 use super::naive::Naive;
 use anyhow::{Result, bail};
@@ -29,8 +29,7 @@ pub fn sketched(parameters: SketchParameters, batches: &[ArrayRef], threads: usi
     })
 }
 
-/// Runs the naive implementation on as many threads, each for itself; returns the first one's, which is
-/// compared.
+/// Runs the naive implementation on as many threads independently; returns the first one's result, which is compared.
 pub fn naively(parameters: SketchParameters, values: &[u32], threads: usize) -> Naive {
     let share = values.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
@@ -48,7 +47,7 @@ pub fn naively(parameters: SketchParameters, values: &[u32], threads: usize) -> 
     })
 }
 
-/// Checks that the library's estimates for the rows of the naive implementation are the same.
+/// Checks that the library's estimates equal the naive implementation's for the same rows.
 pub fn compare(parameters: SketchParameters, values: &[u32], naive: &Naive) -> Result<()> {
     let values = &values[..naive.rows()];
     let part: ArrayRef = Arc::new(UInt32Array::from(values.to_vec()));

@@ -25,7 +25,7 @@ struct Timed {
     side: String,
     rows: usize,
     ms: f64,
-    /// Its estimate of the number of distinct values.
+    /// The side's estimate of the number of distinct values.
     number: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
 }
 
 impl Sides {
-    /// Starts pools and rivals; adds those rivals to `known` that are not in it yet.
+    /// Starts pools and rivals; adds new rivals to `known`.
     fn start(definition: &Definition, threads: usize, known: &mut Vec<RivalResult>) -> Result<Sides> {
         let mut rivals = Vec::new();
         for name in &definition.rivals {

@@ -1,5 +1,4 @@
-//! The naive implementation: value by value, every table as in the definition of the sketch, with 64-bit
-//! counters.
+//! The naive implementation: value by value, with every table as in the definition of the sketch, and 64-bit counters.
 
 use farpool::model::SketchParameters;
 use farpool_statistics::hash::{SEED, murmur3};
@@ -26,7 +25,7 @@ impl Naive {
         }
     }
 
-    /// Number of values added so far.
+    /// Returns the number of values added so far.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -39,7 +38,7 @@ impl Naive {
                 let register = &mut self.registers[hash.low as usize & ((1 << precision) - 1)];
                 *register = (*register).max(hash.high.leading_zeros().min(62) as u8 + 1);
             }
-            // Each row uses bits of the hash 16 further on; the sign is the bit above those of the index.
+            // Each row uses the bits of the hash from 16 bits further on; the sign is the bit above those of the index.
             if let Some(c) = self.parameters.frequency {
                 for row in 0..usize::from(c.rows) {
                     let place = hash.slice(16 * row as u32, c.precision.into()) as usize;

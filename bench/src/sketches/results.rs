@@ -45,7 +45,7 @@ pub struct Side {
     pub rows: usize,
     pub times_ms: Vec<f64>,
     pub gb_s: f64,
-    /// The number of distinct values that it found, if it counts them.
+    /// The estimated number of distinct values, if the side counts them.
     pub distinct: Option<f64>,
 }
 

@@ -1,7 +1,7 @@
-//! Makes tables, and Arrow files of them. The files are made on the first run and kept in the cache outside
-//! the tree.
+//! Creates tables, and Arrow files of them. The files are created on the first run and kept in the cache outside the
+//! tree.
 //!
-//! A value depends on its column and its row alone, so that a table can be made in any order. The hash is the
+//! A value depends on its column and its row alone, so that a table can be created in any order. The hash is the
 //! finalizer of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
 
 use super::{Content, TableDefinition};
@@ -21,13 +21,13 @@ const BATCH_ROWS: u64 = 64 << 10;
 /// 2^53: floats are multiples of its inverse.
 const UNIT: f64 = (1u64 << 53) as f64;
 
-/// Words that strings consist of, apart from the words that queries look for.
+/// Words of which strings consist, apart from the words that queries search for.
 const WORDS: [&str; 16] = [
     "error", "packet", "timeout", "user", "login", "query", "disk", "node", "retry", "lease", "page",
     "client", "token", "write", "commit", "queue",
 ];
 
-/// Returns the file with `rows` rows of `table`, and makes it if it does not exist.
+/// Returns the file with `rows` rows of `table`, and creates it if it does not exist.
 pub fn file(table: &TableDefinition, rows: u64) -> Result<PathBuf> {
     let folder = places::cache()?.join("data/made");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -46,7 +46,7 @@ pub fn read(file: &Path) -> Result<FileReader<File>> {
     Ok(FileReader::try_new(opened, None)?)
 }
 
-/// Writes to a file beside the target and renames it, so that an interrupted run leaves no incomplete file.
+/// Writes to a file next to the target and renames it, so that an interrupted run leaves no incomplete file.
 fn write(file: &Path, columns: &[(String, Content)], rows: u64) -> Result<()> {
     let partial = file.with_extension("partial");
     let output = BufWriter::new(File::create(&partial)?);
@@ -59,12 +59,12 @@ fn write(file: &Path, columns: &[(String, Content)], rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes the batches of all rows of a table.
+/// Creates the batches of all rows of a table.
 pub fn batches(columns: &[(String, Content)], rows: u64) -> impl Iterator<Item = Result<RecordBatch>> {
     batches_between(columns, rows, 0..rows, BATCH_ROWS)
 }
 
-/// Makes the batches, of `batch_rows` rows, of some rows of a table that has `all` rows.
+/// Creates the batches, of `batch_rows` rows, of some rows of a table that has `all` rows.
 pub fn batches_between(
     columns: &[(String, Content)],
     all: u64,
@@ -75,7 +75,7 @@ pub fn batches_between(
     starts.map(move |start| batch(columns, all, start..rows.end.min(start + batch_rows)))
 }
 
-/// Makes some rows of a table that has `all` rows.
+/// Creates some rows of a table that has `all` rows.
 fn batch(columns: &[(String, Content)], all: u64, rows: std::ops::Range<u64>) -> Result<RecordBatch> {
     let arrays = columns.iter().enumerate().map(|(number, (name, content))| {
         let rows = rows.clone();
@@ -107,7 +107,7 @@ fn hash(value: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Returns a number from 0 to below `values`, from 64 random bits.
+/// Returns a number below `values`, derived from 64 random bits.
 fn below(random: u64, values: u64) -> u64 {
     ((u128::from(random) * u128::from(values)) >> 64) as u64
 }
@@ -130,8 +130,8 @@ fn scattered(row: u64, domain: u64) -> u64 {
     }
 }
 
-/// Makes a string of words of about `bytes` bytes. One string in two has `fox`, two digits, and later `bar`;
-/// one in four has the first without the last.
+/// Creates a string of words of about `bytes` bytes. One string in two has `fox`, two digits, and later `bar`; one in
+/// four has the first without the last.
 fn text(random: u64, bytes: usize) -> String {
     let mut text = Vec::with_capacity(bytes + 8);
     let mut state = random;
@@ -155,7 +155,7 @@ fn text(random: u64, bytes: usize) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Hashes the definition of a table, to tell files of different definitions apart.
+/// Hashes the definition of a table, to distinguish files of different definitions.
 fn fingerprint(columns: &[(String, Content)]) -> u64 {
     format!("{columns:?}").bytes().fold(1, |state, byte| hash(state ^ u64::from(byte)))
 }

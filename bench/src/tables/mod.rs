@@ -11,7 +11,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct TableDefinition {
     pub name: String,
-    /// Numbers of rows, the largest last; empty where something else determines the size.
+    /// Numbers of rows, the largest last; empty if another setting determines the size.
     #[serde(default)]
     pub sizes: Vec<u64>,
     pub columns: Vec<ColumnDefinition>,
@@ -47,12 +47,12 @@ pub enum Content {
 }
 
 impl TableDefinition {
-    /// The largest size.
+    /// Returns the largest size.
     pub fn largest(&self) -> u64 {
         self.sizes.iter().copied().max().unwrap_or(0)
     }
 
-    /// Names and contents of all columns.
+    /// Returns names and contents of all columns.
     pub fn columns(&self) -> Vec<(String, Content)> {
         self.columns.iter().flat_map(ColumnDefinition::expand).collect()
     }

@@ -1,4 +1,4 @@
-//! TPC-H tables as Parquet files, made on the first run and kept in the cache outside the tree.
+//! TPC-H tables as Parquet files, created on the first run and kept in the cache outside the tree.
 
 use crate::places;
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ pub const TABLES: [&str; 8] =
 
 type Reader = Box<dyn RecordBatchReader>;
 
-/// Returns the folder with the tables at `scale`, and makes it if it does not exist.
+/// Returns the folder with the tables at `scale`, and creates it if it does not exist.
 pub fn folder(scale: f64) -> Result<PathBuf> {
     let folder = places::cache()?.join("data").join(format!("tpch-sf{}", places::scale_name(scale)));
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -42,7 +42,7 @@ pub fn read(folder: &Path, table: &str) -> Result<Vec<RecordBatch>> {
     Ok(reader.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Writes to a file beside the target and renames it, so that an interrupted run leaves no incomplete file.
+/// Writes to a file next to the target and renames it, so that an interrupted run leaves no incomplete file.
 fn write(file: &Path, reader: Reader) -> Result<()> {
     let partial = file.with_extension("partial");
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();

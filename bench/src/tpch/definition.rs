@@ -18,13 +18,13 @@ pub struct Definition {
     pub queries: Vec<usize>,
     /// The sides in the order of a round.
     pub sides: Vec<String>,
-    /// What changes with `--quick`.
+    /// The settings of `--quick`.
     pub quick: Quick,
     /// Goals of the suite.
     pub goals: Vec<Goal>,
 }
 
-/// What `--quick` changes.
+/// The settings of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -40,9 +40,9 @@ pub struct Goal {
     pub text: String,
     /// The measured quantity.
     pub measure: Measure,
-    /// The query, if the goal is about a single one.
+    /// The query, if the goal concerns a single one.
     pub query: Option<usize>,
-    /// The side that the goal is about.
+    /// The side of the goal.
     pub of: Option<String>,
     /// The side that it is compared with.
     pub against: Option<String>,
@@ -52,7 +52,7 @@ pub struct Goal {
     pub at_least: Option<f64>,
 }
 
-/// What a goal measures; `bench/definitions/tpch.toml` explains each.
+/// The measured quantity of a goal; `bench/definitions/tpch.toml` explains each.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {

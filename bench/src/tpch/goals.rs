@@ -10,7 +10,7 @@ pub struct Checked {
     pub goal: Goal,
     /// The measured value; `None` if a side did not take part.
     pub measured: Option<f64>,
-    /// Whether the bound holds; `None` when nothing was measured.
+    /// Whether the bound holds; `None` if nothing was measured.
     pub met: Option<bool>,
 }
 

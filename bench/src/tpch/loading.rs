@@ -16,7 +16,7 @@ pub struct Loading {
     pub rows: u64,
     pub bytes_plain: u64,
     pub bytes_encoded: u64,
-    /// With a profile, as users load: elapsed time until the load is acknowledged, and all CPU time until the
+    /// With a profile, as in normal use: elapsed time until the load is acknowledged, and all CPU time until the
     /// profile, which is computed in the background, is complete.
     pub profiled: Cost,
     /// Costs of a load without a profile.

@@ -100,10 +100,10 @@ async fn query(
     })
 }
 
-/// Checks that a side gives the answer that another gave.
+/// Checks that a side returns the answer of another side.
 ///
 /// # Errors
-/// What differs.
+/// A description of the difference.
 pub fn compare(expected_by: &str, expected: &Answer, side: &str, actual: &Answer, sql: &str) -> Result<()> {
     let keys = answers::order_keys(sql);
     let difference =

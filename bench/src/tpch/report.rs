@@ -37,8 +37,7 @@ fn heading(results: &Results) -> String {
     )
 }
 
-/// Formats the times, a row for each query: milliseconds, and in the other columns the ratio to the first
-/// side.
+/// Formats the times, a row for each query: milliseconds, and in the other columns the ratio to the first side.
 fn times(results: &Results) -> String {
     let mut header = vec!["query".to_string(), "rows".to_string()];
     for (index, side) in results.sides.iter().enumerate() {

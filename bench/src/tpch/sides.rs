@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// One side.
 pub struct Side {
-    /// Its name in the definition.
+    /// Name of the side in the definition.
     pub name: String,
     engine: Engine,
 }
@@ -34,14 +34,14 @@ pub struct Sample {
 
 /// A node of this process, and the pools that connect to it.
 pub struct Farpool {
-    /// Without a socket.
+    /// The pool without a socket.
     pub embedded: Arc<EmbeddedPool>,
-    /// Over loopback TCP.
+    /// The pool over loopback TCP.
     pub remote: Arc<dyn Pool>,
 }
 
 impl Farpool {
-    /// Starts the node, with workers and a runtime of its own.
+    /// Starts the node, with separate workers and a separate runtime.
     pub async fn start(threads: usize) -> Result<Farpool> {
         let node = node::start(threads)?;
         let embedded = EmbeddedPool::over(node.clone(), TenantName::default());
@@ -70,7 +70,7 @@ impl Farpool {
 }
 
 impl Side {
-    /// Whether a name is that of a rival: those of farpool's sides have a space.
+    /// Returns whether a name is that of a rival: names of farpool's sides contain a space.
     pub fn names_rival(name: &str) -> bool {
         !name.contains(' ')
     }
@@ -84,7 +84,7 @@ impl Side {
         Ok(Side { name: name.to_string(), engine: Engine::Rival(Box::new(rival)) })
     }
 
-    /// Name and version of a rival.
+    /// Returns name and version of a rival.
     pub fn version(&self) -> Option<String> {
         match &self.engine {
             Engine::Rival(rival) => Some(format!("{} {}", rival.definition.name, rival.version)),

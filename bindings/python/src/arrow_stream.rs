@@ -1,4 +1,4 @@
-//! Batches in and out by Arrow's C stream interface, as Python's capsules carry it
+//! Exports and imports batches by Arrow's C stream interface, in Python's capsules
 //! (<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>). Buffers are shared, not copied.
 
 #![expect(unsafe_code, reason = "the interface passes a pointer")]
@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-/// Puts batches into a capsule.
+/// Exports batches as a capsule.
 pub fn exported(
     py: Python<'_>,
     batches: Box<dyn RecordBatchReader + Send>,
@@ -24,26 +24,26 @@ pub fn exported(
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(batches), c"arrow_array_stream")
 }
 
-/// Puts a schema into a capsule.
+/// Exports a schema as a capsule.
 pub fn exported_schema<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
     let schema =
         FFI_ArrowSchema::try_from(schema).map_err(|error| PyValueError::new_err(error.to_string()))?;
     PyCapsule::new_with_value(py, schema, c"arrow_schema")
 }
 
-/// Takes the stream of an object that has `__arrow_c_stream__`.
+/// Imports the stream of an object that has `__arrow_c_stream__`.
 ///
 /// # Errors
 /// `TypeError` for other objects.
 pub fn imported(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
     let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
-    // SAFETY: a capsule of this name has an ArrowArrayStream, which is moved out and marked as released.
+    // SAFETY: a capsule of this name contains an ArrowArrayStream, which is moved out and marked as released.
     let reader = unsafe { ArrowArrayStreamReader::from_raw(stream.as_ptr().cast()) };
     reader.map_err(|error| PyTypeError::new_err(format!("this is no stream of Arrow batches: {error}")))
 }
 
-/// Batches of a stream, for whoever reads them by Arrow's C interface.
+/// The batches of a stream, for readers by Arrow's C interface.
 pub struct Reader {
     schema: SchemaRef,
     batches: Owned<BatchStream>,

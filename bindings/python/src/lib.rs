@@ -1,8 +1,8 @@
 //! The extension module `farpool._farpool`: pools, statements and rows for the Python package around it
-//! (`bindings/python/python/farpool`), which has what users see.
+//! (`bindings/python/python/farpool`), which contains the public API.
 //!
-//! Invariant: a thread of Python waits for the pool without the interpreter's lock, and only in `runtime::wait`, which
-//! sees Ctrl-C and the exit of the interpreter.
+//! Invariant: a Python thread waits for the pool without the interpreter's lock, and only in `runtime::wait`, which
+//! reacts to Ctrl-C and to the exit of the interpreter.
 
 #![expect(clippy::disallowed_methods, reason = "waits for signals by the clock")]
 
@@ -19,7 +19,7 @@ mod statements;
 mod texts;
 mod values;
 
-/// As in the program: buffers of results are used again, not given back to the system.
+/// As in the program: mimalloc reuses buffers of results instead of returning them to the system.
 #[global_allocator]
 static ALLOCATOR: farpool::node::Wiping<mimalloc::MiMalloc> = farpool::node::Wiping(mimalloc::MiMalloc);
 

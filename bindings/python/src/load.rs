@@ -1,4 +1,4 @@
-//! Loads of tables, and how far they are.
+//! Loads of tables, and their progress.
 
 use crate::runtime;
 use arrow::array::{RecordBatch, RecordBatchReader};
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What is loaded, and how.
+/// The target and the options of a load.
 pub struct Load {
     pub name: TableName,
     pub columns: Option<Vec<String>>,
@@ -20,15 +20,15 @@ pub struct Load {
     pub options: LoadOptions,
 }
 
-/// The description of the table as JSON, the rows that were read, and a note for the caller.
+/// The description of the table as JSON, the number of rows that were read, and a note for the caller.
 pub type Loaded = (String, u64, Option<String>);
 
-/// How far a load is, once it has begun.
+/// The progress of a load, available once it has started.
 #[derive(Clone, Default)]
 pub struct Progress(Arc<OnceLock<Counters>>);
 
 struct Counters {
-    /// Bytes of the files; 0 where there are none.
+    /// Total bytes of the files; 0 if there are none.
     bytes: u64,
     bytes_read: Arc<AtomicU64>,
     rows_read: Arc<AtomicU64>,
@@ -36,11 +36,11 @@ struct Counters {
 
 impl Progress {
     fn begin(&self, bytes: u64, bytes_read: Arc<AtomicU64>, rows_read: Arc<AtomicU64>) {
-        // A load begins once.
+        // A load starts only once.
         let _ = self.0.set(Counters { bytes, bytes_read, rows_read });
     }
 
-    /// Calls `tell` with the bytes read, all bytes and the rows read.
+    /// Calls `tell` with the bytes read, the total bytes and the rows read.
     pub fn tell(&self, tell: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some(Counters { bytes, bytes_read, rows_read }) = self.0.get() else { return Ok(()) };
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Load {
         Ok(loaded(&info, progress, note))
     }
 
-    /// Returns the positions of the columns to load, unless that is all of them, and a note about others.
+    /// Returns the positions of the columns to load, unless all are loaded, and a note about the others.
     fn chosen(&self, schema: &Schema) -> farpool::Result<(Option<Vec<usize>>, Option<String>)> {
         let Some(names) = &self.columns else { return farpool::held_columns(schema) };
         let mut columns = farpool::column_positions(schema, Some(names))?;
@@ -104,13 +104,13 @@ impl Load {
     }
 }
 
-/// The name that error messages give to rows in the caller's memory.
+/// The name of rows in the caller's memory in error messages.
 const FRAME: &str = "the data frame";
 
 const FRAME_ADVICE: &str = "a statement can read the column, with the frame's variable in FROM; to load it, convert it in the \
                             frame, for example to text or to a number (nested=\"json\" makes text of lists and structs), or leave it out (columns=[…])";
 
-/// Refuses a column of a frame that a pool does not hold, before its rows are sent.
+/// Refuses a column of a frame whose type a pool does not support, before its rows are sent.
 fn held(field: &Field) -> farpool::Result<()> {
     match canonical_type(field.data_type()) {
         Some(_) => Ok(()),

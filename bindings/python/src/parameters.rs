@@ -1,4 +1,4 @@
-//! Values of Python as parameters of a statement: each becomes an Arrow array of one row.
+//! Converts Python values to parameters of a statement: each becomes an Arrow array of one row.
 
 use crate::errors;
 use arrow::array::{
@@ -21,10 +21,10 @@ use std::sync::Arc;
 /// The ordinal of 1970-01-01 in Python's calendar.
 const EPOCH: i64 = 719_163;
 
-/// Converts the values that a caller gave: a list or tuple for `$1`, `$2`, … and `?`, a dictionary for names.
+/// Converts the caller's values: a list or tuple for `$1`, `$2`, … and `?`, a dictionary for names.
 ///
 /// # Errors
-/// `TypeError` or the package's `DataError` for a value that has no type in SQL.
+/// `TypeError` or the package's `DataError` for a value that has no SQL type.
 pub fn given(values: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
     let Some(values) = values else { return Ok(Parameters::None) };
     if let Ok(named) = values.cast::<PyDict>() {
@@ -133,7 +133,7 @@ fn decimal(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
 }
 
 fn timestamp(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-    // pandas' NaT is a datetime that equals nothing.
+    // pandas' NaT is a datetime that does not equal itself.
     if value.ne(value)? {
         return Ok(Arc::new(NullArray::new(1)));
     }
@@ -147,12 +147,12 @@ fn timestamp(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(Arc::new(TimestampMicrosecondArray::from(vec![microseconds]).with_timezone("+00:00")))
 }
 
-/// Days since 1970-01-01.
+/// Returns the days since 1970-01-01.
 fn days(date: &Bound<'_, PyAny>) -> PyResult<i64> {
     Ok(date.call_method0("toordinal")?.extract::<i64>()? - EPOCH)
 }
 
-/// Microseconds since midnight.
+/// Returns the microseconds since midnight.
 fn time_of_day(time: &Bound<'_, PyAny>) -> PyResult<i64> {
     let (hour, minute): (i64, i64) = (number(time, "hour")?, number(time, "minute")?);
     let seconds = (hour * 60 + minute) * 60 + number::<i64>(time, "second")?;
@@ -163,7 +163,7 @@ fn number<'py, T: FromPyObjectOwned<'py>>(of: &Bound<'py, PyAny>, name: &str) ->
     of.getattr(name)?.extract().map_err(Into::into)
 }
 
-/// The elements, which have one type.
+/// Converts a sequence to a list whose elements have one type.
 fn list(values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let elements = values.try_iter()?.map(|value| array(&value?)).collect::<PyResult<Vec<_>>>()?;
     let failed = |error: ArrowError| {
@@ -183,7 +183,7 @@ fn list(values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(field, offsets, whole, None).map_err(failed)?))
 }
 
-/// Returns the type of all elements: None has any, and an integer among floats is a float.
+/// Returns the common type of all elements: None fits any type, and an integer among floats is a float.
 fn common_type(elements: &[ArrayRef]) -> Result<DataType, ArrowError> {
     let types = elements.iter().map(|element| element.data_type()).filter(|kind| !kind.is_null());
     types.cloned().try_fold(DataType::Null, |all, one| match (&all, &one) {

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What there is of an open pool.
+/// The parts of an open pool.
 #[derive(Clone)]
 struct Opened {
     session: Session,
@@ -35,14 +35,14 @@ struct Opened {
     node: Option<Arc<Node>>,
 }
 
-/// An open pool; closed once there is none.
+/// A pool, which is closed once its parts have been taken.
 #[pyclass(frozen, name = "Pool", module = "farpool._farpool", weakref)]
 pub struct NativePool {
     opened: Mutex<Owned<Opened>>,
     url: String,
 }
 
-/// Memory of this process, in bytes or as text.
+/// An amount of this process's memory, in bytes or as text.
 #[derive(FromPyObject)]
 enum Size {
     Bytes(usize),
@@ -61,7 +61,7 @@ impl Size {
 /// Returns the sizes in bytes of the memory for files, and of that for joins, sorts and groups.
 fn sizes(memory: Option<&Size>, work: Option<&Size>) -> farpool::Result<(usize, usize)> {
     let given = memory.map(Size::bytes).transpose()?;
-    // A limit for tables is one for the rest, too, unless that has one.
+    // A limit for tables also limits the memory for work, unless that is given explicitly.
     let most = given.unwrap_or(usize::MAX).max(limits::WORK_BYTES_MIN);
     let work = work.map(Size::bytes).transpose()?;
     let work = work.unwrap_or_else(|| farpool::work_bytes_default().min(most));
@@ -172,13 +172,13 @@ impl NativePool {
         &self.url
     }
 
-    /// The names that a statement reads and nobody but the caller may know.
+    /// Returns the names that a statement reads and that only the caller may know.
     fn unknown_names(&self, py: Python<'_>, text: &str) -> PyResult<Vec<String>> {
         let (opened, statement) = (self.opened(py)?, Statement::from(text));
         runtime::wait(py, async move { opened.session.unknown_names(&statement).await })
     }
 
-    /// Plans a statement that begins at `line` of what the caller wrote, with values of its parameters, and rows of the
+    /// Plans a statement that begins at `line` of the caller's text, with values of its parameters, and rows of the
     /// caller by name.
     fn plan(
         &self,
@@ -215,8 +215,8 @@ impl NativePool {
     }
 
     /// Loads files, or an object with `__arrow_c_stream__`, as a table. Returns its description as JSON, the number of
-    /// rows that were read, and a note about columns that were left out. `tell` is called with the bytes read, all bytes
-    /// (0 if that is not known) and the rows read.
+    /// rows that were read, and a note about columns that were left out. `tell` is called with the bytes read, the
+    /// total bytes (0 if unknown) and the rows read.
     #[pyo3(signature = (table, source, *, mode, columns, options, nested_as_json, encryption, pin, keep, tell))]
     #[expect(clippy::too_many_arguments, reason = "each has its name in Python")]
     fn load(
@@ -259,7 +259,7 @@ impl NativePool {
         let progress = Progress::default();
         let told = progress.clone();
         let tell = |_: Python<'_>| tell.as_ref().map_or(Ok(()), |tell| told.tell(tell));
-        // A table of pyarrow is a list of columns, too.
+        // A pyarrow table is also a list of columns.
         let is_frame = source.hasattr("__arrow_c_stream__")?;
         match source.extract::<Vec<String>>() {
             Ok(files) if !is_frame => {
@@ -281,7 +281,8 @@ impl NativePool {
         }
     }
 
-    /// The profile of a table, as JSON and as a page. `tell` is called as by a load, with the rows that were looked at.
+    /// Returns the profile of a table, as JSON and as an HTML page. `tell` is called as by a load, with the number of
+    /// profiled rows.
     fn profile(
         &self,
         py: Python<'_>,
@@ -304,7 +305,7 @@ impl NativePool {
         })
     }
 
-    /// The tables, views and schemas, as JSON: an array of three arrays.
+    /// Returns the tables, views and schemas, as JSON: an array of three arrays.
     fn list(&self, py: Python<'_>) -> PyResult<String> {
         let pool = self.opened(py)?.pool;
         let listing = runtime::wait(py, async move { pool.list(None).await })?;
@@ -330,7 +331,7 @@ impl NativePool {
         as_json(py, &runtime::wait(py, async move { pool.status().await })?)
     }
 
-    /// Closes the pool: ends what runs in this process, and makes a data directory complete.
+    /// Closes the pool: ends work in this process; a node with a data directory stops cleanly.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let taken = self.lock().take();
         let taken = checked(py, taken)?;
@@ -382,7 +383,7 @@ fn tier(name: &str) -> farpool::Result<Tier> {
     name.parse().map_err(Error::invalid)
 }
 
-/// Reads a time in seconds.
+/// Converts a time in seconds.
 fn seconds(given: f64) -> farpool::Result<Duration> {
     let time = Duration::try_from_secs_f64(given).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| {
@@ -390,7 +391,7 @@ fn seconds(given: f64) -> farpool::Result<Duration> {
     })
 }
 
-/// Returns how the node at `url` has to prove who it is.
+/// Returns the proof of identity that the node at `url` must give.
 fn proof(url: &PoolUrl, token: Option<&str>, node_key: Option<&str>) -> farpool::Result<Proof> {
     match (node_key, token) {
         (Some(key), _) => PublicKey::from_hex(key.trim()).map(Proof::NodeKey).ok_or_else(|| {
@@ -407,7 +408,7 @@ fn proof(url: &PoolUrl, token: Option<&str>, node_key: Option<&str>) -> farpool:
     }
 }
 
-/// Options of files by their names in SQL, such as `nullstr="NA"`.
+/// Converts options of files by their names in SQL, such as `nullstr="NA"`.
 fn read_options(given: &Bound<'_, PyDict>) -> PyResult<ReadOptions> {
     let mut options = ReadOptions::default();
     for (name, value) in given.iter() {
@@ -440,7 +441,7 @@ fn option(value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
     )))
 }
 
-/// The error for rows of the caller that could not be read: an exception of Python is not told twice.
+/// Returns the error for rows of the caller that could not be read: the caller's own Python exception takes precedence.
 pub fn unread(py: Python<'_>, error: &ArrowError) -> PyErr {
     match PyErr::take(py) {
         Some(raised) => raised,

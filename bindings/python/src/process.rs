@@ -1,7 +1,7 @@
-//! What belongs to the process that made it: a fork has none of the threads that work on it.
+//! Values that belong to the process that created them: a fork has none of the threads that work on them.
 //!
-//! Invariant: in a fork, nothing of the parent's is touched, nor dropped: its sockets and its epoll instance are the same
-//! ones as those of the parent, which closing and deregistering would change there, too.
+//! Invariant: in a fork, values of the parent are neither used nor dropped: sockets and the epoll instance are shared
+//! with the parent, so that closing and deregistering would affect the parent as well.
 
 use crate::runtime;
 use farpool::{Error, Result};
@@ -20,7 +20,7 @@ impl<T> Owned<T> {
     /// Returns the value unless it was taken.
     ///
     /// # Errors
-    /// In a fork of the process that made the value.
+    /// Fails in a fork of the process that created the value.
     pub fn get(&self) -> Result<Option<&T>> {
         self.check().map(|()| self.value.as_ref())
     }
@@ -28,12 +28,12 @@ impl<T> Owned<T> {
     /// Takes the value.
     ///
     /// # Errors
-    /// As those of [`Owned::get`].
+    /// The errors of [`Owned::get`].
     pub fn take(&mut self) -> Result<Option<T>> {
         self.check().map(|()| self.value.take())
     }
 
-    /// Puts a value back that was taken.
+    /// Puts back a value that was taken.
     pub fn put(&mut self, value: T) {
         self.value = Some(value);
     }
@@ -57,7 +57,7 @@ impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         match self.is_ours() {
             true => {
-                // What cancels a query tells the runtime.
+                // Cancelling a query notifies the runtime.
                 let _entered = runtime::entered();
                 self.value = None;
             }

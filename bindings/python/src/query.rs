@@ -1,4 +1,4 @@
-//! A planned statement, its rows on their way, and batches of rows that are there.
+//! A planned statement, the stream of its rows, and batches of rows in memory.
 
 use crate::arrow_stream::{self, Reader};
 use crate::errors;
@@ -14,7 +14,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
 
-/// Batches that a thread converts before it looks whether more are wanted.
+/// Number of batches that a thread converts before it checks whether more are needed.
 const AT_ONCE: usize = 16;
 
 /// A planned statement.
@@ -37,12 +37,12 @@ impl NativeQuery {
 
 #[pymethods]
 impl NativeQuery {
-    /// Whether the statement changes something, in place of returning rows.
+    /// Returns whether the statement changes something instead of returning rows.
     fn is_command(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.query(py)?.is_command())
     }
 
-    /// The columns: names, and types as SQL has them.
+    /// Returns the columns: names, and SQL types.
     fn columns(&self) -> Vec<(String, String)> {
         columns(&self.schema)
     }
@@ -51,25 +51,26 @@ impl NativeQuery {
         Ok(self.query(py)?.explain())
     }
 
-    /// Compares estimates and what came of them, of what has run.
+    /// Compares estimates and actual figures of the runs so far.
     fn outcome(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.query(py)?.outcome())
     }
 
-    /// What the runs that have ended cost, as JSON.
+    /// Returns the costs of the runs that have ended, as JSON.
     fn receipt(&self, py: Python<'_>) -> PyResult<String> {
         let receipt = serde_json::to_string(&self.query(py)?.receipt());
         receipt.map_err(|error| errors::raised(py, &Error::internal(error.to_string())))
     }
 
-    /// Starts the statement; one that changes something has ended then.
+    /// Starts the statement; if it changes something, it has ended when this returns.
     fn execute(&self, py: Python<'_>) -> PyResult<NativeRows> {
         let query = self.query(py)?.clone();
         let started = runtime::wait(py, async move { query.execute().await })?;
         Ok(NativeRows { schema: self.schema.clone(), batches: Mutex::new(Owned::new(started)) })
     }
 
-    /// Starts the statement and takes its first rows, as `Rows.next` does; and those that may follow, if any.
+    /// Starts the statement and returns its first rows, as `Rows.next` does, and the stream of the remaining rows, if
+    /// any.
     fn fetch(
         &self,
         py: Python<'_>,
@@ -84,13 +85,13 @@ impl NativeQuery {
         Ok((NativeBatches { schema, batches }, rest))
     }
 
-    /// The columns as no rows of them, which hold nothing of the pool.
+    /// Returns the columns as a result without rows, which holds nothing of the pool.
     fn schema(&self) -> NativeBatches {
         NativeBatches { schema: self.schema.clone(), batches: Vec::new() }
     }
 }
 
-/// The rows of a statement that runs.
+/// The rows of a running statement.
 #[pyclass(frozen, name = "Rows", module = "farpool._farpool")]
 pub struct NativeRows {
     schema: SchemaRef,
@@ -107,7 +108,7 @@ impl NativeRows {
 
 #[pymethods]
 impl NativeRows {
-    /// Takes the next rows: batches until there are `rows_min` rows, or all. Says whether more may follow.
+    /// Returns the next rows: batches until there are `rows_min` rows, or all. Tells whether more may follow.
     fn next(&self, py: Python<'_>, rows_min: Option<usize>) -> PyResult<(NativeBatches, bool)> {
         let stream = self.take(py)?;
         let (batches, rest) = runtime::wait(py, next_batches(stream, rows_min))?;
@@ -117,7 +118,7 @@ impl NativeRows {
         Ok((NativeBatches { schema: self.schema.clone(), batches }, has_more))
     }
 
-    /// Takes the rows, for batches of them without views.
+    /// Returns the rows as a stream of batches without views.
     fn with_offsets(&self, py: Python<'_>) -> PyResult<NativeRows> {
         let schema = texts::schema_with_offsets(&self.schema);
         let to = schema.clone();
@@ -127,7 +128,7 @@ impl NativeRows {
         Ok(NativeRows { schema, batches: Mutex::new(Owned::new(batches)) })
     }
 
-    /// Ends the statement.
+    /// Cancels the statement.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.take(py).map(drop)
     }
@@ -138,7 +139,7 @@ impl NativeRows {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // Whoever asks for other types casts by himself, as the interface says.
+        // By the interface, a consumer that requests other types must cast by itself.
         drop(requested_schema);
         let reader = Reader::new(self.schema.clone(), self.take(py)?);
         arrow_stream::exported(py, Box::new(reader))
@@ -158,12 +159,12 @@ impl NativeBatches {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Bytes of memory that the rows take.
+    /// Returns the bytes of memory that the rows take.
     fn nbytes(&self) -> u64 {
         cast::u64_from(self.batches.iter().map(RecordBatch::get_array_memory_size).sum())
     }
 
-    /// These rows without views, made by several threads.
+    /// Returns these rows without views, converted by several threads.
     fn with_offsets(&self, py: Python<'_>) -> PyResult<NativeBatches> {
         let schema = texts::schema_with_offsets(&self.schema);
         if schema == self.schema {
@@ -184,7 +185,7 @@ impl NativeBatches {
         Ok(NativeBatches { schema, batches })
     }
 
-    /// Rows from `start` on, `count` or to the end, as tuples.
+    /// Returns rows from `start` on, `count` or up to the end, as tuples.
     #[pyo3(signature = (start=0, count=None))]
     fn rows<'py>(
         &self,
@@ -222,7 +223,7 @@ impl NativeBatches {
     }
 }
 
-/// Takes batches until there are `rows_min` rows, or all. Returns the stream, too, if it has not ended.
+/// Takes batches until there are `rows_min` rows, or all. Returns the stream as well, if it has not ended.
 async fn next_batches(
     mut stream: BatchStream,
     rows_min: Option<usize>,

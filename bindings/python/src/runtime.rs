@@ -1,8 +1,8 @@
-//! The threads that work for the module, and how a thread of Python waits for them: without the interpreter's lock, with an
-//! eye on signals, and not beyond the exit of the interpreter.
+//! The threads that work for the module, and the wait of a Python thread for them: without the interpreter's lock,
+//! reacting to signals, and not beyond the exit of the interpreter.
 //!
-//! Invariant: when [`leave`] has returned, no thread of Python that waited here still needs the interpreter. CPython ends
-//! threads that ask for its lock while it exits, in the middle of Rust code, which aborts the process.
+//! Invariant: when [`leave`] has returned, no Python thread that waited here still needs the interpreter. CPython
+//! terminates threads that request its lock while it exits, in the middle of Rust code, which aborts the process.
 
 use crate::errors;
 use farpool::{Error, ErrorKind, Interrupt};
@@ -18,30 +18,30 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-/// How often a thread that waits looks for signals: Ctrl-C is seen at once by people.
+/// Interval at which a waiting thread checks for signals: short enough for a user who presses Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a request stays on the thread that asks. Longer, and signals would wait for what computes.
+/// Maximal time for which a request runs on the calling thread. If it were longer, signals would be delayed.
 const SMALL: Duration = Duration::from_millis(2);
 
-/// How long a cancelled request may take to tell the node, which would otherwise notice when the connection closes.
+/// Time for a cancelled request to notify the node, which would otherwise notice that the connection is closed.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How long the exit of the interpreter waits for threads that wait.
+/// Time for which the exit of the interpreter waits for waiting threads.
 const EXIT: Duration = Duration::from_secs(2);
 
-/// The runtime of a process. It is never dropped: in a fork, that would wait for threads that are not there.
+/// The runtime of a process. It is never dropped: in a fork, that would wait for threads that do not exist.
 static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
 
 static IS_LEAVING: AtomicBool = AtomicBool::new(false);
 
-/// Threads between giving the interpreter's lock away and having it again.
+/// Number of threads between releasing the interpreter's lock and acquiring it again.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the runtime of this process, which starts with the first request.
 ///
 /// # Errors
-/// When the system does not provide threads.
+/// Fails if the system does not provide threads.
 pub fn handle() -> farpool::Result<Handle> {
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
@@ -57,21 +57,21 @@ pub fn handle() -> farpool::Result<Handle> {
     Ok(started.handle().clone())
 }
 
-/// Enters the runtime, if there is one, for what is dropped.
+/// Enters the runtime, if there is one, so that values can be dropped within it.
 pub fn entered() -> Option<Entered> {
     let runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, runtime) = (*runtime).filter(|(process, _)| *process == std::process::id())?;
     Some(runtime.enter())
 }
 
-/// As long as it is there, the thread is within the runtime.
+/// A guard that keeps the thread within the runtime.
 pub type Entered = EnterGuard<'static>;
 
 /// Runs `work` on the runtime and waits for it.
 ///
 /// # Errors
-/// The error of `work`, the exception of a signal handler (`KeyboardInterrupt`), which cancels `work`, or an error when the
-/// interpreter exits.
+/// The error of `work`, the exception of a signal handler (`KeyboardInterrupt`), which cancels `work`, or an error if
+/// the interpreter exits.
 pub fn wait<T: Send + 'static>(
     py: Python<'_>,
     work: impl Future<Output = farpool::Result<T>> + Send + 'static,
@@ -79,10 +79,10 @@ pub fn wait<T: Send + 'static>(
     wait_telling(py, work, |_| Ok(()))
 }
 
-/// As [`wait`], and calls `tell` now and then meanwhile.
+/// Runs `work` as [`wait`] does, and calls `tell` repeatedly meanwhile.
 ///
 /// # Errors
-/// As those of [`wait`], and those of `tell`, which cancel `work`, too.
+/// The errors of [`wait`], and those of `tell`, which cancel `work` as well.
 pub fn wait_telling<T: Send + 'static>(
     py: Python<'_>,
     work: impl Future<Output = farpool::Result<T>> + Send + 'static,
@@ -101,7 +101,7 @@ pub fn wait_telling<T: Send + 'static>(
     };
     let (sender, mut receiver) = sync_channel(1);
     let task = handle.spawn(async move {
-        // Nobody receives it when the wait has been given up.
+        // The receiver is gone if the wait was given up.
         let _ = sender.send(work.await);
     });
     loop {
@@ -121,17 +121,18 @@ pub fn wait_telling<T: Send + 'static>(
     }
 }
 
-/// Runs `work` so that `interrupt` ends what the engine computes for it, too: a task is aborted only where it waits.
+/// Runs `work` so that `interrupt` also stops the engine's computations for it: a task can be aborted only at await
+/// points.
 async fn within<W: Future>(interrupt: Interrupt, work: W) -> W::Output {
     interrupt.run(work).await
 }
 
-/// The exception of a signal handler that ran while the thread that calls did the work itself.
+/// The exception of a signal handler that ran while the calling thread did the work itself.
 #[derive(Clone, Default)]
 struct Signal(Arc<Mutex<Option<PyErr>>>);
 
 impl Signal {
-    /// Returns an interrupt that work on this thread asks for signals now and then: planning is one long computation.
+    /// Returns an interrupt by which work on this thread checks for signals: planning is one long computation.
     fn interrupt(&self) -> Interrupt {
         let (signal, caller) = (self.clone(), thread::current().id());
         Interrupt::probing(move || thread::current().id() == caller && signal.has_come())
@@ -159,7 +160,7 @@ enum Begun<T, W> {
     Pending(Pin<Box<W>>),
 }
 
-/// Wakes a thread that is parked.
+/// A waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -168,10 +169,10 @@ impl Wake for Unpark {
     }
 }
 
-/// Begins `work` on the thread that calls. Small statements end there, which saves the wake-ups of other threads.
+/// Starts `work` on the calling thread. Small statements end there, which saves waking up other threads.
 ///
 /// # Errors
-/// The panic of `work`, as that of a task is an error, too.
+/// A panic of `work`, which is reported as an error, like that of a task.
 fn begun<W: Future>(handle: &Handle, work: W) -> thread::Result<Begun<W::Output, W>> {
     let mut work = Box::pin(work);
     // A thread of the runtime must not wait for it.
@@ -181,7 +182,7 @@ fn begun<W: Future>(handle: &Handle, work: W) -> thread::Result<Begun<W::Output,
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let start = Instant::now();
     loop {
-        // Within the runtime what computes gives way after a number of batches.
+        // Within the runtime, a computing stream yields after a number of batches.
         let poll = async { work.as_mut().poll(&mut Context::from_waker(&waker)) };
         if let Poll::Ready(outcome) = catch_unwind(AssertUnwindSafe(|| handle.block_on(poll)))? {
             return Ok(Begun::Done(outcome));
@@ -191,7 +192,7 @@ fn begun<W: Future>(handle: &Handle, work: W) -> thread::Result<Begun<W::Output,
     }
 }
 
-/// Runs `work`, which takes a while, on the thread that calls.
+/// Runs `work`, which takes a while, on the calling thread.
 pub fn without_lock<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     WAITING.fetch_add(1, Ordering::SeqCst);
     let done = py.detach(work);
@@ -199,7 +200,7 @@ pub fn without_lock<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) ->
     done
 }
 
-/// Runs `work`, which blocks or takes a while, on a thread for such work.
+/// Runs `work`, which blocks or takes a while, on a blocking thread.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> farpool::Result<T> + Send + 'static,
 ) -> farpool::Result<T> {
@@ -209,7 +210,7 @@ pub async fn blocking<T: Send + 'static>(
 /// Waits for `work` on a thread that may or may not have the interpreter's lock.
 ///
 /// # Errors
-/// As those of [`wait`], as errors of the library.
+/// The errors of [`wait`], as errors of the library.
 pub fn wait_anywhere<T: Send + 'static>(
     work: impl Future<Output = farpool::Result<T>> + Send + 'static,
 ) -> farpool::Result<T> {
@@ -218,7 +219,7 @@ pub fn wait_anywhere<T: Send + 'static>(
     let interrupt = Interrupt::default();
     let work = within(interrupt.clone(), work);
     let task = handle.spawn(async move {
-        // Nobody receives it when the wait has been given up.
+        // The receiver is gone if the wait was given up.
         let _ = sender.send(work.await);
     });
     loop {
@@ -236,8 +237,8 @@ pub fn wait_anywhere<T: Send + 'static>(
     }
 }
 
-/// Returns the error for a signal, or the exit of the interpreter, that ends a wait. Arrow's interface has texts for errors
-/// only, so that `KeyboardInterrupt` does not pass through it: it becomes the error of whoever reads the stream.
+/// Returns the error for a signal, or the exit of the interpreter, that ends a wait. Arrow's interface has only texts
+/// for errors, so that `KeyboardInterrupt` does not pass through it: it becomes the error of the stream's reader.
 fn interrupted() -> Option<Error> {
     if IS_LEAVING.load(Ordering::SeqCst) {
         return Some(left());
@@ -256,11 +257,11 @@ fn looked(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-/// Cancels a task, and waits for it a little. Its sender goes with it. A timer of the runtime would not do: a task that
-/// computes keeps the threads that look after timers.
+/// Cancels a task and waits briefly for its end, when its sender is dropped. A timer of the runtime is unsuitable: a
+/// computing task may block the threads that drive timers.
 fn give_up<T: Send>(py: Python<'_>, task: &JoinHandle<()>, receiver: Receiver<T>) {
     task.abort();
-    // It ended, or the connection will.
+    // The task has ended, or the connection will be closed.
     let _ = without_lock(py, move || receiver.recv_timeout(FAREWELL).is_ok());
 }
 
@@ -285,7 +286,7 @@ pub fn leave(py: Python<'_>) {
     });
 }
 
-/// Forgets the threads of the parent; called in each fork.
+/// Resets the state inherited from the parent; called in each fork.
 #[pyfunction]
 pub fn forked() {
     IS_LEAVING.store(false, Ordering::SeqCst);

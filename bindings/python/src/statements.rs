@@ -1,16 +1,16 @@
-//! Texts of SQL: several statements in one, and names of tables.
+//! SQL texts: splitting into statements, and quoting names of tables.
 
 use crate::errors;
 use farpool::TableName;
 use pyo3::prelude::*;
 
-/// The name of a table in SQL; `name` is `TABLE` or `SCHEMA.TABLE`.
+/// Returns the name of a table in SQL; `name` is `TABLE` or `SCHEMA.TABLE`.
 #[pyfunction]
 pub fn table_in_sql(py: Python<'_>, name: &str) -> PyResult<String> {
     Ok(errors::checked(py, TableName::parse(name))?.to_sql())
 }
 
-/// Splits text into statements, each with the line that it begins on.
+/// Splits text into statements, each with the line on which it begins.
 #[pyfunction]
 pub fn split(py: Python<'_>, text: &str) -> PyResult<Vec<(String, u64)>> {
     let statements = errors::checked(py, farpool::split_statements(text))?;

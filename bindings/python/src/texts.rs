@@ -1,4 +1,4 @@
-//! Texts and bytes in arrays with offsets, in place of views, with which pyarrow neither compares nor filters.
+//! Converts texts and bytes from views to arrays with offsets, since pyarrow neither compares nor filters views.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, ByteView, GenericByteArray, GenericByteViewArray, RecordBatch,
@@ -13,13 +13,13 @@ use arrow::error::ArrowError;
 use farpool::{Error, Result};
 use std::sync::Arc;
 
-/// Most bytes that the offsets of an array reach.
+/// Maximal bytes that the offsets of an array can address.
 const BYTES_MAX: usize = 0x7FFF_FFFF;
 
-/// Most bytes of a value that is within its view.
+/// Maximal bytes of a value that is stored within its view.
 const INLINE_BYTES_MAX: usize = 12;
 
-/// Returns the schema without views, also within lists and structs.
+/// Returns the schema without views, including those within lists and structs.
 pub fn schema_with_offsets(schema: &Schema) -> SchemaRef {
     let fields: Vec<FieldRef> = schema.fields().iter().map(field_with_offsets).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -39,11 +39,11 @@ fn field_with_offsets(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
-/// Returns the rows of a batch in the types of `schema`, its schema without views: as one batch, or as several where
-/// offsets do not reach so far.
+/// Returns the rows of a batch in the types of `schema`, which is its schema without views: as one batch, or as several
+/// if their texts exceed the range of offsets.
 ///
 /// # Errors
-/// When the texts of one row, or those within lists, take more than 2 GiB.
+/// Fails if the texts of one row, or those within lists, take more than 2 GiB.
 pub fn with_offsets(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
     if batch.columns().iter().any(|column| text_bytes(column) > BYTES_MAX) {
         let half = batch.num_rows() / 2;
@@ -73,8 +73,8 @@ fn column_with_offsets(column: &ArrayRef, data_type: &DataType) -> Result<ArrayR
     in_place.unwrap_or_else(|| cast_with_options(column, data_type, &options))
 }
 
-/// Returns the values with offsets into the buffer in which they are, if they lie there one after another, as they do when
-/// they have just been decoded. Views have short values within themselves, but these may lie in the buffer, too.
+/// Returns the values as offsets into their existing buffer, if they are contiguous in it, as they are after decoding.
+/// Short values are stored within their views, but may be in the buffer as well.
 fn in_place<V: ByteViewType, T: ByteArrayType<Offset = i32>>(
     array: &GenericByteViewArray<V>,
 ) -> Option<Result<ArrayRef, ArrowError>> {
@@ -106,8 +106,8 @@ fn in_place<V: ByteViewType, T: ByteArrayType<Offset = i32>>(
     Some(made.map(|array| Arc::new(array) as ArrayRef))
 }
 
-/// Bytes of the longest array of texts in this one. Those within lists count whole, as they are converted whole also where
-/// the lists are a slice of others.
+/// Returns the bytes of the longest array of texts in this one. Arrays within lists count completely, since they are
+/// converted completely even if the lists are a slice of others.
 fn text_bytes(array: &dyn Array) -> usize {
     match array.data_type() {
         DataType::Utf8View => array.as_string_view().total_bytes_len(),

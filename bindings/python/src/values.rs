@@ -1,7 +1,7 @@
-//! Values of Arrow arrays as objects of Python: what `fetchall` and its like return.
+//! Converts values of Arrow arrays to Python objects, for `fetchall` and similar methods.
 //!
-//! Invariant: NULL is `None`, and nothing else is. A value that Python has no type for, such as a date before the year 1,
-//! is an error and not another value.
+//! Invariant: NULL is `None`, and nothing else is. A value that Python has no type for, such as a date before the year
+//! 1, is an error and not another value.
 
 use crate::errors;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -189,13 +189,13 @@ where
         let value = value(array.value(row)).ok_or_else(|| beyond(py, array, row))?;
         match value.into_pyobject(py).map_err(PyErr::from) {
             Ok(value) => Ok(value.into_any().into_bound()),
-            // Python has the years 1 to 9999.
+            // Python supports the years 1 to 9999.
             Err(_) => Err(beyond(py, array, row)),
         }
     })
 }
 
-/// Points in time with their zone, by its name or offset.
+/// Converts instants with their zone, which is given by name or offset.
 fn instants<'py>(py: Python<'py>, array: &dyn Array, zone: &str) -> PyResult<Values<'py>> {
     let utc = PyTzInfo::utc(py)?;
     let zone = match zone {
@@ -235,7 +235,7 @@ fn delta(py: Python<'_>, days: i32, microseconds: i64) -> PyResult<Bound<'_, PyA
     Ok(PyDelta::new(py, days + more_days, seconds, rest, true)?.into_any())
 }
 
-/// Intervals without months as differences of time; others, which Python has no type for, as texts.
+/// Converts intervals without months to time differences; others, which Python has no type for, to texts.
 fn intervals<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
     use arrow::datatypes::IntervalUnit;
     if !matches!(array.data_type(), DataType::Interval(IntervalUnit::MonthDayNano)) {
@@ -268,7 +268,7 @@ fn structs<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
     })
 }
 
-/// Values as the texts that Arrow shows them as.
+/// Converts values to the texts that Arrow displays.
 fn shown<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
     let options = FormatOptions::default();
     let formatter = ArrayFormatter::try_new(array, &options).map_err(|error| failed(py, &error))?;

@@ -1,4 +1,4 @@
-"""Pools and nodes for the tests."""
+"""Fixtures: pools and nodes."""
 
 import os
 import re
@@ -18,7 +18,7 @@ def pool():
 
 
 class Node:
-    """A node of its own, started by the program ``farpool``."""
+    """A node process, started by the program ``farpool``."""
 
     def __init__(self, folder, *arguments):
         program = os.environ.get("FARPOOL_PROGRAM", "farpool")
@@ -61,7 +61,7 @@ def node(tmp_path):
 
 @pytest.fixture
 def python(tmp_path):
-    """Runs a script in a process of its own, and returns what it printed."""
+    """Returns a function that runs a script in a separate process and returns its output."""
 
     def run(script, timeout=40, status=0, **environment):
         done = subprocess.run(

@@ -1,4 +1,5 @@
-"""Tables as datasets of pyarrow and as lazy frames of Polars: every filter as the library itself applies it."""
+"""Tests of pyarrow datasets and lazy Polars frames: each filter is compared with its evaluation by the library
+itself."""
 
 import datetime
 import decimal
@@ -66,7 +67,7 @@ VALUES = {
 
 
 def condition(random, column, isin, depth=0):
-    """A random condition over columns that ``column`` makes."""
+    """Returns a random condition over columns that ``column`` creates."""
     choice = random.random()
     if depth < 3 and choice < 0.45:
         left, right = (condition(random, column, isin, depth + 1) for _ in range(2))

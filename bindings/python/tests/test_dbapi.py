@@ -1,4 +1,4 @@
-"""DB-API 2.0, and what pandas and SQLAlchemy make of it."""
+"""Tests of DB-API 2.0, directly and through pandas and SQLAlchemy."""
 
 import datetime
 import decimal
@@ -122,7 +122,7 @@ def test_sqlalchemy_reaches_the_table_of_the_schema(engine):
     frame = pd.DataFrame({"a": [1, 2, 3]})
     frame.to_sql("t", engine, index=False)
     other = frame * 10
-    # A schema that is not there is an error, and the table of the name in `public` stays.
+    # A missing schema is an error, and the table of that name in `public` stays.
     for if_exists in ("fail", "replace", "append"):
         with pytest.raises(sa.exc.SQLAlchemyError, match="there is no schema"):
             other.to_sql("t", engine, schema="staging", index=False, if_exists=if_exists)
@@ -166,7 +166,7 @@ def test_sqlalchemy_has_tables(engine):
         sums = sa.select(items.c.name, sa.func.sum(items.c.price)).group_by(items.c.name).order_by(items.c.name)
         assert connection.execute(sums).all() == [("a", decimal.Decimal("1.25")), ("b", None)]
         assert connection.execute(sa.select(items.c.id).where(items.c.name.like("a%")).limit(1).offset(0)).all() == [(1,)]
-        # A difference beside a date is not taken for a date.
+        # An interval next to a date is not sent as a date.
         later = sa.select(items.c.day + datetime.timedelta(days=1, hours=2)).where(items.c.at - datetime.timedelta(days=2) < datetime.datetime(2024, 1, 2))
         assert connection.execute(later).all() == [(datetime.datetime(2020, 1, 2, 2),)]
         spans = sa.select(sa.literal(datetime.timedelta(days=3, seconds=4)), items.c.at - items.c.at).where(items.c.id == 1)

@@ -1,4 +1,4 @@
-"""The same queries by DuckDB, over the same rows."""
+"""Differential tests: the same queries over the same rows by farpool and DuckDB."""
 
 import math
 import random
@@ -67,7 +67,7 @@ def both():
 def same(ours, theirs):
     if isinstance(ours, float) or isinstance(theirs, float):
         return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12)
-    # A month of a date is a timestamp for one and a date for the other.
+    # A date plus months is a timestamp in one engine and a date in the other.
     if type(ours) is not type(theirs) and hasattr(ours, "isoformat") and hasattr(theirs, "isoformat"):
         return ours.isoformat()[:10] == theirs.isoformat()[:10]
     return ours == theirs

@@ -1,4 +1,4 @@
-"""Tables: loads of files and frames, descriptions, exports."""
+"""Tests of tables: loads of files and frames, descriptions, exports."""
 
 import decimal
 import warnings
@@ -26,7 +26,7 @@ def test_files_are_loaded(pool, tmp_path):
     assert pool.table("a")["columns"][2]["null_count"] == 1
     pool.drop("c")
     assert len(pool.tables()) == 2
-    # A file is a table of a statement, too.
+    # A statement can also use a file name as a table.
     assert pool.sql(f"select sum(n) from '{tmp_path}/b-*.parquet'").fetchall() == [(10,)]
 
 
@@ -222,6 +222,6 @@ def test_errors_about_frames_are_not_about_files():
             p.sql("select * from empty").fetchall()
         with pytest.raises(farpool.Error, match="outside of the calendar"):
             p.load("t", far)
-        # A name in a statement is looked up where it is called.
+        # A name in a statement may refer to a variable of the calling frame.
         with pytest.raises(farpool.Error, match="outside of the calendar"):
             p.sql("select t from far").fetchall()

@@ -1,4 +1,4 @@
-"""The notebooks in ``examples``, executed from the first cell to the last."""
+"""Executes the notebooks in ``examples`` from the first cell to the last."""
 
 import pathlib
 
@@ -13,7 +13,7 @@ EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
-    # Results are not kept in the tree: they are what the cells give.
+    # Notebooks are committed without outputs, which would go stale.
     assert all(not cell.get("outputs") for cell in notebook.cells), "clear the outputs before a commit"
     nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})]

@@ -1,4 +1,4 @@
-"""Threads, forks, signals, nodes that die and interpreters that exit."""
+"""Tests of threads, forks, signals, failing nodes and the exit of the interpreter."""
 
 import gc
 import multiprocessing
@@ -90,7 +90,7 @@ def test_a_fork_refuses_a_pool_and_can_open_its_own(pool):
     os.waitpid(child, 0)
     assert told[-1] == [(42,)]
     assert all("before the process forked" in message for message in told[:-1]), told
-    # The parent's is as it was.
+    # The attempts of the fork did not affect the parent's result.
     assert result.fetchall() == [(1,)]
 
 
@@ -109,7 +109,7 @@ def test_a_fork_leaves_the_connection_of_its_parent_alone(node):
 
 
 def interrupted(script, python, url=""):
-    """Has a script interrupted by SIGINT a second after it has said that it begins."""
+    """Runs a script and interrupts it by SIGINT 0.7 s after its start; prints whether it stopped within 5 s."""
     whole = f"""
 import farpool, os, signal, threading, time, sys
 threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
@@ -148,7 +148,7 @@ def test_nothing_computes_after_ctrl_c(python, statement):
 
 
 def test_ctrl_c_ends_a_stream(python):
-    # Exceptions do not pass through Arrow's interface: it is an error of who reads the stream.
+    # Exceptions cannot pass through Arrow's C stream interface: the consuming library raises its own error.
     script = f"""
     import pyarrow
     try:
@@ -190,7 +190,7 @@ def test_a_node_that_dies_is_an_error(node):
 
 @pytest.mark.parametrize("daemon", [True, False])
 def test_an_interpreter_exits_with_a_statement_under_way(python, daemon):
-    # One that is no daemon is waited for, as Python does: it has a short statement.
+    # Python joins threads that are not daemons before it exits, so these get a short statement.
     query = LONG if daemon else "select count(*) from generate_series(1, 3000) a(x), generate_series(1, 3000) b(y)"
     script = f"""
 import farpool, threading, time
@@ -231,7 +231,7 @@ def test_an_interpreter_that_exits_completes_its_data_directory(python, tmp_path
 
 
 def test_memory_and_references_are_flat(pool):
-    """A hundred thousand statements, of which a tenth by each way to take rows; in less than a minute."""
+    """Runs statements (``FARPOOL_STATEMENTS``, by default 10,000) and fetches their rows in every way."""
     pool.sql("create table t as select n, 'text ' || n as s from generate_series(1, 100) g(n)")
     count = int(os.environ.get("FARPOOL_STATEMENTS", 10_000))
 

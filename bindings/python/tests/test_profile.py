@@ -1,4 +1,4 @@
-"""Profiles of tables."""
+"""Tests of table profiles."""
 
 import farpool
 import polars as pl

@@ -1,4 +1,4 @@
-"""Keys and values that clients of Redis share with Python."""
+"""Tests of key-value spaces that Redis clients share with Python."""
 
 import re
 import socket
@@ -10,7 +10,7 @@ from conftest import Node
 
 
 class Redis:
-    """A connection that speaks as much of the Redis protocol as the tests need."""
+    """A client of the subset of the Redis protocol that the tests need."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)

@@ -1,4 +1,4 @@
-"""Statements and their results."""
+"""Tests of statements and their results."""
 
 import datetime
 import decimal
@@ -98,7 +98,7 @@ def test_texts_without_views_are_those_that_pyarrow_casts(pool):
 
 
 def test_texts_that_offsets_do_not_reach_come_in_several_arrays(pool):
-    # Rows with the same text, which is there once.
+    # All rows refer to one copy of the same text.
     view = struct.pack("<i4sii", 1 << 20, b"xxxx", 0, 0)
     buffers = [None, pa.py_buffer(view * 2100), pa.py_buffer(b"x" * (1 << 20))]
     texts = pa.table({"n": range(2100), "s": pa.Array.from_buffers(pa.string_view(), 2100, buffers)})
@@ -116,7 +116,7 @@ def test_rows_are_taken_one_after_the_other_without_all_of_them(pool):
     assert [result.fetchone(), result.fetchone()] == [(1,), (2,)]
     assert result.fetchmany(2) == [(3,), (4,)]
     assert len(result.fetchall()) == 100_000 - 4
-    # Another form runs the statement again.
+    # Another output format runs the statement again.
     assert result.arrow().num_rows == 100_000
 
 
@@ -209,7 +209,7 @@ def test_parameters_stand_where_values_stand(pool):
     assert rows(pool, "select s from t where n = 11") == [("changed",)]
     pool.sql("delete from t where n = $1", [11])
     assert rows(pool, "select count(*) from t") == [(10,)]
-    # What a text holds is a value and never SQL.
+    # Text in a parameter is a value and never parsed as SQL.
     assert rows(pool, "select count(*) from t where s = $1", ["x1' or '1'='1"]) == [(0,)]
 
 
@@ -258,7 +258,7 @@ def test_a_stream_of_the_caller_is_read_once_and_asked_often(pool):
     assert "(the first 20 rows)" in repr(result)
     assert result.fetchone() is not None
     assert len(result.fetchall()) == 14_999 and result.arrow().num_rows == 15_000
-    # Of the stream itself nothing is left.
+    # The stream has been consumed.
     assert pool.sql("select count(*) from reader").fetchall() == [(0,)]
 
 

@@ -1,4 +1,4 @@
-//! Plans ALTER TABLE, which DataFusion parses but does not plan.
+//! Plans ALTER TABLE, which DataFusion 55.2 parses but does not plan.
 
 use crate::catalog;
 use arrow_schema::{Field, FieldRef, Schema};
@@ -35,7 +35,7 @@ pub(crate) fn table(alter: &AlterTable) -> Result<TableReference> {
 /// Converts the operations of the statement on `table` to changes, in their order.
 ///
 /// # Errors
-/// For an operation that is not supported.
+/// Fails for an operation that is not supported.
 pub(crate) async fn changes(
     state: &SessionState,
     table: &TableName,
@@ -77,7 +77,7 @@ pub(crate) async fn changes(
     Ok(changes)
 }
 
-/// Returns an added column: all NULL, of the type that it would have in CREATE TABLE.
+/// Returns an added column: all values are NULL, and its type is the one that it would have in CREATE TABLE.
 async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
     if let Some(option) = column.options.iter().find(|option| option.option != ColumnOption::Null) {
         return not_impl_err!("{option} of a column that is added: it holds NULLs; UPDATE sets its values");

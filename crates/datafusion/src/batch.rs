@@ -1,8 +1,9 @@
-//! Statements that run together: they read the same versions of tables, some of them run before their turn to return rows has
-//! come, and programs that read the same rows run as one ([`crate::shared`]).
+//! Batches of statements. The statements of a batch read the same versions of tables, some run before their results are
+//! requested, and programs that read the same rows run as one ([`crate::shared`]).
 //!
-//! Invariant: a batch gives the answers of its statements run one after the other, in their order, as they are at one moment.
-//! None waits for another's rows to be read: what runs ahead keeps its rows, or none of them where they are too many.
+//! Invariant: a batch returns the same results as its statements run one after the other, on tables as they are at one
+//! moment. No statement waits until another's rows have been read: a statement that runs ahead stores its rows, or
+//! discards them and runs again if there are too many.
 
 use crate::exec::PoolExec;
 use crate::kept::KeptRows;
@@ -25,33 +26,34 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Statements that run together, to be taken one after the other; see [`Session::batch`].
+/// Statements that run together and return their results one after the other; see [`Session::batch`].
 pub struct Batch {
     session: Session,
-    /// Those that are not planned yet.
+    /// Statements that are not planned yet.
     rest: VecDeque<Statement>,
     planned: VecDeque<Result<Query>>,
-    /// What those read that are planned together; none behind a statement that changes something.
+    /// Table versions shared by the statements that are planned together; none after a statement that changes
+    /// something.
     versions: Option<Arc<Versions>>,
     ahead: Arc<Ahead>,
 }
 
-/// The statements that run before their turn.
+/// The statements that run before their results are requested.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     runs: Mutex<Vec<Weak<HeadStart>>>,
     memory: Arc<dyn MemoryPool>,
 }
 
-/// The run of a statement before its turn. It ends when this is dropped.
+/// A run of a statement before its result is requested. It is cancelled when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct HeadStart {
     is_due: Arc<Notify>,
-    /// The one task, until somebody waits for it.
+    /// The run's only task, until a caller waits for it.
     run: Mutex<JoinSet<Option<Rows>>>,
 }
 
-/// Rows that are there, and those to come.
+/// Rows that have been read, and the stream of the remaining ones.
 type Rows = (KeptRows, Option<BatchStream>);
 
 impl fmt::Debug for Batch {
@@ -68,10 +70,10 @@ impl Batch {
         Batch { session, rest: statements, planned: VecDeque::new(), versions: None, ahead }
     }
 
-    /// Returns the next statement, in their order, to be executed; `None` after the last.
+    /// Returns the next statement in order, to be executed; `None` after the last.
     ///
     /// # Errors
-    /// As [`Session::sql`], of this statement. The others are not concerned.
+    /// The errors of [`Session::sql`] for this statement. Other statements are not affected.
     pub async fn next(&mut self) -> Option<Result<Query>> {
         if self.planned.is_empty() {
             self.plan().await;
@@ -82,7 +84,7 @@ impl Batch {
         Some(next)
     }
 
-    /// Plans the next statements: those up to one that changes something, or that one alone.
+    /// Plans the next statements: those before the next one that changes something, or that one alone.
     async fn plan(&mut self) {
         let reads = |statement: &&Statement| self.session.is_read(statement);
         let count = self.rest.iter().take(BATCH_STATEMENTS_PLANNED_MAX).take_while(reads).count();
@@ -113,7 +115,7 @@ impl Batch {
 }
 
 impl Ahead {
-    /// Begins a run.
+    /// Starts a run.
     pub fn start(&self, run: impl Future<Output = Result<BatchStream>> + Send + 'static) -> Arc<HeadStart> {
         let head_start = Arc::new(HeadStart::default());
         let is_due = Arc::clone(&head_start.is_due);
@@ -126,7 +128,7 @@ impl Ahead {
         head_start.run.lock().spawn(async move {
             let mut batches = run.await.ok()?;
             loop {
-                // Before its first rows it may still fail for want of memory, and then runs again.
+                // A run that has returned no rows yet may still fail for lack of memory, and then runs again.
                 let next = tokio::select! {
                     biased;
                     () = is_due.notified(), if !kept.batches().is_empty() => return Some((kept, Some(batches))),
@@ -141,7 +143,7 @@ impl Ahead {
         head_start
     }
 
-    /// Ends all runs, and waits until they have given their memory back. Returns whether there were any.
+    /// Cancels all runs and waits until they have released their memory. Returns whether there were any.
     pub async fn end(&self) -> bool {
         let all = std::mem::take(&mut *self.runs.lock());
         let mut any = false;
@@ -155,7 +157,7 @@ impl Ahead {
 }
 
 impl HeadStart {
-    /// Returns the rows, those to come among them; `None` if the statement has to run again.
+    /// Returns all rows, read or yet to come; `None` if the statement has to run again.
     pub async fn rows(&self) -> Option<BatchStream> {
         self.is_due.notify_one();
         let mut run = std::mem::take(&mut *self.run.lock());
@@ -168,7 +170,7 @@ impl HeadStart {
     }
 }
 
-/// Whether a statement may succeed when others have given back their memory.
+/// Returns whether a statement may succeed after others have released their memory.
 pub(crate) fn is_short_of_memory(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::OverLimit | ErrorKind::Busy)
 }

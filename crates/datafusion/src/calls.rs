@@ -1,7 +1,7 @@
-//! Converts the aggregate functions of a piece of a plan to aggregates of a program.
+//! Converts the aggregate functions of a plan fragment to aggregates of a program.
 //!
-//! Invariant: each outcome gives exactly the result of its call. Calls that read different values from a
-//! state of the same arguments share the state, where that changes no result.
+//! Invariant: each outcome gives exactly the result of its call. Calls that read different values from a state of the
+//! same arguments share the state, if that changes no result.
 
 use crate::convert::Scope;
 use crate::fragment::Outcome;
@@ -26,7 +26,7 @@ impl Calls<'_> {
     /// Adds the call `expr`, whose result has this name and type.
     ///
     /// # Errors
-    /// The reason why the call cannot run in a pool.
+    /// The reason why the call cannot be pushed down.
     pub(crate) fn add(&mut self, expr: &Logical, name: &str, data_type: &DataType) -> Result<(), String> {
         let call = match expr {
             Logical::AggregateFunction(call) => call,
@@ -56,7 +56,7 @@ impl Calls<'_> {
         filter: Option<Expr>,
         data_type: &DataType,
     ) -> Result<Aggregate, String> {
-        // States are made by farpool's own functions, which `statistics` recognizes.
+        // States come only from farpool's own functions, which `statistics` recognizes.
         let function = AggregateFunction::named(call.func.name())
             .filter(|function| !function.is_state())
             .ok_or_else(|| format!("the aggregate {} has no operator in the pool", call.func.name()))?;
@@ -107,15 +107,15 @@ impl Calls<'_> {
             self.aggregates.push(wanted);
             (self.aggregates.len() - 1, statistic.reading)
         });
-        // A state that is itself the result needs no reading.
+        // A state that is itself the result is returned unread.
         let reading = (reading != Reading::State).then_some((form, reading));
         self.outcomes.push(Outcome { aggregate, reading });
         Ok(())
     }
 }
 
-/// Extends `known` so that it serves `wanted` as well, if possible, and returns the reading for `wanted`. An
-/// aggregate whose bytes are a result (`is_shown`) is not changed.
+/// Extends `known` so that it serves `wanted` as well, if possible, and returns the reading for `wanted`. An aggregate
+/// whose state is itself a result (`is_shown`) is not changed.
 fn share(known: &mut Aggregate, is_shown: bool, wanted: &Aggregate, reading: &Reading) -> Option<Reading> {
     use AggregateFunction::State;
     use StateFunction::{Moments, Sketch};
@@ -176,8 +176,7 @@ fn never_null(expr: &Logical) -> bool {
     matches!(expr, Logical::Literal(scalar, _) if !scalar.is_null() && *scalar != ScalarValue::Null)
 }
 
-/// Whether the cast is from an integer to a wider one of the same sign or to a 64-bit float, or between
-/// floats.
+/// Returns whether the cast is from an integer to a wider one of the same sign or to a 64-bit float, or between floats.
 fn widens(inner: &Logical, to: &DataType, scope: &Scope<'_>) -> bool {
     let Ok(from) = inner.get_type(scope.input) else { return false };
     match to {

@@ -1,14 +1,14 @@
-//! Name resolution: each pool is a catalog of its own with the pool's schemas, and its tables are also found
-//! without the name of the catalog, after the session's own tables and views.
+//! Name resolution: each pool is a catalog with the pool's schemas, and its tables are also found without the name of
+//! the catalog, after the session's own tables and views.
 //!
-//! A schema is part of a name and never dropped from one: what a pool has no schema for is an error, which
-//! the pool words. DataFusion asks for schemas synchronously, so that any is handed out, and whether it exists
-//! is found out when a table in it is looked up.
+//! A schema is part of a name and never dropped from it: if a pool does not have the schema, the pool's error is
+//! returned. DataFusion asks for schemas synchronously, so that any name yields a schema; whether it exists is checked
+//! when a table in it is looked up.
 //!
-//! Invariant: one statement sees one version of a table, the newest at the time of planning
-//! ([`crate::pins`]). Descriptions of a remote pool's tables are cached, which saves a round trip: the pool
-//! tells which version it prepared a program for. If that is another version than the cached one, or if no
-//! program went to a pool, the session drops the cache and plans again, once.
+//! Invariant: one statement sees one version of a table, the newest at the time of planning ([`crate::pins`]).
+//! Descriptions of a remote pool's tables are cached, which saves a round trip: the pool reports the version that it
+//! prepared a program for. If that is another version than the cached one, or if no program was prepared by a pool, the
+//! session drops the cache and plans once more.
 
 mod home;
 
@@ -33,7 +33,7 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
-/// What a name refers to in a pool.
+/// A relation of a pool that a name refers to.
 pub(crate) enum Found {
     Table(PoolTable),
     View(View),
@@ -42,7 +42,7 @@ pub(crate) enum Found {
 /// The tables, views and schemas of one pool.
 #[derive(Debug)]
 pub(crate) struct PoolCatalog {
-    /// Itself, for the schemas that it hands out.
+    /// A reference to this catalog, for its schemas.
     this: Weak<PoolCatalog>,
     pool: Arc<dyn Pool>,
     /// The session state that views are planned with. Weak, because the session holds this catalog.
@@ -60,7 +60,7 @@ pub(crate) struct PoolCatalog {
 type ListedNames = BTreeMap<SchemaName, BTreeMap<String, TableType>>;
 
 impl PoolCatalog {
-    /// Makes the catalog of `pool`, for `session`.
+    /// Creates the catalog of `pool`, for `session`.
     pub(crate) fn new(
         pool: Arc<dyn Pool>,
         pushdown: bool,
@@ -73,7 +73,7 @@ impl PoolCatalog {
         })
     }
 
-    /// The pool of this catalog.
+    /// Returns the pool of this catalog.
     pub(crate) fn pool(&self) -> &Arc<dyn Pool> {
         &self.pool
     }
@@ -85,8 +85,8 @@ impl PoolCatalog {
         }
     }
 
-    /// Fetches the names of the pool's schemas, tables and views; returns those of tables and views, as a
-    /// statement may write them.
+    /// Fetches the names of the pool's schemas, tables and views; returns the names of tables and views in the form in
+    /// which statements may refer to them.
     pub(crate) async fn refresh(&self) -> farpool_model::Result<Vec<String>> {
         let listing = self.pool.list(None).await?;
         let schemas = [public()].into_iter().chain(listing.schemas);
@@ -102,7 +102,7 @@ impl PoolCatalog {
         Ok(written)
     }
 
-    /// Whether the pool has a schema, as far as it has told.
+    /// Returns whether the pool has a schema, after fetching its names.
     pub(crate) async fn has_schema(&self, schema: &SchemaName) -> farpool_model::Result<bool> {
         self.refresh().await?;
         Ok(self.names.read().contains_key(schema))
@@ -123,9 +123,9 @@ impl PoolCatalog {
                 }
                 Ok(Some(Found::Table(table)))
             }
-            // Views are not cached, because no pool would report that one has changed.
+            // Views are not cached, because no pool reports that one has changed.
             Ok(Relation::View(view)) => Ok(Some(Found::View(view))),
-            // A table that is missing may be one of another pool; a schema that is missing is not a table.
+            // Another pool may have a missing table; a missing schema is an error.
             Err(error) if error.kind == ErrorKind::NotFound => match name.is_public() {
                 false if !self.has_schema(&name.schema()).await? => Err(error),
                 _ => Ok(None),
@@ -159,7 +159,7 @@ impl CatalogProvider for PoolCatalog {
         self.names.read().keys().map(SchemaName::to_string).collect()
     }
 
-    /// Any name is that of a schema: see the module.
+    /// Returns a schema for any name, see the module documentation.
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let (catalog, schema) = (self.this.upgrade()?, SchemaName::new(name).ok()?);
         Some(Arc::new(PoolSchema { catalog, schema }))
@@ -207,15 +207,15 @@ impl SchemaProvider for PoolSchema {
     }
 }
 
-/// The schema of names without a schema.
+/// Returns the schema of names without a schema.
 pub(crate) fn public() -> SchemaName {
     SchemaName::new(SCHEMA).expect("a valid name")
 }
 
-/// The schema of `name`; `default` where it has none.
+/// Returns the schema of `name`; `default` if it has none.
 ///
 /// # Errors
-/// `Invalid` for what cannot be the name of a schema.
+/// `Invalid` if it is not a valid name of a schema.
 pub(crate) fn schema_of(name: &TableReference, default: &str) -> farpool_model::Result<SchemaName> {
     SchemaName::new(name.schema().unwrap_or(default))
 }

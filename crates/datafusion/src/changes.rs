@@ -1,13 +1,13 @@
 //! Statements that change tables of a pool: CREATE TABLE, UPDATE, DELETE and TRUNCATE.
 //!
-//! A change reads one version of its table. Where the pool can make the change itself it does
-//! (`in_place.rs`), and rows that are appended meanwhile are kept; otherwise all rows are read here and
-//! loaded again, and the load succeeds only if the table is still at that version. If another change came
-//! first, the statement is planned once more, on its version.
+//! A change reads one version of its table. If the pool can make the change itself, it does (`in_place.rs`), and rows
+//! that are appended meanwhile are kept; otherwise all rows are read here and loaded again, and the load succeeds only
+//! if the table is still at that version. If another change came first, the statement is planned again on the new
+//! version.
 //!
-//! Invariant: every row of the version is either changed or kept. Changed and kept rows are read by separate
-//! programs, so that the condition must give the same result in both: subqueries in it are computed once,
-//! beforehand, and volatile functions are refused.
+//! Invariant: every row of the version is either changed or kept. Changed and kept rows are read by separate programs,
+//! so that the condition must give the same result in both: its subqueries are evaluated once, in advance, and volatile
+//! functions are refused.
 
 mod in_place;
 mod subqueries;
@@ -38,19 +38,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) enum Change {
     /// Creates a table, or replaces one.
     Create { pool: Arc<dyn Pool>, name: TableName, schema: SchemaRef, mode: LoadMode, rows: Rows },
-    /// There is nothing to do.
+    /// No change.
     Nothing,
     /// Removes all rows of a table.
     Empty(PoolTable),
-    /// Replaces a table version by one in which some rows are changed or missing.
+    /// Replaces a table version by one in which some rows are changed or removed.
     Rewrite(Box<Rewrite>),
 }
 
-/// See [`Change::Rewrite`].
+/// The plan of [`Change::Rewrite`].
 #[derive(Clone)]
 pub(crate) struct Rewrite {
     table: PoolTable,
-    /// The version that is read.
+    /// The version of the table that is read.
     version: Version,
     changed: Changed,
     /// `None` if every row is changed.
@@ -59,7 +59,7 @@ pub(crate) struct Rewrite {
     in_place: Option<InPlace>,
 }
 
-/// The rows for which the condition holds.
+/// The rows that satisfy the condition.
 #[derive(Clone)]
 enum Changed {
     /// The rows with their new values.
@@ -145,7 +145,7 @@ pub(crate) async fn change(
     }
 }
 
-/// Whether the plan is a table scan alone, perhaps with an alias.
+/// Returns whether the plan is a table scan alone, perhaps with an alias.
 fn is_table(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::TableScan(_) => true,
@@ -154,8 +154,8 @@ fn is_table(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the filter with subqueries computed, so that it gives the same result in each program; refuses
-/// volatile ones.
+/// Returns the filter with its subqueries evaluated, so that it gives the same result in each program; refuses volatile
+/// filters.
 async fn settled(state: &Arc<SessionState>, filter: &Filter) -> Result<Filter> {
     let predicate = subqueries::computed(state, filter.predicate.clone()).await?;
     if predicate.is_volatile() {
@@ -184,13 +184,14 @@ async fn rewrite(
         Some(kept) => Some(Rows::plan(state, &kept).await?),
         None => None,
     };
-    // If no program read the table, any version will do.
+    // If no program read the table, any version is suitable.
     let pins = state.config().get_extension::<Pins>();
     let version = pins.and_then(|pins| pins.version(&table)).unwrap_or(table.info().version);
     Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept, in_place })))
 }
 
-/// The error of a change of the keys of a space which the pool cannot carry out: they are never written anew.
+/// Returns the error of a change of a space's keys that the pool cannot make itself: keys are never rewritten by a
+/// load.
 fn only_in_place(table: &PoolTable) -> Error {
     let name = table.info().name.as_str();
     let message = format!(
@@ -200,7 +201,7 @@ fn only_in_place(table: &PoolTable) -> Error {
 }
 
 impl Change {
-    /// The schema of the statement's result: the number of rows, or no columns.
+    /// Returns the schema of the statement's result: the number of rows, or no columns.
     pub fn schema(&self) -> SchemaRef {
         match self {
             Change::Create { .. } | Change::Nothing => Arc::new(Schema::empty()),
@@ -210,7 +211,7 @@ impl Change {
         }
     }
 
-    /// The plans that the change reads rows from.
+    /// Returns the plans that the change reads rows from.
     pub fn rows(&self) -> Vec<&Rows> {
         match self {
             Change::Create { rows, .. } => vec![rows],
@@ -219,7 +220,7 @@ impl Change {
         }
     }
 
-    /// Describes, as an indented block, what a pool does beyond the programs of [`Change::rows`].
+    /// Describes, as an indented block, the pool's work beyond the programs of [`Change::rows`].
     pub fn explain(&self) -> Option<String> {
         match self {
             Change::Rewrite(rewrite) => rewrite.in_place.as_ref().map(InPlace::explain),
@@ -227,7 +228,7 @@ impl Change {
         }
     }
 
-    /// Makes the change.
+    /// Carries out the change.
     ///
     /// # Errors
     /// `Stale` if another change of the table came first.
@@ -249,7 +250,7 @@ impl Change {
     }
 }
 
-/// Removes all rows of a table, and returns how many there were.
+/// Removes all rows of a table, and returns their number.
 async fn empty(table: &PoolTable) -> farpool_model::Result<u64> {
     let info = table.pool().table(&table.info().name).await?;
     if info.rows > 0 {
@@ -276,7 +277,7 @@ impl Rewrite {
     async fn run(&self) -> farpool_model::Result<u64> {
         if let Some(in_place) = &self.in_place {
             match in_place.run().await {
-                // Loading splits row groups that would be too large, so that it can still succeed.
+                // Loading splits row groups that would be too large, so that it may still succeed.
                 Err(error) if error.kind == ErrorKind::OverLimit && !self.version.is_moment() => {}
                 outcome => return outcome,
             }
@@ -305,7 +306,7 @@ impl Rewrite {
             return Ok(0);
         }
         let old = match &self.kept {
-            // Started only after the changed rows are read: a result that nobody reads holds memory.
+            // Started only after the changed rows are read: a result that is not consumed holds memory.
             Some(rows) => {
                 let rows = rows.clone();
                 kept.of(stream::once(async move { rows.start() }).try_flatten().boxed())
@@ -353,7 +354,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds the rows of `batches` as they pass.
+    /// Counts the rows of `batches` as they pass.
     fn of(&self, batches: BatchStream) -> BatchStream {
         let count = self.clone();
         batches.inspect_ok(move |batch| count.add(cast::u64_from(batch.num_rows()))).boxed()

@@ -1,9 +1,9 @@
 //! Converts DataFusion's logical expressions, after type coercion, to the model's.
 //!
-//! Invariant: the result means exactly the same on every row, has the type that DataFusion gives the
-//! expression, and raises no error that DataFusion would not; anything else becomes [`Expr::Opaque`], with
-//! the reason. Parts that may fail are converted only where DataFusion, too, evaluates them on every row;
-//! whether they may fail is derived from the bounds of the table's columns.
+//! Invariant: the result has the same value on every row and the type that DataFusion gives the expression, and raises
+//! no error that DataFusion would not; anything else becomes [`Expr::Opaque`], with the reason. Parts that may fail are
+//! converted only where DataFusion evaluates them on every row as well; whether they may fail is derived from the
+//! bounds of the table's columns.
 
 use crate::prefix;
 use arrow_schema::DataType;
@@ -24,7 +24,7 @@ pub(crate) struct Scope<'a> {
     pub input: &'a DFSchema,
     /// For each column of `input`, its expression over the table.
     pub columns: &'a [Slot],
-    /// Limits the size of the expressions that are made.
+    /// Limits the size of the expressions that are created.
     pub allowance: &'a Allowance,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Scope<'a> {
 #[derive(Clone, Copy, PartialEq)]
 enum Evaluated {
     Always,
-    /// Part of a condition or a branch: another part may be decided first, without evaluating this one.
+    /// Part of a condition or a branch: another part may decide the result without evaluating this one.
     Perhaps,
 }
 
 impl Scope<'_> {
-    /// Converts a condition. Only the parts that the pool cannot run become opaque.
+    /// Converts a condition. Only the parts that cannot be pushed down become opaque.
     pub(crate) fn condition(&self, expr: &Logical) -> Expr {
         match expr {
             Logical::Alias(alias) => self.condition(&alias.expr),
@@ -52,7 +52,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Converts a value; opaque as a whole if a part of it cannot run.
+    /// Converts a value; opaque as a whole if a part of it cannot be pushed down.
     pub(crate) fn value(&self, expr: &Logical) -> Expr {
         self.checked(expr, Evaluated::Always)
     }
@@ -186,7 +186,8 @@ impl Scope<'_> {
         if between.negated { Expr::not(inside) } else { inside }
     }
 
-    /// If `expr` is a prefix of a string, returns the condition that it is one of `constants`, as patterns.
+    /// Returns the condition that the string begins with one of `constants`, as patterns, if `expr` is a prefix of a
+    /// string.
     fn begins(&self, expr: &Logical, constants: &[Literal], evaluated: Evaluated) -> Option<Expr> {
         let (string, chars) = prefix::beginning(expr)?;
         prefix::is_one_of(&self.any(string, evaluated), chars, constants)
@@ -229,7 +230,7 @@ impl Scope<'_> {
         if like.negated { Expr::not(matches) } else { matches }
     }
 
-    /// Converts a match of a regular expression; `flags` are put in front of the pattern.
+    /// Converts a match of a regular expression; `flags` are prepended to the pattern.
     fn regex(
         &self,
         value: &Logical,
@@ -251,7 +252,7 @@ impl Scope<'_> {
         match &call.args[..] {
             [value, pattern] => self.regex(value, pattern, "", false, evaluated),
             [value, pattern, flags] => match constant_text(flags) {
-                // The engine, too, puts flags in front of the pattern in this form.
+                // The engine, too, prepends flags to the pattern in this form.
                 Some(flags) if !flags.is_empty() && flags.chars().all(|c| "imsUx".contains(c)) => {
                     self.regex(value, pattern, &format!("(?{flags})"), false, evaluated)
                 }
@@ -289,7 +290,7 @@ impl Scope<'_> {
     }
 }
 
-/// Makes an expression that the pool has no operator for.
+/// Creates an expression that the pool has no operator for.
 pub(crate) fn opaque(reason: impl Into<String>) -> Expr {
     // No columns are listed: the adapter itself requests those that the engine needs.
     Expr::opaque(reason, Vec::new())
@@ -315,7 +316,7 @@ fn not_distinct(left: Expr, right: Expr) -> Expr {
     ])
 }
 
-/// The operands of a chain of one operator, left to right, without recursion: chains may be long.
+/// Returns the operands of a chain of one operator, left to right, without recursion: chains may be long.
 fn chain(expr: &Logical, op: Operator) -> Vec<&Logical> {
     let (mut operands, mut stack) = (Vec::new(), vec![expr]);
     while let Some(next) = stack.pop() {
@@ -339,7 +340,7 @@ fn constant_text(expr: &Logical) -> Option<String> {
     }
 }
 
-/// Whether the operator ignores case, and whether it is negated.
+/// Returns whether the operator ignores case, and whether it is negated.
 fn regex_op(op: Operator) -> Option<(bool, bool)> {
     Some(match op {
         Operator::RegexMatch => (false, false),
@@ -362,8 +363,8 @@ fn compare_op(op: Operator) -> Option<CompareOp> {
     })
 }
 
-/// Whether the cast can run in a pool: for these types DataFusion, too, uses Arrow's kernel and nothing else.
-/// Casts from text are not included: parsing differs in details.
+/// Returns whether the cast can be pushed down: for these types DataFusion uses Arrow's kernel and nothing else as
+/// well. Casts from text are not included: parsing differs in details.
 fn castable(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     let number = |t: &DataType| t.is_integer() || matches!(t, Float32 | Float64 | Decimal128(..));

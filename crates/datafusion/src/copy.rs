@@ -14,31 +14,31 @@ use farpool_transfer::BatchStream;
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// The destination of the rows, as the statement states it.
+/// The destination of the rows, as written in the statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyTarget {
     /// Path of the file; standard output if `None`.
     pub path: Option<String>,
-    /// The format, if the statement names one.
+    /// The format, if the statement specifies one.
     pub format: Option<String>,
     /// Names in lower case, and values as text.
     pub options: Vec<(String, String)>,
 }
 
-/// Writes files.
+/// A writer of files.
 #[async_trait]
 pub trait FileWriter: Send + Sync {
-    /// Checks whether `target` can be written, before anything runs.
+    /// Checks whether `target` can be written, before the statement runs.
     ///
     /// # Errors
-    /// `Invalid` for an unknown format or option, and when the file cannot be created.
+    /// `Invalid` for an unknown format or option, and if the file cannot be created.
     fn check(&self, target: &CopyTarget) -> farpool_model::Result<()>;
 
     /// Writes the rows and returns their number. On failure no new file is created, and an existing one is
     /// unchanged.
     ///
     /// # Errors
-    /// When the file cannot be written, or the first error of `batches`.
+    /// Fails if the file cannot be written; otherwise the first error of `batches`.
     async fn write(
         &self,
         target: &CopyTarget,
@@ -79,17 +79,17 @@ pub(crate) fn taken_apart(copy: &CopyToStatement) -> Result<(CopyTarget, Stateme
 }
 
 impl Copy {
-    /// Makes a plan that writes `rows` to `target` with `writer`, which has checked the target.
+    /// Creates a plan that writes `rows` to `target` with `writer`, which has checked the target.
     pub fn new(writer: Arc<dyn FileWriter>, target: CopyTarget, rows: Rows) -> Self {
         Copy { writer, target, rows }
     }
 
-    /// The plan of the rows that are written.
+    /// Returns the plan of the rows that are written.
     pub fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// The schema of the result: the number of rows, or no columns if the rows go to standard output.
+    /// Returns the schema of the result: the number of rows, or no columns if the rows are written to standard output.
     pub fn schema(&self) -> SchemaRef {
         Arc::new(match self.target.path {
             Some(_) => Schema::new(vec![Field::new("count", DataType::UInt64, false)]),

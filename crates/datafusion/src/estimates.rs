@@ -1,5 +1,5 @@
-//! Statistics of tables and program results in DataFusion's types, for its own estimates; join estimates are
-//! made in [`crate::joins`].
+//! Statistics of tables and program results in DataFusion's types, for its own estimates; joins are estimated in
+//! [`crate::joins`].
 //!
 //! Invariant: no number is reported as exact. A statement may read a newer version than the described one.
 
@@ -22,7 +22,7 @@ pub(crate) fn of_table(info: &TableInfo) -> Statistics {
 /// Returns the estimated statistics of the result of `program`.
 pub(crate) fn of_result(program: &Program, info: &TableInfo) -> Statistics {
     let (rows, bytes) = (estimate::rows(program, info), estimate::bytes(program, info));
-    // An estimate of zero rows would make the rest of the query look free.
+    // An estimate of zero rows would make the rest of the query look free of cost.
     let count = rows.ceil().max(1.0) as usize;
     let of_expr = |expr: &Expr| match expr {
         Expr::Column(index) => of_column(*index, info),

@@ -41,22 +41,22 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// Runs a program and streams its result.
+/// A physical node that runs a program and streams its result.
 #[derive(Debug)]
 pub(crate) struct PoolExec {
     table: PoolTable,
     program: Program,
     prepared: Handle,
-    /// Operators of the query over this table that are not pushed down, and why.
+    /// Operators of the query over this table that are not pushed down, with the reasons.
     kept: Vec<OperatorAnswer>,
-    /// Dynamic filters: conditions that operators above derive while they run. [`crate::lineage`] removes
-    /// some when the plan is complete.
+    /// Dynamic filters: conditions that operators above derive while they run. [`crate::lineage`] removes untrusted
+    /// ones when the plan is complete.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
-    /// For each dynamic filter's id, the watch that collects the keys of the join which makes the filter.
+    /// For each dynamic filter's id, the watch that collects the keys of the join which derives the filter.
     watches: Mutex<Vec<(u64, Arc<KeyWatch>)>>,
-    /// Estimated costs, if there was a choice whether to push.
+    /// Estimated costs, if there was a choice whether to push down.
     estimate: Option<cost::Estimate>,
-    /// What it gets of a program that runs in place of it and of others.
+    /// The node's share of the result of a program that runs in place of this one and others.
     share: Arc<Mutex<Option<Share>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -64,8 +64,8 @@ pub(crate) struct PoolExec {
 }
 
 impl PoolExec {
-    /// Makes a node that runs `program`, which the pool prepared as `prepared`; its columns get the names and
-    /// types of `schema`.
+    /// Creates a node that runs `program`, which the pool prepared as `prepared`; its columns get the names and types
+    /// of `schema`.
     pub(crate) fn new(
         table: PoolTable,
         program: Program,
@@ -106,7 +106,7 @@ impl PoolExec {
         self
     }
 
-    /// Describes, as an indented block, what runs at the pool, and which operators are not pushed down.
+    /// Describes, as an indented block, the pool's part of the query, and the operators that are not pushed down.
     pub(crate) fn explain(&self) -> String {
         let info = self.table.info();
         let text =
@@ -126,7 +126,7 @@ impl PoolExec {
         })
     }
 
-    /// Costs of the runs so far.
+    /// Returns the costs of the runs so far.
     pub(crate) fn receipt(&self) -> Receipt {
         let mut total = self.runs.lock().receipt();
         if total.operators.is_empty() {
@@ -136,7 +136,7 @@ impl PoolExec {
         total
     }
 
-    /// Where the receipts of the runs so far are, or will be.
+    /// Returns the handles of the receipts of the runs so far, whether they have ended or not.
     pub(crate) fn handles(&self) -> Vec<ReceiptHandle> {
         self.runs.lock().seen.iter().filter_map(|seen| seen.receipt.lock().clone()).collect()
     }
@@ -148,20 +148,20 @@ impl PoolExec {
         runs.open.clear();
     }
 
-    /// Estimated rows of the program's result.
+    /// Returns the estimated number of rows of the program's result.
     pub(crate) fn estimated(&self) -> Estimate {
         Estimate::of_program(&self.prepared.effective, &self.table.source())
     }
 
-    /// The time that the program is expected to take, in nanoseconds.
+    /// Returns the time that the program is expected to take, in nanoseconds.
     pub(crate) fn expected_ns(&self, means: &Means) -> f64 {
         let place = self.table.run_place(means.threads, self.table.pool().is_here(&self.prepared));
         let estimate = cost::estimate(&self.prepared.effective, self.table.info(), place, &means.rates);
         estimate.costs.first().map_or(0.0, |push| push.ns)
     }
 
-    /// Where it is told what it gets of a program that runs in place of it and of others; `None` if none may, because
-    /// something is added to it when it begins.
+    /// Returns the place to which the node's share of a common program is assigned; `None` if the program cannot be
+    /// shared, because it is not exact or conditions are added to it when it starts.
     pub(crate) fn share_place(&self) -> Option<SharePlace> {
         let may = self.dynamic.lock().is_empty() && self.prepared.is_exact();
         let place = || SharePlace {
@@ -173,7 +173,7 @@ impl PoolExec {
         may.then(place)
     }
 
-    /// The pool's answers to the program.
+    /// Returns the pool's answers to the program.
     pub(crate) fn prepared(&self) -> &Prepared {
         &self.prepared
     }
@@ -182,17 +182,17 @@ impl PoolExec {
         self.dynamic.lock().clone()
     }
 
-    /// Keeps only the dynamic filters of which `trusted` holds.
+    /// Keeps only the dynamic filters for which `trusted` is true.
     pub(crate) fn retain_dynamic(&self, trusted: impl Fn(&Arc<dyn PhysicalExpr>) -> bool) {
         self.dynamic.lock().retain(|filter| trusted(filter));
     }
 
-    /// Whether the dynamic filter with this id is used.
+    /// Returns whether the dynamic filter with this id is used.
     pub(crate) fn listens_to(&self, id: u64) -> bool {
         self.dynamic.lock().iter().any(|filter| filter.expression_id() == Some(id))
     }
 
-    /// Sets the watch that collects the keys of the join which makes the dynamic filter with this id.
+    /// Sets the watch that collects the keys of the join which derives the dynamic filter with this id.
     pub(crate) fn listen_at(&self, id: u64, watch: &Arc<KeyWatch>) {
         self.watches.lock().push((id, Arc::clone(watch)));
     }
@@ -261,7 +261,7 @@ impl PoolExec {
 /// The runs of a program: one for each execution of the plan.
 #[derive(Debug, Default)]
 struct Runs {
-    /// How often each partition was executed.
+    /// Number of executions of each partition.
     turns: Vec<usize>,
     open: Vec<Arc<Run>>,
     seen: Vec<Arc<Seen>>,
@@ -279,7 +279,7 @@ impl Runs {
         total
     }
 
-    /// The conditions that dynamic filters added to the last run, as text.
+    /// Returns the conditions that dynamic filters added to the last run, as text.
     fn added(&self) -> Option<String> {
         self.seen.last().and_then(|seen| seen.added.lock().clone())
     }
@@ -304,11 +304,11 @@ struct Run {
     seen: Arc<Seen>,
 }
 
-/// What is kept of a run after its end.
+/// The information about a run that is kept after its end.
 #[derive(Debug, Default)]
 struct Seen {
     receipt: Mutex<Option<ReceiptHandle>>,
-    /// The conditions that dynamic filters had added when the run began, as text.
+    /// The conditions that dynamic filters had added when the run started, as text.
     added: Mutex<Option<String>>,
 }
 
@@ -407,8 +407,7 @@ impl ExecutionPlan for PoolExec {
         if phase != FilterPushdownPhase::Post || !self.table.pushdown() || dynamic.is_empty() {
             return Ok(unchanged);
         }
-        // Still "unsupported": a dynamic filter only removes some rows early; the operator that derived it
-        // decides.
+        // Still "unsupported": a dynamic filter only removes some rows early; the operator that derived it decides.
         Ok(unchanged.with_updated_node(Arc::new(PoolExec { dynamic: Mutex::new(dynamic), ..self.fresh() })))
     }
 }
@@ -421,7 +420,7 @@ fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Res
     Ok(batch?)
 }
 
-/// Prepares `program` at the pool and makes its node, with a number of partitions that fits its size.
+/// Prepares `program` at the pool and creates its node, with a number of partitions that fits its size.
 pub(crate) async fn plan(
     session: &dyn Session,
     table: &PoolTable,

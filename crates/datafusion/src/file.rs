@@ -1,5 +1,5 @@
-//! Files named in FROM: a placeholder with the file's schema while the statement is planned, then a table of
-//! only those columns that the plan needs.
+//! Files named in FROM: a placeholder with the file's schema while the statement is planned, which is then replaced by
+//! a table of only those columns that the plan needs.
 
 use crate::table::PoolTable;
 use arrow_schema::{Schema, SchemaRef};
@@ -16,19 +16,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Opens the files that statements name in FROM as tables.
+/// An opener of the files that statements name in FROM, as tables.
 #[async_trait]
 pub trait FileOpener: Send + Sync {
     /// Returns the schema of the files. `Stale` means that it has changed since the last call.
     async fn schema(&self, files: &FileSpec) -> farpool_model::Result<SchemaRef>;
 
-    /// Returns a table of the columns of `files` at the given positions of that schema, in that order, under
-    /// their names. `columns` may be empty: then only the number of rows matters, and the table may have any
-    /// columns.
+    /// Returns a table of the columns of `files` at the given positions of that schema, in that order, under their
+    /// names. `columns` may be empty: then only the number of rows matters, and the table may have any columns.
     ///
     /// # Errors
-    /// Among others `Stale` when the schema turned out to be different: the statement is then planned once
-    /// more.
+    /// Among others `Stale` if the schema turned out to be different: the statement is then planned again.
     async fn open(
         &self,
         files: &FileSpec,
@@ -37,12 +35,12 @@ pub trait FileOpener: Send + Sync {
     ) -> farpool_model::Result<Arc<dyn TableProvider>>;
 }
 
-/// How a statement reads a file.
+/// The way in which a statement reads a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Reads rows from the beginning until there are enough.
+    /// Rows are read from the beginning until there are enough.
     Look,
-    /// May read all rows.
+    /// All rows may be read.
     Read,
 }
 
@@ -65,7 +63,7 @@ impl fmt::Debug for FileTable {
 }
 
 impl FileTable {
-    /// Makes the placeholder for a file.
+    /// Creates the placeholder for a file.
     pub(crate) async fn stand_in(
         opener: &dyn FileOpener,
         name: &str,
@@ -94,8 +92,8 @@ impl FileTable {
     }
 }
 
-/// Returns the file's schema with the types of a pool. Columns of types that no pool holds keep their types:
-/// that is an error only if they are needed.
+/// Returns the file's schema with the pool's types. Columns whose types a pool does not support keep their types: that
+/// is an error only if they are needed.
 fn held_schema(schema: &Schema) -> SchemaRef {
     let held = schema.fields().iter().map(|field| {
         let data_type = farpool_model::schema::canonical_type(field.data_type());
@@ -105,8 +103,8 @@ fn held_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(held.collect::<Vec<_>>()))
 }
 
-/// Opens the files of `plan`, an optimized plan over placeholders, each with the columns that it needs.
-/// Without `pushdown`, operators are not pushed to their tables.
+/// Opens the files of `plan`, an optimized plan over placeholders, each with the columns that it needs. Without
+/// `pushdown`, no operators are pushed down to their tables.
 pub(crate) async fn open_files(
     plan: &LogicalPlan,
     opener: &dyn FileOpener,
@@ -136,7 +134,7 @@ pub(crate) async fn open_files(
     Ok(())
 }
 
-/// Whether `plan` only needs the first rows of its one table, in any order.
+/// Returns whether `plan` only needs the first rows of its one table, in any order.
 fn looks(plan: &LogicalPlan) -> bool {
     let mut is_limited = false;
     let mut plan = plan;
@@ -161,7 +159,7 @@ fn with_file<T>(source: &Arc<dyn TableSource>, f: impl FnOnce(&FileTable) -> T) 
     source_as_provider(source).ok()?.downcast_ref::<FileTable>().map(f)
 }
 
-/// Whether `plan` names files.
+/// Returns whether `plan` names files.
 pub(crate) fn has_files(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -223,7 +221,7 @@ impl TableProvider for FileTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         match self.opened.get() {
             Some((table, _)) => table.supports_filters_pushdown(filters),
-            // Columns of filters that were pushed would be missing from those that the plan is seen to need.
+            // If filters were pushed down here, their columns would be missing from those that the plan needs.
             None => Ok(vec![TableProviderFilterPushDown::Unsupported; filters.len()]),
         }
     }

@@ -1,9 +1,9 @@
-//! Finishes groupings that a pool returns in parts: builds the plan above the program that merges the parts
-//! of each group with the engine's aggregates. The planner crate decides which aggregates, and what the
-//! merged values become.
+//! Finishes aggregations whose groups a pool returns in parts: builds the plan above the program that merges the parts
+//! of each group with the engine's aggregates. The planner crate decides which aggregates merge the parts, and how the
+//! results follow from the merged values.
 //!
-//! Invariant: the finished plan has the schema of the piece that it replaces, and returns the same rows as a
-//! pool that answers `exact`.
+//! Invariant: the finished plan has the schema of the fragment that it replaces, and returns the same rows as a pool
+//! that answers `exact`.
 
 use crate::statistics::merger;
 use arrow_schema::{DataType, Field, FieldRef};
@@ -20,7 +20,7 @@ use farpool_planner::finish::{Call, Finish, PartMerge, Step};
 use farpool_sql::aggregates;
 use std::sync::Arc;
 
-/// Returns the schema of the parts, for a piece of the plan with schema `of`.
+/// Returns the schema of the parts, for a fragment of the plan with schema `of`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -33,7 +33,7 @@ pub(crate) fn parts_schema(finish: &Finish, of: &DFSchema) -> Result<DFSchemaRef
     Ok(Arc::new(DFSchema::new_with_metadata(fields, std::collections::HashMap::new())?))
 }
 
-/// Returns the plan that merges `parts`, in place of a piece with schema `of`.
+/// Returns the plan that merges `parts`, in place of a fragment with schema `of`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -67,9 +67,8 @@ pub(crate) fn above(finish: &Finish, parts: LogicalPlan, of: &DFSchemaRef) -> Re
     }
 }
 
-/// Gives `merged` the name of the result that it is for, which an error of a sum shows. Counts do not
-/// overflow, and the count of a mean would get the name of the mean's sum, so that only sums are renamed;
-/// keys are named as parts.
+/// Gives `merged` the name of its result, which the error of a sum contains. Counts do not overflow, and the count of a
+/// mean would get the name of the mean's sum, so that only sums are renamed; keys keep the names of parts.
 fn named(merged: Expr, call: &Call, result: &str) -> Expr {
     match call.merge {
         PartMerge::Sum if !call.is_count && !result.starts_with("part") => merged.alias(result),
@@ -77,8 +76,7 @@ fn named(merged: Expr, call: &Call, result: &str) -> Expr {
     }
 }
 
-/// Returns the aggregate that merges parts. Parts of any-value are merged by the minimum, which ignores NULLs
-/// too.
+/// Returns the aggregate that merges parts. Parts of any-value are merged by the minimum, which ignores NULLs as well.
 fn aggregate(merge: PartMerge) -> Arc<AggregateUDF> {
     match merge {
         PartMerge::Sum => aggregates::sum(),
@@ -115,7 +113,7 @@ fn outputs(finish: &Finish, merged: &DFSchema, of: &DFSchema) -> Vec<Expr> {
     outputs
 }
 
-/// A finishing step as a function, which only plans made here call.
+/// A finishing step as a function, which only plans built here call.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Finishing {
     step: Step,

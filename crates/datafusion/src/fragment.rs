@@ -1,7 +1,7 @@
 //! Converts a fragment of an optimized logical plan, from a scan of a pool's table upwards, to one program.
 //!
-//! Invariant: the program returns exactly the rows of the fragment, its columns in the order of the fragment's
-//! schema; a node that cannot be expressed exactly ends the fragment, with the reason if that is of interest.
+//! Invariant: the program returns exactly the rows of the fragment, its columns in the order of the fragment's schema;
+//! a node that cannot be expressed exactly ends the fragment, with the reason if that is of interest.
 
 use crate::calls::Calls;
 use crate::convert::Scope;
@@ -27,34 +27,33 @@ pub(crate) struct Fragment {
     pub worth_a_node: bool,
 }
 
-/// The grouping or aggregation at the end of a fragment.
+/// The aggregation at the end of a fragment, with or without groups.
 struct Aggregation {
     keys: usize,
     /// Number of aggregates of the program.
     aggregates: usize,
-    /// For each aggregate of the fragment, how it is computed from the program's aggregates.
+    /// For each aggregate of the fragment, its derivation from the program's aggregates.
     outcomes: Vec<Outcome>,
 }
 
-/// How an aggregate of the fragment is computed from the program's aggregates.
+/// The derivation of an aggregate of the fragment from the program's aggregates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
     /// Index among the aggregates of the program.
     pub aggregate: usize,
-    /// For an aggregate that is a state: how the wanted value is read from it; `None` if the state itself is
-    /// wanted.
+    /// For an aggregate that is a state: the reading of the wanted value from it; `None` if the state itself is wanted.
     pub reading: Option<(StateForm, Reading)>,
 }
 
-/// Why a node of the plan is not a part of a program.
+/// The reason why a node of the plan is not a part of a program.
 pub(crate) enum Ends {
-    /// There is no table of a pool below, or the kind of node never is part of a program.
+    /// There is no table of a pool below, or this kind of node is never part of a program.
     Silently,
-    /// The kind of node can be part of a program; this one cannot, for this reason.
+    /// This kind of node can be part of a program, but this node cannot, for the given reason.
     Because(Box<OperatorAnswer>),
 }
 
-/// A part of the plan that a program cannot have in this position is planned as if there were no pool.
+/// A part of the plan that a program cannot have at this position is planned as if there were no pool.
 impl FromRefusal for Ends {
     fn from_refusal(_: Refusal) -> Self {
         Ends::Silently
@@ -100,8 +99,8 @@ impl Fragment {
         Ok(Program { filter: split::conjunction(program.filter), ..program })
     }
 
-    /// Returns the number of keys, and how the fragment's aggregates are computed from the program's; `None` if
-    /// these are the same.
+    /// Returns the number of keys, and the derivations of the fragment's aggregates from the program's; `None` if the
+    /// aggregates are the same.
     pub(crate) fn outcomes(&self) -> Option<(usize, &[Outcome])> {
         let Aggregation { keys, aggregates, outcomes } = self.aggregation.as_ref()?;
         let same = |(i, outcome): (usize, &Outcome)| outcome.aggregate == i && outcome.reading.is_none();
@@ -109,8 +108,8 @@ impl Fragment {
         (!is_same).then_some((*keys, outcomes))
     }
 
-    /// Returns the positions in the program's columns of `exprs`, for a fragment whose schema is `schema`.
-    /// Missing columns are appended, if the fragment ends with rows.
+    /// Returns the positions in the program's columns of `exprs`, for a fragment whose schema is `schema`. Missing
+    /// columns are appended, if the fragment ends with rows.
     pub(crate) fn sort_columns(&mut self, exprs: &[Logical], schema: &DFSchema) -> Result<Vec<usize>, Ends> {
         if self.stack.is_cut() || exprs.is_empty() {
             return Err(Ends::Silently);
@@ -138,7 +137,7 @@ impl Fragment {
         Ok(self.stack.width() - 1)
     }
 
-    /// Position in the program of a column of the fragment; `None` if the engine computes the column.
+    /// Returns the position in the program of a column of the fragment; `None` if the engine computes the column.
     fn place_in_program(&self, place: usize) -> Option<usize> {
         let Some(Aggregation { keys, outcomes, .. }) = &self.aggregation else { return Some(place) };
         match place.checked_sub(*keys) {
@@ -155,7 +154,7 @@ impl Fragment {
         Ok(())
     }
 
-    /// The types of the columns of rows from index `first` on.
+    /// Returns the types of the columns of rows from index `first` on.
     pub(crate) fn types_from(&self, first: usize) -> Vec<DataType> {
         let schema = &self.table.info().schema;
         let columns = self.stack.columns().and_then(|columns| columns.get(first..)).unwrap_or_default();

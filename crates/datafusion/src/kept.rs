@@ -1,4 +1,4 @@
-//! Rows that are kept in memory for statements that come to them later.
+//! Rows that are kept in memory for statements that read them later.
 
 use arrow_array::RecordBatch;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
@@ -6,7 +6,7 @@ use farpool_transfer::BatchStream;
 use futures::{StreamExt, stream};
 use std::sync::Arc;
 
-/// Few rows, counted in the memory of the engine.
+/// A small number of rows, whose memory is reserved from the engine's.
 #[derive(Debug)]
 pub(crate) struct KeptRows {
     batches: Vec<RecordBatch>,
@@ -15,13 +15,13 @@ pub(crate) struct KeptRows {
 }
 
 impl KeptRows {
-    /// None so far, and no more than `bytes_max`.
+    /// Creates an empty set of at most `bytes_max` bytes.
     pub fn new(memory: &Arc<dyn MemoryPool>, bytes_max: usize) -> Self {
         let reserved = MemoryConsumer::new("rows of a batch").register(memory);
         KeptRows { batches: Vec::new(), bytes_max, reserved }
     }
 
-    /// Adds rows; returns false where these are too many, or there is no memory for them.
+    /// Adds rows; returns false if there are too many, or no memory for them.
     #[must_use]
     pub fn add(&mut self, batch: RecordBatch) -> bool {
         let bytes = batch.get_array_memory_size();
@@ -32,12 +32,12 @@ impl KeptRows {
         fits
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub fn batches(&self) -> &[RecordBatch] {
         &self.batches
     }
 
-    /// The rows, whose memory is counted until the last has left.
+    /// Returns the rows as a stream, which releases their memory when it ends or is dropped.
     pub fn into_stream(self) -> BatchStream {
         let KeptRows { batches, reserved, .. } = self;
         stream::iter(batches)

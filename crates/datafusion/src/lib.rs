@@ -1,7 +1,7 @@
-//! DataFusion over pools: plans SQL, sends the parts that a pool can run to it as programs, and runs the rest
-//! here.
+//! DataFusion over pools: plans SQL, pushes the parts that a pool can run down to it as programs, and runs the rest in
+//! this process.
 //!
-//! Invariant: every query gives the same result with push-down on and off. A part of a query runs at the pool
+//! Invariant: every query gives the same result with push-down enabled and disabled. A part of a query runs at the pool
 //! only if the pool answered `exact` for it, or if the engine also applies it.
 
 #![forbid(unsafe_code)]
@@ -54,5 +54,5 @@ pub use query::Query;
 pub use session::{Session, SessionOptions};
 pub use table::PoolTable;
 
-/// The version of DataFusion that plans statements and runs what is not pushed down.
+/// Re-exports the version of DataFusion that plans statements and runs what is not pushed down.
 pub use datafusion;

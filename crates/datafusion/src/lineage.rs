@@ -1,14 +1,14 @@
 //! Determines which dynamic filters can be trusted.
 //!
-//! On the way from the operator that makes a dynamic filter down to a scan, DataFusion resolves the filter's
-//! columns by name in the schema of each operator on the path. Where two columns share a name (as after a
-//! join of two tables with an `id` each) it takes the first, which may be the wrong one; the filter then
-//! removes rows that belong to the result. This rule, which runs last, follows the columns of each filter
-//! back up, and removes the filters that passed such a schema or an operator that is not known here.
+//! From the operator that derives a dynamic filter down to a scan, DataFusion 55.2 resolves the filter's columns by
+//! name in the schema of each operator on the path. If two columns share a name (as after a join of two tables with an
+//! `id` each), it takes the first, which may be the wrong one; the filter then removes rows that belong to the result.
+//! This rule, which runs last, traces the columns of each filter back up, and removes filters that passed such a schema
+//! or an unknown operator.
 //!
-//! Joins whose filters stay get a watch in front of their smaller side, from which scans get its keys.
+//! Joins whose filters stay get a watch above their smaller side, which provides scans with its keys.
 //!
-//! Invariant: a filter that stays at a scan refers, there, to the column that it was derived from.
+//! Invariant: a filter that stays at a scan refers, at that scan, to the column that it was derived from.
 
 use crate::dynamic::{KeyWatch, KeyWatchExec};
 use crate::exec::PoolExec;
@@ -56,7 +56,7 @@ impl PhysicalOptimizerRule for TrustedFilters {
     }
 }
 
-/// Inserts a watch of the keys of the smaller side, if the node is a join whose filter some scan uses.
+/// Inserts a watch of the keys of the smaller side, if the node is a join whose filter a scan uses.
 fn watched(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
     let made = join.dynamic_expressions_produced();
@@ -94,7 +94,7 @@ fn audit(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Arc<dyn ExecutionPlan>>)
     above.pop();
 }
 
-/// Whether `filter`, at `scan` below the operators `above` (the root first), refers to the right columns.
+/// Returns whether `filter`, at `scan` below the operators `above` (the root first), refers to the right columns.
 fn is_trusted(
     filter: &Arc<dyn PhysicalExpr>,
     scan: &Arc<dyn ExecutionPlan>,
@@ -131,8 +131,8 @@ fn columns_of(filter: &Arc<dyn PhysicalExpr>) -> BTreeSet<String> {
     names
 }
 
-/// Returns the names under which the columns `names` of `input`, an input of `node`, leave the node; `None`
-/// if that is not known.
+/// Returns the names of the columns `names` of `input`, an input of `node`, in the output of the node; `None` if that
+/// is not known.
 fn names_above(
     node: &Arc<dyn ExecutionPlan>,
     input: &Arc<dyn ExecutionPlan>,
@@ -162,7 +162,7 @@ fn names_above(
     keeps_names(node).then(|| names.clone())
 }
 
-/// Whether the operator passes filters on and keeps the names of columns.
+/// Returns whether the operator forwards filters and keeps the names of columns.
 fn keeps_names(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<RepartitionExec>()
         || node.is::<CoalescePartitionsExec>()

@@ -1,5 +1,5 @@
-//! The memory budget of the engine's operators while a statement runs: shared with the pool in this process,
-//! or separate. Joins, sorts and groups that exceed it spill to files, or the statement is refused.
+//! The memory budget of the engine's operators while a statement runs: shared with the pool in this process, or
+//! separate. Joins, sorts and groups that exceed it spill to files, or the statement fails.
 //!
 //! Invariant: all memory that DataFusion was granted is reserved from the budget.
 
@@ -14,33 +14,33 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-/// One part in this many of the budget is left by operators that can spill to those that cannot: the merge of
-/// a sort's spilled runs must be able to hold a batch of each file.
+/// Divisor of the budget that gives the part which operators that can spill leave to those that cannot: the merge of a
+/// sort's spilled runs must be able to hold a batch of each file.
 const PART_FOR_OTHERS: usize = 4;
 
-/// DataFusion's view of a budget. Operators that can spill get equal shares of what the others leave, as
-/// DataFusion's fair pool divides it; the budget may refuse sooner, because the pool reserves from it too.
+/// DataFusion's view of a budget. Operators that can spill get equal shares of the memory that the others leave, as in
+/// DataFusion's fair pool; the budget may refuse earlier, because the pool reserves from it, too.
 ///
-/// Rows in flight between threads (in repartitioning) are not counted. If they were refused, they would be
-/// spilled to files, whose readers may wait for ever (DataFusion before its fix of issue 24883); if they were
-/// counted, merges would lack room that sorts cannot free. They are few, unless one thread falls far behind
-/// the others. Their share is left free all the same.
+/// Rows in flight between threads (in repartitioning) are not counted. If they were refused, they would spill to files,
+/// whose readers may wait forever (DataFusion before its fix of issue 24883); if they were counted, merges would lack
+/// memory that sorts cannot free. They are few, unless one thread falls far behind the others. A share for them is left
+/// free nevertheless.
 #[derive(Debug)]
 pub(crate) struct EngineMemory {
     dealt: FairSpillPool,
     reserved: Mutex<Reservation>,
     limit: usize,
-    /// Most bytes that the granted total may reach for operators that can spill.
+    /// Maximal bytes of the granted total at which operators that can spill still get memory.
     spillable_max: usize,
 }
 
-/// Whether the consumer holds rows in flight between threads.
+/// Returns whether the consumer holds rows in flight between threads.
 fn is_on_its_way(consumer: &MemoryConsumer) -> bool {
     consumer.can_spill() && consumer.name().starts_with("RepartitionExec[")
 }
 
 impl EngineMemory {
-    /// Makes a view of `work`.
+    /// Creates a view of `work`.
     pub fn new(work: &Arc<WorkMemory>) -> Self {
         let account = work.account(&TenantName::default());
         EngineMemory {
@@ -95,7 +95,7 @@ impl MemoryPool for EngineMemory {
         if is_on_its_way(consumer) {
             return Ok(());
         }
-        // What has nothing yet cannot spill anything, and would fail.
+        // An operator that holds no memory has nothing to spill, and would fail.
         let can_do_with_less = consumer.can_spill() && reservation.size() > 0;
         if can_do_with_less && self.dealt.reserved() + additional > self.spillable_max {
             let message = format!("{} has had its part of the memory for work", consumer.name());
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(work.usage().bytes_used, 31 << 20);
         drop(join);
         assert_eq!(work.usage().bytes_used, 0);
-        // Operators that can spill leave room for those that cannot, and rows in flight are not counted.
+        // Operators that can spill leave memory for those that cannot, and rows in flight are not counted.
         let sort = MemoryConsumer::new("sort").with_can_spill(true).register(&memory);
         sort.try_grow(48 << 20).unwrap();
         assert!(sort.try_grow(1).is_err());

@@ -1,9 +1,8 @@
-//! Converts a sort with a limit, over a fragment of a plan that a program can express, to the order of that
-//! program.
+//! Converts a sort with a limit, over a fragment of a plan that a program can express, to the order of that program.
 //!
-//! The sort itself stays above the program, to put the few rows that the program returns in order. There may
-//! be projections between the two; the sort keys are rewritten through them. Invariant: every row that the
-//! sort would keep, or one that ties with it, is a row of the program.
+//! The sort itself stays above the program and orders the few rows that the program returns. There may be projections
+//! between the two; the sort keys are rewritten through them. Invariant: for every row that the sort would keep, the
+//! program returns this row or one that ties with it.
 
 use crate::fragment::{Ends, Fragment};
 use arrow_schema::Field;
@@ -21,7 +20,7 @@ pub(crate) struct SortedPiece<'a> {
     pub base: &'a LogicalPlan,
     /// Number of nodes from the sort down to `base`.
     pub depth: usize,
-    /// The columns of the program: those of the fragment, then those that are used for sorting only.
+    /// The columns of the program: those of the fragment, then those that are used only for sorting.
     pub schema: DFSchemaRef,
 }
 
@@ -61,7 +60,7 @@ impl<'a> SortedPiece<'a> {
         Ok(SortedPiece { fragment, base, depth, schema })
     }
 
-    /// Returns the plan of the sort with `pushed`, the node of the program, in place of the fragment.
+    /// Returns the plan of the sort with the fragment replaced by `pushed`, the node of the program.
     pub(crate) fn rebuilt(&self, sort: LogicalPlan, pushed: LogicalPlan) -> DataFusionResult<LogicalPlan> {
         let wanted = self.base.schema();
         let base = if pushed.schema().fields().len() > wanted.fields().len() {
@@ -74,8 +73,8 @@ impl<'a> SortedPiece<'a> {
     }
 }
 
-/// Rewrites expressions over the output of a node to expressions over its input; `below` returns the input's
-/// expression for each column of the output.
+/// Rewrites expressions over the output of a node to expressions over its input; `below` returns the input's expression
+/// for each column of the output.
 fn through(
     exprs: Vec<Logical>,
     schema: &DFSchema,
@@ -91,7 +90,7 @@ fn through(
     exprs.into_iter().map(|expr| Some(expr.transform_up(of_column).ok()?.data)).collect()
 }
 
-/// Appends the columns that are used for sorting only to `schema`.
+/// Appends the columns that are used only for sorting to `schema`.
 fn extended(schema: &DFSchemaRef, fragment: &Fragment) -> DataFusionResult<DFSchemaRef> {
     let added = fragment.types_from(schema.fields().len());
     if added.is_empty() {

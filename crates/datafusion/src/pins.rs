@@ -1,8 +1,9 @@
 //! The table versions that one statement reads, or a batch of statements.
 //!
-//! Invariant: all programs of a statement over one table read one version of it: the version that was newest
-//! when the first of them was prepared. That program's handle keeps the version until the statement is
-//! dropped. The table description that the statement was planned with may be of an older version; it is used
+//! Invariant: all programs of a statement over one table read one version of it: the version that was newest when the
+//! first of them was prepared. That program's handle keeps the version alive until the statement is dropped. The table
+//! description that the statement was planned with may be of an older version; it is used for estimates only.
+//! Statements of a batch share their versions.
 //! for estimates only. Statements of a batch have their versions in common.
 
 use crate::table::PoolTable;
@@ -17,14 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OnceCell;
 
-/// The pool's address, and the table's name.
+/// The pool's address and the table's name.
 type Place = (String, TableName);
 
 fn place(table: &PoolTable) -> Place {
     (table.pool().url(), table.info().name.clone())
 }
 
-/// The versions of tables that are read together: for each table, the first program that was prepared.
+/// The versions of tables that are read together: for each table, the handle of the first program that was prepared.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>);
 
@@ -33,24 +34,24 @@ pub(crate) struct Versions(Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>);
 pub(crate) struct Pins {
     versions: Arc<Versions>,
     drifted: AtomicBool,
-    /// Whether the descriptions of the tables were fetched for this statement, not for an earlier one.
+    /// Whether the descriptions of the tables were fetched for this statement rather than for an earlier one.
     described_anew: AtomicBool,
     /// Whether the statement will not be planned again.
     is_last_attempt: bool,
 }
 
 impl Pins {
-    /// Makes the pins of a statement; those of a batch have their versions in common.
+    /// Creates the pins of a statement; statements of a batch share their versions.
     pub(crate) fn at(versions: Option<&Arc<Versions>>) -> Self {
         Pins { versions: versions.cloned().unwrap_or_default(), ..Pins::default() }
     }
 
-    /// Makes the pins of a statement that is planned again.
+    /// Creates the pins of a statement that is planned again.
     pub(crate) fn of_last_attempt(versions: Option<&Arc<Versions>>) -> Self {
         Pins { is_last_attempt: true, ..Pins::at(versions) }
     }
 
-    /// Whether a table has another version than the one whose description the statement was planned with.
+    /// Returns whether a table has another version than the one that the statement was planned with.
     pub(crate) fn have_drifted(&self) -> bool {
         self.drifted.load(Ordering::Relaxed)
     }
@@ -60,7 +61,7 @@ impl Pins {
         self.described_anew.store(true, Ordering::Relaxed);
     }
 
-    /// Whether descriptions from before the statement were dropped.
+    /// Returns whether descriptions from before the statement were dropped.
     pub(crate) fn are_described_anew(&self) -> bool {
         self.described_anew.load(Ordering::Relaxed)
     }
@@ -101,8 +102,8 @@ impl Pins {
     }
 }
 
-/// Returns the error for a table whose columns differ from those that a view or a prepared statement was made
-/// for; `error` if they do not differ.
+/// Returns the error for a table whose columns differ from those that a view or a prepared statement was planned for;
+/// `error` if they do not differ.
 async fn altered(table: &PoolTable, error: Error) -> Error {
     let info = table.info();
     let now = table.pool().table(&info.name).await;
@@ -115,8 +116,8 @@ async fn altered(table: &PoolTable, error: Error) -> Error {
     }
 }
 
-/// Prepares `program` over `table`: over the version that the session's statement reads; without a statement,
-/// over the version that the program names.
+/// Prepares `program` over `table`: over the version that the session's statement reads; without a statement, over the
+/// version that the program names.
 pub(crate) async fn prepare(session: &dyn Session, table: &PoolTable, program: Program) -> Result<Handle> {
     let prepared = match session.config().get_extension::<Pins>() {
         Some(pins) => pins.prepare(table, program).await,

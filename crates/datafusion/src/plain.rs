@@ -1,5 +1,5 @@
-//! Plans that no rule of the physical optimizer changes: the result of a program as it is, or one row of constants. Rules
-//! are not run over them, which saves a tenth of the time of a small statement.
+//! Plans that no rule of the physical optimizer changes: the unchanged result of a program, or one row of constants.
+//! The rules are skipped for them, which saves a tenth of the time of a small statement.
 
 use crate::exec::PoolExec;
 use datafusion::config::ConfigOptions;
@@ -10,7 +10,7 @@ use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use std::sync::Arc;
 
-/// A rule for all plans but those.
+/// A rule that skips such plans.
 #[derive(Debug)]
 pub(crate) struct UnlessPlain(pub Arc<dyn PhysicalOptimizerRule + Send + Sync>);
 

@@ -1,9 +1,10 @@
-//! The last step of planning: fragments of the optimized logical plan that the pool runs exactly become
-//! programs; DataFusion plans the rest.
+//! The last step of planning: fragments of the optimized logical plan that the pool runs exactly become programs;
+//! DataFusion plans the rest.
 //!
-//! It runs after all of DataFusion's own rules, and as the query planner rather than as another rule, because
-//! a planner is async and can ask the pools: a fragment is replaced only once its pool has answered `exact`, or
-//! that it returns groups in parts, which [`crate::finish`] merges.
+//! This step runs after all of DataFusion's own rules, and as the query planner rather than as another rule, because a
+//! planner is async and can ask the pools: a fragment is replaced only after its pool has answered `exact`, or that it
+//! returns groups in parts, which [`crate::finish`] merges.
+//!
 //! Invariant: a replaced fragment keeps its schema, names and qualifiers included.
 
 use crate::exec::PoolExec;
@@ -37,7 +38,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Plans queries over pools.
+/// The planner of queries over pools.
 #[derive(Debug, Default)]
 pub(crate) struct PoolPlanner;
 
@@ -82,7 +83,7 @@ impl ExtensionPlanner for PoolPlanner {
     }
 }
 
-/// What the choice of fragments depends on besides the pools.
+/// Inputs to the choice of fragments besides the pools.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     session: &'a dyn Session,
@@ -97,7 +98,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Replaces the largest fragments of `plan` that can be pushed. `kept` are the operators above `plan` that could
+/// Replaces the largest fragments of `plan` that can be pushed down. `kept` are the operators above `plan` that could
 /// not, each with the reason.
 fn rewrite(
     plan: LogicalPlan,
@@ -122,12 +123,12 @@ fn rewrite(
             Ok(_) | Err(Ends::Silently) => None,
             Err(Ends::Because(answer)) => Some(*answer),
         };
-        // Notes of the operators above apply to the tables below only as long as there is one input.
+        // Notes about the operators above apply to the table below only as long as there is one input.
         let mut kept = if plan.inputs().len() > 1 { Vec::new() } else { kept };
         if let Some(answer) = ended
             && !kept.contains(&answer)
         {
-            // The innermost operator that is not pushed is the reason why those above it are not.
+            // The innermost operator that is not pushed down is the reason why those above it are not.
             kept = vec![answer];
         }
         rewrite_below(plan, kept, context).await
@@ -172,10 +173,10 @@ async fn rewrite_below(
     Ok(plan.data)
 }
 
-/// A new plan, or a note on why the old one stays.
+/// A new plan, or a note on why the old one is kept.
 type Replacement = std::result::Result<LogicalPlan, Option<OperatorAnswer>>;
 
-/// Replaces a sort with a limit, of which the pool keeps the first rows.
+/// Replaces a sort with a limit by a program that returns the first rows in its order.
 async fn push_sorted(
     sort: &Sort,
     plan: &LogicalPlan,
@@ -235,8 +236,7 @@ async fn push(
     read(fragment, LogicalPlan::Extension(Extension { node }), schema).map(Ok)
 }
 
-/// Returns the plan with schema `whole` above `program`; where the fragment says so, it reads values from
-/// states.
+/// Returns the plan with schema `whole` above `program`, with values read from states if the fragment contains any.
 fn read(fragment: &Fragment, program: LogicalPlan, whole: &DFSchemaRef) -> Result<LogicalPlan> {
     match fragment.outcomes() {
         Some((keys, outcomes)) => read_above(program, keys, outcomes, whole),
@@ -244,8 +244,8 @@ fn read(fragment: &Fragment, program: LogicalPlan, whole: &DFSchemaRef) -> Resul
     }
 }
 
-/// Returns the node that replaces a fragment with schema `whole` where the pool returns groups in parts, and
-/// above it the plan that merges them.
+/// Returns the node that replaces a fragment with schema `whole` whose groups the pool returns in parts, and above it
+/// the plan that merges them.
 fn finished(
     fragment: &Fragment,
     whole: &DFSchemaRef,
@@ -257,8 +257,8 @@ fn finished(
     let limit = prepared.answers.iter().filter(|a| a.operator.cuts_rows()).cloned();
     let table = fragment.table.clone().with_kept(kept.iter().cloned().chain(limit));
     let schema = finish::parts_schema(finish, whole)?;
-    // Running the effective program, the one that returns parts, gives rows of the same schema whatever the
-    // pool answers at that time.
+    // The effective program, which returns parts, yields rows of the same schema, regardless of the pool's answer when
+    // it runs.
     let program = prepared.effective.clone();
     let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
     finish::above(finish, LogicalPlan::Extension(Extension { node }), whole)

@@ -1,10 +1,11 @@
-//! Logical plans of queries by their text: whoever asks the same again, with other values of its parameters, does not
-//! have the text parsed and its names resolved again. That is a quarter of the time of a small statement.
+//! A cache of logical plans by the text of their queries: a repeated query, possibly with other values of its
+//! parameters, is not parsed and its names are not resolved again. That saves a quarter of the time of a small
+//! statement.
 //!
-//! Invariant: a plan that is found is the one that the text would get now. It depends on the session's options, on the
-//! functions that the text names, and on the columns of its tables: these are compared each time. Tables are looked up
-//! each time, so that a statement reads their newest versions, and no others than its pool shows it. A query that names
-//! something else (a view, a file, a table of the session) is not kept.
+//! Invariant: a cached plan is the one that the text would get now. It depends on the session's options, on the
+//! functions that the text names, and on the columns of its tables: all are compared each time. Tables are looked up
+//! each time, so that a statement reads their newest versions, and only tables that its pool returns to it. A query
+//! that names anything else (a view, a file, a table of the session) is not cached.
 
 use crate::catalog;
 use crate::table::PoolTable;
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// The plans of a session, the one that was used last first.
+/// The cached plans of a session, the most recently used first.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<VecDeque<Arc<Kept>>>);
 
@@ -36,15 +37,15 @@ struct Kept {
     tables: Vec<Columns>,
 }
 
-/// A table as a query names it, and its columns.
+/// A table as named in a query, with its columns.
 type Columns = (TableReference, SchemaRef);
 
 impl Plans {
-    /// Returns the plan of `text` over the tables as they are now, without values of parameters, and the names of the
+    /// Returns the cached plan of `text` over the current tables, without values of parameters, and the names of the
     /// result's columns; `None` if it has to be planned.
     ///
     /// # Errors
-    /// Those of a pool that cannot be asked for a table.
+    /// Errors of a pool that cannot be asked for a table.
     pub(crate) async fn find(
         &self,
         state: &SessionState,
@@ -84,11 +85,11 @@ impl Plans {
         Some(kept)
     }
 
-    /// Keeps the plan of `text`, which names `references`, if it is one that can be kept. It is as it was planned: neither
-    /// have parameters their values nor is it optimized.
+    /// Caches the plan of `text`, which names `references`, if it is suitable. The plan must be neither optimized nor
+    /// have values for its parameters.
     ///
     /// # Errors
-    /// Those of a pool that cannot be asked for a table.
+    /// Errors of a pool that cannot be asked for a table.
     pub(crate) async fn keep(
         &self,
         state: &SessionState,
@@ -101,7 +102,7 @@ impl Plans {
             return Ok(());
         }
         let Some(seen) = Seen::of(plan, state)? else { return Ok(()) };
-        // In the place of a view are scans by other names.
+        // A view has been replaced by scans with other names.
         if !references.iter().all(|name| seen.scans.iter().any(|(scan, _)| scan == name)) {
             return Ok(());
         }
@@ -131,7 +132,7 @@ impl Plans {
     }
 }
 
-/// What a plan consists of.
+/// The contents of a plan that determine whether it is still valid.
 #[derive(Default)]
 struct Seen {
     expressions: usize,
@@ -140,7 +141,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns `None` for a plan that cannot be kept.
+    /// Returns `None` for a plan that cannot be cached.
     fn of(plan: &LogicalPlan, state: &SessionState) -> Result<Option<Self>> {
         let mut seen = Seen::default();
         let visited = plan.apply_with_subqueries(|node| match seen.add(node, state)? {
@@ -150,7 +151,7 @@ impl Seen {
         Ok((visited != TreeNodeRecursion::Stop).then_some(seen))
     }
 
-    /// Returns whether the node can be kept.
+    /// Adds a node; returns whether it can be cached.
     fn add(&mut self, node: &LogicalPlan, state: &SessionState) -> Result<bool> {
         match node {
             LogicalPlan::TableScan(scan) => {
@@ -191,7 +192,7 @@ impl Seen {
                 WindowFunctionDefinition::AggregateUDF(function) => Named::Aggregate(Arc::clone(function)),
                 WindowFunctionDefinition::WindowUDF(function) => Named::Window(Arc::clone(function)),
             }),
-            // Values of variables, and functions of functions, are not compared.
+            // Values of variables, and higher-order functions, are not compared.
             Expr::ScalarVariable(..)
             | Expr::HigherOrderFunction(_)
             | Expr::Lambda(_)
@@ -204,7 +205,7 @@ impl Seen {
     }
 }
 
-/// A function that a query names.
+/// A function that a query refers to.
 enum Named {
     Scalar(Arc<ScalarUDF>),
     Aggregate(Arc<AggregateUDF>),
@@ -212,7 +213,7 @@ enum Named {
 }
 
 impl Named {
-    /// Whether all its names still are its names.
+    /// Returns whether all its names still refer to this function.
     fn is_of(&self, state: &SessionState) -> bool {
         fn has<F>(
             functions: &HashMap<String, Arc<F>>,

@@ -1,5 +1,5 @@
-//! Converts comparisons of a string's prefix with constants to patterns: the pool has no substring function,
-//! but matches patterns, often once for each value of a dictionary.
+//! Converts comparisons of a string's prefix with constants to patterns: the pool has no substring function, but
+//! matches patterns, often only once for each value of a dictionary.
 //!
 //! Invariant: the pattern is true, false and NULL for the same rows as the comparison.
 
@@ -26,8 +26,8 @@ pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
     }
 }
 
-/// Returns the condition that the first `chars` characters of `string` are one of `wanted`; `None` if that is
-/// never true.
+/// Returns the condition that the first `chars` characters of `string` are one of `wanted`; `None` if that is never
+/// true.
 pub(crate) fn is_one_of(string: &Expr, chars: usize, wanted: &[Literal]) -> Option<Expr> {
     let is = |wanted: &Literal| {
         let Value::Text(text) = wanted.value() else { return None };

@@ -25,27 +25,27 @@ use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// A planned statement. When it runs, its pool may no longer have the prepared programs or the table versions
-/// that it was planned for; it is then planned once more, before its first row is returned.
+/// A planned statement. When it runs, its pool may no longer have the prepared programs or the table versions that it
+/// was planned for; it is then planned once more, before its first row is returned.
 pub struct Query {
     schema: SchemaRef,
     state: Arc<State>,
-    /// Of a statement in a batch.
+    /// Set for a statement of a batch.
     in_batch: Option<InBatch>,
 }
 
 struct State {
     session: Session,
     statement: Statement,
-    /// What ends at the time limit.
+    /// The scope that ends at the time limit.
     scope: Arc<Scope>,
     /// The plan that runs next or ran last.
     planned: Mutex<Planned>,
-    /// Of a statement in a batch, what all of it reads.
+    /// The table versions that all statements of a batch share.
     versions: Option<Arc<Versions>>,
 }
 
-/// The runs of a batch before their turn, and the one of this statement.
+/// The runs of a batch that are ahead, and the one of this statement.
 struct InBatch {
     ahead: Arc<Ahead>,
     head_start: Mutex<Option<Arc<HeadStart>>>,
@@ -56,7 +56,7 @@ struct InBatch {
 pub(crate) enum Planned {
     /// A plan that returns rows.
     Rows(Rows),
-    /// A statement that changes something when it is run.
+    /// A statement that changes something when it runs.
     Command(Command),
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Command {
     DropTable(Arc<dyn Pool>, TableName),
     /// Changes the columns or the name of a table of a pool.
     AlterTable(Arc<dyn Pool>, TableName, Vec<TableChange>),
-    /// Creates a view in a pool; the flag says whether it may replace an existing one.
+    /// Creates a view in a pool; the flag tells whether it may replace an existing one.
     CreateView(Arc<dyn Pool>, View, bool),
     /// Drops a view of a pool.
     DropView(Arc<dyn Pool>, TableName),
@@ -88,7 +88,7 @@ impl fmt::Debug for Query {
 }
 
 impl Planned {
-    /// Whether the plan contains a program, which a pool has then prepared.
+    /// Returns whether the plan contains a program, which a pool has then prepared.
     pub(crate) fn asks_a_pool(&self) -> bool {
         !self.programs(|_| ()).is_empty()
     }
@@ -115,7 +115,7 @@ impl Planned {
         }
     }
 
-    /// The plans that compute rows within this one.
+    /// Returns the plans that compute rows within this one.
     fn rows(&self) -> Vec<&Rows> {
         match self {
             Planned::Rows(rows) => vec![rows],
@@ -130,7 +130,7 @@ impl Planned {
         self.rows().into_iter().flat_map(|rows| rows.programs(&f)).collect()
     }
 
-    /// Describes what runs at the pool, with the pool's answers, and what runs here.
+    /// Describes the parts that run at the pool, with the pool's answers, and those that run here.
     pub(crate) fn explain(&self) -> String {
         let rows = self.rows();
         if rows.is_empty() {
@@ -197,7 +197,7 @@ impl State {
         self.planned.lock().clone()
     }
 
-    /// Plans the statement anew, to be run again from the start.
+    /// Plans the statement again, so that it can run from the start.
     async fn renew(&self) -> Result<()> {
         match self.planned() {
             Planned::Rows(rows) => rows.renew().await.map_err(error::unwrap),
@@ -205,9 +205,9 @@ impl State {
         }
     }
 
-    /// Returns the first batch and the stream of the others. If the run fails before its first batch because
-    /// the pool lost what was prepared, plans and runs the statement again; likewise if memory is short which others of
-    /// its batch have that are `ahead` of their turn.
+    /// Returns the first batch and the stream of the others. If the run fails before its first batch because the pool
+    /// lost a prepared program or version, the statement is planned and run again; likewise if it lacks memory that
+    /// statements of its batch use which run `ahead`.
     async fn first(
         &self,
         started: Result<BatchStream>,
@@ -234,9 +234,9 @@ impl State {
         outcome
     }
 
-    /// Runs the statement, with the memory of others that are `ahead` of their turn if need be.
+    /// Runs the statement; if it lacks memory, statements that run `ahead` are cancelled.
     async fn execute(self: Arc<Self>, ahead: Option<Arc<Ahead>>) -> Result<BatchStream> {
-        // Of a batch, some are planned long before they run.
+        // Statements of a batch may be planned long before they run.
         let scope = match &self.versions {
             Some(_) => self.session.scope(),
             None => Arc::clone(&self.scope),
@@ -257,8 +257,8 @@ impl State {
         Ok(stop.keep_stream(batches.boxed()))
     }
 
-    /// Has programs run with those that other callers of the session ask for at the same time, if the statement takes so long
-    /// that it may wait for them.
+    /// Lets the programs run together with those of concurrent callers of the session, if the statement is expected to
+    /// take long enough to wait for them.
     async fn meet(&self, window: &Arc<Window>) {
         let planned = self.planned();
         if !window.has_others() || !matches!(planned, Planned::Rows(_)) {
@@ -289,8 +289,8 @@ impl State {
         Ok(batches.map_err(error::lasting).boxed())
     }
 
-    /// How often the statement may be planned again after a failure before its first batch, when nothing has
-    /// taken effect yet. Inserted rows become visible only once all are loaded.
+    /// Returns how many times the statement may be planned again after a failure before its first batch, when nothing
+    /// has taken effect yet. Inserted rows become visible only once all are loaded.
     fn repetitions_max(&self) -> usize {
         match *self.planned.lock() {
             Planned::Command(Command::Change(_)) => limits::CHANGE_REPETITIONS_MAX,
@@ -314,7 +314,7 @@ impl Query {
         Query { schema, state: Arc::new(state), in_batch: None }
     }
 
-    /// Returns the statement as one of a batch.
+    /// Returns the statement as part of a batch.
     pub(crate) fn in_batch(mut self, versions: &Arc<Versions>, ahead: &Arc<Ahead>) -> Self {
         if let Some(state) = Arc::get_mut(&mut self.state) {
             state.versions = Some(Arc::clone(versions));
@@ -323,19 +323,19 @@ impl Query {
         Query { in_batch: Some(in_batch), ..self }
     }
 
-    /// Begins to run a statement of a batch before its turn, unless it has begun.
+    /// Starts a statement of a batch before its result is requested, unless it has started.
     pub(crate) fn run_ahead(&self) {
         let Some(InBatch { ahead, head_start }) = &self.in_batch else { return };
         head_start.lock().get_or_insert_with(|| ahead.start(Arc::clone(&self.state).execute(None)));
     }
 
-    /// The schema of the result.
+    /// Returns the schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Whether the statement changes something when it runs, in place of reading. One that inserts rows has done so once
-    /// its own rows, their number, have been taken.
+    /// Returns whether the statement changes something when it runs, instead of only reading. An INSERT takes effect
+    /// only once its result, the number of rows, has been read.
     pub fn is_command(&self) -> bool {
         match self.state.planned() {
             Planned::Command(_) => true,
@@ -365,12 +365,12 @@ impl Query {
     /// Runs the statement and collects all batches.
     ///
     /// # Errors
-    /// When the statement fails.
+    /// Fails if the statement fails.
     pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
         self.execute().await?.try_collect().await
     }
 
-    /// Describes what runs at the pool, with the pool's answers, and what runs here.
+    /// Describes the parts that run at the pool, with the pool's answers, and those that run here.
     pub fn explain(&self) -> String {
         self.state.planned().explain()
     }
@@ -385,7 +385,7 @@ impl Query {
             .fold(programs, |text, rows| text + &crate::joins::outcomes(&rows.operators()))
     }
 
-    /// Costs of the query's programs that have ended, added up.
+    /// Returns the sum of the costs of the query's programs that have ended.
     pub fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();
         self.state.planned().rows().into_iter().for_each(|rows| total.merge(&rows.receipt()));

@@ -1,7 +1,7 @@
 //! A plan that returns rows, and its execution.
 //!
-//! A plan that runs out of memory before its first row is made again, at the same versions of the tables, with fewer hash
-//! joins (`crate::joins::HashTables`): the sorts of the joins that take their place go to files.
+//! A plan that runs out of memory before its first row is made again, at the same versions of the tables, with fewer
+//! hash joins (`crate::joins::HashTables`): the sorts of the joins that replace them can spill.
 
 use crate::exec::PoolExec;
 use crate::joins::{CompactRows, HashTables};
@@ -33,21 +33,22 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One part in this many is the most that all sorts together put aside for merging what they have sorted; below
-/// joins they are more at once.
+/// Divisors of the memory that give the maximal total that sorts reserve for merging their spilled runs; below joins
+/// more sorts run at a time.
 const PART_FOR_MERGES: usize = 2;
 const PART_FOR_MERGES_OF_JOINS: usize = 4;
 
-/// Bytes for a run that is merged: two batches of a hundred bytes per row, and as much for their keys.
+/// Bytes for each run in a merge: two batches of a hundred bytes per row, and as much for their keys.
 const RUN_BYTES: usize = 4 << 20;
 
-/// Fewest runs that a merge takes at once.
+/// Minimal number of runs that a merge reads at a time.
 const RUNS_MIN: usize = 2;
 
-/// Fewest rows of a batch where memory is short.
+/// Minimal number of rows of a batch if memory is short.
 const BATCH_ROWS_MIN: usize = 512;
 
-/// How long and how often to wait for the memory of a run that has failed, whose tasks may take a moment to end.
+/// Duration and maximal number of the pauses while waiting for the memory of a failed run, whose tasks may take a
+/// moment to end.
 const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 const RELEASE_PAUSES: usize = 400;
 
@@ -60,7 +61,7 @@ pub(crate) struct Rows {
     source: Arc<Source>,
 }
 
-/// What the plan is made from.
+/// The source from which the plan is made.
 struct Source {
     state: Arc<SessionState>,
     plan: LogicalPlan,
@@ -72,13 +73,13 @@ struct Source {
 struct Current {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-    /// How many plans before this one ran out of memory.
+    /// Number of earlier plans that ran out of memory.
     failed: usize,
-    /// Receipts of the programs of those.
+    /// Receipts of the programs of these plans.
     spent: Vec<ReceiptHandle>,
 }
 
-/// Returns the rules that make a physical plan; `tables` are the limits of hash tables, if there are any.
+/// Returns the rules for physical plans; `tables` is the limit of hash tables, if there is one.
 pub(crate) fn physical_rules(
     tables: Option<HashTables>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
@@ -88,7 +89,7 @@ pub(crate) fn physical_rules(
         .collect()
 }
 
-/// As [`physical_rules`], also for plans that they would not change.
+/// Returns the rules of [`physical_rules`], without skipping plans that they would not change.
 pub(crate) fn rules_of_all_plans(
     tables: Option<HashTables>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
@@ -124,12 +125,12 @@ impl Rows {
         self
     }
 
-    /// The schema of the result.
+    /// Returns the schema of the result.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// The physical plan that runs next or ran last.
+    /// Returns the physical plan that runs next or ran last.
     pub fn operators(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(&self.current.lock().plan)
     }
@@ -164,8 +165,8 @@ impl Rows {
         interrupt::execute_apart(plan, context)
     }
 
-    /// Returns `batches` once the first of them is there; if memory does not suffice until then, those of a plan that
-    /// takes less.
+    /// Returns `batches` once the first of them has arrived; if the memory does not suffice until then, returns the
+    /// batches of a plan that needs less.
     async fn begun(self, mut batches: SendableRecordBatchStream) -> Result<BatchStream> {
         loop {
             let error = match first_with_rows(&mut batches).await {
@@ -183,7 +184,7 @@ impl Rows {
         }
     }
 
-    /// Makes the plan anew, at the same versions of the tables: one that has begun to run cannot run again.
+    /// Creates a new physical plan, at the same versions of the tables: a plan that has started cannot run again.
     pub async fn renew(&self) -> Result<(), DataFusionError> {
         let plan = self.source.state.create_physical_plan(&self.source.plan).await?;
         let context = self.source.context(&self.source.state, &plan)?;
@@ -194,13 +195,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Makes a plan that takes less memory; returns whether there is one.
+    /// Replaces the plan by one that needs less memory; returns whether there is one.
     async fn plan_smaller(&self) -> Result<bool, DataFusionError> {
         let (failed, joins) = {
             let current = self.current.lock();
             (current.failed, joins(&current.plan))
         };
-        // Files that DataFusion has begun to write would be there twice.
+        // Files that DataFusion has begun to write would be written twice.
         if joins == 0 || self.source.plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))? {
             return Ok(false);
         }
@@ -213,14 +214,14 @@ impl Rows {
             let mut current = self.current.lock();
             let spent = handles(&current.plan);
             current.spent.extend(spent);
-            // With the plan go the hash tables that it still holds.
+            // Dropping the old plan also frees the hash tables that it still holds.
             (current.plan, current.context, current.failed) = (plan, context, failed + 1);
         }
         released(&*state.runtime_env().memory_pool, memory_bytes).await;
         Ok(true)
     }
 
-    /// Adds to the error of a plan that ran out of memory what could be written in its place.
+    /// Adds advice to the error of a plan that ran out of memory, if the statement can be written in another way.
     fn explained(&self, error: DataFusionError) -> farpool_model::Error {
         let is_not_in = |plan: &Arc<dyn ExecutionPlan>| {
             plan.exists(|node| Ok(node.downcast_ref::<HashJoinExec>().is_some_and(|join| join.null_aware)))
@@ -241,7 +242,7 @@ impl Rows {
         programs(&self.operators(), f)
     }
 
-    /// Costs of the programs that have ended, added up.
+    /// Returns the sum of the costs of the programs that have ended.
     pub fn receipt(&self) -> Receipt {
         let spent = self.current.lock().spent.clone();
         let mut total = Receipt::default();
@@ -252,8 +253,8 @@ impl Rows {
 }
 
 impl Source {
-    /// Returns the session's state for a plan whose hash tables keep to `tables`, with enough memory for the sorts of
-    /// so many joins.
+    /// Returns the session's state for a plan whose hash tables are limited by `tables`, with enough memory for the
+    /// sorts of `joins` joins.
     fn state_for(&self, tables: HashTables, joins: usize, memory_bytes: usize) -> SessionState {
         let mut state = SessionStateBuilder::new_from_existing(SessionState::clone(&self.state))
             .with_physical_optimizer_rules(physical_rules(Some(tables)))
@@ -264,8 +265,8 @@ impl Source {
         state
     }
 
-    /// Returns the context in which `plan` runs: what its sorts put aside must leave them something to sort in, and
-    /// merges must leave something for the sort of a join's other side, which comes later.
+    /// Returns the context in which `plan` runs: the reservations of its sorts for merging must leave them memory to
+    /// sort in, and merges must leave memory for the sort of a join's other side, which comes later.
     fn context(
         &self,
         state: &SessionState,
@@ -286,12 +287,12 @@ impl Source {
         let Some(files) = files else {
             return Ok(Arc::new(TaskContext::from(state).with_session_config(config)));
         };
-        // A join has both its sides merged at once, in each partition.
+        // A join merges both its sides at once, in each partition.
         let merges = 2 * most(plan, sorts).max(1);
         let merge_bytes = memory_bytes / 2 / merges;
         let runs = (merge_bytes / RUN_BYTES).max(RUNS_MIN);
         if merge_bytes < RUNS_MIN * RUN_BYTES {
-            // Where memory is too short for as many, runs are merged in smaller batches.
+            // If memory is too short for that many runs, they are merged in smaller batches.
             let rows = config.batch_size() * merge_bytes / (RUNS_MIN * RUN_BYTES);
             config = config.with_batch_size(rows.max(BATCH_ROWS_MIN));
         }
@@ -304,7 +305,7 @@ impl Source {
     }
 }
 
-/// Whether the error is that the engine's memory did not suffice.
+/// Returns whether the engine ran out of memory.
 fn is_exhausted(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
@@ -320,8 +321,8 @@ async fn first_with_rows(
     Ok(None)
 }
 
-/// Waits until the tasks of a run that was dropped have given their memory back, but not for long: it may be another
-/// statement's.
+/// Waits until the tasks of a dropped run have released their memory, for a limited time: the memory may belong to
+/// another statement.
 async fn released(memory: &dyn MemoryPool, memory_bytes: usize) {
     for _ in 0..RELEASE_PAUSES {
         if memory.reserved() <= memory_bytes / 8 {
@@ -339,14 +340,14 @@ fn of_all(plan: &Arc<dyn ExecutionPlan>, mut f: impl FnMut(&Arc<dyn ExecutionPla
     debug_assert!(visited.is_ok(), "the visitor cannot fail");
 }
 
-/// Adds up `f` of all operators of the plan.
+/// Returns the sum of `f` over all operators of the plan.
 fn sum(plan: &Arc<dyn ExecutionPlan>, f: impl Fn(&Arc<dyn ExecutionPlan>) -> usize) -> usize {
     let mut total = 0;
     of_all(plan, |node| total += f(node));
     total
 }
 
-/// Returns the largest `f` of all operators of the plan.
+/// Returns the maximum of `f` over all operators of the plan.
 fn most(plan: &Arc<dyn ExecutionPlan>, f: impl Fn(&Arc<dyn ExecutionPlan>) -> usize) -> usize {
     let mut most = 0;
     of_all(plan, |node| most = most.max(f(node)));
@@ -357,7 +358,7 @@ fn joins(plan: &Arc<dyn ExecutionPlan>) -> usize {
     sum(plan, |node| usize::from(node.is::<HashJoinExec>() || node.is::<SortMergeJoinExec>()))
 }
 
-/// Returns the number of sorts that run if the operator is one, one for each partition.
+/// Returns the number of sorts that run if the operator is a sort, one for each partition.
 fn sorts(node: &Arc<dyn ExecutionPlan>) -> usize {
     match node.is::<SortExec>() {
         true => node.children()[0].output_partitioning().partition_count(),

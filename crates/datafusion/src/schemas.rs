@@ -29,10 +29,10 @@ enum Kind {
 }
 
 impl SchemaChange {
-    /// Returns the change that `statement` is, if it is one.
+    /// Returns the change, if `statement` creates or drops a schema.
     ///
     /// # Errors
-    /// For a form that is not supported.
+    /// Fails for a form that is not supported.
     pub(crate) fn of(statement: &Statement) -> Result<Option<SchemaChange>> {
         let Statement::Statement(statement) = statement else { return Ok(None) };
         match &**statement {
@@ -57,7 +57,7 @@ impl SchemaChange {
         }
     }
 
-    /// `name` may have the name of a catalog in front.
+    /// Splits off a catalog in front of `name`.
     fn new(name: &ObjectName, is_lenient: bool, kind: Kind) -> Result<SchemaChange> {
         let reference = object_name_to_table_reference(name.clone(), true)?;
         if reference.catalog().is_some() {
@@ -68,12 +68,12 @@ impl SchemaChange {
         Ok(SchemaChange { catalog, schema, is_lenient, kind })
     }
 
-    /// Whether the schema is dropped.
+    /// Returns whether the schema is dropped.
     pub(crate) fn drops(&self) -> bool {
         matches!(self.kind, Kind::Drop { .. })
     }
 
-    /// Makes the change.
+    /// Carries out the change.
     ///
     /// # Errors
     /// Errors of the pool, such as `NotFound` for a missing schema.

@@ -56,22 +56,22 @@ use std::time::Duration;
 pub(crate) const HOME: &str = "session";
 /// The schema of names without a schema, which every catalog has.
 pub(crate) const SCHEMA: &str = "public";
-/// The schema in which the engine tells what there is.
+/// The schema in which the engine lists its catalogs, tables and settings.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// Settings of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Whether operators are pushed to the pools; otherwise pools only return columns.
+    /// Whether operators are pushed down to the pools; otherwise pools only return columns.
     pub pushdown: bool,
-    /// Number of streams that a query runs on in this process; the number of cores if `None`.
+    /// Number of partitions that a query runs on in this process; the number of cores if `None`.
     pub target_partitions: Option<usize>,
-    /// Measured rates of this machine, on which the choice of what to push to a pool is based.
+    /// Measured rates of this machine, on which the choice of operators to push down is based.
     pub rates: Rates,
-    /// Memory for joins, sorts and groups in this process, which spill to files beyond it; unlimited if
-    /// `None`. A pool in this process may reserve from the same budget.
+    /// Memory for joins, sorts and groups in this process, which spill to files beyond it; unlimited if `None`. A pool
+    /// in this process may reserve from the same budget.
     pub work: Option<Arc<WorkMemory>>,
-    /// Longest time that a statement may take, from its planning to its last row; unlimited if `None`.
+    /// Maximal time of a statement, from its planning to its last row; unlimited if `None`.
     pub timeout: Option<Duration>,
     /// Advice for a statement that names a table while there are no tables at all.
     pub advice_without_tables: &'static str,
@@ -90,7 +90,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// Runs SQL statements over pools. Clones are the same session.
+/// A session that runs SQL statements over pools. Clones are the same session.
 #[derive(Clone)]
 pub struct Session {
     context: SessionContext,
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Makes a session without pools.
+    /// Creates a session without pools.
     pub fn new(options: SessionOptions) -> Self {
         let files = Arc::new(SpillFiles::default());
         let mut analyzer = Analyzer::new();
@@ -139,16 +139,16 @@ impl Session {
         Session { context, home, options, window: Arc::default(), plans: Arc::default() }
     }
 
-    /// DataFusion's own context.
+    /// Returns DataFusion's own context.
     pub fn context(&self) -> &SessionContext {
         &self.context
     }
 
-    /// Registers the tables of `pool` as `name.SCHEMA.TABLE`, and as `SCHEMA.TABLE`, or `TABLE` of the schema
-    /// `public`, unless an earlier pool has one of that name.
+    /// Registers the tables of `pool` as `name.SCHEMA.TABLE`, and as `SCHEMA.TABLE`, or `TABLE` for the schema
+    /// `public`, unless an earlier pool has a table of that name.
     ///
     /// # Errors
-    /// `Exists` when the name is taken; the pool's error if it cannot list its tables.
+    /// `Exists` if the name is taken; the pool's error if it cannot list its tables.
     pub async fn register_pool(&self, name: &str, pool: Arc<dyn Pool>) -> Result<()> {
         if self.context.catalog(name).is_some() {
             let message = format!("there is a catalog named {name} already");
@@ -177,8 +177,8 @@ impl Session {
     /// Plans one statement.
     ///
     /// # Errors
-    /// `Invalid` or `NotFound`, with the position, when the statement is at fault; the error of a pool or a
-    /// file that cannot be read; `TimedOut`.
+    /// `Invalid` or `NotFound`, with the position, if the statement is at fault; the error of a pool, or of a file that
+    /// cannot be read; `TimedOut`.
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
         let (statement, scope) = (statement.into(), self.scope());
         let _caller = self.window.enter();
@@ -186,38 +186,38 @@ impl Session {
         Ok(Query::new(self.clone(), statement, scope, planned))
     }
 
-    /// Has statements run together, to be taken one after the other. They read tables as these are at one moment, some of them
-    /// run before their turn, and what several of them read alike is read once. A statement that changes something stands
-    /// for itself, between those before it and those behind it.
+    /// Runs statements together and returns their results one after the other. They read tables as they are at one
+    /// moment, some of them run ahead, and rows that several of them read are read once. A statement that changes
+    /// something runs alone, between those before and those after it.
     pub fn batch<S: Into<Statement>>(&self, statements: impl IntoIterator<Item = S>) -> Batch {
         Batch::new(self.clone(), statements.into_iter().map(Into::into).collect())
     }
 
-    /// What the grouping of programs depends on.
+    /// Returns the inputs to the grouping of programs.
     pub(crate) fn means(&self) -> Means {
         let memory = Arc::clone(&self.context.runtime_env().memory_pool);
         let threads = self.context.state_ref().read().config().target_partitions();
         Means { memory, rates: self.options.rates, threads }
     }
 
-    /// What concurrent callers ask for at the same time.
+    /// Returns the window in which concurrent callers meet.
     pub(crate) fn window(&self) -> &Arc<Window> {
         &self.window
     }
 
-    /// Makes the scope of a statement that begins now.
+    /// Creates the scope of a statement that begins now.
     pub(crate) fn scope(&self) -> Arc<Scope> {
         Scope::statement(self.options.timeout, Arc::clone(&self.context.runtime_env().memory_pool))
     }
 
-    /// Whether a statement only reads.
+    /// Returns whether a statement only reads.
     pub(crate) fn is_read(&self, statement: &Statement) -> bool {
         summarize::summarized(&statement.text).is_some()
             || dialect::parse(&self.context.state(), &statement.text)
                 .is_ok_and(|parsed| is_query(&parsed.statement) && !makes_a_table(&parsed.statement))
     }
 
-    /// Plans a statement; one of a batch at its `versions`.
+    /// Plans a statement, at the given `versions` for a statement of a batch.
     pub(crate) async fn plan_first(
         &self,
         statement: &Statement,
@@ -225,8 +225,7 @@ impl Session {
     ) -> Result<Planned> {
         let pins = Arc::new(Pins::at(versions));
         let planned = self.plan(statement, &pins).await;
-        // Cached descriptions of tables may be outdated. A pool that prepared a program has told whether they
-        // are.
+        // Cached descriptions of tables may be outdated. A pool that prepared a program has reported whether they are.
         let is_told = |planned: &Planned| planned.asks_a_pool() || pins.are_described_anew();
         let is_new = planned.as_ref().is_ok_and(is_told) && !pins.have_drifted();
         let is_stale = planned.as_ref().is_err_and(error::is_stale);
@@ -239,7 +238,7 @@ impl Session {
     /// Plans a statement with table descriptions fetched from the pools now.
     ///
     /// # Errors
-    /// As [`Session::sql`].
+    /// The errors of [`Session::sql`].
     pub(crate) async fn plan_again(
         &self,
         statement: &Statement,
@@ -265,12 +264,12 @@ impl Session {
         }
     }
 
-    /// Returns the names, written without a qualifier, that a statement reads and that are neither tables nor views of the
-    /// session and its pools, nor files: whoever has rows by these names can give them to it
-    /// ([`Statement::with_table`]). None for a statement that cannot be parsed, which planning reports.
+    /// Returns the unqualified names that a statement reads and that are neither tables nor views of the session and
+    /// its pools, nor files: a caller that has rows with these names can pass them ([`Statement::with_table`]). Returns
+    /// no names for a statement that cannot be parsed, which planning reports.
     ///
     /// # Errors
-    /// Those of a pool that cannot be asked.
+    /// Errors of a pool that cannot be asked.
     pub async fn unknown_names(&self, statement: &Statement) -> Result<Vec<String>> {
         let state = self.context.state();
         let summarized = summarize::summarized(&statement.text);
@@ -347,7 +346,7 @@ impl Session {
         self.statement_planned(state, parsed, &headers, parameters, kept_as).await
     }
 
-    /// Plans a statement whose plan is kept as that of the text `kept_as`.
+    /// Plans a statement, and caches its plan for the text `kept_as`.
     async fn statement_planned(
         &self,
         mut state: SessionState,
@@ -371,7 +370,7 @@ impl Session {
             }
             (planned, _) => planned?,
         };
-        // What was written into the statement is part of the plan.
+        // Values that were inserted into the statement are part of the plan.
         if let Some(text) = kept_as
             && used.is_empty()
         {
@@ -510,8 +509,7 @@ impl Session {
                 let command = Command::CreateView(Arc::clone(pool.pool()), view, create.or_replace);
                 Ok(Some(Planned::Command(command)))
             }
-            // No other client has access to a pool of this process, so that the view can belong to the
-            // session.
+            // No other client has access to a pool of this process, so that the view can belong to the session.
             None if !pool.pool().is_remote() => Ok(None),
             None => {
                 let message = "a view of a pool cannot read files, or tables and views of this session";
@@ -574,7 +572,7 @@ impl Session {
         self.home.pools().into_iter().find(|pool| std::ptr::eq(&**pool, wanted))
     }
 
-    /// The schema of names without one.
+    /// Returns the schema of names without one.
     fn default_schema(&self) -> String {
         self.context.state_ref().read().config_options().catalog.default_schema.clone()
     }
@@ -582,7 +580,7 @@ impl Session {
     /// Returns the name of a table or view within its pool.
     ///
     /// # Errors
-    /// `Invalid` where it cannot be one.
+    /// `Invalid` if it is not a valid name.
     fn table_name(&self, name: &TableReference) -> Result<TableName, DataFusionError> {
         let schema = catalog::schema_of(name, &self.default_schema());
         schema.and_then(|schema| TableName::in_schema(&schema, name.table())).map_err(error::wrap)
@@ -636,7 +634,7 @@ fn described(schema: &Schema) -> Result<LogicalPlan, DataFusionError> {
     }
 }
 
-/// Whether the plan is an UPDATE, a DELETE or a TRUNCATE.
+/// Returns whether the plan is an UPDATE, a DELETE or a TRUNCATE.
 fn is_change(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Dml(dml) if !matches!(dml.op, WriteOp::Insert(_)))
 }
@@ -645,14 +643,14 @@ fn is_query(statement: &DfStatement) -> bool {
     matches!(statement, DfStatement::Statement(statement) if matches!(**statement, SqlStatement::Query(_)))
 }
 
-/// Whether a query is a SELECT … INTO.
+/// Returns whether a query is a SELECT … INTO.
 fn makes_a_table(statement: &DfStatement) -> bool {
     let DfStatement::Statement(statement) = statement else { return false };
     let SqlStatement::Query(query) = &**statement else { return false };
     query.body.as_select().is_some_and(|select| select.into.is_some())
 }
 
-/// Makes the runtime environment, which limits memory and provides files to spill to.
+/// Creates the runtime environment, which limits memory and provides files to spill to.
 fn runtime(options: &SessionOptions, files: Arc<SpillFiles>) -> Arc<RuntimeEnv> {
     let Some(work) = &options.work else { return Arc::default() };
     let files = DiskManagerBuilder::default().with_temp_file_factory(files);
@@ -674,20 +672,19 @@ fn config(options: &SessionOptions) -> SessionConfig {
         config = config.with_target_partitions(partitions.max(1));
     }
     let options = config.options_mut();
-    // The join keys of the smaller side are pushed to the pool with the program of the other side. They are
-    // collected on their way into the join (`crate::dynamic`); DataFusion would make an expression for each
-    // key.
+    // The join keys of the smaller side are sent to the pool with the program of the other side. They are collected on
+    // their way into the join (`crate::dynamic`); DataFusion would create an expression for each key.
     options.optimizer.hash_join_inlist_pushdown_max_distinct_values = 0;
     options.optimizer.hash_join_inlist_pushdown_max_size = 0;
     // The build side of a join is chosen by the same estimates as the order of joins.
     options.optimizer.use_statistics_registry = true;
-    // Small tables are not split among several threads. Their sizes are estimates, because a statement may
-    // read a newer version than the one that was described.
+    // Small tables are not split among several threads. Their sizes are estimates, because a statement may read a newer
+    // version than the one that was described.
     options.execution.use_row_number_estimates_to_optimize_partitioning = true;
     // Record positions for error messages.
     options.sql_parser.collect_spans = true;
-    // The check takes a difference in nullability for an error, and DataFusion's own logical and physical
-    // expressions differ in it (CASE over IS TRUE).
+    // The check reports a difference in nullability as an error, and DataFusion's own logical and physical expressions
+    // differ in it (CASE over IS TRUE).
     options.execution.skip_physical_aggregate_schema_check = true;
     config
 }

@@ -1,9 +1,9 @@
-//! Programs that run as one where the planner finds that this takes less time ([`farpool_planner::groups`]): those of a batch,
-//! and those of statements that a session is asked for at the same time ([`crate::window`]).
+//! Programs that run as one if the planner expects this to take less time ([`farpool_planner::groups`]): those of a
+//! batch, and those of concurrent statements of a session ([`crate::window`]).
 //!
-//! Invariant: sharing changes no answer. What all of them compute is kept whole before the first is given its part, and a task
-//! of its own reads it, so that none waits for another to go on; where that fails or has too many bytes, each runs its own
-//! program.
+//! Invariant: sharing changes no result. The common result is read completely by a separate task before the first
+//! program gets its part of it, so that no program waits for another to proceed; if that fails or the result is too
+//! large, each program runs separately.
 
 use crate::kept::KeptRows;
 use crate::table::PoolTable;
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// One program in place of several.
+/// One program that replaces several.
 pub(crate) struct Shared {
     pool: Arc<dyn Pool>,
     prepared: Handle,
@@ -37,14 +37,14 @@ pub(crate) struct Shared {
     apart: Expected,
     bytes_max: usize,
     result: OnceLock<future::Shared<BoxFuture<'static, Kept>>>,
-    /// That of the program, once it has begun.
+    /// The receipt of the program, once it has started.
     receipt: OnceLock<ReceiptHandle>,
 }
 
-/// A whole result; `None` where each has to run its own program.
+/// A complete result; `None` if each has to run its own program.
 type Kept = Option<Arc<KeptRows>>;
 
-/// What one of them gets of it.
+/// The part of the common result that belongs to one of the programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
     shared: Arc<Shared>,
@@ -57,25 +57,25 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A program, and where it is told of its share.
+/// A program, and the place to which its share is assigned.
 pub(crate) struct SharePlace {
     pub table: PoolTable,
     /// The program, over the version that it was prepared for.
     pub program: Program,
-    /// Whether it runs in this process.
+    /// Whether the program runs in this process.
     pub is_here: bool,
     pub share: Arc<Mutex<Option<Share>>>,
 }
 
-/// What the grouping of programs depends on besides them.
+/// Inputs to the grouping of programs besides the programs.
 pub(crate) struct Means {
     pub memory: Arc<dyn MemoryPool>,
     pub rates: Rates,
-    /// Threads of the engine.
+    /// Number of threads the query engine runs on.
     pub threads: usize,
 }
 
-/// Has programs run together where that takes less time, with the results in memory.
+/// Groups programs to run together where that takes less time, with the results in memory.
 pub(crate) async fn share(mut programs: Vec<SharePlace>, means: &Means) {
     let mut bytes_left = means.bytes();
     while let Some(first) = programs.pop() {
@@ -83,7 +83,7 @@ pub(crate) async fn share(mut programs: Vec<SharePlace>, means: &Means) {
             programs.into_iter().partition(|other| read_the_same(&first, other));
         programs = others;
         of_table.push(first);
-        // In their order.
+        // Restores the original order.
         of_table.reverse();
         if of_table.len() > 1 {
             share_among(&of_table, means, &mut bytes_left).await;
@@ -92,7 +92,7 @@ pub(crate) async fn share(mut programs: Vec<SharePlace>, means: &Means) {
 }
 
 impl Means {
-    /// Bytes that all shared results may take.
+    /// Returns the limit of bytes of all shared results.
     fn bytes(&self) -> usize {
         match self.memory.memory_limit() {
             MemoryLimit::Finite(bytes) => bytes / SHARED_RESULTS_PART,
@@ -107,8 +107,8 @@ fn read_the_same(a: &SharePlace, b: &SharePlace) -> bool {
             == (&b.program.table, b.program.version, b.is_here)
 }
 
-/// Prepares the programs that do what several of these do. They are left as they are where the pool would do it in another
-/// way than each of them.
+/// Prepares programs that each replace several of these. Programs are not replaced if the pool would run the common one
+/// in another way than each of them.
 async fn share_among(places: &[SharePlace], means: &Means, bytes_left: &mut usize) {
     let programs: Vec<&Program> = places.iter().map(|place| &place.program).collect();
     let Some(SharePlace { table, is_here, .. }) = places.first() else { return };
@@ -116,7 +116,7 @@ async fn share_among(places: &[SharePlace], means: &Means, bytes_left: &mut usiz
     let bytes_max = (*bytes_left).min(SHARED_RESULT_BYTES_MAX) as f64;
     for group in groups(&programs, table.info(), place, &means.rates, bytes_max) {
         let Group { members, union, together, apart } = group;
-        // Estimates may be wrong, but not without bound.
+        // Estimates may be wrong, but the excess is limited.
         let bytes = usize_saturating(together.bytes_plain as u64);
         let bytes_max = bytes.saturating_mul(2).max(SHARED_RESULT_BYTES_MIN);
         if bytes > *bytes_left {
@@ -145,20 +145,20 @@ async fn share_among(places: &[SharePlace], means: &Means, bytes_left: &mut usiz
 }
 
 impl Share {
-    /// Says how many run as one, and what is expected of it.
+    /// Describes the number of programs that run as one, and the expected costs.
     pub fn explain(&self) -> String {
         explain::shared_line(self.shared.members, &self.shared.together, &self.shared.apart)
     }
 
-    /// Compares what was expected and what was seen of the one program; `None` if it has not run, or in vain.
+    /// Compares the expected and the actual costs of the common program; `None` if it has not run, or failed.
     pub fn outcome(&self) -> Option<String> {
         self.shared.result.get()?.peek()?.as_ref()?;
         let receipt = self.shared.receipt.get()?.get()?;
         Some(explain::shared_outcome(self.shared.members, &self.shared.together, &receipt))
     }
 
-    /// Returns the streams that together are this program's result; `None` where it has to run by itself. Whoever comes first
-    /// runs the program, of which `receipt` is told; others get what is there.
+    /// Returns the streams that together are this program's result; `None` if it has to run separately. The first
+    /// caller runs the common program, whose receipt is passed to `receipt`; other callers get the stored result.
     pub async fn streams(
         &self,
         streams: usize,
@@ -182,7 +182,8 @@ impl Share {
         for (at, batch) in kept.batches().iter().enumerate() {
             parts[at % streams].push(batch.clone());
         }
-        // Rows are picked out when they are taken: all of them, for each program, would be memory that nobody counts.
+        // Rows are selected when the stream is polled: selecting all rows for each program in advance would use memory
+        // that is not reserved.
         let picked = |part| {
             let share = self.clone();
             stream::iter(part).map(move |batch| share.own(&batch)).boxed()
@@ -190,7 +191,7 @@ impl Share {
         Ok(Some(parts.into_iter().map(picked).collect()))
     }
 
-    /// This program's columns and rows of a batch.
+    /// Returns this program's columns and rows of a batch.
     fn own(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let failed = |error: arrow_schema::ArrowError| Error::internal(error.to_string());
         let fields = batch.schema().project(&self.part.columns).map_err(failed)?;
@@ -204,7 +205,7 @@ impl Share {
     }
 }
 
-/// Which rows a column says are a program's own ([`Part::rows`]).
+/// Returns the rows that belong to a program according to a column of the common result ([`Part::rows`]).
 fn is_own(column: &ArrayRef) -> BooleanArray {
     match column.as_boolean_opt() {
         Some(says) if says.null_count() > 0 => prep_null_mask_filter(says),
@@ -213,7 +214,7 @@ fn is_own(column: &ArrayRef) -> BooleanArray {
     }
 }
 
-/// Runs a program and adds its result to `kept`; `None` where that is too large.
+/// Runs a program and adds its result to `kept`; `None` if it is too large.
 async fn run(
     pool: Arc<dyn Pool>,
     prepared: Handle,

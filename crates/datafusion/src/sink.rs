@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Loads its input into a table.
+/// A sink that loads its input into a table.
 #[derive(Debug)]
 pub(crate) struct PoolSink {
     pub table: PoolTable,

@@ -1,8 +1,9 @@
-//! Temporary files of joins, sorts and groups that exceed their memory. They have rows of tables that may be encrypted
-//! everywhere else, so that they are encrypted, all of them: under a key that is drawn for the session and is never stored.
+//! Temporary files of joins, sorts and groups that exceed their memory. They contain rows of tables that may be
+//! encrypted everywhere else, so that all of them are encrypted, with a key that is drawn for the session and never
+//! stored.
 //!
-//! A file has no name, so that it is gone with the process, however that ends. Where its frames lie, and what tells each from
-//! all others under the key, is in memory.
+//! A file has no name, so that it disappears with the process, however the process ends. The positions of its frames,
+//! and the marks that distinguish each frame from all others under the key, are kept in memory.
 
 use bytes::Bytes;
 use datafusion::common::Result;
@@ -22,19 +23,20 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that are encrypted, written and read at once, if the writer does not flush before.
+/// Bytes that are encrypted, written and read at a time, unless the writer flushes earlier.
 const FRAME_BYTES: usize = 128 << 10;
 
-/// Makes the temporary files of a session.
+/// The temporary files of a session.
 #[derive(Debug, Default)]
 pub(crate) struct SpillFiles {
-    /// Drawn for the first file.
+    /// The cipher, whose key is drawn for the first file.
     cipher: OnceLock<Arc<MemoryCipher>>,
-    /// Bytes of all files that are there.
+    /// Bytes of all existing files.
     bytes: Arc<AtomicU64>,
 }
 
-/// A temporary file, which is written once and read as often as wanted, also while it is written: up to the last flush.
+/// A temporary file, which is written once and can be read any number of times, even while it is written: up to the
+/// last flush.
 #[derive(Debug)]
 struct Spilled {
     file: File,
@@ -56,7 +58,7 @@ struct Frame {
     mark: Mark,
 }
 
-/// What DataFusion has of a file.
+/// The handle of a file that DataFusion holds.
 struct Handle(Arc<Spilled>);
 
 struct Writer {
@@ -86,7 +88,7 @@ impl TempFileFactory for SpillFiles {
 }
 
 impl Spilled {
-    /// Encrypts `data`, which are ciphertext afterwards, and adds them to the file.
+    /// Encrypts `data` in place and adds it to the file.
     fn add(&self, data: &mut [u8]) -> Result<(), Error> {
         let (bytes, most) = (u64_from(data.len()), limits::SPILL_BYTES_MAX);
         let mut frames = self.frames.lock();
@@ -99,7 +101,7 @@ impl Spilled {
             ));
         }
         let offset = frames.bytes;
-        // They are there, and count, whether or not all of them are written.
+        // The bytes count even if not all of them are written.
         frames.bytes += bytes;
         let mark = self.cipher.encrypt(data)?;
         self.file.write_all_at(data, offset).map_err(|error| failed("write", &error))?;
@@ -107,7 +109,7 @@ impl Spilled {
         Ok(())
     }
 
-    /// Returns the frame of a number; `None` behind the last one.
+    /// Returns the frame with a number; `None` after the last one.
     fn frame(&self, number: usize) -> Result<Option<Bytes>, Error> {
         let Some(frame) = self.frames.lock().all.get(number).copied() else { return Ok(None) };
         let (mut encrypted, mut data) = (vec![0; frame.bytes], vec![0; frame.bytes]);
@@ -241,7 +243,7 @@ mod tests {
         assert_eq!(on_disk.len(), text.len());
         assert!(!on_disk.windows(8).any(|window| text[..64].windows(8).any(|plain| plain == window)));
         assert_eq!(std::os::unix::fs::MetadataExt::nlink(&file.file.metadata().unwrap()), 0);
-        // What was changed is an error.
+        // Changed bytes are an error.
         on_disk[5] ^= 1;
         file.file.write_all_at(&on_disk, 0).unwrap();
         assert_eq!(file.frame(0).unwrap_err().kind, farpool_model::ErrorKind::Corrupt);

@@ -1,8 +1,8 @@
 //! A table of a pool as a DataFusion table provider.
 //!
-//! Invariant: one `PoolTable` is one version of a table. What a statement plans on it reads the version that
-//! the statement has pinned ([`crate::pins`]), which may be newer; a plan made without a statement reads the
-//! version of the `PoolTable`, or fails.
+//! Invariant: one `PoolTable` is one version of a table. Programs that a statement plans on it read the version that
+//! the statement has pinned ([`crate::pins`]), which may be newer; a plan made without a statement reads the version of
+//! the `PoolTable`, or fails.
 
 use crate::convert::Scope;
 use crate::estimates;
@@ -45,7 +45,7 @@ pub struct PoolTable {
 }
 
 impl PoolTable {
-    /// The table that `info` describes.
+    /// Creates the table that `info` describes.
     pub fn new(pool: Arc<dyn Pool>, info: TableInfo) -> Self {
         // Column names of a table in a pool are unique, so that the conversion cannot fail.
         let columns = DFSchema::try_from(Arc::clone(&info.schema)).unwrap_or_else(|_| DFSchema::empty());
@@ -63,17 +63,17 @@ impl PoolTable {
         Ok(PoolTable::new(pool, info))
     }
 
-    /// Description of the table version.
+    /// Returns the description of the table version.
     pub fn info(&self) -> &TableInfo {
         &self.info
     }
 
-    /// The pool that holds the table.
+    /// Returns the pool that holds the table.
     pub fn pool(&self) -> &Arc<dyn Pool> {
         &self.pool
     }
 
-    /// Sets whether operators are pushed to the pool; otherwise only columns are read from it.
+    /// Sets whether operators are pushed down to the pool; otherwise only columns are read from it.
     #[must_use]
     pub fn with_pushdown(mut self, pushdown: bool) -> Self {
         self.pushdown = pushdown;
@@ -90,7 +90,7 @@ impl PoolTable {
         &self.meter
     }
 
-    /// Describes where a program over the table would run, for an engine with `threads` threads.
+    /// Returns the place where a program over the table would run, for an engine with `threads` threads.
     pub(crate) fn run_place(&self, threads: usize, is_here: bool) -> Place {
         if is_here {
             return Place { link: None, workers: threads, threads };
@@ -106,7 +106,7 @@ impl PoolTable {
         self
     }
 
-    /// Returns the table as the source of join estimates.
+    /// Returns the table as a source of join estimates.
     pub(crate) fn source(&self) -> Source {
         Source { info: Arc::clone(&self.info), sketches: Arc::clone(&self.sketches) }
     }
@@ -125,13 +125,13 @@ impl PoolTable {
         self.pushdown
     }
 
-    /// Number of streams for one program: `target`, but at most one for each row group.
+    /// Returns the number of streams for one program: `target`, but at most one for each row group.
     pub(crate) fn partitions(&self, target: usize) -> usize {
         let row_groups = cast::usize_saturating(self.info.rows).div_ceil(limits::ROW_GROUP_ROWS);
         target.min(row_groups).max(1)
     }
 
-    /// Converts a filter without qualifiers and tells whether the pool can decide it.
+    /// Converts a filter without qualifiers and tells whether the pool can evaluate it.
     pub(crate) fn place(&self, filter: &Logical) -> Placed {
         let schema = &self.info.schema;
         let column = |i: usize| Slot::new("", Expr::Column(i));
@@ -176,7 +176,7 @@ impl TableProvider for PoolTable {
             }
             match self.place(&unqualified(filter)).answer {
                 Answer::Exact => TableProviderFilterPushDown::Exact,
-                // Refused filters are passed on as well, so that the plan can show the reason.
+                // Refused filters are forwarded as well, so that the plan can show the reason.
                 Answer::Superset | Answer::Refused => TableProviderFilterPushDown::Inexact,
             }
         };
@@ -224,7 +224,7 @@ impl TableProvider for PoolTable {
 }
 
 impl PoolTable {
-    /// Scans a pool that cannot run the filters of `scan`: all filters are applied here.
+    /// Scans a pool that cannot evaluate the filters of `scan`: all filters are applied here.
     async fn scan_and_filter(
         &self,
         state: &dyn Session,
@@ -252,7 +252,7 @@ impl PoolTable {
     }
 }
 
-/// Returns a note of a filter that the pool cannot decide exactly.
+/// Returns a note for a filter that the pool cannot evaluate exactly.
 fn stays(filter: &Logical, placed: &Placed) -> Option<OperatorAnswer> {
     (placed.answer != Answer::Exact).then(|| OperatorAnswer {
         operator: Operator::Filter,
@@ -267,7 +267,7 @@ pub(crate) fn unqualified(expr: &Logical) -> Logical {
     datafusion::logical_expr::expr_rewriter::unnormalize_col(expr.clone())
 }
 
-/// Whether a filter contains a value that is computed by another part of the query.
+/// Returns whether a filter contains a value that is computed by another part of the query.
 fn waits_for_others(filter: &Logical) -> bool {
     use datafusion::common::tree_node::TreeNode;
     let waits = |e: &Logical| {

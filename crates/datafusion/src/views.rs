@@ -1,11 +1,10 @@
-//! Views that a pool stores for all clients of a tenant: texts of queries, planned by the client that reads
+//! Views that a pool stores for all clients of a tenant: texts of queries, planned by the client that reads them.
+//!
+//! A text can refer to tables and views of its own pool only, not to those of the session or of its other pools, or to
+//! files of this machine. Other clients do not have those, and a text that another client wrote must not get access to
 //! them.
 //!
-//! A text can name tables and views of its own pool only: not of the session, its other pools or this
-//! machine's files. Other clients do not have those, and a text that another client wrote must not get access
-//! to them.
-//!
-//! Invariant: whatever text a pool returns for a view, it becomes either the plan of a query, of at most
+//! Invariant: for any text that a pool returns for a view, the result is either the plan of a query, of at most
 //! [`limits::VIEW_OPERATORS_MAX`] operators and over at most [`limits::VIEWS_READ_MAX`] views nested at most
 //! [`limits::VIEW_DEPTH_MAX`] deep, or an error that names the view.
 
@@ -40,7 +39,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Reads views of one pool for one statement; each view is planned once.
+/// A reader of the views of one pool for one statement; each view is planned once.
 pub(crate) struct Reader<'a> {
     /// The session state for planning views: with its functions, without its names.
     state: SessionState,
@@ -49,7 +48,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Makes a reader of views of `pool` in the session whose state is `state`.
+    /// Creates a reader of views of `pool` in the session whose state is `state`.
     pub(crate) fn new(mut state: SessionState, pool: &'a PoolCatalog) -> Self {
         let options = state.config_mut().options_mut();
         options.catalog.default_catalog = HOME.to_string();
@@ -60,11 +59,11 @@ impl<'a> Reader<'a> {
         Reader { state, pool, read: Mutex::default() }
     }
 
-    /// Plans the view over the current tables and views of its pool and returns it as a table. `above` are
-    /// the views that read it, outermost first.
+    /// Plans the view over the current tables and views of its pool and returns it as a table. `above` are the views
+    /// that read it, outermost first.
     ///
     /// # Errors
-    /// When the view cannot be planned, with the names of the views; the pool's error if it cannot answer.
+    /// Fails if the view cannot be planned, with the names of the views; the pool's error if it cannot answer.
     pub(crate) fn expand<'b>(
         &'b self,
         view: &'b View,
@@ -92,9 +91,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Parses the text of a view, a single query.
-    ///
     /// # Errors
-    /// Also fails for any other statement, and for several.
+    /// Fails also for any other statement, and for several.
     fn parse(&self, text: &str) -> Result<Box<Query>> {
         check_length(text).map_err(error::wrap)?;
         if let Statement::Statement(statement) = dialect::parse(&self.state, text)?.statement
@@ -114,8 +112,8 @@ impl<'a> Reader<'a> {
                 let message = format!("{reference} does not stand in the pool of the view");
                 return Err(error::wrap(Error::invalid(message)));
             }
-            // If no table is found, the name may be a table function; otherwise DataFusion reports the error
-            // with its position.
+            // If no table is found, the name may be a table function; otherwise DataFusion reports the error with its
+            // position.
             let schema = catalog::schema_of(&reference, SCHEMA).map_err(error::wrap)?;
             if let Ok(name) = TableName::in_schema(&schema, reference.table())
                 && let Some(table) = self.find(&name, path).await?
@@ -166,7 +164,7 @@ fn below(above: &[TableName], name: &TableName) -> farpool_model::Result<Vec<Tab
 }
 
 fn check_length(text: &str) -> farpool_model::Result<()> {
-    // Text that the tokenizer refuses is left to the parser, whose error is better.
+    // Text that the tokenizer rejects is left to the parser, whose error is better.
     let tokens = Tokenizer::new(&Grammar, text).tokenize().unwrap_or_default();
     let count = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
     match count <= limits::VIEW_TOKENS_MAX {
@@ -179,7 +177,7 @@ fn check_length(text: &str) -> farpool_model::Result<()> {
     }
 }
 
-/// Makes a catalog list with these schemas only.
+/// Creates a catalog list with these schemas only.
 fn only(schemas: BTreeMap<String, Arc<MemorySchemaProvider>>) -> Result<Arc<MemoryCatalogProviderList>> {
     let catalog = MemoryCatalogProvider::new();
     for (name, tables) in schemas {
@@ -228,8 +226,8 @@ fn not_a_query() -> Error {
     Error::invalid("a view is one SELECT and nothing else")
 }
 
-/// Makes the error of a view. It may quote the view's text, which another client wrote, so that control
-/// characters are escaped.
+/// Creates the error of a view. It may quote the view's text, which another client wrote, so that control characters
+/// are escaped.
 fn in_view(name: &TableName, error: Error) -> Error {
     let escaped = |text: &str| -> String {
         let escape = |c: char| match c.is_control() && c != '\n' {

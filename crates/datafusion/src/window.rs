@@ -1,9 +1,9 @@
-//! What concurrent callers of one session ask for at about the same time: programs of their statements run as one where that
-//! takes less time ([`crate::shared`]), as those of a batch do.
+//! Concurrent callers of one session: the programs of their statements run as one if that takes less time
+//! ([`crate::shared`]), like those of a batch.
 //!
-//! A statement waits only if it is expected to take many times as long as the window, and only while others are under way: a
-//! look-up does not, and neither does who is alone. Each statement reads the versions that it was planned for; programs over
-//! different versions do not meet.
+//! A statement waits only if it is expected to take many times as long as the window, and only while others are
+//! running: a look-up does not wait, and neither does a single caller. Each statement reads the versions that it was
+//! planned for; programs over different versions are not combined.
 
 use crate::shared::{Means, SharePlace, share};
 use futures::FutureExt;
@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long the first waits for others.
+/// Time for which the first statement waits for others.
 const WINDOW: Duration = Duration::from_millis(2);
 
-/// How many times as long a statement must be expected to take.
+/// Minimal ratio of a statement's expected time to the window.
 const WORTH: u32 = 20;
 
-/// The statements of a session that are under way.
+/// The statements of a session that are being planned or run.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     callers: AtomicUsize,
     open: Mutex<Option<Open>>,
 }
 
-/// The programs that have come so far.
+/// The programs that have arrived so far.
 struct Open {
     places: Vec<SharePlace>,
     closed: future::Shared<BoxFuture<'static, ()>>,
@@ -39,7 +39,7 @@ impl fmt::Debug for Open {
     }
 }
 
-/// A statement that is planned or runs, until this is dropped.
+/// A statement that is planned or runs, counted until this is dropped.
 pub(crate) struct Caller(Arc<Window>);
 
 impl Drop for Caller {
@@ -55,17 +55,18 @@ impl Window {
         Caller(Arc::clone(self))
     }
 
-    /// Whether statements besides one that is counted are under way.
+    /// Returns whether other statements than the caller's are running.
     pub fn has_others(&self) -> bool {
         self.callers.load(Ordering::Relaxed) > 1
     }
 
-    /// Whether a statement that is expected to take so long should wait for others.
+    /// Returns whether a statement with this expected time should wait for others.
     pub fn is_worth(expected_ns: f64) -> bool {
         expected_ns >= (WINDOW * WORTH).as_nanos() as f64
     }
 
-    /// Has programs run with those of others that come before the window closes. When this returns, each has been told.
+    /// Lets programs run together with those of others that arrive before the window closes. When this returns, each
+    /// has been assigned its share.
     pub async fn wait(self: &Arc<Self>, places: Vec<SharePlace>, means: Means) {
         let closed = {
             let mut open = self.open.lock();
@@ -77,7 +78,7 @@ impl Window {
             open.places.extend(places);
             open.closed.clone()
         };
-        // Whoever still waits sees to it that it closes.
+        // Any caller that still waits makes the window close.
         closed.await;
     }
 

@@ -1,8 +1,8 @@
-//! A tiny engine without DataFusion: it sends Substrait plans to a pool, gets the pool's answer to each
-//! operator, runs the plans that it can use, and merges groups that the pool returns in parts.
+//! A minimal engine without DataFusion: it sends Substrait plans to a pool, gets the pool's answer to each operator,
+//! runs the plans that it can use, and merges groups that the pool returns in parts.
 //!
-//! `cargo run --release --example engine`, or `-- farpool://127.0.0.1:9797` for a node elsewhere. The pool
-//! that it opens itself has so little memory for groups that they come in parts.
+//! `cargo run --release --example engine`, or `-- farpool://127.0.0.1:9797` for a remote node. The pool that the
+//! example opens itself has so little memory for groups that they come in parts.
 
 use arrow::array::{ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, Schema, SchemaRef};
@@ -37,7 +37,7 @@ async fn main() -> Result<()> {
     println!("{} orders at {}", info.rows, pool.url());
     let schema = info.schema;
 
-    // A real engine would write the Substrait bytes itself; this one uses the library of the pool.
+    // A real engine would write the Substrait bytes itself; this one uses the pool's library.
     for (what, program) in [("largest orders", largest()?), ("totals", totals()?), ("names", names()?)] {
         let plan = encode_program(&program, &schema)?;
         println!("\n{what}: a plan of {} bytes", plan.len());
@@ -56,8 +56,7 @@ async fn run(pool: &dyn Pool, schema: &SchemaRef, plan: &[u8]) -> Result<()> {
     }
     let finish = Finish::of(&program, &prepared, schema);
     if !prepared.is_exact() && finish.is_none() {
-        // The pool would return the columns that the rest of the plan needs, for an engine with operators of
-        // its own.
+        // An engine with its own operators would request the columns that the rest of the plan needs.
         let columns: Vec<&str> = prepared.schema.fields().iter().map(|f| f.name().as_str()).collect();
         println!("  this engine has no operators: it would go on with {}", columns.join(", "));
         return Ok(());
@@ -147,14 +146,15 @@ fn orders() -> RecordBatch {
     RecordBatch::try_new(schema(), vec![Arc::new(customers), Arc::new(amounts)]).expect("two columns")
 }
 
-/// SELECT customer, amount FROM orders WHERE amount >= 50 ORDER BY amount DESC LIMIT 3
+/// Returns the program of SELECT customer, amount FROM orders WHERE amount >= 50 ORDER BY amount DESC LIMIT 3.
 fn largest() -> Result<Program> {
     let output = Output::Rows(vec![column("customer", 0), column("amount", 1)]);
     let order = vec![SortKey { column: 1, descending: true, nulls_first: false }];
     Ok(Program { order, limit: Some(3), ..program(at_least(50)?, output)? })
 }
 
-/// SELECT customer, count(*), sum(amount), avg(amount) FROM orders WHERE amount >= 10 GROUP BY customer
+/// Returns the program of SELECT customer, count(*), sum(amount), avg(amount) FROM orders WHERE amount >= 10 GROUP BY
+/// customer.
 fn totals() -> Result<Program> {
     let aggregate = |function: AggregateFunction, arguments, data_type| Aggregate {
         name: function.name().to_string(),
@@ -171,7 +171,8 @@ fn totals() -> Result<Program> {
     program(at_least(10)?, Output::Aggregate { keys: vec![column("customer", 0)], aggregates })
 }
 
-/// SELECT name_of(customer) FROM orders WHERE amount >= 10, where only the engine knows the function.
+/// Returns the program of SELECT name_of(customer) FROM orders WHERE amount >= 10, where only the engine knows the
+/// function.
 fn names() -> Result<Program> {
     let expr = Expr::opaque("function name_of", vec![Expr::Column(0)]);
     program(at_least(10)?, Output::Rows(vec![NamedExpr { name: "name".to_string(), expr }]))

@@ -1,4 +1,4 @@
-//! A node elsewhere: connects, loads a file, queries it with push-down, and prints what crossed the network.
+//! A remote node: connects, loads a file, queries it with push-down, and prints the bytes that crossed the network.
 //!
 //! `farpool serve`, then `cargo run --release --example remote -- farpool://127.0.0.1:9797 FILE.parquet`
 

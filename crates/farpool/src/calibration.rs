@@ -1,8 +1,8 @@
-//! The measured rates of this machine, and how chunks are best asked for over links to nodes, stored in files by
-//! `farpool calibrate`.
+//! Measurements stored in files by `farpool calibrate`: the rates of this machine, and the best way to request chunks
+//! over the links to nodes.
 //!
-//! Invariant: a file that is missing, damaged or implausible causes no error: built-in numbers are used instead, and only
-//! the choice of what is pushed down, and the time that a transfer takes, can differ.
+//! Invariant: a file that is missing, damaged or implausible causes no error: built-in numbers are used instead. Only
+//! the choice of operators to push down, and the duration of transfers, depend on them.
 
 use crate::{Error, Rates, Result, Transfer, processors, user_folder};
 use farpool_transfer::{PoolUrl, RemotePool};
@@ -12,25 +12,25 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A link whose latency has changed by more than this factor, and this time, is another link.
+/// A link whose latency has changed by more than this factor and this time is considered a different link.
 const LATENCY_FACTOR: f64 = 4.0;
 const LATENCY_S: f64 = 0.001;
 
-/// What was measured of the link to a node.
+/// The measurements of the link to a node.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct CalibratedLink {
-    /// The machine that measured it: see [`machine_name`].
+    /// The machine that measured the link: see [`machine_name`].
     pub machine: String,
     /// Time from a small request to its answer, in seconds.
     pub latency_s: f64,
-    /// Encoded bytes of columns that come in a second.
+    /// Encoded bytes of columns that are received in a second.
     pub bytes_per_s: f64,
-    /// How they were asked for.
+    /// The parameters of the requests.
     pub transfer: Transfer,
 }
 
 impl CalibratedLink {
-    /// Whether it tells of the link of this machine that has this latency now.
+    /// Returns whether the measurements are of the link of this machine that has this latency now.
     pub fn is_of(&self, machine: &str, latency: Duration) -> bool {
         let (now, then) = (latency.as_secs_f64(), self.latency_s);
         let is_near = (now - then).abs() <= LATENCY_S || now.max(then) <= LATENCY_FACTOR * now.min(then);
@@ -38,7 +38,7 @@ impl CalibratedLink {
     }
 }
 
-/// What tells this machine from others: its name, processors and their kind.
+/// Returns a text that distinguishes this machine from others: its name, processors and their model.
 pub fn machine_name() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
@@ -47,26 +47,26 @@ pub fn machine_name() -> String {
     format!("{}, {} × {model}", read("/proc/sys/kernel/hostname").trim(), processors())
 }
 
-/// Path of the file with what was measured of links: in the user's cache folder.
+/// Returns the path of the file with the measurements of links: in the user's cache folder.
 pub fn link_file() -> Option<PathBuf> {
     Some(calibration_file()?.with_file_name("links.json"))
 }
 
-/// Adds what was measured of the link to `url` to the file at `path`.
+/// Adds the measurements of the link to `url` to the file at `path`. A damaged file is replaced.
 ///
 /// # Errors
-/// `Unavailable` when the file cannot be written. One that is damaged is replaced.
+/// `Unavailable` if the file cannot be written.
 pub fn keep_link(url: &PoolUrl, link: CalibratedLink, path: &Path) -> Result<()> {
     let mut links: BTreeMap<String, CalibratedLink> = read_json(path).ok().flatten().unwrap_or_default();
     links.insert(url.to_string(), link);
     write_json(&links, path)
 }
 
-/// How chunks are best asked for over the link to a node, as it was measured; or the built-in way, with a warning where
-/// what was measured is of another machine or link.
+/// Returns the measured best way to request chunks over the link to a node; or the built-in one, with a warning if the
+/// measurements are of another machine or link.
 ///
 /// # Errors
-/// `Unavailable` when the node does not answer.
+/// `Unavailable` if the node does not answer.
 pub async fn transfer_over(url: &PoolUrl, pool: &RemotePool) -> Result<Transfer> {
     let Some(path) = link_file() else { return Ok(Transfer::default()) };
     let links: BTreeMap<String, CalibratedLink> = match read_json(&path) {
@@ -88,13 +88,12 @@ pub async fn transfer_over(url: &PoolUrl, pool: &RemotePool) -> Result<Transfer>
     Ok(Transfer::default())
 }
 
-/// Path of the file with the rates of this machine: in the user's cache folder.
+/// Returns the path of the file with the rates of this machine: in the user's cache folder.
 pub fn calibration_file() -> Option<PathBuf> {
     Some(user_folder("XDG_CACHE_HOME", ".cache")?.join("calibration.json"))
 }
 
-/// Returns the rates of this machine, or the built-in ones; a file that cannot be used is logged as a
-/// warning.
+/// Returns the rates of this machine, or the built-in ones; a file that cannot be used is logged as a warning.
 pub fn calibrated_rates() -> Rates {
     let Some(path) = calibration_file() else { return Rates::default() };
     match read(&path) {
@@ -114,7 +113,7 @@ fn read(path: &Path) -> Result<Option<Rates>> {
     }
 }
 
-/// Reads what [`write_json`] has written; `None` if there is no such file.
+/// Reads a file written by [`write_json`]; `None` if there is no such file.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -131,7 +130,7 @@ fn damaged(path: &Path) -> Error {
 /// Writes `rates` to `path`, for [`calibrated_rates`].
 ///
 /// # Errors
-/// `Unavailable` when the file cannot be written.
+/// `Unavailable` if the file cannot be written.
 pub fn keep_rates(rates: &Rates, path: &Path) -> Result<()> {
     write_json(rates, path)
 }

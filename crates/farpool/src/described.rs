@@ -4,7 +4,7 @@ use crate::literals;
 use farpool_model::{TableInfo, Tier, sql_name};
 use serde_json::{Value, json};
 
-/// Describes a table: an object with its size, and for each column its type and statistics. What is not known is null.
+/// Describes a table: an object with its size, and for each column its type and statistics. Unknown values are null.
 pub fn table_json(table: &TableInfo) -> Value {
     let fields = table.schema.fields().iter().zip(&table.columns);
     let columns = fields.map(|(field, column)| {

@@ -1,6 +1,6 @@
 //! The pool in the engine's own process: the same node as behind a socket, without the socket.
 //!
-//! Invariant: a query uses no threads but those that poll its streams; each poll does one morsel at most.
+//! Invariant: a query uses only the threads that poll its streams; each poll processes at most one morsel.
 
 use crate::morsels;
 use arrow::datatypes::SchemaRef;
@@ -51,8 +51,7 @@ pub struct EmbeddedPool {
     held: Arc<Held>,
 }
 
-/// Table versions that prepared programs hold, so that later programs of the same statement can read the same
-/// version.
+/// Table versions that prepared programs hold, so that later programs of the same statement can read the same version.
 #[derive(Debug, Default)]
 struct Held(Mutex<HashMap<(TableName, Version), Weak<Table>>>);
 
@@ -70,41 +69,40 @@ impl Held {
 }
 
 impl EmbeddedPool {
-    /// Opens an empty pool of at most `memory_bytes`, of which only what tables need is ever taken from
-    /// the system.
+    /// Opens an empty pool of at most `memory_bytes`. Memory is taken from the system only as tables need it.
     ///
     /// # Errors
-    /// When the system does not provide the memory.
+    /// Fails if the system does not provide the memory.
     pub fn open(memory_bytes: usize) -> Result<Arc<Self>> {
         Self::open_within(memory_bytes, WorkMemory::new(limits::WORK_BYTES_DEFAULT))
     }
 
-    /// Opens a pool that reserves all of its memory except tables from `work`. Sessions of this process can
-    /// share `work`.
+    /// Opens a pool that reserves all of its memory except tables from `work`. Sessions of this process can share
+    /// `work`.
     ///
     /// # Errors
-    /// As [`EmbeddedPool::open`].
+    /// The errors of [`EmbeddedPool::open`].
     pub fn open_within(memory_bytes: usize, work: Arc<WorkMemory>) -> Result<Arc<Self>> {
         let node = Node::start(NodeConfig { memory_bytes, work, ..NodeConfig::default() })?;
         Ok(Self::over(node, TenantName::default()))
     }
 
     /// Opens a pool whose tables and views are durable in the directory `path`, which is created if its parent exists.
-    /// Those that are there are loaded first.
+    /// Existing tables are loaded first.
     ///
     /// # Errors
-    /// As [`EmbeddedPool::open`]; `Busy` where another process has the directory open; `Corrupt`, with the file's name,
-    /// where it is damaged; `OverLimit` when its tables do not fit.
+    /// The errors of [`EmbeddedPool::open`]; `Busy` if another process has the directory open; `Corrupt`, with the
+    /// file's name, if it is damaged; `OverLimit` if its tables do not fit.
     pub fn open_durable(memory_bytes: usize, work: Arc<WorkMemory>, path: &Path) -> Result<Arc<Self>> {
         Self::open_durable_with(memory_bytes, work, path, None, Packing::Auto)
     }
 
-    /// As [`EmbeddedPool::open_durable`], of a directory that is encrypted under a master key. One that is empty is
-    /// encrypted from now on, as strongly as the tier says. What is written from now on is compressed as said.
+    /// Opens a durable pool as [`EmbeddedPool::open_durable`] does, in a directory that is encrypted under a master
+    /// key. An empty directory is encrypted with the given tier. New data is compressed according to `packing`.
     ///
     /// # Errors
-    /// As [`EmbeddedPool::open_durable`]; `Denied` where the key is wrong, or there is none and the directory is
-    /// encrypted; `Invalid` where there is one and the directory is not, or the tier does not authenticate.
+    /// The errors of [`EmbeddedPool::open_durable`]; `Denied` if the key is wrong, or there is none and the directory
+    /// is encrypted; `Invalid` if there is one and the directory is not encrypted, or the tier does not authenticate.
     pub fn open_durable_with(
         memory_bytes: usize,
         work: Arc<WorkMemory>,
@@ -136,8 +134,7 @@ impl EmbeddedPool {
         Arc::new(EmbeddedPool { node, caller, taps: true, held: Arc::default() })
     }
 
-    /// Returns the table version that `program` names if a prepared program still holds it, else the newest
-    /// one.
+    /// Returns the table version that `program` names if a prepared program still holds it, otherwise the newest one.
     fn source(&self, program: &Program) -> Result<(Version, Arc<Table>)> {
         let newest = self.caller.source(&program.table)?;
         let wanted = program.version.filter(|version| *version != newest.0);
@@ -145,7 +142,7 @@ impl EmbeddedPool {
         Ok(held.unwrap_or(newest))
     }
 
-    /// The node underneath.
+    /// Returns the underlying node.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }

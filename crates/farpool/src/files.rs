@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of batches that the reader may be ahead of the pool.
+/// Number of batches by which the reader may be ahead of the pool.
 const BATCHES_AHEAD: usize = 4;
 
-/// Most left-out columns that a note lists by name.
+/// Maximal number of left-out columns that a note lists by name.
 const COLUMNS_TOLD: usize = 10;
 
-/// Loads `files` (paths, patterns such as `trips-*.parquet`, or URLs such as `s3://bucket/x/*.parquet`) as one table, `TABLE` or `SCHEMA.TABLE`. All files must have the same
-/// columns.
+/// Loads `files` (paths, patterns such as `trips-*.parquet`, or URLs such as `s3://bucket/x/*.parquet`) as one table,
+/// `TABLE` or `SCHEMA.TABLE`. All files must have the same columns.
 ///
 /// # Errors
-/// When a file cannot be read, or when the pool refuses the load.
+/// Fails if a file cannot be read, or if the pool refuses the load.
 pub async fn load_files(
     pool: &dyn Pool,
     table: &str,
@@ -47,15 +47,15 @@ impl FileLoad {
     /// Resolves the patterns and reads the metadata of the files (for formats without any, the first rows).
     ///
     /// # Errors
-    /// When there is none, one cannot be read, or they do not agree in their columns.
+    /// Fails if there is no file, one cannot be read, or they do not agree in their columns.
     pub fn open(files: &[impl AsRef<Path>]) -> Result<Self> {
         Self::open_with(files, &ReadOptions::default())
     }
 
-    /// Does the same as [`FileLoad::open`], with `options`.
+    /// Opens the files as [`FileLoad::open`] does, with `options`.
     ///
     /// # Errors
-    /// Those of [`FileLoad::open`].
+    /// The errors of [`FileLoad::open`].
     pub fn open_with(files: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Self> {
         let files = files.iter().map(|file| path_text(file.as_ref())).collect::<Result<Vec<_>>>()?;
         let source = farpool_files::open_all(&files, options, Some(&WebFiles))?;
@@ -63,7 +63,7 @@ impl FileLoad {
         Ok(FileLoad { source, schema, columns: None, has_texts: false, rows_read: Arc::default() })
     }
 
-    /// The columns of the files.
+    /// Returns the columns of the files.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -76,12 +76,12 @@ impl FileLoad {
         self
     }
 
-    /// The files, patterns resolved.
+    /// Returns the files, with patterns resolved.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.source.files().iter().cloned()
     }
 
-    /// For each file a text that is another one once a file of a store has changed; empty for files of this machine.
+    /// Returns a text for each file that changes whenever a file in a store changes; empty for files of this machine.
     pub(crate) fn stamps(&self) -> impl Iterator<Item = String> + '_ {
         self.source.stamps()
     }
@@ -100,27 +100,27 @@ impl FileLoad {
         self
     }
 
-    /// Whether types of columns were guessed from some of the rows only.
+    /// Returns whether types of columns were guessed from only some of the rows.
     pub fn is_guessed(&self) -> bool {
         self.source.is_guessed()
     }
 
-    /// Rows of all files together, where the formats state it.
+    /// Returns the total number of rows, if the formats state it.
     pub fn rows_hint(&self) -> Option<u64> {
         self.source.rows_hint()
     }
 
-    /// Bytes of all files.
+    /// Returns the total bytes of the files.
     pub fn bytes(&self) -> u64 {
         self.source.bytes()
     }
 
-    /// Counter of the bytes read so far.
+    /// Returns the counter of the bytes read so far.
     pub fn bytes_read(&self) -> Arc<AtomicU64> {
         self.source.progress()
     }
 
-    /// Counter of the rows read so far.
+    /// Returns the counter of the rows read so far.
     pub fn rows_read(&self) -> Arc<AtomicU64> {
         self.rows_read.clone()
     }
@@ -128,7 +128,7 @@ impl FileLoad {
     /// Loads the files into `table`.
     ///
     /// # Errors
-    /// When a file cannot be read, or when the pool refuses the load.
+    /// Fails if a file cannot be read, or if the pool refuses the load.
     pub async fn run(
         self,
         pool: &dyn Pool,
@@ -146,7 +146,7 @@ impl FileLoad {
         pool.load(table, options.into(), schema, rows_hint, batches).await
     }
 
-    /// Reads the files on as many threads as there are processors; the batches come in the order of the rows.
+    /// Reads the files on as many threads as there are processors; the batches are returned in the order of the rows.
     /// Must be called within a tokio runtime.
     pub fn stream(self) -> BatchStream {
         stream_tasks(move || self.tasks(), threads())
@@ -187,17 +187,17 @@ impl StreamLoad {
     /// Reads the beginning of a stream; errors refer to it by `name`.
     ///
     /// # Errors
-    /// When it is empty, damaged or of no known format.
+    /// Fails if the stream is empty, damaged or of an unknown format.
     pub fn open(name: &str, from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
         let stream = farpool_files::open_stream(name, from, options)?;
         Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
     }
 
-    /// Takes rows that are Arrow batches of this schema already; errors refer to them by `name`. Columns of type Null
-    /// become text.
+    /// Creates a load from rows that are Arrow batches of this schema already; errors refer to them by `name`. Columns
+    /// of type Null become text.
     ///
     /// # Errors
-    /// When there is no column, or too many.
+    /// Fails if there is no column, or too many.
     pub fn of_batches(
         name: &str,
         schema: &SchemaRef,
@@ -210,12 +210,12 @@ impl StreamLoad {
     /// Reads all rows on the calling thread.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Fails if the rows cannot be read.
     pub fn collect(self) -> Result<Vec<RecordBatch>> {
         self.stream.batches().collect()
     }
 
-    /// The columns of the stream.
+    /// Returns the columns of the stream.
     pub fn schema(&self) -> &SchemaRef {
         &self.stream.schema
     }
@@ -235,7 +235,7 @@ impl StreamLoad {
         self
     }
 
-    /// Counter of the rows read so far.
+    /// Returns the counter of the rows read so far.
     pub fn rows_read(&self) -> Arc<AtomicU64> {
         self.rows_read.clone()
     }
@@ -243,7 +243,7 @@ impl StreamLoad {
     /// Loads the stream into `table`.
     ///
     /// # Errors
-    /// When the stream cannot be read, or when the pool refuses the load.
+    /// Fails if the stream cannot be read, or if the pool refuses the load.
     pub async fn run(
         self,
         pool: &dyn Pool,
@@ -276,10 +276,11 @@ impl std::fmt::Debug for FileLoad {
     }
 }
 
-/// Returns the positions of the columns that a pool can hold, unless it can hold all, and a note for the user
+/// Returns the positions of the columns whose types a pool supports, unless it supports all, and a note for the user
 /// about the others.
+///
 /// # Errors
-/// `Invalid` when it holds none.
+/// `Invalid` if it supports none.
 pub fn held_columns(schema: &Schema) -> Result<(Option<Vec<usize>>, Option<String>)> {
     let is_held = |i: &usize| canonical_type(schema.field(*i).data_type()).is_some();
     let (held, others): (Vec<usize>, Vec<usize>) = (0..schema.fields().len()).partition(is_held);
@@ -313,8 +314,8 @@ fn path_text(path: &Path) -> Result<&str> {
     })
 }
 
-/// Runs a blocking iterator on a thread of its own, a few items ahead of the reader. Must be called within a
-/// tokio runtime. Dropping the stream ends the thread at its next item.
+/// Runs a blocking iterator on a separate thread, a few items ahead of the reader. Must be called within a tokio
+/// runtime. Dropping the stream ends the thread at its next item.
 pub fn stream_blocking<I>(make: impl FnOnce() -> I + Send + 'static) -> BatchStream
 where
     I: Iterator<Item = Result<RecordBatch>>,

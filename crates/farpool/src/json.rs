@@ -1,6 +1,6 @@
-//! How rows become JSON, the same for every output: a NULL is `null`, and floats that JSON has no number for
-//! are the texts that PostgreSQL and the JSON of Protocol Buffers have for them, so that they are neither lost
-//! nor taken for NULL.
+//! The conversion of rows to JSON, the same for every output: a NULL is `null`, and floats that JSON has no number for
+//! become the texts that PostgreSQL and the JSON of Protocol Buffers use, so that they are neither lost nor taken for
+//! NULL.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{SortOptions, sort_to_indices};
@@ -20,8 +20,8 @@ pub fn json_writer() -> WriterBuilder {
     WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(Floats))
 }
 
-/// Checks that all values of a batch have a text: Arrow's writer gives the text of an error for a time that is in no calendar, as
-/// if it were the value.
+/// Checks that all values of a batch have a text: for a time outside the calendar, Arrow's writer returns the text of
+/// an error as if it were the value.
 ///
 /// # Errors
 /// `Invalid`, with the column and the first such value.
@@ -49,7 +49,7 @@ fn check_values(values: &ArrayRef) -> std::result::Result<(), ArrowError> {
     }
 }
 
-/// Values between two that have a text have one, too.
+/// Checks the least and the greatest time; if both have a text, all times between them do.
 fn check_times(times: &ArrayRef) -> std::result::Result<(), ArrowError> {
     const OPTIONS: FormatOptions<'static> = FormatOptions::new();
     let formatter = ArrayFormatter::try_new(times, &OPTIONS)?;

@@ -1,7 +1,7 @@
 //! Farpool: a compressed memory pool that runs the first operators of a query next to the data.
 //!
-//! A pool is either in this process ([`EmbeddedPool`]) or a node elsewhere ([`connect`]); both are a
-//! [`Pool`], and both answer SQL through a [`Session`]. What a query cost is in its [`Receipt`].
+//! A pool is either in this process ([`EmbeddedPool`]) or a remote node ([`connect`]); both are a [`Pool`], and both
+//! answer SQL through a [`Session`]. The [`Receipt`] of a query contains its costs.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -33,7 +33,7 @@ mod cloud;
 #[cfg(not(feature = "cloud"))]
 #[path = "cloud/absent.rs"]
 mod cloud;
-// What stands for it in programs without the feature is built with the tests, too.
+// The replacement in programs without the feature is also compiled with the tests.
 #[cfg(all(test, feature = "cloud"))]
 #[path = "cloud/absent.rs"]
 #[expect(dead_code, reason = "used without the feature")]
@@ -91,12 +91,12 @@ pub use terminal_text::{EscapeStyle, TerminalText, is_obeyed};
 
 use std::sync::Arc;
 
-/// Connects to the node at `url` (`farpool://host:port`, or `farpools://host:port` where it has a certificate that the
-/// system trusts), showing `token` if there is one.
+/// Connects to the node at `url` (`farpool://host:port`, or `farpools://host:port` if it has a certificate that the
+/// system trusts), with `token` if there is one.
 ///
 /// # Errors
-/// `Invalid` for a text that is no address, `Unavailable` when no node answers there or its certificate is
-/// not trusted, `Denied` when it does not accept the token.
+/// `Invalid` for a text that is not an address, `Unavailable` if no node answers there or its certificate is not
+/// trusted, `Denied` if it does not accept the token.
 ///
 /// ```no_run
 /// # async fn example() -> farpool::Result<()> {
@@ -112,10 +112,10 @@ pub async fn connect(url: &str, token: Option<&str>) -> Result<Arc<dyn Pool>> {
     connect_for(url, options, ResultForm::default()).await
 }
 
-/// Connects to the node at `url` with all options of a client, and asks for results in the form `results`.
+/// Connects to the node at `url` with all options of a client, and requests results in the form `results`.
 ///
 /// # Errors
-/// As [`connect`].
+/// The errors of [`connect`].
 pub async fn connect_for(url: &str, options: ClientOptions, results: ResultForm) -> Result<Arc<dyn Pool>> {
     let url: PoolUrl = url.parse()?;
     let pool = RemotePool::connect(&url, options).await?;

@@ -3,18 +3,18 @@
 use farpool_model::cast;
 use std::path::PathBuf;
 
-/// Default size of a pool: half of the memory of the machine, or of the container.
+/// Returns the default size of a pool: half of the memory of the machine or container.
 pub fn memory_bytes_default() -> usize {
     bytes() / 2
 }
 
-/// Default size of the memory for work beside the pool: a quarter of the machine's, but at least
-/// 256 MiB.
+/// Returns the default size of the work memory: a quarter of the machine's memory, but at least 256
+/// MiB.
 pub fn work_bytes_default() -> usize {
     (bytes() / 4).max(WORK_LEAST)
 }
 
-/// Bytes of memory of the machine, or of the container; `None` where the system does not tell.
+/// Returns the bytes of memory of the machine or container; `None` if the system does not report them.
 pub fn memory_bytes() -> Option<usize> {
     let bytes = [machine_bytes(), container_bytes()].into_iter().flatten().min();
     bytes.map(cast::usize_saturating)
@@ -25,30 +25,30 @@ fn bytes() -> usize {
 }
 
 /// Returns the folder of farpool's files of one kind, by the XDG Base Directory Specification: below the folder that
-/// `variable` names, or below `under_home` of the home folder. It may not be there yet.
+/// `variable` names, or below `under_home` of the home folder. The folder may not exist yet.
 pub fn user_folder(variable: &str, under_home: &str) -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = folder(variable).or_else(|| Some(folder("HOME")?.join(under_home)))?;
     Some(folder.join("farpool"))
 }
 
-/// Number of processors that this process may use; 1 where the system does not tell.
+/// Returns the number of processors that this process may use; 1 if the system does not report it.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Bytes of memory assumed where the system does not tell.
+/// Bytes of memory assumed if the system does not report them.
 const MEMORY_UNKNOWN: usize = 8 << 30;
 
-/// Least default for the memory for work: enough for a few clients.
+/// Minimal default for the memory for work: enough for a few clients.
 const WORK_LEAST: usize = 256 << 20;
 
 fn machine_bytes() -> Option<u64> {
     total_memory(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// The memory limit of the control group, version 2 or 1. For no limit it is the text `max`, which does not
-/// parse, or a number larger than the machine's memory, which the caller's minimum drops.
+/// Returns the memory limit of the control group, version 2 or 1. Without a limit the file contains the text `max`,
+/// which does not parse, or a number larger than the machine's memory, which the caller's minimum drops.
 fn container_bytes() -> Option<u64> {
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()

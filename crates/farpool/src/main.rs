@@ -5,7 +5,7 @@
 
 mod cli;
 
-/// Queries allocate and free large result buffers all the time; mimalloc keeps the pages for reuse, where the
+/// Queries allocate and free large result buffers all the time; mimalloc keeps the pages for reuse, whereas the
 /// system's allocator returns them to the system and faults them in again.
 #[global_allocator]
 static ALLOCATOR: farpool::node::Wiping<mimalloc::MiMalloc> = farpool::node::Wiping(mimalloc::MiMalloc);

@@ -1,9 +1,9 @@
-//! A run as streams that drive it: each poll does one step on the polling thread.
+//! A run as streams that drive it: each poll runs one step on the polling thread.
 //!
-//! Invariants: every batch of the run leaves through exactly one stream; a stream that finds all morsels
-//! claimed sleeps until another stream has finished one, because only then can there be more to do (the merge
-//! of an aggregation); once the last stream has ended or was dropped, the receipt is set, and a run whose
-//! streams were dropped early is cancelled.
+//! Invariants: every batch of the run is returned by exactly one stream; a stream that finds all morsels claimed sleeps
+//! until another stream has finished one, because only then can there be more to do (the merge of an aggregation); once
+//! the last stream has ended or was dropped, the receipt is set, and a run whose streams were dropped early is
+//! cancelled.
 
 use arrow::array::RecordBatch;
 use farpool_model::{Error, Result};
@@ -38,7 +38,7 @@ pub(crate) fn execute(caller: Caller, run: Arc<Run>, streams: usize) -> Executio
             shared.wake_all();
         }
     }));
-    // A stream may be polled once and then no more before another of the query has ended.
+    // A stream may be polled once and then not again until another stream of the query has ended.
     shared.run.keep_values(Keeping::Missed);
     let stream =
         |_| Box::pin(Morsels { shared: shared.clone(), ready: VecDeque::new(), ended: false }) as BatchStream;
@@ -58,7 +58,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Does one step on this thread and adds its CPU time to the run.
+    /// Runs one step on this thread and adds its CPU time to the run.
     fn step(&self) -> Result<Step> {
         let start = thread_cpu_ns();
         let step = self.run.step(&self.clock);
@@ -75,7 +75,7 @@ impl Shared {
         sleepers.into_iter().for_each(Waker::wake);
     }
 
-    /// Counts one stream less; the last one cancels an incomplete run and sets the receipt.
+    /// Decrements the number of streams; the last one cancels an incomplete run and sets the receipt.
     fn leave(&self) {
         if self.open.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -105,7 +105,7 @@ impl Morsels {
         }
     }
 
-    /// A failure stops the run, so that the other streams meet the same error.
+    /// Ends the stream with an error. The failure stops the run, so that the other streams fail as well.
     fn fail(&mut self, error: Error) -> Poll<Option<Result<RecordBatch>>> {
         self.shared.wake_all();
         self.end();
@@ -148,8 +148,8 @@ impl Stream for Morsels {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                // Checks once more after registering the waker, or a step that ended just before would not
-                // wake this stream.
+                // Checks again after registering the waker; otherwise a step that ended just before would not wake this
+                // stream.
                 Ok(Step::Busy) if !asleep => {
                     self.shared.sleep(context.waker());
                     asleep = true;

@@ -1,5 +1,4 @@
-//! Converts nested columns (lists, structs and maps), which pools do not hold, to text: the JSON of their
-//! values.
+//! Converts nested columns (lists, structs and maps), which pools do not support, to text: the JSON of their values.
 
 use crate::json::{check_json, json_writer};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};
@@ -9,10 +8,10 @@ use farpool_files::{Task, Tasks};
 use farpool_model::{Error, Result, sql_name};
 use std::sync::Arc;
 
-/// Bytes that the JSON writer puts before and after a value in a line.
+/// The bytes that the JSON writer puts before and after a value in a line.
 const AROUND: (&[u8], &[u8]) = (b"{\"v\":", b"}");
 
-/// Returns `schema` with text in place of nested columns.
+/// Returns `schema` with nested columns replaced by text.
 pub(crate) fn texts_schema(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| match field.data_type().is_nested() {
         true => Arc::new(Field::new(field.name(), DataType::Utf8View, field.is_nullable())),
@@ -21,7 +20,7 @@ pub(crate) fn texts_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
-/// Wraps `tasks` so that their batches have text in place of nested columns.
+/// Wraps `tasks` so that nested columns of their batches are converted to text.
 pub(crate) fn texts_tasks(tasks: Tasks) -> Tasks {
     Box::new(tasks.map(|task| -> Task { Box::new(|| Box::new(task().map(|batch| texts(&batch?)))) }))
 }

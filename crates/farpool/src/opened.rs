@@ -1,4 +1,4 @@
-//! Sessions and pools as programs open them: the program `farpool`, and other languages' packages.
+//! Opens sessions and pools for programs: the program `farpool`, and packages of other languages.
 
 use crate::{
     CopyFiles, NearPool, Nearness, Pool, PoolUrl, QueryFiles, RemotePool, Result, Session, SessionOptions,
@@ -22,11 +22,11 @@ pub async fn open_session(
     Ok(session)
 }
 
-/// Keeps columns of the node at `url` in up to `bytes_max` of this process's memory, and asks for them as fits the
-/// connection to it.
+/// Caches columns of the node at `url` in up to `bytes_max` of this process's memory, with request parameters that suit
+/// the connection.
 ///
 /// # Errors
-/// As [`NearPool::open`]; when the node does not answer.
+/// The errors of [`NearPool::open`]; fails if the node does not answer.
 pub async fn connect_near(
     url: &PoolUrl,
     remote: RemotePool,

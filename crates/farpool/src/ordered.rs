@@ -1,10 +1,10 @@
 //! Runs tasks on several threads and yields their results in the order of the tasks.
 //!
-//! Each free thread takes the next task and queues a channel for its results; the reader drains the channels
-//! in the order of the queue. Memory is bounded: the queue and each channel have a fixed capacity, and
-//! threads wait for room.
+//! Each free thread takes the next task and queues a channel for its results; the reader drains the channels in the
+//! order of the queue. Memory is bounded: the queue and each channel have a fixed capacity, and threads wait for
+//! capacity.
 //!
-//! Invariant: when a thread panics, the stream ends with an error; it never ends early as if complete.
+//! Invariant: if a thread panics, the stream ends with an error; it never ends early as if complete.
 
 use arrow::array::RecordBatch;
 use farpool_files::{Task, Tasks};
@@ -14,13 +14,13 @@ use futures::stream;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Most threads used: more do not parse a file faster, since they wait for its bytes.
+/// Maximal number of threads: more do not parse a file faster, since they wait for its bytes.
 const THREADS_MAX: usize = 16;
 
-/// Batches of one task that may wait for the reader.
+/// Number of batches of one task that may wait for the reader.
 const BATCHES_AHEAD: usize = 4;
 
-/// Message from the thread of a task to the reader.
+/// A message from the thread of a task to the reader.
 enum Item {
     Batch(Result<RecordBatch>),
     /// The task is complete. A channel closed without this message means that its thread has panicked.
@@ -31,11 +31,11 @@ enum Item {
 struct Line {
     /// `None` once all have been taken.
     tasks: Option<Tasks>,
-    /// Receives a channel for each task, in order; `None` says that there are no further tasks.
+    /// The queue of the channels of the tasks, in order; `None` means that there are no further tasks.
     places: Sender<Option<Receiver<Item>>>,
 }
 
-/// Number of threads worth using at once.
+/// Returns the number of threads worth using.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
@@ -59,7 +59,7 @@ pub(crate) fn stream_tasks(make: impl FnOnce() -> Tasks + Send + 'static, thread
     }))
 }
 
-/// Body of a thread: runs one task after the other.
+/// Runs one task after the other: the body of a thread.
 fn work(shared: &Mutex<Line>) {
     while let Some((task, place)) = take(shared) {
         for batch in task() {
@@ -74,8 +74,7 @@ fn work(shared: &Mutex<Line>) {
 
 /// Takes the next task and queues the channel for its batches.
 fn take(shared: &Mutex<Line>) -> Option<(Task, Sender<Item>)> {
-    // A thread that panicked here has taken `tasks` and queued nothing, which the reader sees as a closed
-    // queue.
+    // A thread that panicked here has taken `tasks` and queued nothing, which the reader sees as a closed queue.
     let mut line = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let mut tasks = line.tasks.take()?;
     let Some(task) = tasks.next() else {
@@ -88,7 +87,7 @@ fn take(shared: &Mutex<Line>) -> Option<(Task, Sender<Item>)> {
     Some((task, sender))
 }
 
-/// Reads the channels of the tasks in order.
+/// A stream that reads the channels of the tasks in order.
 struct Reader {
     line: Receiver<Option<Receiver<Item>>>,
     place: Option<Receiver<Item>>,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often the progress of a table's profile is polled.
+/// Interval at which the progress of a table's profile is polled.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Rows that are about to be profiled.
@@ -33,7 +33,7 @@ impl Profiling {
     /// Prepares a profile of files; with `columns`, only of the columns of these names.
     ///
     /// # Errors
-    /// `NotFound` for a column that does not exist, `Invalid` for one of a type that the pool does not hold.
+    /// `NotFound` for a column that does not exist, `Invalid` for one whose type the pool does not support.
     pub fn of_files(load: FileLoad, columns: Option<&[String]>) -> Result<Self> {
         let positions = held_positions(load.schema(), columns)?;
         let schema = projected(load.schema(), &positions)?;
@@ -49,7 +49,7 @@ impl Profiling {
     /// Prepares a profile of a stream of CSV, JSON or Arrow IPC data; errors refer to it by `name`.
     ///
     /// # Errors
-    /// As [`Profiling::of_files`], and those of the stream.
+    /// The errors of [`Profiling::of_files`], and those of the stream.
     pub fn of_stream(
         name: &str,
         from: impl Read + Send + 'static,
@@ -64,15 +64,15 @@ impl Profiling {
         Ok(Profiling { schema, columns, tasks, rows_read })
     }
 
-    /// Counter of the rows read so far.
+    /// Returns the counter of the rows read so far.
     pub fn rows_read(&self) -> Arc<AtomicU64> {
         self.rows_read.clone()
     }
 
-    /// Reads all rows, on the calling thread and others of this process, and returns their profile.
+    /// Reads all rows, on the calling thread and other threads of this process, and returns their profile.
     ///
     /// # Errors
-    /// When the files cannot be read.
+    /// Fails if the files cannot be read.
     #[expect(clippy::disallowed_methods, reason = "a profile is made by threads that end with the call")]
     pub fn run(self) -> Result<Profile> {
         let Profiling { schema, columns, tasks, .. } = self;
@@ -112,9 +112,9 @@ pub struct TableProfile {
     pub columns: Vec<usize>,
 }
 
-/// Returns the profile of the newest version of a table in a pool; computes it now where that has not been
-/// done in the background. With `columns`, [`TableProfile::columns`] has only the columns of these names.
-/// `rows_profiled` is updated with the progress meanwhile.
+/// Returns the profile of the newest version of a table in a pool; computes it now if that has not been done in the
+/// background. With `columns`, [`TableProfile::columns`] has only the columns of these names. `rows_profiled` is
+/// updated with the progress meanwhile.
 ///
 /// # Errors
 /// `NotFound` for the table or a column; the pool's error if it cannot answer.
@@ -124,7 +124,7 @@ pub async fn profile_table(
     columns: Option<&[String]>,
     rows_profiled: &AtomicU64,
 ) -> Result<TableProfile> {
-    // An unknown column name is reported before any waiting.
+    // An unknown column name is reported before any wait.
     column_positions(&pool.table(name).await?.schema, columns)?;
     let follow = async {
         loop {
@@ -166,8 +166,8 @@ fn projected(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {
     schema::canonical_schema(&projected)
 }
 
-/// Returns the positions of the columns of these names, in the order of `names`; without names, of those a
-/// pool can hold.
+/// Returns the positions of the columns with these names, in the order of `names`; without names, of the columns whose
+/// types a pool supports.
 fn held_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
     match names {
         Some(_) => column_positions(schema, names),
@@ -175,8 +175,7 @@ fn held_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize
     }
 }
 
-/// Returns the positions of the columns of these names, in the order of `names`; without names, of all
-/// columns.
+/// Returns the positions of the columns with these names, in the order of `names`; without names, of all columns.
 ///
 /// # Errors
 /// `NotFound` for a column that does not exist, `Invalid` for one that is named twice.

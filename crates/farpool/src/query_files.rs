@@ -1,15 +1,14 @@
-//! Files as tables of a query: `FROM 'trips.parquet'` loads the columns that the query needs into a pool in
-//! this process, and the query runs there. Files are read as a stream instead, without being loaded
-//! ([`crate::scan`]), where the first rows are enough, where rows are only counted, where a column is needed
-//! that no pool holds, and where the pool is too small.
+//! Files as tables of a query: for `FROM 'trips.parquet'` the columns that the query needs are loaded into a pool in
+//! this process, and the query runs there. Files are read as a stream instead, without being loaded ([`crate::scan`]),
+//! if the first rows are enough, if rows are only counted, if a column is needed whose type a pool does not support,
+//! and if the pool is too small.
 //!
-//! A load fails when a later value of a CSV or JSON file does not fit the column type that was guessed from
-//! the first rows. No row of the result has been returned by then: the types are guessed again from all rows,
-//! and the statement is planned again.
+//! A load fails if a later value of a CSV or JSON file does not fit the column type that was guessed from the first
+//! rows. No row of the result has been returned by then: the types are guessed again from all rows, and the statement
+//! is planned again.
 //!
-//! Invariant: a loaded table is used for a file only while the file's length and modification time (of one in a store, its
-//! entity tag) are those
-//! that it had when it was loaded.
+//! Invariant: a loaded table is used for a file only while the file's length and modification time (for a file in a
+//! store, its entity tag) are those that it had when it was loaded.
 
 use crate::scan::{self, FileScan};
 use crate::stdin::Stdin;
@@ -31,11 +30,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::Mutex;
 
-/// Called with a label when a load begins; the returned value is dropped when the load has ended.
+/// A callback that is called with a label when a load begins; the returned value is dropped when the load has ended.
 type Watch = dyn Fn(String, &FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 
-/// The files that queries have named, and the pool that holds them. Pass it to
-/// [`crate::Session::set_file_opener`].
+/// The files that queries have named, and the pool that holds them. Pass this to [`crate::Session::set_file_opener`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,13 +59,13 @@ pub struct QueryFiles {
     /// Files whose types are guessed from all rows, because a type guessed from the first rows did not fit.
     guessed_anew: std::sync::Mutex<HashSet<FileSpec>>,
     stdin: Stdin,
-    /// Files in stores that were opened for their columns, and are about to be read: their beginnings or ends need not be
-    /// asked for again.
+    /// Files in stores that were opened for their columns and are about to be read: their beginnings or ends need not
+    /// be requested again.
     opened: std::sync::Mutex<Vec<(FileSpec, FileLoad)>>,
     has_used_options: AtomicBool,
 }
 
-/// Files in stores that are kept opened.
+/// Maximal number of files in stores that stay opened.
 const OPENED_KEPT: usize = 16;
 
 #[derive(Default)]
@@ -76,7 +74,7 @@ struct State {
     loaded: Vec<Loaded>,
 }
 
-/// Some columns of a file, or of the files of a pattern, that are loaded in the pool.
+/// Columns of a file, or of the files of a pattern, that are loaded in the pool.
 struct Loaded {
     files: FileSpec,
     columns: Vec<usize>,
@@ -85,17 +83,18 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// Whether this load has all of `columns` of `files`, and the files have not changed since.
+    /// Returns whether this load has all of `columns` of `files`, and the files have not changed since.
     fn has(&self, files: &FileSpec, columns: &[usize], stamps: &[Stamp]) -> bool {
         &self.files == files && self.stamps == stamps && columns.iter().all(|c| self.columns.contains(c))
     }
 }
 
-/// Identifies the state of a file: path, length and modification time, or the stamp that its store gives it.
+/// The identity of a file's state: path, length and modification time, or the stamp of its store.
 type Stamp = (PathBuf, u64, Option<SystemTime>, String);
 
 impl QueryFiles {
-    /// Loads files into a pool of at most `memory_bytes`, which is created when the first file is named.
+    /// Creates an opener that loads files into a pool of at most `memory_bytes`, which is created when the first file
+    /// is named.
     pub fn new(memory_bytes: usize) -> Self {
         QueryFiles {
             memory_bytes,
@@ -110,22 +109,23 @@ impl QueryFiles {
         }
     }
 
-    /// Has the pool reserve its work memory from `work`, so that a session that uses it too shares one limit.
+    /// Sets the memory from which the pool reserves its work memory, so that a session that uses it too shares one
+    /// limit.
     #[must_use]
     pub fn with_work_memory(mut self, work: Arc<WorkMemory>) -> Self {
         self.work = work;
         self
     }
 
-    /// Reads files that are named without options of their own with `options`.
+    /// Sets the options for files that are named without options of their own.
     #[must_use]
     pub fn with_options(mut self, options: ReadOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Calls `watch` with a label when a load begins, for progress bars; the value it returns is dropped when
-    /// the load ends.
+    /// Calls `watch` with a label when a load begins, for progress bars; the returned value is dropped when the load
+    /// ends.
     #[must_use]
     pub fn on_load(
         mut self,
@@ -148,7 +148,7 @@ impl QueryFiles {
         Ok(files)
     }
 
-    /// Whether a file was named without options of its own, so that those of [`QueryFiles::with_options`]
+    /// Returns whether a file was named without options of its own, so that those of [`QueryFiles::with_options`]
     /// applied to it.
     pub fn has_used_options(&self) -> bool {
         self.has_used_options.load(Ordering::Relaxed)
@@ -164,7 +164,7 @@ impl QueryFiles {
         })
     }
 
-    /// Keeps files of stores until they are read.
+    /// Keeps opened files of stores until they are read.
     fn keep_opened(&self, files: FileSpec, load: FileLoad) {
         if load.stamps().all(|stamp| stamp.is_empty()) {
             return;
@@ -200,8 +200,8 @@ impl QueryFiles {
         }
     }
 
-    /// Returns the error for a load that failed: one that asks for new planning if types were guessed from
-    /// too few rows.
+    /// Returns the error for a load that failed: an error that requests new planning if types were guessed from too few
+    /// rows.
     async fn failed(&self, files: &FileSpec, error: Error) -> Error {
         if error.kind != ErrorKind::Invalid || files.options.sample_rows == Some(usize::MAX) {
             return error;
@@ -285,15 +285,14 @@ async fn open(files: &FileSpec) -> Result<FileLoad> {
         .map_err(|error| Error::internal(format!("reading a file stopped: {error}")))?
 }
 
-/// Returns the field with the type that a pool holds it as. A type that no pool holds stays: such files are
-/// scanned.
+/// Returns the field with the type that a pool uses for it. An unsupported type is kept: such files are scanned.
 pub(crate) fn held_field(field: &Field) -> Field {
     let data_type = canonical_type(field.data_type()).unwrap_or_else(|| field.data_type().clone());
     Field::new(field.name(), data_type, field.is_nullable())
 }
 
-/// Returns a table name made of the end of `path` and a number that tells several loads of the same files
-/// apart.
+/// Returns a table name that consists of the end of `path` and a number that distinguishes several loads of the same
+/// files.
 fn table_name(path: &str, number: usize) -> Result<TableName> {
     let suffix = if number == 0 { String::new() } else { format!("#{number}") };
     let mut start = (path.len() + suffix.len()).saturating_sub(limits::NAME_BYTES_MAX);

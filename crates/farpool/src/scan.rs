@@ -1,7 +1,7 @@
-//! Files as tables that are read as a stream, without a pool: for statements that need the first rows or only
-//! count rows, for columns that no pool holds, and for files that are larger than the pool.
+//! Files as tables that are read as a stream, without a pool: for statements that need the first rows or only count
+//! rows, for columns of types that pools do not support, and for files that are larger than the pool.
 //!
-//! Invariant: a column has the same type as in a pool; if no pool can hold it, Arrow's type.
+//! Invariant: a column has the same type as in a pool; if pools do not support it, Arrow's type.
 
 use crate::FileLoad;
 use crate::ordered::{stream_tasks, threads};
@@ -24,7 +24,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Called when the reading begins; the returned value is dropped when the reading has ended.
+/// A callback that is called when reading begins; the returned value is dropped when reading has ended.
 pub(crate) type Watch = dyn Fn(&FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 
 /// A table of some columns of files.
@@ -43,7 +43,7 @@ struct Opened {
 }
 
 impl FileScan {
-    /// Makes a table of the columns at `columns` of `load`; `files` tells how to open the files again.
+    /// Creates a table of the columns at `columns` of `load`; `files` tells how to open the files again.
     pub(crate) fn new(files: FileSpec, load: FileLoad, columns: Vec<usize>, watch: Arc<Watch>) -> Self {
         let fields = load.schema().fields();
         let fields: Vec<_> = columns.iter().map(|&i| crate::query_files::held_field(&fields[i])).collect();
@@ -139,7 +139,7 @@ fn tasks(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &Sc
     }))
 }
 
-/// Yields batches without columns of `rows` rows in total.
+/// Returns batches without columns of `rows` rows in total.
 fn counted(rows: u64, schema: SchemaRef) -> impl Iterator<Item = farpool_model::Result<RecordBatch>> {
     let most = cast::u64_from(limits::ROW_GROUP_ROWS);
     let mut left = rows;
@@ -150,7 +150,7 @@ fn counted(rows: u64, schema: SchemaRef) -> impl Iterator<Item = farpool_model::
     })
 }
 
-/// Converts the columns of `batch` to the types of a pool, except those that no pool holds.
+/// Converts the columns of `batch` to the types of a pool, except unsupported ones.
 fn held(batch: &RecordBatch, schema: &SchemaRef) -> farpool_model::Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
         match canonical_type(column.data_type()) {

@@ -4,11 +4,11 @@ pub use farpool_memory::parse_size as parse;
 use farpool_model::{Error, Result};
 use std::time::Duration;
 
-/// Units of time with their length in seconds; a suffix comes after the longer ones that end with it.
+/// Units of time with their length in seconds; a suffix follows the longer ones that end with it.
 const TIME_UNITS: [(&str, f64); 7] =
     [("ms", 1e-3), ("min", 60.0), ("sec", 1.0), ("hours", 3600.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
-/// Reads a duration such as `500ms`, `30s`, `1.5 min` or `2h`.
+/// Parses a duration such as `500ms`, `30s`, `1.5 min` or `2h`.
 ///
 /// # Errors
 /// `Invalid` for anything else, and for less than a millisecond.
@@ -61,7 +61,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// Formats a count and the name of what is counted, in the plural where needed: `1 row`, `2 rows`.
+/// Formats a count and the name of the counted thing, in the plural if needed: `1 row`, `2 rows`.
 pub fn counted(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", count(number))
@@ -89,7 +89,7 @@ fn whole_units(seconds: u64) -> String {
     }
 }
 
-/// Formats how many times smaller `after` is than `before`: `3.5x`; `-` if one of them is zero.
+/// Formats the ratio of `before` to `after`: `3.5x`; `-` if one of them is zero.
 pub fn factor(before: u64, after: u64) -> String {
     if before == 0 || after == 0 {
         return "-".to_string();

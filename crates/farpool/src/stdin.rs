@@ -1,8 +1,8 @@
 //! Standard input as a file of a query: for `COPY … FROM STDIN`, and for statements that name it as a file.
 //!
-//! A query may read a file more than once: for its columns, for its rows, and again where types were guessed
-//! wrongly. Standard input can be read only once, so it is copied to a temporary file, which is deleted when
-//! this value is dropped.
+//! A query may read a file more than once: for its columns, for its rows, and again if types were guessed incorrectly.
+//! Standard input can be read only once, so that it is copied to a temporary file, which is deleted when this value is
+//! dropped.
 
 use farpool_model::{Error, FileSpec, Result};
 use std::fs::File;
@@ -21,10 +21,10 @@ const FILE_NAME: &str = "standard input";
 pub(crate) struct Stdin(Mutex<Option<TempDir>>);
 
 impl Stdin {
-    /// Returns `files` with the path of the temporary file in place of standard input's.
+    /// Returns `files` with standard input replaced by the path of the temporary file.
     ///
     /// # Errors
-    /// When standard input cannot be read or copied.
+    /// Fails if standard input cannot be read or copied.
     pub(crate) async fn resolved(&self, mut files: FileSpec) -> Result<FileSpec> {
         if !files.paths.iter().any(|path| NAMES.contains(&path.as_str())) {
             return Ok(files);

@@ -1,33 +1,33 @@
-//! Text for a terminal: characters that a terminal would act on become escapes. Texts from a peer, a file or a query may contain
-//! some that move the cursor, change the terminal, or reorder the text beside them.
+//! Text for a terminal: characters that a terminal would interpret become escapes. Texts from a peer, a file or a query
+//! may contain characters that move the cursor, change the terminal, or reorder the surrounding text.
 
 use std::io::{self, Write};
 
-/// Whether a terminal would act on the character: control characters, of C0 and C1, and those that begin and end a change of
-/// direction (Unicode Standard Annex 9, sections 2.1 to 2.5).
+/// Returns whether a terminal would interpret the character: control characters, of C0 and C1, and those that begin and
+/// end a change of direction (Unicode Standard Annex 9, sections 2.1 to 2.5).
 pub fn is_obeyed(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// How a character is escaped.
+/// The syntax of escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EscapeStyle {
-    /// As in Rust: `\u{1b}`. Line breaks stay, and so does the tab.
+    /// As in Rust: `\u{1b}`. Line breaks and tabs are not escaped.
     Text,
-    /// As in JSON: `\u001b`, so that what was JSON still is.
+    /// As in JSON: `\u001b`, so that JSON remains JSON.
     Json,
 }
 
-/// Escapes what is written through it, unless `out` is no terminal: then every byte passes as it is.
+/// A writer that escapes its output, unless `out` is not a terminal: then every byte passes unchanged.
 pub struct TerminalText<W> {
     out: W,
     style: Option<EscapeStyle>,
-    /// The first bytes of a character whose others have not been written yet.
+    /// The first bytes of a character whose remaining bytes have not been written yet.
     begun: Vec<u8>,
 }
 
 impl<W: Write> TerminalText<W> {
-    /// Writes to `out`, in this style where it is a terminal.
+    /// Creates a writer to `out`, which escapes in this style if it is a terminal.
     pub fn new(out: W, style: EscapeStyle, is_terminal: bool) -> Self {
         TerminalText { out, style: is_terminal.then_some(style), begun: Vec::new() }
     }
@@ -46,7 +46,7 @@ impl<W: Write> TerminalText<W> {
         self.out.write_all(rest.as_bytes())
     }
 
-    /// Writes bytes that may end within a character; what is no text is shown as replacement characters.
+    /// Writes bytes that may end within a character; invalid UTF-8 is shown as replacement characters.
     fn write_escaped(&mut self, bytes: &[u8], style: EscapeStyle) -> io::Result<()> {
         let mut all = std::mem::take(&mut self.begun);
         all.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Backups of nodes that run, and data directories that are made of them.
+//! Backups of running nodes, and data directories restored from them.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -48,7 +48,7 @@ fn a_backup_of_an_encrypted_directory_is_encrypted_and_needs_its_key() {
     assert_eq!(restored.csv(ALL), expected);
 }
 
-/// The files in a directory whose names have a part.
+/// Returns the files in a directory whose names contain a text.
 fn files(folder: &Path, part: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<PathBuf> = entries.filter(|path| text(path).contains(part)).collect();
@@ -90,7 +90,7 @@ fn a_backup_of_a_busy_node_has_all_rows() {
     let pairs = restored.csv("select count(*) = max(a), max(a) = max(b), sum(a) = sum(b) from pairs");
     assert_eq!(pairs.lines().nth(1).unwrap(), "true,true,true", "a change is there or not");
     restored.csv("insert into trips select * from trips limit 5");
-    // The files of tables that were dropped go with the backups: what is left is what the newest one has.
+    // Files of dropped tables are removed by later backups, until only the files of the newest one remain.
     until("files that are not needed went", || {
         farpool(&["backup", "--pool", &server.url, text(&target)]).ok();
         files(&data, "segment-").len() == files(&target, "segment-").len()
@@ -116,7 +116,7 @@ fn only_what_is_new_is_sent() {
         files(&target, "segment-").iter().map(|path| path.metadata().unwrap().modified().unwrap()).collect();
     assert!(before.iter().all(|time| after.contains(time)) && after.len() > before.len());
     assert!(backup(&server, &target).ok().contains("; 0 files sent"));
-    // A file of the backup that is damaged is sent again.
+    // A damaged file of the backup is sent again.
     let segment = &files(&target, "segment-")[0];
     let mut bytes = std::fs::read(segment).unwrap();
     bytes[9000] ^= 1;
@@ -156,12 +156,12 @@ fn damage_is_named_and_nothing_is_left() {
     std::fs::remove_file(again.join("x")).unwrap();
     restore(&target, &again).ok();
     restore(folder.path(), &folder.path().join("d3")).fails(1, &["no backup in", "backup.json"]);
-    // A directory that was restored is another one.
+    // A restored directory is a different one.
     let restored = serve(&again);
     assert_eq!(restored.csv(ALL), server.csv(ALL));
     backup(&restored, &target).fails(1, &["backup of another data directory"]);
     backup(&restored, &folder.path().join("b2")).ok();
-    // Nothing that others have put there goes.
+    // Files that others have put there are not removed.
     let in_memory = Server::start(&[]);
     backup(&in_memory, &folder.path().join("b3")).fails(1, &["no data directory", "--data-dir"]);
 }

@@ -1,6 +1,5 @@
-//! Errors of the program: wrong files, SQL, command lines, networks and nodes. Each error names what is
-//! wrong, where, and what to do; nothing hangs, nothing panics, and a node that gets an impossible request
-//! goes on serving.
+//! Errors of the program: invalid files, SQL, command lines, networks and nodes. Each error describes the problem, its
+//! location and a remedy; nothing hangs, nothing panics, and a node that gets an impossible request continues to serve.
 
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 
@@ -11,8 +10,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Number of rows whose values, 8 bytes each however they are sent, fill all buffers between a node and a client that does
-/// not read: windows, those of sockets, which grow to some MiB, and the client's.
+/// Number of rows whose values, at least 8 bytes each in any encoding, fill all buffers between a node and a client
+/// that does not read: windows, socket buffers, which grow to some MiB, and the client's own.
 const UNREAD_ROWS: u64 = 6_000_000;
 
 static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
@@ -39,13 +38,13 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Returns the address of a port where nobody listens.
+/// Returns the address of a port on which no process listens.
 fn dead_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("farpool://{}", listener.local_addr().unwrap())
 }
 
-/// Starts a query that keeps running at the node because nobody reads its rows.
+/// Starts a query that keeps running at the node because its rows are not read.
 fn stuck_query(server: &Server) -> std::process::Child {
     let args = ["sql", "--pool", &server.url, "--format", "csv", "-c", "select * from large"];
     let child = program(&args).spawn().unwrap();

@@ -1,5 +1,5 @@
-//! Batches of statements over real pools: they read one moment, what they share is read once, and they answer as their statements
-//! do one after the other while tables change.
+//! Batches of statements over real pools: they read tables at one moment, shared rows are read once, and they return
+//! the results of their statements run one after the other, even while tables change.
 
 use crate::versions::{Writer, load};
 use arrow::array::{AsArray, Int64Array, RecordBatch};
@@ -20,7 +20,7 @@ async fn session(pool: &Arc<dyn Pool>) -> Session {
     session
 }
 
-/// A pool in this process, and one over TCP.
+/// Returns a pool in this process, and one over TCP.
 async fn pools() -> [Arc<dyn Pool>; 2] {
     let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -29,7 +29,7 @@ async fn pools() -> [Arc<dyn Pool>; 2] {
     [EmbeddedPool::open(256 << 20).unwrap(), connect(&url, None).await.unwrap()]
 }
 
-/// The first number of each statement's result, and what all of them cost.
+/// Returns the first number of each statement's result, and the total costs.
 async fn numbers(mut batch: Batch) -> (Vec<i64>, Receipt) {
     let (mut numbers, mut total) = (Vec::new(), Receipt::default());
     while let Some(query) = batch.next().await {
@@ -91,7 +91,7 @@ async fn a_batch_reads_one_moment_beside_a_writer() {
     }
 }
 
-/// More statements than are planned at once, of which some change the table.
+/// Runs more statements than are planned at a time, some of which change the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_batch_reads_one_moment_between_changes() {
     for pool in pools().await {

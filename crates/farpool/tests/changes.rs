@@ -6,7 +6,7 @@ use crate::support::text::{rows, run};
 use arrow::util::pretty::pretty_format_batches;
 use farpool::{ErrorKind, Session};
 
-/// Returns the single value that a statement returns.
+/// Returns the single value of a statement's result.
 async fn value(session: &Session, sql: &str) -> String {
     let text = run(session, sql).await;
     text.lines().nth(3).unwrap_or_else(|| panic!("{sql}: {text}")).trim_matches(['|', ' ']).to_string()
@@ -30,7 +30,7 @@ async fn statements_change_the_tables_of_a_pool() {
         assert_eq!(value(&session, "select sum(id) from d").await, (9000 * 9001 / 2).to_string());
         assert_eq!(value(&session, "update d set id = -id where s = 'nobody has it'").await, "0");
 
-        // A row for which the condition is NULL stays as it is.
+        // A row for which the condition is NULL is not changed.
         assert_eq!(value(&session, "delete from d where k > 1").await, "3100");
         assert_eq!(value(&session, "select count(*) from d where k is null").await, "2900");
         let many = "delete from d where id in (select id from d where id > 8990 and k = 1) or id = (select min(id) from d)";
@@ -132,7 +132,7 @@ async fn rows_that_the_pool_can_change_do_not_leave_it() {
         ("update d as x set k = x.id, id = x.k", "s like '%7'", true),
         ("delete from d", "k > 10000 and s is not null", true),
         ("delete from d", "id = (select min(id) from d)", true),
-        // An expression that the pool cannot compute is computed in the engine.
+        // The engine computes an expression that the pool does not support.
         ("update d set s = upper(s)", "id < 4000", false),
         ("update d set s = s", "id < 4000", false),
     ];

@@ -118,7 +118,7 @@ fn a_statement_that_takes_longer_than_it_may_is_ended() {
 fn one_interrupt_ends_a_statement_that_computes() {
     let pairs = "select count(*) from generate_series(1, 400000) a, generate_series(1, 400000) b";
     let running = Running::start(program(&["sql", "--local", "-c", pairs]));
-    // Before the handler is there, the signal would end the process by itself.
+    // Before the handler is installed, the signal would end the process by itself.
     #[expect(
         clippy::disallowed_methods,
         reason = "what the program has installed cannot be seen from outside"
@@ -230,7 +230,8 @@ fn a_node_does_not_promise_memory_that_the_machine_does_not_have() {
     }
 }
 
-/// Options come before variables, and these before the configuration file; its token is for its pool only.
+/// Options take precedence over variables, and variables over the configuration file; its token is sent to its pool
+/// only.
 #[test]
 fn the_pool_and_the_token_are_named_in_one_order() {
     let folder = folder();
@@ -459,8 +460,8 @@ fn push_down_saves_bytes_on_the_wire() {
     assert!(on > 0 && on * 100 < off, "{on} bytes with push-down, {off} without");
 }
 
-/// Waits until the pool is empty. Pages are freed once nobody reads them any more; a profile that is being
-/// computed may still read them for a moment after its table was dropped.
+/// Waits until the pool is empty. Pages are freed when their last reader is done; a profile that is being computed may
+/// still read them for a moment after its table was dropped.
 #[expect(clippy::disallowed_methods, reason = "a test may wait")]
 fn await_free(server: &Server) {
     let is_free = |_| {
@@ -614,7 +615,7 @@ fn queries_are_listed_and_cancelled() {
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     assert!(server.run(&["queries", "--token", &ann]).ok().is_empty());
-    // The query runs as long as nobody reads its rows.
+    // The query runs as long as its rows are not read.
     let stuck = || {
         let args =
             ["sql", "--pool", &server.url, "--token", &reader, "--format", "csv", "-c", "select * from t"];

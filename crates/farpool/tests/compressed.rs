@@ -1,13 +1,13 @@
-//! Data directories that are compressed: by each codec, encrypted and not, and by several one after the other.
+//! Compressed data directories: by each codec, encrypted and not, and by several codecs in succession.
 
 use crate::cli_support::*;
 use std::path::Path;
 
-/// Rows whose encoded chunks leave something to save: texts and numbers that repeat in runs.
+/// A table whose encoded chunks can still be compressed: texts and numbers that repeat in runs.
 const MAKE: &str = "create table t as select value as n, (value / 3000) * 7919 % 9973 as runs, \
     'row ' || (value / 100)::text || ' of a table that repeats itself' as said from generate_series(1, 300000)";
 
-/// Bytes of the segments of a directory.
+/// Returns the bytes of the segments of a directory.
 fn segment_bytes(data: &Path) -> u64 {
     let files = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap());
     let segments = files.filter(|file| file.file_name().to_string_lossy().starts_with("segment"));
@@ -29,7 +29,7 @@ fn tables_are_compressed_and_read_again() {
         for how in ["none", "lz4", "zstd", "deflate", "auto"] {
             let data = folder.path().join(format!("{how}-{}", key.len()));
             run(&data, &[key, &["--compression", how]].concat(), &["sql", "-c", MAKE]);
-            // What was compressed is read whatever is said now.
+            // Compressed data can be read with any value of the option.
             let found = run(&data, key, &["sql", "--format", "csv", "-c", query]);
             assert_eq!(found, *expected.get_or_insert_with(|| found.clone()), "{how}");
             let checked = run(&data, key, &["check"]);
@@ -43,7 +43,7 @@ fn tables_are_compressed_and_read_again() {
     }
 }
 
-/// A directory whose segments differ serves all of them, and says what is read from disk.
+/// A directory whose segments differ serves all of them, and reports the bytes read from disk.
 #[test]
 fn segments_of_all_kinds_stand_in_one_directory() {
     let folder = tempfile::tempdir().unwrap();

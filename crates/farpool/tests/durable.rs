@@ -1,4 +1,4 @@
-//! Nodes and sessions with a data directory: killed, damaged, opened twice, started again.
+//! Nodes and sessions with a data directory: killed, damaged, opened twice, restarted.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often a node is killed while clients change its table, unless `FARPOOL_KILLS` says otherwise.
+/// Number of times that a node is killed while clients change its table, unless `FARPOOL_KILLS` is set.
 const KILLS: usize = 8;
 
 fn folder() -> tempfile::TempDir {
@@ -20,12 +20,12 @@ fn serve(data: &Path) -> Server {
     Server::start(&["--data-dir", text(data)])
 }
 
-/// Waits until a node has said something on standard error.
+/// Waits until a node has printed a text on standard error.
 fn tells(server: &Server, part: &str) {
     until(part, || server.said().contains(part));
 }
 
-/// The files of a data directory whose names begin with `start`.
+/// Returns the files of a data directory whose names begin with `start`.
 fn files(data: &Path, start: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
     let is_wanted = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(start);
@@ -83,7 +83,7 @@ fn a_node_that_was_killed_has_everything_again() {
     assert_eq!((json["tables"].as_u64(), json["damaged"].as_array().unwrap().len()), (Some(2), 0));
 }
 
-/// Clients append rows in threes and count those that were acknowledged, until the node is killed.
+/// Clients append rows in groups of three and count the acknowledged ones, until the node is killed.
 #[test]
 fn nothing_acknowledged_is_lost_when_a_node_is_killed_under_load() {
     let folder = folder();
@@ -140,7 +140,7 @@ fn damage_costs_the_rows_that_it_hits_and_says_where() {
     let count = server.csv("select count(*) from trips where city = 'Oslo'");
     server.stop("TERM");
     let [segment, ..] = &files(&data, "segment")[..] else { panic!("there is a segment") };
-    // In the first column of the first row group.
+    // Damages the first column of the first row group.
     flip(segment, 4096 + 100);
     let damaged = farpool(&["check", "--data-dir", text(&data)]);
     damaged.fails(1, &["1 place"]);
@@ -154,7 +154,7 @@ fn damage_costs_the_rows_that_it_hits_and_says_where() {
     server.run(&["sql", "-c", "select sum(id) from trips"]).fails(1, &lost);
     server.run(&["sql", "-c", "select id from trips where fare < 2"]).fails(1, &lost);
     server.run(&["sql", "-c", "update trips set id = id + 1"]).fails(1, &lost);
-    // Everything else is served: other columns, other rows, other tables.
+    // Everything else is served: other columns, rows and tables.
     assert_eq!(server.csv("select count(*) from trips where city = 'Oslo'"), count);
     assert_eq!(
         server.csv("select min(id), count(*) from trips where id >= 100000"),
@@ -165,7 +165,7 @@ fn damage_costs_the_rows_that_it_hits_and_says_where() {
     server.stop("TERM");
     assert!(farpool(&["check", "--data-dir", text(&data)]).ok().contains("1 table,"));
 
-    // A manifest that is damaged, or of a later version, stops the start.
+    // A manifest that is damaged, or of a later version, prevents the start.
     let [manifest] = &files(&data, "manifest")[..] else { panic!("there is one manifest") };
     let whole = std::fs::read(manifest).unwrap();
     flip(manifest, whole.len() as u64 - 1);

@@ -4,8 +4,8 @@
 //! same for the program and the workspace, how doc comments begin, and that nothing of the node names a protocol.
 //! `cargo xtask check` runs the same functions before anything is built.
 //!
-//! Invariant: [`EDGES`] is the only list of the edges between crates. A crate may use the crates that it
-//! reaches along them, directly or indirectly.
+//! Invariant: [`EDGES`] is the only list of the edges between crates. A crate may use all crates that it reaches along
+//! them, directly or indirectly.
 
 #[path = "edges/comments.rs"]
 mod comments;
@@ -60,7 +60,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
 /// The only crates that may name DataFusion.
 pub const NAME_DATAFUSION: &[&str] = &["datafusion", "farpool", "sql"];
 
-/// Returns every violation of a rule, a line each; empty when the tree is in order.
+/// Returns every violation of a rule, a line each; none if the tree is in order.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let metadata = MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))
@@ -81,8 +81,8 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Returns dependencies between the workspace's crates that [`EDGES`] does not allow. Those of tests are
-/// free.
+/// Returns dependencies between the workspace's crates that [`EDGES`] does not allow. Dependencies of tests are not
+/// restricted.
 fn edge_violations(metadata: &Metadata) -> Vec<String> {
     let reach = reachable();
     let mut wrong = Vec::new();
@@ -120,7 +120,7 @@ fn reachable() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     reach
 }
 
-/// Returns crates that name DataFusion and may not, and dependencies of the node on DataFusion.
+/// Returns crates that name DataFusion without permission, and dependencies of the node on DataFusion.
 fn datafusion_violations(metadata: &Metadata) -> Result<Vec<String>, String> {
     let names_it = |package: &&Package| package.dependencies.iter().any(|d| d.name.starts_with("datafusion"));
     let mut wrong: Vec<String> = metadata
@@ -144,7 +144,7 @@ fn datafusion_violations(metadata: &Metadata) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Returns every package that `root` needs to be built, itself included.
+/// Returns every package that is needed to build `root`, including itself.
 fn dependency_tree(metadata: &Metadata, root: &PackageId) -> Result<BTreeSet<PackageId>, String> {
     let resolve = metadata.resolve.as_ref().ok_or("cargo metadata gave no dependency graph")?;
     let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();

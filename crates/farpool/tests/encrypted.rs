@@ -1,10 +1,11 @@
-//! Nodes and sessions with an encrypted data directory: killed, given wrong keys, changed on disk, given another key.
+//! Nodes and sessions with an encrypted data directory: killed, opened with wrong keys, modified on disk, given another
+//! key.
 
 use crate::cli_support::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Something that stands in a table, in the name of a table, of a column and in a view.
+/// Texts that occur in a table, in the name of a table, in the name of a column and in a view.
 const SECRETS: [&str; 4] = ["a city that nobody knows", "expeditions", "where_to", "a secret view"];
 
 struct Folder {
@@ -19,7 +20,7 @@ impl Folder {
         Folder { folder, data }
     }
 
-    /// A file with a key, which only its owner may read.
+    /// Writes a file with a key, which only its owner may read.
     fn key(&self, name: &str, contents: &[u8]) -> String {
         let path = self.folder.path().join(name);
         std::fs::write(&path, contents).unwrap();
@@ -36,7 +37,7 @@ impl Folder {
         farpool(&[command, &["--data-dir", text(&self.data)], key].concat())
     }
 
-    /// Which of some texts stand in a file of the directory.
+    /// Returns the indexes of the texts that occur in a file of the directory.
     fn found(&self, texts: &[&[u8]]) -> Vec<usize> {
         let all: Vec<Vec<u8>> = files(&self.data).iter().map(|file| std::fs::read(file).unwrap()).collect();
         let is_found = |text: &[u8]| all.iter().any(|bytes| bytes.windows(text.len()).any(|it| it == text));
@@ -56,7 +57,7 @@ fn fill(server: &Server, folder: &Path) {
     server.csv(&format!("create view some_view as select '{view}' as x"));
 }
 
-/// Queries of the tables and the view; the first one is of the column that a test damages.
+/// Queries of the tables and the view; the first one reads the column that a test damages.
 const QUERIES: [&str; 3] = [
     "select count(*), sum(id), min(note) from trips where city <> 'Rome'",
     "select * from expeditions order by 1",
@@ -94,7 +95,7 @@ fn an_encrypted_directory_shows_nothing_and_loses_nothing() {
     let command = format!("echo {digits}");
     let sql = ["sql", "--format", "csv", "-c", "select * from expeditions order by 1"];
     assert_eq!(folder.run(&sql, &["--master-key-command", &command]).ok(), before[1]);
-    // The same without a key, where all of it is found.
+    // The same without a key, where all texts are found.
     let plain = Folder::new();
     let server = Server::start(&["--data-dir", text(&plain.data)]);
     fill(&server, plain.folder.path());
@@ -162,7 +163,7 @@ fn keys_that_are_wrong_are_told() {
             parts.iter().for_each(|part| assert!(done.stderr.contains(part), "{part}: {}", done.stderr));
         }
     }
-    // Options that do not go together.
+    // Options that exclude one another.
     for options in [
         vec!["--master-key-file", key.as_str(), "--master-key-env", "X"],
         vec!["--encryption", "fast", "--master-key-file", key.as_str()],

@@ -1,11 +1,11 @@
-//! `farpool sql --encrypt-results` from the command line: keys of nodes in files and data directories, tokens, and what is
-//! refused.
+//! `farpool sql --encrypt-results` from the command line: keys of nodes in files and data directories, tokens, and
+//! refusals.
 
 use crate::cli_support::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The public key that a node has said when it started.
+/// Returns the public key that a node has printed when it started.
 fn said_key(server: &Server) -> String {
     until("the node says its key", || server.said().contains("node key "));
     let said = server.said();
@@ -14,7 +14,7 @@ fn said_key(server: &Server) -> String {
     key.to_string()
 }
 
-/// Runs a query for which results are encrypted, with `more` arguments.
+/// Runs a query with encrypted results, with `more` arguments.
 fn sql(server: &Server, more: &[&str]) -> Done {
     let sql = ["sql", "--encrypt-results", "-c", "select city, count(*) from trips group by city order by 1"];
     server.run(&[&sql, more].concat())
@@ -44,7 +44,7 @@ fn results_come_encrypted_under_the_key_that_the_node_says() {
         let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&receipt).unwrap()).unwrap();
         assert!(written["encrypted"] == true && written["rows_returned"] == 700, "{written}");
     }
-    // The key may stand in a file, and statements of all kinds work.
+    // The key may be in a file, and all kinds of statements work.
     let file = folder.path().join("node.pub");
     std::fs::write(&file, format!("{key}\n")).unwrap();
     let statements = "create table d as select city, count(*) n from trips group by 1; update d set n = n + 1; \
@@ -70,7 +70,7 @@ fn a_node_keeps_its_key_and_another_is_refused() {
     sql(&server, &["--node-key", &key]).ok();
     server.stop("KILL");
     farpool(&["check", "--data-dir", text(&data)]).ok();
-    // A key of the operator's.
+    // A key that the operator provides.
     let own = folder.path().join("own.key");
     let public = farpool(&["node-key", "--new", text(&own)]).ok();
     assert_eq!(farpool(&["node-key", text(&own)]).ok(), public);

@@ -71,7 +71,7 @@ fn a_late_value_that_does_not_fit_gives_a_query_other_types_and_ends_a_load() {
     assert_eq!(sql(&format!("select max(id) as i, max(qty) as q from '{late}'")).ok(), "i,q\n30000,many\n");
     let half = folder.write("half.csv", rows + "30000,0.5\n");
     assert_eq!(sql(&format!("select sum(qty) as q from '{half}'")).ok(), "q\n135000.5\n");
-    // The types found by rereading the file also apply to the statements that follow.
+    // The types that were guessed again also apply to the statements that follow.
     let twice =
         format!("select max(qty) as q from '{late}'; select count(*) as n from '{late}' where qty = 'many'");
     assert!(sql(&twice).ok().ends_with("n\n1\n"));
@@ -94,7 +94,7 @@ fn looking_does_not_load() {
             u128::from(i as u32).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
         ))
     });
-    // After the rows that are read there is a line that would make a load fail.
+    // The rows that are read are followed by a line that would make a load fail.
     let file = folder.write("large.csv", rows.clone() + "1,2,3\n");
     assert_eq!(sql(&format!("select id from '{file}' limit 2")).ok(), "id\n0\n1\n");
     assert_eq!(sql(&format!("select id from '{file}' where id = 8 limit 1")).ok(), "id\n8\n");
@@ -271,7 +271,7 @@ fn files_of_too_many_columns_say_so() {
         sql(&format!("from '{wide}' limit 1")).fails(1, &[part]);
         farpool(&["profile", &wide]).fails(1, &[part]);
     }
-    // Also behind records that are not of that kind.
+    // The same holds after valid records.
     let late = folder.write("late.csv", format!("a,b\n1,2\n{}\n", ",".repeat(3_000_000)));
     sql(&format!("select count(*) from '{late}'"))
         .fails(1, &["late.csv, line 3: this record has more than 65536 fields"]);
@@ -329,8 +329,7 @@ fn flags_about_files_are_not_ignored_where_there_is_none() {
     assert!(!done.stderr.contains("did nothing"), "{}", done.stderr);
 }
 
-/// Makes rows for each hour of 2024 in UTC; in New York one day of that year has no hour 2 and one has hour 1
-/// twice.
+/// Returns rows for each hour of 2024 in UTC; in New York one day of that year has no hour 2 and one has hour 1 twice.
 fn hours() -> String {
     let mut rows = "id,t\n".to_string();
     for (month, days) in (1..).zip([31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {

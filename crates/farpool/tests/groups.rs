@@ -1,5 +1,5 @@
-//! DISTINCT, GROUP BY and COUNT DISTINCT through SQL, in-process and over TCP, with memory for all groups,
-//! for some and for hardly any: the results are those without push-down.
+//! DISTINCT, GROUP BY and COUNT DISTINCT through SQL, in-process and over TCP, with memory for all groups, for some and
+//! for hardly any: the results are those without push-down.
 
 use crate::support::answers::{Answer, difference};
 use crate::support::pools::{Pools, Way, load, session_over};
@@ -16,7 +16,7 @@ const POOL_BYTES: usize = 1 << 30;
 
 const ROWS: i64 = 150_000;
 
-/// The sum of this and its negative does not overflow.
+/// A value whose sum with its negative does not overflow.
 const LARGEST: i64 = i64::MAX;
 
 fn schema() -> SchemaRef {
@@ -167,7 +167,7 @@ async fn answers_do_not_depend_on_the_memory_for_groups() {
     }
 }
 
-/// DataFusion's own result for NaN depends on the order of rows, so that pools are compared with each other.
+/// DataFusion's own result for NaN depends on the order of rows, so that pools are compared with one another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extremes_of_floats_do_not_depend_on_the_memory_for_groups() {
     let (ample, tight) = (loaded(4 << 30).await, loaded(0).await);
@@ -178,7 +178,7 @@ async fn extremes_of_floats_do_not_depend_on_the_memory_for_groups() {
     assert!(in_parts(&receipt), "{receipt:?}");
 }
 
-/// Opened as a pool in the engine's process is: without workers, and with as little memory.
+/// Opens a pool like one in the engine's process: without workers, and with as little memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
     let config = NodeConfig { memory_bytes: POOL_BYTES, ..NodeConfig::default() };
@@ -193,7 +193,7 @@ async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
     assert!(in_parts(&receipt) && receipt.rows_bypassed > 10, "{receipt:?}");
 }
 
-/// Relays connections to `node`, and replaces the function name `bit_or` by another on the way.
+/// Relays connections to `node`, and replaces the function name `bit_or` by another one.
 async fn renaming(node: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");

@@ -1,5 +1,5 @@
-//! Tables that are encrypted in memory: answers are those of tables in the clear, and nothing of them is found in the
-//! memory of the node.
+//! Tables that are encrypted in memory: results equal those of unencrypted tables, and no value is found in the memory
+//! of the node.
 
 use crate::cli_support::{Server, farpool as program, text, until};
 use crate::support::pools::{self, Pools, Way};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const ROWS: i64 = 300_000;
 
-/// Begins every text of the tables here, and nothing else.
+/// The start of every text of the tables here, which occurs nowhere else.
 const SECRET: &str = "nobody is to find this, number ";
 
 fn rows() -> RecordBatch {
@@ -91,7 +91,7 @@ fn file(folder: &Path) -> PathBuf {
     path
 }
 
-/// How often a text stands in the memory of a process.
+/// Returns the number of times that a text occurs in the memory of a process.
 fn found(process: u32, text: &str) -> usize {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
     let mut memory = File::open(format!("/proc/{process}/mem")).unwrap();
@@ -102,7 +102,7 @@ fn found(process: u32, text: &str) -> usize {
         let (start, end) = range.split_once('-').unwrap();
         let at = |text: &str| u64::from_str_radix(text, 16).unwrap();
         let mut bytes = vec![0; (at(end) - at(start)) as usize];
-        // Of some regions the system gives nothing.
+        // Some regions cannot be read.
         if memory.seek(SeekFrom::Start(at(start))).is_ok() && memory.read_exact(&mut bytes).is_ok() {
             found += finder.find_iter(&bytes).count();
         }
@@ -133,12 +133,12 @@ fn nothing_of_an_encrypted_table_is_in_the_memory_of_the_node() {
         server.csv("update t set few = text where id < 70000");
         server.csv("select few, count(*) from t group by few order by 2 desc limit 3");
     };
-    // Only where it is to be found can it be missing.
+    // The search must find the text of an unencrypted table, or its absence would mean nothing.
     let (clear, _) = serve(&[], &[]);
     ask(&clear);
     assert!(found(clear.child.id(), SECRET) > 0);
     drop(clear);
-    // What the last clients have left is given back when the node has noticed that they are gone.
+    // Memory of the last clients is freed once the node has noticed that they are gone.
     let nothing_is_left =
         |server: &Server| until("nothing to be left", || found(server.child.id(), SECRET) == 0);
     for options in [&[][..], &kept] {
@@ -148,7 +148,7 @@ fn nothing_of_an_encrypted_table_is_in_the_memory_of_the_node() {
         nothing_is_left(&hidden);
         hidden.stop("KILL");
     }
-    // Nor after a start, from the log and from segments.
+    // The text is not found after a start, from the log and from segments, either.
     let hidden = Server::start(&kept);
     ask(&hidden);
     nothing_is_left(&hidden);

@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often a node is killed while clients change keys, unless `FARPOOL_KILLS` says otherwise.
+/// Number of times that a node is killed while clients change keys, unless `FARPOOL_KILLS` is set.
 const KILLS: usize = 8;
 
-/// Clients that change keys meanwhile.
+/// Number of clients that change keys meanwhile.
 const CLIENTS: usize = 4;
 
 fn serve(data: &Path, fsync: &str) -> Server {
@@ -80,15 +80,15 @@ fn keys_are_there_again_after_a_stop_and_after_a_kill() {
     }
     let checked = farpool(&["check", "--data-dir", text(&data)]).ok();
     assert!(checked.contains("keys and values: a snapshot of "), "{checked}");
-    // A node without an address for clients of Redis keeps them.
+    // A node without an address for Redis clients keeps the keys.
     let without = Server::start(&["--data-dir", text(&data)]);
-    // One that has expired may be counted until it is removed.
+    // An expired key may be counted until it is removed.
     until("what there was", || ["3 keys", "4 keys"].iter().any(|keys| without.said().contains(keys)));
     without.stop("TERM");
     farpool(&["serve", "--resp", "127.0.0.1:0", "--fsync", "always"]).fails(2, &["--data-dir"]);
 }
 
-/// Each client sets two keys at once to numbers that grow, several commands at a time, until the node is killed.
+/// Each client sets two keys together to increasing numbers, several commands at a time, until the node is killed.
 #[test]
 fn no_key_that_was_acknowledged_is_lost_when_a_node_is_killed_under_load() {
     let folder = tempfile::tempdir().unwrap();
@@ -145,11 +145,11 @@ fn no_key_that_was_acknowledged_is_lost_when_a_node_is_killed_under_load() {
     }
 }
 
-/// A client that sends a command and returns the reply, whose lines are joined by `|`.
+/// Sends a command and returns the reply, whose lines are joined by `|`.
 fn reply(stream: &mut TcpStream, args: &[&str]) -> String {
     let mut command = format!("*{}\r\n", args.len());
     args.iter().for_each(|arg| command += &format!("${}\r\n{arg}\r\n", arg.len()));
-    // What PING answers ends the reply.
+    // The reply to PING marks the end of the reply.
     command += "PING\r\n";
     stream.write_all(command.as_bytes()).unwrap();
     let mut got = Vec::new();
@@ -168,7 +168,7 @@ fn redis(server: &Server) -> TcpStream {
     TcpStream::connect(address).unwrap()
 }
 
-/// A server with a space of rows `users`, and the same rows as a table `plain`.
+/// Starts a server with a space of rows `users`, and the same rows as a table `plain`.
 fn with_users(count: usize) -> (Server, TcpStream) {
     let server = Server::start(&["--resp", "127.0.0.1:0"]);
     let mut client = redis(&server);
@@ -202,7 +202,7 @@ fn with_users(count: usize) -> (Server, TcpStream) {
     (server, client)
 }
 
-/// Queries over a table `T`, with an order wherever there are several rows.
+/// Queries over a table `T`, ordered if there are several rows.
 const QUERIES: &[&str] = &[
     "select count(*), count(age), sum(age), avg(age), min(name), max(name), min(n), max(n) from T",
     "select city, count(*), avg(age) from T where age > 30 and name like 'A%' group by city order by city",
@@ -231,7 +231,7 @@ fn sql_reads_the_rows_of_a_space_as_those_of_a_table() {
         let (live, plain) = (query.replace('T', "users"), query.replace('T', "plain"));
         assert_eq!(server.csv(&live), server.csv(&plain), "{query}");
     }
-    // Between both.
+    // A join of both.
     let joined =
         "select count(*) as c from users join plain on users.id = plain.id and users.name = plain.name";
     assert_eq!(server.csv(joined), "c\n700\n");
@@ -269,7 +269,7 @@ fn sql_reads_keys_and_values() {
     assert_eq!(reply(&mut client, &["DBSIZE"]), "+OK|:6");
     server.run(&["sql", "-c", "select value from cart"]).fails(1, &["key 'cart:3'", "not text", "BINARY"]);
     assert_eq!(server.csv("select count(*) as c from cart where key > 'cart:2'"), "c\n1\n");
-    // What a statement does not read need not be text, also of a key that it names.
+    // A value that a statement does not read need not be text, even if the statement names its key.
     assert_eq!(server.csv("select count(*) as c from cart where key = 'cart:3'"), "c\n1\n");
     assert_eq!(reply(&mut client, &["FP.SPACE", "DROP", "cart"]), "+OK");
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "cart", "BINARY"]), "+OK");
@@ -313,7 +313,7 @@ fn sql_changes_the_rows_of_a_space() {
     let (live, plain) = counts(&server, "n > 0");
     assert_eq!(live, plain);
     assert_eq!(reply(&mut client, &["HGET", "users:4", "n"]), "$1|7");
-    // Rows of a table go in, and no key twice.
+    // Rows of a table can be inserted, but no key twice.
     server
         .run(&[
             "sql",
@@ -391,7 +391,7 @@ fn hyperloglogs_are_counted_and_merged_as_redis_does() {
     let server = Server::start(&["--resp", "127.0.0.1:0"]);
     let mut client = redis(&server);
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "visits", "BINARY"]), "+OK");
-    // Sparse and dense ones, some of whose elements are the same.
+    // Sparse and dense ones, some of which share elements.
     let sizes = [0, 3, 600, 900, 4000, 20];
     for (day, size) in sizes.iter().enumerate() {
         let key = format!("visits:{day}");
@@ -412,7 +412,7 @@ fn hyperloglogs_are_counted_and_merged_as_redis_does() {
     let all = pfcount(&[0, 1, 2, 3, 4, 5]);
     let whole = "select hll_count(hll_merge(value)) as c from visits";
     assert_eq!(server.csv(whole), lines("c", std::slice::from_ref(&all)));
-    // By groups, in a window, above a join, of some rows, in a filter.
+    // By groups, in a window, above a join, for some rows, in a filter.
     let halves = [pfcount(&[0, 2, 4]), pfcount(&[1, 3, 5])];
     let grouped = "select hll_count(hll_merge(value)) as c from visits group by ascii(right(arrow_cast(key, 'Utf8'), 1)) \
                    % 2 order by min(key)";
@@ -429,7 +429,7 @@ fn hyperloglogs_are_counted_and_merged_as_redis_does() {
     assert_eq!(server.csv(few), "c\n3\n");
     assert_eq!(server.csv("select hll_count(null) is null as n"), "n\ntrue\n");
     assert_eq!(server.csv("select hll_merge(value) is null as n from visits where key = 'x'"), "n\ntrue\n");
-    // Merged and made values are those of clients, too.
+    // Clients can read merged and created values as well.
     let insert =
         "insert into visits select arrow_cast('visits:6', 'Binary'), hll_merge(value), null from visits";
     server.run(&["sql", "-c", insert]).ok();
@@ -445,7 +445,7 @@ fn hyperloglogs_are_counted_and_merged_as_redis_does() {
         let keys = days.map(|day| format!("visits:{day}"));
         assert_eq!(&reply(&mut client, &["PFCOUNT", &keys[0], &keys[1]])[1..], expected);
     }
-    // What is none is an error.
+    // A value that is not a HyperLogLog is an error.
     reply(&mut client, &["SET", "visits:9", "abc"]);
     for query in [counts, whole] {
         server.run(&["sql", "-c", query]).fails(1, &["3 bytes", "no HyperLogLog", "PFADD"]);
@@ -532,7 +532,7 @@ fn spaces_are_in_schemas() {
     assert!(absent.starts_with("-ERR there is no schema \"staging\""), "{absent}");
     server.run(&["sql", "-c", "create schema staging"]).ok();
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "staging.users", "id u64, name utf8"]), "+OK");
-    // One of the same name in public, and one with a dot that separates nothing.
+    // A space of the same name in public, and one whose name contains a dot that is no separator.
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "users", "id u64, name utf8"]), "+OK");
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "\"other.users\"", "PREFIX", "o:"]), "+OK");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Tables that are larger than the memory of a pool: every answer is that of a pool with enough, also beside clients that
-//! do not read, and after the process was killed.
+//! Tables that are larger than the memory of a pool: every result equals that of a pool with enough memory, also while
+//! other clients do not read their results, and after the process was killed.
 
 use crate::cli_support::{GUARD, Server, farpool as program, text, trips_parquet, until};
 use crate::support::pools::{self, Pools, Way, session_over};
@@ -8,13 +8,13 @@ use farpool::Pool;
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Rows of the tables here: some twenty row groups, of more than the pool's memory.
+/// Rows of the tables here: about twenty row groups, more than the pool's memory.
 const ROWS: i64 = 1_500_000;
 
 /// Memory of the pools.
 const POOL_BYTES: usize = 32 << 20;
 
-/// Clients that begin to read a result and go no further.
+/// Number of clients that start to read a result and then stop.
 const STALLED: usize = 64;
 
 fn rows() -> RecordBatch {
@@ -112,7 +112,7 @@ async fn clients_that_do_not_read_hold_nobody_back() {
         let sum = session.sql("select sum(id), max(text) from t").await.unwrap().collect().await.unwrap();
         assert!(pretty(&sum).contains(&(ROWS * (ROWS - 1) / 2).to_string()), "{}", pretty(&sum));
     }
-    // Whoever reads on gets the rest.
+    // A client that continues to read gets the rest.
     let mut last = stalled.pop().unwrap();
     let mut rest = 0;
     while let Some(batch) = last.next().await {
@@ -121,7 +121,7 @@ async fn clients_that_do_not_read_hold_nobody_back() {
     assert!(rest > 0);
 }
 
-/// Of the rows that are there from the beginning, so that what comes meanwhile changes no answer. Some have the same filter.
+/// Returns queries of rows that exist from the beginning, so that later rows change no result. Some share a filter.
 fn lasting_queries() -> Vec<String> {
     let queries = [
         "select count(*), sum(value % 1000) from t where id < ROWS and key % 5 = 2",
@@ -157,7 +157,7 @@ async fn clients_that_scan_together_come_and_go_as_they_like() {
         tokio::spawn(async move {
             let mut whole = farpool::Receipt::default();
             for turn in 0..TURNS {
-                // A connection for each, some of which break.
+                // A connection for each query, some of which break.
                 let session = session_over(farpool::connect(&url, None).await.unwrap(), true).await;
                 let (sql, answer) = &expected[(number * 5 + turn * 3) % expected.len()];
                 match (number + turn) % 4 {
@@ -166,7 +166,7 @@ async fn clients_that_scan_together_come_and_go_as_they_like() {
                             session.sql("select text, value, id from t where value <> 7").await.unwrap();
                         let mut stream = query.execute().await.unwrap();
                         assert!(stream.next().await.unwrap().unwrap().num_rows() > 0);
-                        // It stalls, while others of this client go on, and is gone with its connection.
+                        // One query stalls while others of this client proceed, and ends with its connection.
                         let found = session.sql(sql.as_str()).await.unwrap().collect().await.unwrap();
                         assert_eq!(&pretty(&found), answer, "{sql}");
                     }
@@ -206,7 +206,7 @@ async fn clients_that_scan_together_come_and_go_as_they_like() {
         whole.merge(&client.await.unwrap());
     }
     assert!(whole.bytes_shared > 0 && whole.rows_known > 0, "{whole:?}");
-    // What was left behind has ended.
+    // The abandoned queries have ended.
     let ended = async {
         while pools.embedded.status().await.unwrap().programs_running > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -262,7 +262,7 @@ fn what_stays_in_memory_is_said_and_told() {
         .fails(1, &["is not pinned", "--replace"]);
     assert_eq!((described(&server, "kept")["pinned"].clone(), resident(&server, "kept")), (true.into(), 1.0));
     assert_eq!(described(&server, "passing")["pinned"], false);
-    // Its profile is computed behind the load.
+    // The profile is computed after the load.
     until("a table that leaves memory", || resident(&server, "passing") < 0.1);
     assert!(server.run(&["tables"]).ok().contains("100%, pinned"));
     server.stop("TERM");

@@ -1,5 +1,5 @@
-//! Statements whose tables change, and whose prepared programs are lost, between planning and running: the
-//! result is that of the current table, or an error that says what about the table has changed.
+//! Statements whose tables change, and whose prepared programs are lost, between planning and running: the result is
+//! that of the current table, or an error that describes the change of the table.
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;
@@ -78,8 +78,7 @@ impl Bench {
         self.connections.lock().unwrap().drain(..).for_each(|connection| connection.abort());
     }
 
-    /// Makes the node drop what the session prepared, by preparing as many other programs as it keeps for a
-    /// connection.
+    /// Makes the node drop the session's prepared programs, by preparing as many others as it keeps for a connection.
     async fn crowd_out(&self) -> Vec<Handle> {
         load(&*self.writer, "other", LoadMode::Replace, ids(1)).await;
         let schema = self.pool.table(&name("other")).await.unwrap().schema;
@@ -101,7 +100,7 @@ fn number(batches: &[RecordBatch]) -> i64 {
     batch.column(0).as_primitive::<Int64Type>().value(0)
 }
 
-/// Asserts that the error contains `what` and is not about handles.
+/// Asserts that the error contains `what` and does not mention handles.
 fn told(error: &Error, what: &str) {
     assert!(matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound), "{:?}: {error}", error.kind);
     assert!(error.to_string().contains(what), "{error}");
@@ -116,7 +115,7 @@ async fn a_handle_that_was_crowded_out_is_made_again_for_the_newest_version() {
     let _others = bench.crowd_out().await;
     load(&*bench.writer, "t", LoadMode::Replace, ids(7)).await;
     assert_eq!(number(&query.collect().await.unwrap()), 7);
-    // Receipt and explanation are those of the statement that ran.
+    // Receipt and explanation refer to the statement that ran.
     assert_eq!(query.receipt().rows_scanned + query.receipt().rows_skipped, 7);
     assert!(query.explain().contains("At the pool"));
 }
@@ -212,8 +211,8 @@ async fn a_pool_in_the_process_keeps_what_a_statement_reads() {
     told(&session.sql(COUNT).await.unwrap_err(), "there is no table t");
 }
 
-/// Whatever another client does meanwhile, a statement returns a result that was right at some time, or says
-/// what about the table has changed.
+/// Regardless of another client's changes, a statement returns a result that was correct at some moment, or an error
+/// that describes the change of the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_told_of_handles() {
     let bench = Bench::start().await;

@@ -1,5 +1,5 @@
-//! The tests of the library and of the program, in one binary, so that dependencies are built and linked once
-//! and the tests run in parallel.
+//! The tests of the library and of the program, in one binary, so that dependencies are built and linked once and the
+//! tests run in parallel.
 
 mod backup;
 mod bad_input;

@@ -1,6 +1,6 @@
-//! Memory of a node while clients misbehave: incomplete messages, rows that inflate, results that nobody
-//! reads, groups without end, patterns. Ordinary requests of other clients must succeed. Also tests the
-//! engine with less memory than a statement would use.
+//! Memory of a node while clients misbehave: incomplete messages, rows that inflate, results that are not read, groups
+//! without end, patterns. Ordinary requests of other clients must succeed. Also tests the engine with less memory than
+//! a statement would use.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
@@ -25,8 +25,8 @@ use std::time::Duration;
 const POOL_MIB: u64 = 256;
 const WORK_MIB: u64 = 128;
 
-/// What a node may use beside its pool and its memory for work: the program itself, and what threads allocate
-/// between two checks of the budget.
+/// Memory that a node may use in addition to its pool and its work memory: the program itself, and allocations of
+/// threads between two checks of the budget.
 const SLACK_MIB: u64 = 256;
 
 /// Duration of the attack.
@@ -44,7 +44,7 @@ fn frames(stream: u32, request: &Request) -> Vec<u8> {
     messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
 }
 
-/// Connects a client that reads nothing unless it has to.
+/// Connects a client that reads only if it must.
 fn dial(url: &str) -> std::io::Result<TcpStream> {
     let mut socket = TcpStream::connect(url.trim_start_matches("farpool://"))?;
     socket.set_write_timeout(Some(Duration::from_millis(300)))?;
@@ -68,7 +68,7 @@ fn begin_load(stream: u32, table: String, schema: &Schema) -> Vec<u8> {
     )
 }
 
-/// Sends messages that are never finished, on all streams.
+/// Sends incomplete messages on all streams.
 fn incomplete(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     let mut socket = dial(url)?;
     let schema = rows(1).schema();
@@ -87,7 +87,7 @@ fn incomplete(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Makes rows with equal strings: a message of some hundred KiB inflates to 48 MiB.
+/// Creates rows with equal strings: a message of some hundred KiB inflates to 48 MiB.
 fn rows(count: i64) -> RecordBatch {
     let long = "x".repeat(3000);
     let columns: [ArrayRef; 2] = [
@@ -114,7 +114,7 @@ fn inflating(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Starts attackers that reconnect until they are told to stop.
+/// Starts attackers that reconnect until they are stopped.
 fn attack(
     url: &str,
     attackers: usize,
@@ -152,7 +152,7 @@ fn group(info: &TableInfo, keys: &[usize], filter: Option<Expr>) -> Program {
     }
 }
 
-/// Runs programs with many groups, or with all rows, whose results nobody reads.
+/// Runs programs with many groups, or with all rows, whose results are not read.
 async fn unread(url: &str) -> Vec<Execution> {
     let Ok(pool) = farpool::connect(url, None).await else { return Vec::new() };
     let Ok(info) = pool.table(&TableName::new("trips").unwrap()).await else { return Vec::new() };
@@ -274,7 +274,7 @@ fn joins_sorts_and_groups_that_do_not_fit_go_to_files() {
             "{size}: {answer}"
         );
     }
-    // The values that a column is not in are needed in memory, those of NOT EXISTS, and of an expression, are not.
+    // The values of a NOT IN over a column must fit in memory, those of NOT EXISTS, and of an expression, need not.
     let within = format!("(select b.note || b.id from '{file}' b)");
     let without = format!("select count(*) from '{file}' a where a.note || a.id not in {within}");
     assert_eq!(sql_within("64MiB", &without).ok(), "count(*)\n0\n");

@@ -1,4 +1,5 @@
-//! Columns that are kept at the client: what moves, and what becomes of them when tables change, are dropped or hidden.
+//! Columns that are kept at the client: the bytes that are transferred, and changes, drops and encryption of their
+//! tables.
 
 use crate::support::pools::{self, Pools, Way, near};
 use crate::versions::{Writer, load};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 const ROWS: i64 = 300_000;
 
-/// Columns that do not compress well, or what is fetched would be little.
+/// Returns rows that do not compress well; otherwise too few bytes would be fetched.
 fn rows(range: std::ops::Range<i64>) -> RecordBatch {
     let mixed = |id: i64, by: u64| ((id as u64).wrapping_mul(by) >> 20) as i64;
     let column =
@@ -54,12 +55,12 @@ async fn cost(session: &Session, sql: &str) -> (i64, Receipt) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn columns_come_once_they_have_been_paid_for() {
     let (pools, near, session) = started(Nearness::Auto).await;
-    // What returns little stays at the node, however often it is asked for.
+    // A program that returns little stays at the node, however often it runs.
     for _ in 0..50 {
         cost(&session, "select sum(a) from t where b > 0").await;
     }
     assert_eq!(near.bytes_fetched(), 0);
-    // Most rows, each with a number that only the engine knows.
+    // Most rows, each with a number that only the engine can compute.
     let most =
         "select max(a + b + r) from (select a, b, row_number() over (order by a) as r from t where b > 1000)";
     let (first, cost_first) = cost(&session, most).await;
@@ -72,7 +73,7 @@ async fn columns_come_once_they_have_been_paid_for() {
     assert_eq!((cost_third.bytes_on_wire, cost_third.bytes_from_disk), (0, 0), "{cost_third:?}");
     assert!(cost_third.bytes_from_cache >= fetched);
     assert_eq!((first, second), (second, third));
-    // Others use them, too, if they need no more.
+    // Other programs use the columns as well, if they need no others.
     let (sum, cost_sum) = cost(&session, "select sum(a) from t where b > 1000").await;
     assert_eq!(cost_sum.bytes_on_wire, 0, "{cost_sum:?}");
     let at_node = pools.session(Way::Remote, true).await;
@@ -80,7 +81,7 @@ async fn columns_come_once_they_have_been_paid_for() {
     assert_eq!(near.bytes_fetched(), fetched);
 }
 
-/// What returns whole columns costs no more as chunks; with conditions of a join it may return less.
+/// Whole columns cost no more as chunks than as results; with conditions of a join, a program may return less.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whole_columns_come_at_once() {
     let (pools, near, _) = started(Nearness::Auto).await;
@@ -104,7 +105,7 @@ async fn whole_columns_come_at_once() {
     assert_eq!(near.bytes_fetched(), columns);
 }
 
-/// Columns that the joins of a batch would return several times come once, from the first join on.
+/// Columns that the joins of a batch would return several times are fetched once, starting with the first join.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_of_joins_fetches_what_they_would_return_several_times() {
     let (pools, near, _) = started(Nearness::Auto).await;
@@ -112,16 +113,17 @@ async fn a_batch_of_joins_fetches_what_they_would_return_several_times() {
     pools::load(&*pools.remote, "d", keys.schema(), vec![keys]).await;
     let session = pools::session_over(near.clone(), true).await;
     let columns = column_bytes(&near, "id").await + column_bytes(&near, "a").await;
-    // So few rows are cheaper than columns, however many joins there are.
+    // So few rows are cheaper than columns, for any number of joins.
     let few = batch_of_joins(&session, 1).await;
     assert!(near.bytes_fetched() == 0 && few < columns / 4, "{few} of {columns} bytes");
-    // A sixth of the rows is not, if that is wanted eight times. The rows of `d` come for each join, and take more than that;
-    // were the columns fetched when as much has come of them, three times as much would come as they have.
+    // A sixth of the rows is not, if it is needed eight times. The rows of `d` are returned for each join, and take
+    // more than that; if the columns were fetched only after as many bytes had been returned, three times their size
+    // would be transferred.
     let more = batch_of_joins(&session, 167).await;
     assert!(near.bytes_fetched() >= columns && more < columns * 5 / 2, "{more} of {columns} bytes");
 }
 
-/// Runs eight joins with so many of a thousand keys. Returns the bytes that came for them.
+/// Runs eight joins with `of_thousand` of a thousand keys. Returns the bytes that were received for them.
 async fn batch_of_joins(session: &Session, of_thousand: i64) -> u64 {
     let statement = |n| {
         format!(
@@ -142,7 +144,7 @@ async fn batch_of_joins(session: &Session, of_thousand: i64) -> u64 {
     bytes
 }
 
-/// Programs that run at once and want the same chunks have them sent once.
+/// Concurrent programs that need the same chunks receive them once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_several_want_at_once_is_sent_once() {
     let (_pools, near, session) = started(Nearness::Always).await;
@@ -161,7 +163,7 @@ async fn what_several_want_at_once_is_sent_once() {
         alone += column_bytes(&near, column).await;
     }
     assert_eq!(fetched, alone);
-    // Two that begin to wait at the same moment may both count what they wait for.
+    // Two programs that begin to wait at the same moment may both count the bytes.
     assert!(told >= alone && told < 2 * alone, "{told} bytes in receipts, {alone} of the columns");
     for sql in &statements {
         cost(&session, sql).await;
@@ -186,11 +188,11 @@ async fn of_a_table_that_grew_only_new_chunks_are_fetched() {
     assert_eq!(cost(&session, count).await.0, ROWS + 100_000);
     let added = near.bytes_fetched() - before;
     assert!(added > 0 && added < before / 2, "{added} of {before} bytes are new");
-    // Another column is fetched without those that are there.
+    // Another column is fetched without those that are kept already.
     let (_, with_s) = cost(&session, "select count(a) from t where s > '8'").await;
     assert_eq!(with_s.bytes_on_wire, near.bytes_fetched() - before - added);
     assert_eq!(with_s.bytes_on_wire, column_bytes(&near, "s").await);
-    // Nothing is left of what was dropped.
+    // Nothing remains of a dropped table.
     pools.remote.drop_table(&TableName::new("t").unwrap()).await.unwrap();
     let gone = session.sql(count).await.map(drop).unwrap_err();
     assert_eq!(gone.kind, ErrorKind::NotFound, "{gone}");
@@ -227,7 +229,7 @@ async fn tables_that_are_encrypted_in_memory_stay_at_the_node() {
     assert_eq!(pools.near.bytes_fetched(), 0);
 }
 
-/// A join of a table with itself, or its first rows only, in turns.
+/// Runs a join of a table with itself, or reads its first rows only, in turns.
 async fn join_or_look(session: Arc<Session>, number: usize) {
     if number % 3 == 2 {
         let query = session.sql("select a, b, s from t").await.unwrap();
@@ -238,7 +240,7 @@ async fn join_or_look(session: Arc<Session>, number: usize) {
     assert_eq!(cost(&session, sql).await.0, 8 * ROWS);
 }
 
-/// Queries over more columns than fit end, also when several run at once and some are given up.
+/// Queries over more columns than fit succeed, even if several run at a time and some are abandoned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_fits_is_fetched_again() {
     let (pools, _, _) = started(Nearness::Auto).await;
@@ -252,7 +254,7 @@ async fn more_than_fits_is_fetched_again() {
         columns += column_bytes(&small, column).await;
     }
     assert!(columns > limits::NEAR_BYTES_MIN as u64, "{columns}");
-    // What left before it was used came again; all else came once.
+    // Values that were evicted before they were used are fetched again; all others are fetched once.
     let (first, first_cost) = cost(&session, whole).await;
     assert_eq!(first_cost.bytes_on_wire - first_cost.bytes_again, columns, "{first_cost:?}");
     let (again, again_cost) = cost(&session, whole).await;
@@ -268,7 +270,7 @@ async fn more_than_fits_is_fetched_again() {
     assert!(small.bytes_fetched() > columns, "{} of {columns}", small.bytes_fetched());
 }
 
-/// A node of which the server can be stopped.
+/// Starts a node whose server can be stopped.
 async fn stoppable() -> (String, PublicKey, tokio::task::JoinHandle<()>) {
     let config = NodeConfig { memory_bytes: 512 << 20, workers: 2, ..NodeConfig::default() };
     let node = Node::start(config).unwrap();
@@ -333,7 +335,7 @@ async fn too_little_memory_for_columns_is_refused() {
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Invalid);
 }
 
-/// A small result of a program at the node is not asked for again while its version stands.
+/// A small result of a program at the node is not requested again while its version is current.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_results_are_kept_while_their_version_stands() {
     let (pools, _near, session) = started(Nearness::Auto).await;
@@ -358,7 +360,7 @@ async fn small_results_are_kept_while_their_version_stands() {
     assert!(grown > first && cost_grown.bytes_saved == 0, "{grown} after {first}, {cost_grown:?}");
     load(&*pools.remote, LoadMode::Replace, rows(0..ROWS)).await;
     assert_eq!(cost(&session, sql).await.0, first);
-    // One that was not read to its end is not kept, nor one that is large.
+    // A result that was not read to its end is not kept, and neither is a large one.
     let many = "select id, a from t where b > 1000";
     let query = session.sql(many).await.unwrap();
     let taken = query.execute().await.unwrap().next().await;

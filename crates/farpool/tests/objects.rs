@@ -1,5 +1,5 @@
-//! Files in an object store and on a web server, from the outside: read, loaded, written, with a server that fails in many
-//! ways.
+//! Files in an object store and on a web server, tested through the program: read, loaded and written, with a server
+//! that fails in many ways.
 
 #[path = "objects/s3.rs"]
 pub mod s3;
@@ -14,7 +14,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Gives a command the variables of the environment that lead to `store`, and no others of stores.
+/// Sets the environment variables that lead to `store`, and removes those of other stores.
 pub fn environment_of(command: &mut std::process::Command, store: &S3) {
     for (name, _) in std::env::vars() {
         if ["AWS_", "GOOGLE_", "AZURE_", "HTTP_", "http_"].iter().any(|start| name.starts_with(start)) {
@@ -24,7 +24,7 @@ pub fn environment_of(command: &mut std::process::Command, store: &S3) {
     command.envs(store.environment());
 }
 
-/// The program with the variables of the environment that lead to `store`, changed by `others`.
+/// Runs the program with the environment variables that lead to `store`, changed by `others`.
 fn with(store: &S3, others: &[(&str, &str)], args: &[&str]) -> Done {
     let mut command = program(args);
     environment_of(&mut command, store);
@@ -89,7 +89,7 @@ fn every_format_gives_the_rows_of_a_local_file() {
         assert_eq!(csv(&store, &sql(&format!("s3://bucket/{name}"))), expected, "{name}");
         assert_eq!(csv(&store, &sql(&format!("http://{}/bucket/{name}", store.address))), expected, "{name}");
     }
-    // A server that does not serve ranges.
+    // A server without support for ranges.
     store.serve_no_ranges();
     for name in ["t.parquet", "t.csv"] {
         let url = format!("http://{}/bucket/{name}", store.address);
@@ -184,7 +184,7 @@ fn what_does_not_work_is_said() {
     fails(&[("AWS_ALLOW_HTTP", "")], one, 1, &["without TLS", "AWS_ALLOW_HTTP"]);
     fails(&[], "ftp://host/x.csv", 1, &["no scheme of files"]);
     fails(&[], &format!("http://{}/bucket/none.csv?sign=secret", store.address), 1, &["no file http://"]);
-    // Nobody's: what is public is read without credentials.
+    // Public objects can be read without credentials.
     let nobody = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
     with(&store, &nobody, &["sql", "-c", &count(one)]).ok();
     store.put("bucket/bad.parquet", "PAR1 is not enough PAR1");

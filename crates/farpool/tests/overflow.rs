@@ -53,7 +53,7 @@ fn data_type(name: &str) -> DataType {
     }
 }
 
-/// Makes a table with a row for each case, numbered from 0.
+/// Creates a table with a row for each case, numbered from 0.
 fn table(name: &str, cases: &[Case]) -> RecordBatch {
     let side = |of: fn(&Case) -> &str| -> ArrayRef {
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values(cases.iter().map(of)));
@@ -65,7 +65,7 @@ fn table(name: &str, cases: &[Case]) -> RecordBatch {
         .expect("a table")
 }
 
-/// Queries that compute an operation in different places, over rows for which a condition holds.
+/// Queries that compute an operation at different positions, over rows that satisfy a condition.
 const SHAPES: [fn(&str, &str) -> String; 5] = [
     |op, rows| format!("SELECT id, l {op} r FROM t WHERE {rows}"),
     |op, rows| format!("SELECT id, max(l {op} r) FROM t WHERE {rows} GROUP BY id"),
@@ -108,8 +108,8 @@ async fn extremes_of_every_type_are_as_recorded_or_an_error() {
     assert!(failed > 500, "{failed} operations were tried that do not fit");
 }
 
-/// Checks, for each operator, one query over all rows whose results fit, and queries over single rows of the
-/// others, at regular distances. Returns the number of the latter.
+/// Checks, for each operator, one query over all rows whose results fit, and queries over single rows of the others, at
+/// regular distances. Returns the number of the latter.
 async fn check(
     session: &Session,
     name: &str,

@@ -1,4 +1,4 @@
-//! `farpool profile` from the user's point of view: files, streams and tables, every format, and errors.
+//! `farpool profile` as a user runs it: files, streams and tables, every format, and errors.
 
 #![expect(clippy::disallowed_methods, reason = "a test may wait, and find a port where nobody listens")]
 
@@ -68,7 +68,7 @@ fn files_of_every_format_streams_and_tables_have_the_same_profile() {
     check_trips(&report);
     assert_eq!(report["source"], json!("pool"));
     assert_eq!(column(&report, "city")["distinct"]["exact"], json!(true));
-    // The profile was made by the tap: no program has read the table.
+    // The tap has computed the profile: no program has read the table.
     assert_eq!(server.status()["tenants"][0]["programs"], json!(0));
 }
 

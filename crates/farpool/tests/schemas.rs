@@ -1,4 +1,4 @@
-//! Schemas: a statement reaches the table in the schema that it names, and no other.
+//! Schemas: a statement accesses the table in the schema that it names, and no other.
 
 use crate::support::pools::{Pools, Way};
 use crate::support::text::{rows, run};
@@ -12,7 +12,7 @@ async fn refused(session: &Session, sql: &str, kind: ErrorKind, said: &str) {
     assert!(error.kind == kind && error.to_string().contains(said), "{sql}: {error}");
 }
 
-/// The one value of a result of one row and one column.
+/// Returns the only value of a result of one row and one column.
 async fn value(session: &Session, sql: &str) -> String {
     let text = run(session, sql).await;
     let row = text.lines().nth(3).unwrap_or_else(|| panic!("{sql}: no row")).to_string();

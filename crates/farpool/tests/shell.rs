@@ -1,4 +1,4 @@
-//! The shell as somebody at a terminal has it: what is typed, and what the screen then shows.
+//! The shell in a terminal: typed input, and the resulting screen.
 
 use crate::cli_support::terminal::Terminal;
 use crate::cli_support::*;
@@ -103,7 +103,7 @@ fn a_megabyte_is_pasted() {
     let values = format!("select count(*) as n, max(a) as most from (values\n{}) v(a, b);", rows.join(",\n"));
     shell.press(&format!("\x1b[200~{values}\x1b[201~\r"));
     shell.until("30000 │ 29999\n(1 row, ");
-    // As from a terminal that does not say what is pasted, and statements one after the other.
+    // Like a terminal without bracketed paste, and statements one after the other.
     let values = format!("select count(*) as n from (values\r{}) v(a, b);\r", rows[..20_000].join(",\r"));
     shell.press(&values);
     shell.until("20000\n(1 row, ");
@@ -129,12 +129,12 @@ fn what_was_typed_is_there_the_next_time() {
     second.until("farpool> select 1 as\none;");
     second.press("\r");
     second.until("(1 row, ");
-    // What is typed before the prompt is there is no key of the prompt's.
+    // Input before the prompt is not interpreted as the prompt's keys.
     second.run("select 2 as two;", "(1 row, ");
     second.press("\x12one");
     second.until("(reverse-i-search)`one': select 1 as");
     second.press("\x03");
-    // A place that cannot be written costs the history, and nothing else.
+    // A place that cannot be written to only disables the history.
     let other = Terminal::shell(home.path(), &[], &[("XDG_STATE_HOME", "/proc")]);
     other.run("select 3 as three;", "(1 row, ");
 }
@@ -165,7 +165,7 @@ fn errors_leave_the_shell_as_it_was() {
     assert!(screen.contains("127.0.0.1:1"), "{screen}");
 }
 
-/// A node that goes away while the shell is there is told as such, and its successor is found again.
+/// A node that disappears while the shell runs is reported, and its successor is used.
 #[test]
 fn a_node_may_come_back() {
     let home = home();
@@ -180,7 +180,7 @@ fn a_node_may_come_back() {
     shell.run("select a from t;", "2\n(1 row, ");
 }
 
-/// A pager that waits keeps nothing at the node: neither a program nor the table.
+/// A waiting pager holds nothing at the node: neither a program nor the table.
 #[test]
 fn a_pager_that_waits_does_not_hold_the_node() {
     let home = home();

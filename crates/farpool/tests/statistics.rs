@@ -1,5 +1,5 @@
-//! Statistics through SQL: with and without push-down, in-process and over TCP, whole and in parts, the
-//! results are the same; and they equal recorded results of DuckDB 2.0.0 and exact counts.
+//! Statistics through SQL: the results are the same with and without push-down, in-process and over TCP, whole and in
+//! parts, and equal recorded results of DuckDB 2.0.0 and exact counts.
 
 use crate::support::pools::{Pools, Way, load};
 use arrow::array::{
@@ -104,7 +104,7 @@ async fn run(session: &Session, sql: &str) -> (Vec<String>, Receipt) {
     (rows, query.receipt())
 }
 
-/// Whether two rows are the same except for the last digits of floats.
+/// Returns whether two rows are the same except for the last digits of floats.
 fn alike(one: &str, two: &str) -> bool {
     let parts = |row: &str| -> Vec<String> {
         row.split([' ', ',', '[', ']', '{', '}']).map(str::to_string).collect()
@@ -232,7 +232,7 @@ async fn what_asks_for_the_same_column_shares_a_state() {
         let (_, receipt) = run(&session, sql).await;
         let found = receipt.operators.iter().find(|o| o.operator.folds_rows());
         let detail = &found.unwrap_or_else(|| panic!("{sql} is not pushed")).detail;
-        // The way in which the aggregates are computed follows in brackets.
+        // The method by which the aggregates are computed follows in brackets.
         detail.split(" [").next().unwrap_or_default().to_string()
     };
     assert_eq!(

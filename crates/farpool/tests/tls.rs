@@ -1,5 +1,4 @@
-//! `farpools://` from the command line: certificates in files, and the error messages when something about
-//! them is wrong.
+//! `farpools://` from the command line: certificates in files, and the error messages for invalid ones.
 
 use crate::cli_support::{Done, Server, Tokens, farpool, signal, text, trips_parquet, until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};

@@ -49,8 +49,8 @@ async fn encrypted_tables_give_duckdbs_answers_at_scale_0_1() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_beyond_the_memory_for_work_give_duckdbs_answers_at_scale_0_1() {
     let pools = loaded(0.1).await;
-    // With so little, hash tables of some queries do not fit, and everything does when they are sorted; so it is with a MiB
-    // more or less.
+    // With so little memory, hash tables of some queries do not fit, whereas sort-merge joins do; the same holds with a
+    // MiB more or less.
     for (pushdown, mib) in [(true, 7), (false, 9)] {
         let session = pools.session_within(Way::Remote, pushdown, mib << 20).await;
         let mut merged = Vec::new();

@@ -18,7 +18,7 @@ pub async fn load(pool: &dyn Pool, mode: LoadMode, batch: RecordBatch) {
     pool.load(&TableName::new("t").unwrap(), mode.into(), batch.schema(), None, batches).await.unwrap();
 }
 
-/// Appends rows to a table one by one, from this number on.
+/// A task that appends rows to a table one by one, from a given number on.
 pub struct Writer {
     stop: Arc<AtomicBool>,
     next: tokio::task::JoinHandle<i64>,
@@ -33,7 +33,7 @@ impl Writer {
             while !stopped.load(Ordering::Relaxed) {
                 load(&*pool, LoadMode::Append, rows(next..next + 1)).await;
                 next += 1;
-                // Leaves some of the machine's time to others.
+                // Leaves some processor time to others.
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             }
             next
@@ -48,7 +48,7 @@ impl Writer {
     }
 }
 
-/// Runs joins of two scans of a table, while `writer` appends to it all the time.
+/// Runs joins of two scans of a table, while `writer` appends to it continuously.
 async fn join_beside_a_writer(pool: Arc<dyn Pool>, writer: Arc<dyn Pool>) {
     load(&*pool, LoadMode::Create, rows(0..1000)).await;
     let writer = Writer::start(writer, 1000, rows);

@@ -139,7 +139,7 @@ async fn views_of_views_see_what_is_there_now() {
         run(&other, "delete from t where id = 1").await;
         assert!(run(&session, "select * from c").await.contains("| 9 | 0 "));
 
-        // A wildcard stands for the current columns.
+        // A wildcard refers to the current columns.
         run(&session, "create view every as select * from t").await;
         run(&other, "alter table t add column note varchar").await;
         assert!(run(&session, "select * from every limit 1").await.contains("note"));
@@ -182,7 +182,7 @@ async fn circles_and_towers_of_views_have_an_end() {
     refused(&session, "create or replace view a as select * from a", ErrorKind::Invalid, &["circle"]).await;
     refused(&session, "create view z as select * from z", ErrorKind::NotFound, &["no table z"]).await;
     assert!(run(&session, "select * from b").await.contains('1'));
-    // A client that does not check the text can store a cycle of views.
+    // A client that does not check the text can store a cyclic view.
     keep(&pools, "a", "select x from b").await;
     refused(&session, "select * from b", ErrorKind::Invalid, &["view \"b\"", "circle"]).await;
 
@@ -367,7 +367,7 @@ async fn a_statement_reads_one_version_of_the_tables_below_its_views() {
     while !writing.is_finished() {
         match rows(&session, both).await {
             Ok(text) => assert!(text.contains("| 0 | 100 |"), "{text}"),
-            // Another change came first, which the error says.
+            // Another change came first, as the error says.
             Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error}"),
         }
     }

@@ -1,5 +1,6 @@
-//! Checked arithmetic in the engine: a result that does not fit its type is an error. DataFusion's operators
-//! on integers wrap, and those on decimals do not check the number of digits; it has no setting for either.
+//! Checked arithmetic in the engine: a result that does not fit its type is an error. In DataFusion 55.2, operators on
+//! integers wrap, and operators on decimals do not check the number of digits; it has no setting for either. This
+//! module is obsolete once upstream has checked operators.
 //!
 //! Invariant: in an analyzed plan, every `+ - * / %` and every sign on integers or decimals is a call of
 //! `CheckedFunction`, unless its types and constants prove that it cannot fail. The rule runs after type
@@ -78,7 +79,7 @@ pub fn columns_below(plan: &LogicalPlan) -> Result<DFSchema> {
     Ok(columns)
 }
 
-/// Whether the plan has an operation that the rule checks.
+/// Returns whether the plan has an operation that the rule checks.
 fn computes(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(|expr| {
@@ -133,7 +134,7 @@ fn is_null(expr: &Logical) -> bool {
     }
 }
 
-/// Whether an operation may fail on operands with these facts.
+/// Returns whether an operation may fail on operands with these facts.
 fn may_fail(operation: Operation, operands: &[Facts]) -> bool {
     let operands: Vec<&Facts> = operands.iter().collect();
     Facts::node_may_fail(&node(operation), &Schema::empty(), &operands).unwrap_or(true)
@@ -149,7 +150,7 @@ fn node(operation: Operation) -> Expr {
     }
 }
 
-/// Returns what is known about the values of `expr`; `None` if the model does not have its type.
+/// Returns the facts known about the values of `expr`; `None` if the model does not have its type.
 fn facts(expr: &Logical, input: &DFSchema, levels: usize) -> Option<Facts> {
     let data_type = type_of(expr, input).ok()?;
     if schema::canonical_type(&data_type).as_ref() != Some(&data_type) {

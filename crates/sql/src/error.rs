@@ -1,5 +1,5 @@
-//! Converts errors between DataFusion and the model. The user sees the innermost message, with the position
-//! in the statement where it is known.
+//! Converts errors between DataFusion and the model. The user sees the innermost message, with its position in the
+//! statement if that is known.
 //!
 //! Invariant: an error of the pool that passes through DataFusion comes out unchanged.
 
@@ -34,13 +34,13 @@ pub fn in_statement(error: DataFusionError, text: &str, line: u64) -> Error {
     let mut message = error.message.clone();
     let _ = write!(message, " (line {}, column {column})", at_line - 1 + line);
     let before: String = source.chars().take(usize::try_from(column - 1).unwrap_or(0)).collect();
-    // The caret must stand below its character even where a tab is wider than one column.
+    // The caret must stand below its character even if a tab is wider than one column.
     let blank: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let _ = write!(message, "\n  {source}\n  {blank}^");
     Error { message, ..error }
 }
 
-/// Advises single quotes where a name in double quotes does not exist and may have been meant as a string.
+/// Advises single quotes if a name in double quotes does not exist and may have been meant as a string.
 fn text_in_double_quotes(error: Error, source: &str, column: u64) -> Error {
     let before = usize::try_from(column - 1).unwrap_or(usize::MAX);
     let mut from_there = source.chars().skip(before).peekable();
@@ -96,17 +96,17 @@ pub fn unwrap(error: DataFusionError) -> Error {
     }
 }
 
-/// Whether something that the statement was planned with, such as a table version, has changed since.
+/// Returns whether something that the statement was planned with, such as a table version, has changed since.
 pub fn is_stale(error: &DataFusionError) -> bool {
     shared(error).kind == ErrorKind::Stale
 }
 
-/// Whether a table or version that the statement was planned for is gone, so that planning again may help.
+/// Returns whether a table or version that the statement was planned for is gone, so that planning again may help.
 pub fn is_gone(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound)
 }
 
-/// Converts an error that will not be followed by another planning: `Stale` becomes `Unavailable`.
+/// Converts an error after which the statement is not planned again: `Stale` becomes `Unavailable`.
 pub fn lasting(error: Error) -> Error {
     match error.kind {
         ErrorKind::Stale => {
@@ -117,7 +117,7 @@ pub fn lasting(error: Error) -> Error {
     }
 }
 
-/// Checks that a statement that was planned again still has the columns that were announced.
+/// Checks that a statement that was planned again still has the columns that were announced before.
 pub fn same_columns(before: &Schema, now: &Schema) -> farpool_model::Result<()> {
     match before.fields() == now.fields() {
         true => Ok(()),
@@ -172,7 +172,7 @@ fn from_arrow(error: ArrowError) -> Error {
     }
 }
 
-/// Converts an error of a file: one of ours, or the system's.
+/// Converts an error of a file, which is one of ours or the operating system's.
 fn of_file(error: &io::Error) -> Error {
     let ours = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     ours.cloned().unwrap_or_else(|| Error::invalid(error.to_string()))
@@ -184,7 +184,7 @@ fn of_kernel(error: &ArrowError) -> Error {
     if let Some(error) = messages::in_our_words(&message) {
         return error;
     }
-    // Functions name Arrow's array types; users know the SQL types.
+    // The functions' messages contain Arrow's array types; users know the SQL types.
     let types = [("Int8", "tinyint"), ("Int16", "smallint"), ("Int32", "integer"), ("Int64", "bigint")];
     let found = types.iter().find_map(|(array, name)| {
         let what = message.strip_prefix(array)?.strip_prefix("Array overflow on ")?;
@@ -231,7 +231,7 @@ fn from_schema(error: &SchemaError) -> Error {
             // A qualified name is compared with qualified names.
             let name = |c: &Column| if field.relation.is_some() { c.flat_name() } else { c.name.clone() };
             let names: Vec<String> = valid_fields.iter().map(name).collect();
-            // Same name except for upper case letters, which need quotes.
+            // A name that differs only in upper-case letters, which need quotes.
             if let Some(same) = names.iter().find(|name| name.to_lowercase() == wanted && **name != wanted) {
                 let advice =
                     format!("write {same:?} in double quotes, without which a name is read in lower case");
@@ -254,7 +254,7 @@ fn from_schema(error: &SchemaError) -> Error {
     }
 }
 
-/// If the error is that a table which the statement reads does not exist, returns its name.
+/// Returns the name of a table that does not exist, if `error` reports that the statement reads one.
 pub fn missing_table(error: &DataFusionError) -> Option<&str> {
     match error {
         DataFusionError::Plan(message) => table_not_found(message),
@@ -265,7 +265,7 @@ pub fn missing_table(error: &DataFusionError) -> Option<&str> {
     }
 }
 
-/// Whether two columns of a list have the same name.
+/// Returns whether the error reports two columns with the same name in a list.
 pub fn is_of_equal_names(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::SchemaError(inner, _) => matches!(
@@ -279,7 +279,7 @@ pub fn is_of_equal_names(error: &DataFusionError) -> bool {
     }
 }
 
-/// Returns the table from DataFusion's message that it does not exist; only the message tells this error from
+/// Extracts the table from DataFusion's message that it does not exist; only the message distinguishes this error from
 /// others.
 fn table_not_found(message: &str) -> Option<&str> {
     let named = |before: &str, after: &str| message.strip_prefix(before)?.strip_suffix(after);
@@ -318,7 +318,7 @@ fn lower_first(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }
 
-/// Line and column of an error, from 1, where it has them.
+/// Returns line and column of an error, counted from 1, if the error has a position.
 pub fn position(error: &DataFusionError) -> Option<(u64, u64)> {
     match error {
         DataFusionError::Diagnostic(diagnostic, inner) => match diagnostic.span {
@@ -336,7 +336,7 @@ pub fn position(error: &DataFusionError) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether the error is that the statement ends too early, which has no position.
+/// Returns whether the error reports an unexpected end of the statement; this error has no position.
 fn ends_early(error: &DataFusionError) -> bool {
     match error {
         DataFusionError::SQL(inner, _) => inner.to_string().contains("found: EOF"),

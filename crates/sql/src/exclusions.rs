@@ -1,8 +1,9 @@
-//! Frames of windows that leave out rows near the current one: `EXCLUDE CURRENT ROW | GROUP | TIES`. The engine's frames have
-//! no such part.
+//! Frames of windows that exclude rows near the current one: `EXCLUDE CURRENT ROW | GROUP | TIES`. Frames in DataFusion
+//! 55.2 have no exclusion; this module is obsolete once they do.
 //!
-//! A call over such a window becomes one of a function that gets every row's frame from the engine, and computes the call over
-//! the rows of the frame that are left. Its cost for each row is that of the frame.
+//! A call over such a window becomes a call of a function that gets every row's frame from the engine, and evaluates
+//! the original call over the remaining rows of the frame. The cost for each row is proportional to the size of its
+//! frame.
 
 use crate::interrupt::current;
 use arrow_array::{Array, ArrayRef, BooleanArray};
@@ -26,10 +27,10 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Functions over windows that depend on the frame.
+/// Window functions that depend on the frame.
 const OF_FRAMES: [&str; 3] = ["first_value", "last_value", "nth_value"];
 
-/// The rows of a frame that are left out (SQL:2016, 7.15).
+/// The rows that are excluded from a frame (SQL:2016, 7.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exclusion {
     CurrentRow,
@@ -42,7 +43,7 @@ pub enum Exclusion {
 impl Exclusion {
     const ALL: [Exclusion; 3] = [Exclusion::CurrentRow, Exclusion::Group, Exclusion::Ties];
 
-    /// The constant that stands for it in PARTITION BY.
+    /// Returns the constant that marks the exclusion in PARTITION BY.
     pub fn mark(self) -> &'static str {
         match self {
             Exclusion::CurrentRow => "\u{1}EXCLUDE CURRENT ROW",
@@ -62,7 +63,7 @@ impl Exclusion {
         }
     }
 
-    /// Returns the rows of `frame` that are left for `row`, which has these peers with itself.
+    /// Returns the rows of `frame` that remain for `row`; `peers` are its peers and itself.
     fn left(self, frame: &Range<usize>, row: usize, peers: &Range<usize>) -> [Range<usize>; 3] {
         let within = |rows: Range<usize>| {
             let start = rows.start.clamp(frame.start, frame.end);
@@ -74,13 +75,13 @@ impl Exclusion {
     }
 }
 
-/// Whether an expression stands for an exclusion.
+/// Returns whether a text is the mark of an exclusion.
 pub fn is_mark(text: &str) -> bool {
     Exclusion::ALL.into_iter().any(|exclusion| exclusion.mark() == text)
 }
 
-/// The analyzer rule: replaces the calls over windows with marks. It runs behind the coercion of types, which makes the
-/// arguments those that the function takes. Columns keep their names.
+/// The analyzer rule: replaces the calls over marked windows. It runs after type coercion, which gives the arguments
+/// the types that the function takes. Columns keep their names.
 #[derive(Debug)]
 pub struct Exclusions;
 
@@ -133,7 +134,7 @@ fn over_what_is_left(mut call: WindowFunction, exclusion: Exclusion) -> WindowFu
     call
 }
 
-/// A function over windows with an exclusion.
+/// A window function with an exclusion.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Excluding {
     inner: WindowFunctionDefinition,
@@ -190,7 +191,7 @@ impl WindowUDFImpl for Excluding {
     }
 }
 
-/// An aggregate and what its accumulators are made with.
+/// An aggregate, with the arguments to create its accumulators.
 #[derive(Debug)]
 struct Aggregate {
     function: Arc<AggregateUDF>,
@@ -210,7 +211,7 @@ impl Aggregate {
         is_distinct: bool,
         args: &PartitionEvaluatorArgs<'_>,
     ) -> Result<Self> {
-        // Constants may be options of the function; other arguments are the columns of a schema of their own.
+        // Constants may be options of the function; other arguments are the columns of a separate schema.
         let own = |(place, expr): (usize, &Arc<dyn PhysicalExpr>)| match expr.downcast_ref::<Literal>() {
             Some(_) => Arc::clone(expr),
             None => Arc::new(Column::new(fields[place].name(), place)) as Arc<dyn PhysicalExpr>,
@@ -241,7 +242,7 @@ impl Aggregate {
     }
 }
 
-/// The aggregate or function that is computed over the rows that are left.
+/// The aggregate or function that is evaluated over the remaining rows.
 #[derive(Debug)]
 enum Computed {
     Aggregate(Box<Aggregate>),
@@ -258,12 +259,12 @@ struct Evaluator {
     arguments: usize,
     /// The next row.
     row: usize,
-    /// The ranges of equal rows, in their order, and the place of the one at hand.
+    /// The ranges of equal rows in their order, and the index of the current one.
     peers: Option<(Vec<Range<usize>>, usize)>,
 }
 
 impl Evaluator {
-    /// Returns the rows that are equal to the current one.
+    /// Returns the rows that are equal to the current one in the window's order.
     fn peers(&mut self, order: &[ArrayRef], rows: usize) -> Result<Range<usize>> {
         if self.peers.is_none() {
             // Without an order all rows are equal.
@@ -280,7 +281,7 @@ impl Evaluator {
         Ok(ranges.get(*at).cloned().unwrap_or(self.row..self.row + 1))
     }
 
-    /// Returns the arguments of these rows that pass FILTER.
+    /// Returns the arguments of those rows that pass FILTER.
     fn rows(&self, arguments: &[ArrayRef], rows: &Range<usize>) -> Result<Vec<ArrayRef>> {
         let slices: Vec<ArrayRef> = arguments.iter().map(|a| a.slice(rows.start, rows.len())).collect();
         if !self.has_filter {

@@ -1,6 +1,7 @@
-//! Fixes `ORDER BY` on keys of grouping sets (`ROLLUP`, `CUBE`), which are NULL in rows of sets that leave
-//! them out. Where a filter below compares a key with a constant, or the rows below are sorted by it,
-//! DataFusion assumes the same above the grouping, and then drops an `ORDER BY` of this key.
+//! Fixes `ORDER BY` on keys of grouping sets (`ROLLUP`, `CUBE`), which are NULL in rows of sets that omit them. If a
+//! filter below the grouping compares a key with a constant, or its input is sorted by the key, DataFusion 55.2 assumes
+//! that the same holds above the grouping, and drops an `ORDER BY` of this key. This rule is obsolete once upstream
+//! drops these properties at grouping sets.
 //!
 //! Invariant: properties of the rows below grouping sets are not assumed for the rows above. The rule runs
 //! before those that insert sorts and repartition rows.

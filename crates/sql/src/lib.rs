@@ -1,11 +1,11 @@
-//! The meaning of SQL: how text becomes a plan that means what it means in PostgreSQL and DuckDB, and the functions, types,
-//! rules and limits that such plans need in DataFusion. Knows neither pools nor files.
+//! The meaning of SQL: turns text into a plan that means what the text means in PostgreSQL and DuckDB, and provides the
+//! functions, types, rules and limits that such plans need in DataFusion. This crate knows neither pools nor files.
 //!
-//! A statement passes through [`dialect::parse`], [`dialect::plan`], the rules of this crate around the engine's, and runs
-//! within a [`Scope`], which stops it. Errors are told in the words of the statement ([`error`]).
+//! A statement passes through [`dialect::parse`], [`dialect::plan`] and the rules of this crate around the engine's,
+//! and runs within a [`Scope`], which can stop it. Errors are phrased in terms of the statement ([`error`]).
 //!
-//! Invariant: a statement means the same with and without a pool below it. What the engine answers wrongly is rewritten to
-//! what it answers rightly, or refused.
+//! Invariant: a statement means the same with and without a pool below it. A form that the engine evaluates incorrectly
+//! is rewritten to one that it evaluates correctly, or refused.
 
 #![forbid(unsafe_code)]
 
@@ -50,7 +50,7 @@ pub use using::MergedKeys;
 
 use datafusion::prelude::SessionContext;
 
-/// Registers all functions of this crate, some in the place of the engine's.
+/// Registers all functions of this crate, some of them in place of the engine's.
 pub fn register(context: &SessionContext) {
     aggregates::register(context);
     functions::register(context);

@@ -1,7 +1,7 @@
 //! Converts constants between DataFusion's `ScalarValue` and the model's [`Literal`].
 //!
-//! Invariant: a conversion there and back changes only the representation: strings become views, narrow
-//! decimals become 128 bits wide, dictionary constants become their value.
+//! Invariant: a round trip changes only the representation: strings become views, narrow decimals become 128 bits wide,
+//! dictionary constants become their value.
 
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;

@@ -18,7 +18,7 @@ pub fn told(kind: ErrorKind, message: &str) -> Error {
     })
 }
 
-/// Removes what is meant for developers of the engine: its structures, backtraces, and where to report a bug.
+/// Removes parts meant for developers of the engine: debug output of structures, backtraces, and where to report a bug.
 fn without_insides(message: &str) -> String {
     let ends = ["\nThis issue was likely caused by", "\n\nbacktrace:", "\nbacktrace:"];
     let end = ends.iter().filter_map(|end| message.find(end)).min().unwrap_or(message.len());
@@ -41,7 +41,7 @@ fn without_insides(message: &str) -> String {
     }
 }
 
-/// The engine's operators that need memory, by a part of their names, and what they do.
+/// The engine's operators that reserve memory, by a part of their names, with a description of what they compute.
 const OPERATORS: &[(&str, &str)] = &[
     ("Aggregate", "groups"),
     ("Join", "a join"),
@@ -50,7 +50,7 @@ const OPERATORS: &[(&str, &str)] = &[
     ("Window", "a window"),
 ];
 
-/// Replaces names such as `AggregateStream[0]` by what these operators do.
+/// Replaces names such as `AggregateStream[0]` by a description of these operators.
 pub fn without_operators(message: &str) -> String {
     let plain = |word: &str| {
         let name = word.trim_end_matches([',', '.', ':', ')']);
@@ -73,7 +73,7 @@ pub fn without_operators(message: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Finds where a debug-printed structure begins, such as `Ident { value: …`.
+/// Finds the start of a debug-printed structure, such as `Ident { value: …`.
 fn structure(text: &str) -> Option<usize> {
     let is_name = |word: &str| word.starts_with(|c: char| c.is_ascii_uppercase());
     let opens = text.match_indices(" {").map(|(at, _)| at).find(|at| {
@@ -83,8 +83,8 @@ fn structure(text: &str) -> Option<usize> {
     Some(text[..opens].rfind(char::is_whitespace).map_or(0, |at| at + 1))
 }
 
-/// A subquery, or another expression, in a place that the engine does not support, such as the arguments of an
-/// aggregate.
+/// Recognizes a subquery, or another expression, at a position that the engine does not support, such as the arguments
+/// of an aggregate.
 fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
     let expr = message.strip_prefix("Physical plan does not support logical expression ")?;
     if expr.starts_with("WindowFunction") {
@@ -103,7 +103,7 @@ fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
     })
 }
 
-/// Parts of messages that show how the engine works, what is told in their place, and advice.
+/// Parts of messages that expose internals of the engine, with the message that replaces them, and advice.
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "Unsupported LIMIT expression",
@@ -140,13 +140,13 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Returns what is told in the place of a message that shows how the engine works.
+/// Returns the replacement of a message that exposes internals of the engine.
 pub fn in_our_words(message: &str) -> Option<Error> {
     let (_, told, advice) = WORDS.iter().find(|(part, ..)| message.contains(part))?;
     Some(Error::invalid(*told).advise(*advice))
 }
 
-/// A call within another one, which the engine shows in a form of its own.
+/// Recognizes a call within another one, which the engine prints in a form of its own.
 fn nested_calls(message: &str) -> Option<Error> {
     let (what, _) = message.split_once(": '")?;
     let what = match what {
@@ -162,7 +162,7 @@ fn nested_calls(message: &str) -> Option<Error> {
 
 const NO_MATCH: &str = "No function matches the given name and argument types '";
 
-/// A function called with argument types that it does not take, or with too many arguments.
+/// Recognizes a call with argument types that the function does not take, or with too many arguments.
 fn wrong_arguments(message: &str) -> Option<Error> {
     let (before, rest) = message.split_once(NO_MATCH)?;
     let (call, _) = rest.split_once("'. ")?;
@@ -196,7 +196,7 @@ fn wrong_arguments(message: &str) -> Option<Error> {
     )
 }
 
-/// An operator between types that it does not support.
+/// Recognizes an operator between types that it does not support.
 fn wrong_types(message: &str) -> Option<Error> {
     let between = |before: &str, after: &str| {
         let (_, rest) = message.split_once(before)?;
@@ -225,7 +225,7 @@ fn equal_names(message: &str) -> Option<Error> {
     })
 }
 
-/// Functions of other databases, each with advice on what to use in their place.
+/// Functions of other databases, each with advice on what to use instead.
 const MEANINGS: &[(&str, &str)] = &[
     ("age", "subtract the times, or use date_diff('day', t, u)"),
     ("avg_if", "use avg(x) FILTER (WHERE condition)"),
@@ -266,8 +266,7 @@ fn unknown_function(message: &str) -> Option<Error> {
     })
 }
 
-/// The engine's names of types, their SQL names, and whether parameters in brackets behind the name are
-/// dropped.
+/// The engine's names of types, their SQL names, and whether type parameters in brackets after the name are dropped.
 const TYPES: &[(&str, &str, bool)] = &[
     ("Utf8View", "VARCHAR", false),
     ("LargeUtf8", "VARCHAR", false),
@@ -337,8 +336,8 @@ pub fn sql_types(text: &str) -> String {
     made
 }
 
-/// Returns a constant that the engine writes with its type, `Int64(1)` or `Utf8("a")`, as in SQL, and the text
-/// behind it. `word` is the type.
+/// Returns a constant that the engine prints with its type, such as `Int64(1)` or `Utf8("a")`, as in SQL, and the text
+/// after it. `word` is the type.
 fn constant_of<'a>(word: &str, rest: &'a str) -> Option<(String, &'a str)> {
     let is_plain = |known: &&(&str, &str, bool)| known.0 == word && !known.2;
     let has_constants = TYPES.iter().find(is_plain).is_some_and(|(_, name, _)| *name != "DECIMAL");

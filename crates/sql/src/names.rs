@@ -1,13 +1,14 @@
-//! Names: which are those of files, and similar ones, for advice about names that do not exist.
+//! Names in statements: tells names of files from those of tables, and finds similar names for advice about names that
+//! do not exist.
 
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use farpool_model::Error;
 use std::collections::HashSet;
 
-/// Most names shown when none is similar.
+/// Maximal number of names shown if none is similar.
 const NAMES_SHOWN_MAX: usize = 12;
 
-/// Whether `wanted` may be a misspelling of `name`.
+/// Returns whether `wanted` may be a misspelling of `name`.
 pub fn are_close(wanted: &str, name: &str) -> bool {
     levenshtein(&wanted.to_lowercase(), &name.to_lowercase()) * 2 <= wanted.chars().count()
 }
@@ -36,7 +37,7 @@ pub fn advise(error: Error, wanted: &str, known: &[&str]) -> Error {
     error.advise(format!("there are: {shown}"))
 }
 
-/// Whether `name` is a path, a pattern or a call of a reader; table names have no directory, extension or
+/// Returns whether `name` is a path, a pattern or a call of a reader; table names have no directory, extension or
 /// wildcard.
 pub fn names_a_file(name: &str) -> bool {
     name.contains(['/', '.', '*', '\\']) || crate::dialect::is_call(name)

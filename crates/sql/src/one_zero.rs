@@ -1,13 +1,13 @@
-//! Makes 0.0 and -0.0 one value, as in SQL, where DataFusion's operators compare floats by their bits: in
-//! keys of a window (`PARTITION BY`, `ORDER BY`), in aggregates of distinct values, and in `nullif`,
-//! `CASE x WHEN …` and `IN` with a list (`compared.rs`). Groups, joins, DISTINCT and `=` compare values
-//! already.
+//! Makes 0.0 and -0.0 one value, as in SQL. Some operators of DataFusion 55.2 compare floats by their bits: in keys of
+//! a window (`PARTITION BY`, `ORDER BY`), in aggregates of distinct values, and in `nullif`, `CASE x WHEN …` and `IN`
+//! with a list (`compared.rs`). Groups, joins, DISTINCT and `=` compare values already. This module is obsolete once
+//! all of them do.
 //!
-//! The optimizer rule runs last: by then an aggregation of a single column's distinct values has become a
-//! grouping by this column, which a pool can run, and the remaining aggregations run in the engine.
+//! The optimizer rule runs last: by then an aggregation of a single column's distinct values has become a grouping by
+//! this column, which can be pushed down, and the remaining aggregations run in the engine.
 //!
-//! Invariant: each float concerned is wrapped once, as `x + 0.0`, which maps -0.0 to 0.0 and keeps all other
-//! values; column names stay.
+//! Invariant: each of these floats is wrapped once, as `x + 0.0`, which maps -0.0 to 0.0 and keeps all other values;
+//! column names do not change.
 
 mod compared;
 
@@ -51,7 +51,7 @@ impl OptimizerRule for OneZero {
     }
 }
 
-/// The analyzer rule, for expressions of constants that are folded before the optimizer's last rule.
+/// The analyzer rule, for expressions of constants, which are folded before the optimizer's last rule.
 #[derive(Debug)]
 pub struct OneZeroOfConstants;
 
@@ -66,7 +66,7 @@ impl AnalyzerRule for OneZeroOfConstants {
     }
 }
 
-/// Applies `change` to the expressions of the plan, whose names stay.
+/// Applies `change` to the expressions of the plan and preserves their names.
 fn with_floats(
     plan: LogicalPlan,
     change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
@@ -108,7 +108,7 @@ fn in_call(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(if is_changed { Transformed::yes(expr) } else { Transformed::no(expr) })
 }
 
-/// Wraps an expression if it is a float and not wrapped yet; returns whether it did.
+/// Wraps an expression if it is a float and not wrapped yet; returns whether it was wrapped.
 fn wrap_float(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     let data_type = expr.get_type(schema)?;
     if !data_type.is_floating() || matches!(expr, Expr::Literal(..)) {

@@ -1,7 +1,7 @@
 //! Values of the parameters of a statement.
 //!
-//! Invariant: a statement runs only if each of its parameters has a value and each value has a parameter. Values never
-//! become text of the statement.
+//! Invariant: a statement runs only if each of its parameters has a value and each value has a parameter. Values are
+//! never inserted into the text of the statement.
 
 use crate::error;
 use arrow_array::{Array, ArrayRef};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Values of the parameters of a statement; each array has one row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Parameters {
-    /// None are given.
+    /// No values.
     #[default]
     None,
     /// The values of `$1`, `$2`, …; of `?` in the order of the text.
@@ -27,13 +27,13 @@ pub enum Parameters {
 }
 
 impl Parameters {
-    /// Returns the plan with values in the place of its parameters. Those in `used` have been written into the statement
-    /// before it was planned.
+    /// Returns the plan with its parameters replaced by their values. The parameters in `used` were inserted into the
+    /// statement before planning.
     ///
     /// # Errors
-    /// `Invalid` where a parameter has no value, or a value no parameter.
+    /// `Invalid` if a parameter has no value, or a value no parameter.
     pub fn fill_in(&self, plan: LogicalPlan, used: &BTreeSet<String>) -> Result<LogicalPlan> {
-        // What PREPARE has are parameters of EXECUTE.
+        // Parameters of PREPARE get their values from EXECUTE.
         if matches!((&plan, self), (LogicalPlan::Statement(_), Parameters::None)) {
             return Ok(plan);
         }
@@ -46,14 +46,14 @@ impl Parameters {
         with_types_of_columns(plan.with_param_values(self.values()?)?)
     }
 
-    /// The types of the values but NULLs, by the names of the parameters as plans have them.
+    /// Returns the types of the values except NULLs, by the names of the parameters in plans.
     pub fn types(&self) -> HashMap<String, DataType> {
         let types = self.arrays().into_iter().map(|array| array.data_type().clone());
         self.names().into_iter().zip(types).filter(|(_, data_type)| *data_type != DataType::Null).collect()
     }
 
-    /// Returns the value of a parameter as SQL has it, for where a constant must stand; `None` where there is no value,
-    /// or one of another type than numbers, texts and booleans.
+    /// Returns the value of a parameter as an SQL constant; `None` if it has no value, or one that is not a number, a
+    /// text or a boolean.
     pub fn constant(&self, name: &str) -> Option<Value> {
         let values = self.names().into_iter().zip(self.arrays());
         let (_, array) = values.into_iter().find(|(known, _)| known == name)?;
@@ -88,7 +88,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// The names of the parameters that have a value, as plans have them.
+    /// Returns the names of the parameters that have a value, as they are written in plans.
     fn names(&self) -> Vec<String> {
         match self {
             Parameters::None => Vec::new(),
@@ -118,8 +118,8 @@ impl Parameters {
     }
 }
 
-/// Converts what INSERT and UPDATE write to the types of the table's columns, as the engine does with constants, whose types
-/// it knows when it plans the statement.
+/// Converts the rows that INSERT and UPDATE write to the types of the table's columns. The engine does so with
+/// constants, whose types it knows while it plans the statement.
 fn with_types_of_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
     let dml = match plan {
         LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(_) | WriteOp::Update) => dml,

@@ -1,45 +1,45 @@
-//! Text of SQL as pieces, for whoever shows or completes it while it is written: by the same tokens as those of
-//! statements that run, and with what is not finished yet.
+//! Splits the text of SQL into pieces for display and completion while it is being written. The tokens are those of
+//! statements that run; text whose end is missing is a piece as well.
 
 use crate::dialect::Grammar;
 use crate::statements::Walk;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 use std::ops::Range;
 
-/// A piece of a text, without white space.
+/// A piece of a text, never white space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// What it is.
+    /// The kind of the piece.
     pub kind: PieceKind,
-    /// Its bytes in the text.
+    /// The bytes of the piece in the text.
     pub range: Range<usize>,
 }
 
-/// What a piece is.
+/// The kind of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceKind {
     /// A keyword or a name without quotes.
     Word,
     /// A name in double quotes.
     QuotedName,
-    /// A text in single quotes or between dollars.
+    /// A text in single quotes or dollar quotes.
     Text,
     /// A number.
     Number,
     /// A comment.
     Comment,
-    /// What separates statements.
+    /// A semicolon, which separates statements.
     Semicolon,
     /// An operator, a bracket or other punctuation.
     Sign,
-    /// A text, quoted name or comment whose end is missing: it reaches to the end.
+    /// A text, quoted name or comment without its end: it extends to the end of the input.
     Open,
 }
 
-/// Returns the pieces of `text`, in their order.
+/// Returns the pieces of `text` in order.
 pub fn sql_pieces(text: &str) -> Vec<Piece> {
     let mut tokens = Vec::new();
-    // With an error, the tokens before it are there.
+    // In case of an error, the buffer contains the tokens before it.
     let is_whole = Tokenizer::new(&Grammar, text).tokenize_with_location_into_buf(&mut tokens).is_ok();
     let mut walk = Walk::new(text);
     let mut pieces = Vec::with_capacity(tokens.len());
@@ -55,7 +55,7 @@ pub fn sql_pieces(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Whether the text ends with a semicolon that ends a statement, but for comments behind it, or has no statement.
+/// Returns whether the text contains no statement, or its last statement ends with a semicolon; comments may follow.
 pub fn is_whole_sql(text: &str) -> bool {
     let mut pieces = sql_pieces(text).into_iter().rev().filter(|piece| piece.kind != PieceKind::Comment);
     pieces.next().is_none_or(|last| last.kind == PieceKind::Semicolon)
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// A line of a megabyte is cut in one walk over it, as fast as if it had line breaks.
+    /// A line of a megabyte is split in one pass, as fast as if it had line breaks.
     #[test]
     fn a_long_line_has_all_its_statements() {
         let text = "select 'ü';".repeat(100_000);

@@ -1,13 +1,14 @@
-//! Rules of DataFusion's optimizer that make wrong plans of some operators, and are not applied to these.
+//! Rules of DataFusion's optimizer that produce incorrect plans for some operators, and are not applied to these.
 //!
-//! - `extract_equijoin_predicate` makes `a.y = b.y` a key of a join whose keys are equal where both are NULL
-//!   (`a.x IS NOT DISTINCT FROM b.x AND a.y = b.y`, semi joins of ours, INTERSECT); seen in review of apache/datafusion#12458.
-//! - `eliminate_cross_join` makes one join of several and takes the meaning of NULL from one of them.
-//! - `push_down_filter` pushes a condition without columns below an aggregate without GROUP BY, which then has
-//!   a row where it had none: `SELECT count(*) FROM t HAVING random() < 0`. A volatile one it pushes below
-//!   groups and windows, where it removes other rows. Neither may go below rows that several readers share.
+//! - `extract_equijoin_predicate` turns `a.y = b.y` into a key of a join whose keys are equal if both are NULL (`a.x IS
+//!   NOT DISTINCT FROM b.x AND a.y = b.y`, semi joins of this crate, INTERSECT); found in review of
+//!   apache/datafusion#12458.
+//! - `eliminate_cross_join` merges several joins into one and takes the treatment of NULL from one of them.
+//! - `push_down_filter` pushes a condition without columns below an aggregate without GROUP BY, which then has a row
+//!   where it should have none: `SELECT count(*) FROM t HAVING random() < 0`. It pushes a volatile condition below
+//!   groups and windows, where it removes other rows. No condition may be pushed below rows that several readers share.
 //!
-//! `tests/upstream.rs` tells when one of them is right.
+//! `tests/upstream.rs` of `crates/datafusion` fails once DataFusion has fixed one of them.
 
 use crate::subqueries;
 use datafusion::common::tree_node::{Transformed, TreeNode};

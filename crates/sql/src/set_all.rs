@@ -1,9 +1,8 @@
-//! Plans the rows of `INTERSECT ALL` and `EXCEPT ALL`, which `dialect::set_all` has written as a condition on
-//! the rows of both sides.
+//! Plans `INTERSECT ALL` and `EXCEPT ALL`, which `dialect::set_all` has rewritten to a condition on the rows of both
+//! sides.
 //!
-//! Algorithm: rows are numbered among the equal rows of their side, and grouped by their values and these
-//! numbers. A group then has one row of the left side, one of the right side, or both; NULLs are equal, as in
-//! the standard.
+//! Algorithm: equal rows of a side are numbered, and rows are grouped by their values and these numbers. A group then
+//! has one row of the left side, one of the right side, or both; NULLs are equal, as in the standard.
 
 use arrow_schema::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -15,7 +14,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-/// Which rows remain.
+/// The set operation, which selects the rows that remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kept {
     InBoth,
@@ -23,7 +22,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// Name of the function that stands for the condition.
+    /// Returns the name of the function that represents the condition.
     pub fn function(self) -> &'static str {
         match self {
             Kept::InBoth => "rows_of_intersect_all",
@@ -32,7 +31,7 @@ impl Kept {
     }
 }
 
-/// Registers the functions that stand for the conditions.
+/// Registers the functions that represent the conditions.
 pub fn register(context: &SessionContext) {
     for kept in [Kept::InBoth, Kept::LeftOnly] {
         let signature = Signature::any(1, Volatility::Immutable);
@@ -80,7 +79,7 @@ pub fn planned(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(planned.data)
 }
 
-/// Returns the condition and the column with the side, if the filter is one of these.
+/// Returns the operation and the column with the side, if the filter has such a condition.
 fn kept(filter: &Filter) -> Option<(Kept, Column)> {
     let Expr::ScalarFunction(call) = &filter.predicate else { return None };
     let condition = call.func.inner().downcast_ref::<Condition>()?;

@@ -1,9 +1,9 @@
-//! `lead`, `lag`, `first_value`, `last_value` and `nth_value` with IGNORE NULLS. The engine's evaluator of
-//! rows that arrive in order loses the count over gaps of NULLs (apache/datafusion#25471); the one of whole
-//! partitions does not. Also, a LIMIT is pushed below a `lag` whose offset is negative, which then misses
-//! the rows that follow.
+//! `lead`, `lag`, `first_value`, `last_value` and `nth_value` with IGNORE NULLS. In DataFusion 55.2, the evaluator for
+//! rows that arrive in order miscounts across gaps of NULLs (apache/datafusion#25471); the one for whole partitions
+//! does not. In addition, a LIMIT is pushed below a `lag` with a negative offset, which then misses the rows that
+//! follow. This module is obsolete once upstream fixes both.
 //!
-//! Invariant: where NULLs are ignored, a partition is evaluated as a whole; the engine keeps it in memory.
+//! Invariant: if NULLs are ignored, a partition is evaluated as a whole; the engine keeps it in memory.
 
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, FieldRef};
@@ -32,7 +32,7 @@ pub fn register(context: &SessionContext) {
     }
 }
 
-/// A function of DataFusion that sees whole partitions where NULLs are ignored.
+/// A function of DataFusion that evaluates whole partitions if NULLs are ignored.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OverPartitions {
     builtin: Arc<WindowUDF>,
@@ -94,7 +94,7 @@ impl WindowUDFImpl for OverPartitions {
     }
 }
 
-/// DataFusion's evaluator of whole partitions.
+/// DataFusion's evaluator, restricted to whole partitions.
 #[derive(Debug)]
 struct Whole(Box<dyn PartitionEvaluator>);
 

@@ -1,4 +1,4 @@
-//! A statement with what it is given beside its text, and the splitting of text into statements.
+//! A statement with its parameters and tables, and the splitting of text into statements.
 //!
 //! Invariant: statements keep their text as it was written; semicolons in strings, quoted names, comments and
 //! dollar-quoted text do not separate statements.
@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use farpool_model::{Error, Result};
 
-/// One statement, its position, and what it is given beside its text.
+/// One statement, its position, and the values and tables that were passed with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     /// The text as it was written, without the semicolon.
@@ -19,7 +19,7 @@ pub struct Statement {
     pub line: u64,
     /// The values of `$1`, `$name` and `?`.
     pub parameters: Parameters,
-    /// Tables that only this statement sees.
+    /// Tables that are visible to this statement only.
     pub tables: Vec<GivenTable>,
 }
 
@@ -51,7 +51,8 @@ impl Statement {
         Statement { parameters, ..self }
     }
 
-    /// Lets the statement name `batches` of this schema like a table, before tables of pools that have the same name.
+    /// Adds `batches` of this schema as a table of the statement. It takes precedence over tables of pools with the
+    /// same name.
     #[must_use]
     pub fn with_table(mut self, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         self.tables.push(GivenTable { name: name.to_string(), schema, batches });
@@ -59,17 +60,17 @@ impl Statement {
     }
 }
 
-/// Splits `text` into statements at semicolons. Statements without any token are left out.
+/// Splits `text` into statements at semicolons. Statements without any token are skipped.
 ///
 /// # Errors
-/// `Invalid` with the position, when `text` does not consist of SQL tokens.
+/// `Invalid` with the position, if `text` does not consist of SQL tokens.
 pub fn split_statements(text: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&Grammar, text)
         .tokenize_with_location()
         .map_err(|e| untokenized(e.message, e.location, text))?;
     let mut walk = Walk::new(text);
     let mut statements = Vec::new();
-    // The offset and the line where a statement has begun.
+    // The byte offset and the line at which the current statement begins.
     let mut begun: Option<(usize, u64)> = None;
     let mut cut = |(start, line): (usize, u64), end: usize| {
         let text = text.get(start..end).unwrap_or_default().trim_end().to_string();
@@ -103,8 +104,8 @@ fn untokenized(message: String, at: Location, text: &str) -> Error {
     crate::error::in_statement(datafusion::error::DataFusionError::SQL(Box::new(parser), None), text, 1)
 }
 
-/// Converts lines and columns to byte offsets as [`Offsets`] does, in one walk over the text: each place must come
-/// behind the one before. A text of a megabyte in one line takes a walk and not one for each of its statements.
+/// Converts lines and columns to byte offsets as [`Offsets`] does, in one pass over the text: positions must be passed
+/// in ascending order. A text of a megabyte in one line thus takes one pass instead of one for each of its statements.
 pub struct Walk<'a> {
     rest: std::str::CharIndices<'a>,
     at: Location,
@@ -115,7 +116,7 @@ impl<'a> Walk<'a> {
         Walk { rest: text.char_indices(), at: Location { line: 1, column: 1 } }
     }
 
-    /// Returns the byte offset of a place.
+    /// Returns the byte offset of a position.
     pub fn to(&mut self, place: Location) -> usize {
         while (self.at.line, self.at.column) < (place.line, place.column) {
             match self.rest.next() {

@@ -1,13 +1,12 @@
-//! SUMMARIZE: a row for each column of a table or query, as in DuckDB. One SELECT computes all values, each
-//! as a column, so that the table is read once; lists of these are unnested to rows.
+//! SUMMARIZE: a row for each column of a table or query, as in DuckDB. A single SELECT computes all values, each as a
+//! column, so that the table is read once; lists of these values are unnested to rows.
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::schema;
 use farpool_model::{quoted, sql_name};
 use std::fmt::Write;
 
-/// Returns the query that a SUMMARIZE statement is about, at its position in the text; `None` for another
-/// statement.
+/// Returns the query that a SUMMARIZE statement describes, at its position in the text; `None` for another statement.
 pub fn summarized(text: &str) -> Option<String> {
     const WORD: &str = "summarize";
     let from = text.find(|c: char| !c.is_whitespace())?;
@@ -25,10 +24,11 @@ pub fn summarized(text: &str) -> Option<String> {
     Some(format!("{}{verb:<9}{rest}", &text[..from]))
 }
 
-/// Returns the SQL expression of a value of the named column, if the column's type has this value.
+/// A function that returns the SQL expression of a statistic of the named column, if the column's type has this
+/// statistic.
 type ValueOf = fn(&str, &DataType) -> Option<String>;
 
-/// The values of each row: name, and the expression over a column.
+/// The statistics in each row: their names, and their expressions over a column.
 const VALUES: &[(&str, ValueOf)] = &[
     ("min", |column, of| is_ordered(of).then(|| format!("CAST(min({column}) AS VARCHAR)"))),
     ("max", |column, of| is_ordered(of).then(|| format!("CAST(max({column}) AS VARCHAR)"))),
@@ -51,7 +51,7 @@ fn quantile(column: &str, of: &DataType, q: f64) -> Option<String> {
     (known && !is_time).then(|| format!("CAST(approx_quantile({column}, {q}) AS VARCHAR)"))
 }
 
-/// Whether values of the type can be ordered and cast to text.
+/// Returns whether values of the type can be ordered and cast to text.
 fn is_ordered(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_ordered(values),

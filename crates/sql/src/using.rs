@@ -1,12 +1,12 @@
-//! JOIN … USING and NATURAL JOIN: the joined keys are one column each, as in SQL:2016, 7.10. In a FULL join it
-//! is the value of the side that has one, in a RIGHT join that of the right side, else that of the left side.
-//! In `*` it stands where the left side has the key, as in DuckDB; PostgreSQL puts keys first.
+//! JOIN … USING and NATURAL JOIN: each pair of joined keys is merged into one column, as in SQL:2016, 7.10. In a FULL
+//! join it has the value of the side that has one, in a RIGHT join that of the right side, otherwise that of the left
+//! side. In `*` it is at the position of the left side's key, as in DuckDB; PostgreSQL puts keys first.
 //!
-//! DataFusion has no merged columns (apache/datafusion#22881): its FULL and RIGHT joins return the left key, and a name in WHERE is
-//! ambiguous. [`MergedKeys`] plans such a join as a projection in which keys of the sides that are not the
-//! merged one have other names, so that the name alone means the merged one. `dialect/joins.rs` has numbered
-//! the join by a mark in USING; planning then fails with [`Found`], by which that module rewrites names like
-//! `t.key` and wildcards, and the statement is planned again.
+//! DataFusion 55.2 has no merged columns (apache/datafusion#22881): its FULL and RIGHT joins return the left key, and
+//! the name is ambiguous in WHERE. [`MergedKeys`] plans such a join as a projection in which the other keys of the
+//! sides are renamed, so that the unqualified name refers to the merged key. `dialect/joins.rs` numbers the join by a
+//! mark in USING; planning then fails with [`Found`], by which `dialect/merged_keys.rs` rewrites names like `t.key` and
+//! wildcards, and the statement is planned again. This module is obsolete once upstream has merged columns.
 
 use crate::error;
 use datafusion::common::{Column, DataFusionError, JoinType};
@@ -23,16 +23,16 @@ use farpool_model::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// First character of a mark, a quoted name that is first in USING: `"#7"`.
+/// First character of a mark, which is a quoted name at the start of USING: `"#7"`.
 const MARK: char = '#';
-/// End of the mark of a NATURAL join whose keys are not yet known.
+/// Suffix of the mark of a NATURAL join whose keys are not known yet.
 const NATURAL: &str = " natural";
-/// End of the mark of a join whose names have been rewritten.
+/// Suffix of the mark of a join whose names have been rewritten.
 const DONE: &str = " done";
-/// Qualifier of merged keys, before the number of their join.
+/// Qualifier of merged keys, followed by the number of their join.
 const MERGED: &str = "merged ";
 
-/// The error of the first planning of a join with keys that get other names.
+/// The error of the first planning of a join whose keys are renamed.
 #[derive(Debug)]
 pub struct Found {
     mark: String,
@@ -40,11 +40,11 @@ pub struct Found {
     pub tables: Vec<Table>,
 }
 
-/// A table with keys that are called otherwise.
+/// A table whose keys are renamed.
 #[derive(Debug)]
 pub struct Table {
     pub name: String,
-    /// All of its columns, in their order, each with its new name if it has one.
+    /// All columns of the table in order, each with its new name if it has one.
     pub columns: Vec<(String, Option<String>)>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Found {
 impl std::error::Error for Found {}
 
 impl Found {
-    /// Returns what planning has found out, if it failed for that.
+    /// Returns the information about the join, if planning failed with this error.
     pub fn of(error: &DataFusionError) -> Option<&Found> {
         match error.find_root() {
             DataFusionError::External(inner) => inner.downcast_ref(),
@@ -65,7 +65,7 @@ impl Found {
         }
     }
 
-    /// Marks the join as rewritten, if it is the one that this is about; returns whether it is.
+    /// Marks the join as rewritten, if it has this mark; returns whether it has.
     pub fn settle(&self, join: &mut ParsedJoin) -> bool {
         let Some(JoinConstraint::Using(names)) = constraint_mut(&mut join.join_operator) else {
             return false;
@@ -80,7 +80,7 @@ impl Found {
     }
 }
 
-/// Marks a join with USING or NATURAL by a number; returns whether it is one and had no mark.
+/// Marks a join with USING or NATURAL by a number; returns whether a mark was added.
 pub fn mark(join: &mut ParsedJoin, number: usize) -> bool {
     let Some(constraint) = constraint_mut(&mut join.join_operator) else { return false };
     let (end, names) = match constraint {
@@ -139,7 +139,7 @@ fn refused(what: &str) -> DataFusionError {
     error::wrap(Error::invalid(what).advise("write the condition with ON"))
 }
 
-/// Whether a join has USING or NATURAL.
+/// Returns whether a join has USING or NATURAL.
 pub fn has_merged_keys(join: &ParsedJoin) -> bool {
     taken_apart(&join.join_operator)
         .is_ok_and(|(constraint, _)| matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural))
@@ -195,7 +195,7 @@ fn taken_apart(operator: &JoinOperator) -> Result<(JoinConstraint, JoinType)> {
     Ok((constraint.clone(), join_type))
 }
 
-/// Returns the names that both sides have as names of visible columns, in the order of the left one.
+/// Returns the names of visible columns that both sides have, in the order of the left side.
 fn common(left: &LogicalPlan, right: &LogicalPlan) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for field in left.schema().fields() {
@@ -239,7 +239,7 @@ impl Merge {
         Ok(Merge { mark, keys, join_type })
     }
 
-    /// Whether the merged key is the left one as it is.
+    /// Returns whether the merged key is the unchanged left key.
     fn keeps_left(&self) -> bool {
         matches!(self.join_type, JoinType::Inner | JoinType::Left)
     }
@@ -250,11 +250,11 @@ impl Merge {
         self.keys.iter().map(key).collect()
     }
 
-    /// Joins two sides. `alone` says that the sides' own names cannot be used above.
+    /// Joins two sides. `alone` tells that columns of the sides cannot be referred to above the join.
     fn joined(&self, left: LogicalPlan, right: LogicalPlan, alone: bool) -> Result<LogicalPlan> {
         let (left_keys, right_keys) = (self.keys_of(&left)?, self.keys_of(&right)?);
         let pairs = left_keys.iter().zip(&right_keys);
-        // Where keys have no qualifier, the sides get one.
+        // Sides whose keys have no qualifier get one.
         let sides = [(left, "__left"), (right, "__right")].map(|(side, name)| qualified(side, name));
         let [left, right] = sides;
         let (left, right) = (left?, right?);
@@ -329,7 +329,7 @@ impl Found {
         self.tables.get_mut(place)
     }
 
-    /// Returns a column as it is.
+    /// Returns a column unchanged.
     fn shown(&mut self, column: &Column) -> Expr {
         if let Some(table) = self.table(column) {
             table.columns.push((column.name.clone(), None));
@@ -342,7 +342,7 @@ impl Found {
         }
     }
 
-    /// Returns a key under its new name; `None` for one that nothing can name.
+    /// Returns a key under its new name; `None` if nothing can refer to it.
     fn hidden(&mut self, column: &Column, alone: bool) -> Option<Expr> {
         let table = self.table(column)?;
         let new = format!("{} of {}", column.name, table.name);
@@ -351,7 +351,7 @@ impl Found {
     }
 }
 
-/// Returns the column with a qualifier.
+/// Returns the column, with `table` as its qualifier if it has none.
 fn with(column: &Column, table: &str) -> Column {
     match column.relation {
         Some(_) => column.clone(),
@@ -359,7 +359,7 @@ fn with(column: &Column, table: &str) -> Column {
     }
 }
 
-/// Gives columns without a qualifier one.
+/// Adds the qualifier `table` to columns without one.
 fn qualified(plan: LogicalPlan, table: &str) -> Result<LogicalPlan> {
     let columns = Arc::clone(plan.schema()).columns();
     if columns.iter().all(|column| column.relation.is_some()) {

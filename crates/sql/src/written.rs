@@ -1,6 +1,6 @@
-//! The function that gives an expression the name that was written. The engine's names of expressions omit
-//! casts, so that `sum(id)` and `sum(id::double)` have one name; `dialect::distinct_names` has planned the
-//! casts as calls of this function, which are removed from the plan again. Names stay.
+//! A function that gives an expression the name that was written. Names of expressions in DataFusion 55.2 omit casts,
+//! so that `sum(id)` and `sum(id::double)` have one name; `dialect::distinct_names` writes the casts as calls of this
+//! function, which are removed from the plan again. Column names do not change.
 
 use arrow_schema::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -57,7 +57,7 @@ impl ScalarUDFImpl for AsWritten {
     }
 }
 
-/// Replaces the calls of a plan by their expressions; names of columns stay.
+/// Replaces the calls in a plan by their first argument; names of columns do not change.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.

@@ -74,8 +74,8 @@ impl Rows {
     }
 }
 
-/// Returns the columns of the result whose values are defined: all, unless a limit chooses among rows; then
-/// those that the order uses. Sums of floats are excluded, since they depend on the order of rows.
+/// Returns the columns of the result whose values are defined: all, unless a limit selects some of the rows; then those
+/// that the order uses. Sums of floats are excluded, since they depend on the order of rows.
 fn defined(program: &Program) -> Vec<usize> {
     let width = match &program.output {
         Output::Rows(columns) => columns.len(),

@@ -14,8 +14,7 @@ const ROWS: i64 = 1300;
 /// The column that identifies rows.
 pub(super) const ID: usize = 0;
 
-/// The schema: the columns that plans in the corpora use, and one for each type and encoding that is not
-/// among them.
+/// Returns the schema: the columns that plans in the corpora use, and one for each other type and encoding.
 pub(crate) fn table_schema() -> &'static SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
         let field = |(name, data_type): (&str, DataType)| Arc::new(Field::new(name, data_type, true));
@@ -37,19 +36,19 @@ pub(crate) fn table_schema() -> &'static SchemaRef {
     &SCHEMA
 }
 
-/// The table with all rows in one row group.
+/// Returns the table with all rows in one row group.
 pub(super) fn whole() -> &'static Arc<Table> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| table(&[ROWS as usize]));
     &TABLE
 }
 
-/// The table with the same rows in row groups of one row, of a few, of many.
+/// Returns the table with the same rows in row groups of one row, of a few, of many.
 pub(super) fn cut() -> &'static Arc<Table> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| table(&[1, 9, 70, 1100, ROWS as usize - 1180]));
     &TABLE
 }
 
-/// The same, encrypted in memory.
+/// Returns the same table, encrypted in memory.
 pub(super) fn encrypted() -> &'static Arc<Table> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| {
         let cipher = table_cipher(Tier::Standard).expect("memory can be locked");

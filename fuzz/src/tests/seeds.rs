@@ -23,8 +23,8 @@ use farpool_wire::{
 use queries::*;
 use std::sync::Arc;
 
-/// Writes the seeds that can be generated; the others in the corpus were found. Run it after a change of a
-/// format: `cargo test -p farpool-fuzz -- --ignored`.
+/// Writes the seeds that can be generated; the other files in the corpus were found by fuzzing. Run it after a change
+/// of a format: `cargo test -p farpool-fuzz -- --ignored`.
 #[test]
 #[ignore = "writes into the corpus"]
 fn write_the_seeds() {
@@ -58,7 +58,7 @@ fn write_the_seeds() {
     }
 }
 
-/// Makes states without their checksums, which the body adds.
+/// Creates states without their checksums, which the body adds.
 fn moments_seeds() -> Vec<Vec<u8>> {
     let ints: ArrayRef = Arc::new(Int32Array::from(vec![Some(-7), None, Some(i32::MAX), Some(3)]));
     let longs: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 1, 2, 3]));
@@ -87,7 +87,7 @@ fn data_seeds() -> Vec<Vec<u8>> {
     [false, true].into_iter().flat_map(seeds_of_directory).collect()
 }
 
-/// Writes the wrapped key of the encrypted directories: the seeds must be written anew behind it.
+/// Writes the wrapped key of the encrypted directories: the seeds must be generated again afterwards.
 #[test]
 #[ignore = "writes into the source"]
 fn write_the_keys() {
@@ -95,7 +95,7 @@ fn write_the_keys() {
     std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/directory.keys"), bytes).unwrap();
 }
 
-/// What becomes of a directory, encrypted or not, step by step.
+/// Returns the states of a directory, encrypted or not, after each of several steps.
 fn seeds_of_directory(is_encrypted: bool) -> Vec<Vec<u8>> {
     let directory = crate::data::directory(is_encrypted).1;
     let catalog = crate::data::catalog();
@@ -184,7 +184,7 @@ fn key_ring_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Requests for sealed answers, and answers of several sizes that were sealed for nobody in particular.
+/// Returns requests for sealed answers, and answers of several sizes that were sealed for an unknown key.
 fn sealed_seeds() -> Vec<Vec<u8>> {
     let seed = |outgoing: Outgoing| {
         let kind = outgoing.kind().number();
@@ -229,7 +229,7 @@ fn log_seeds() -> Vec<Vec<u8>> {
     directory.open("log-000000000001").unwrap().read_at(&mut first, 0).unwrap();
     let end = first.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(512);
     first.truncate(end);
-    // Follows the first: six records in four batches, the last of which marks the end.
+    // Continues the first file: six records in four batches, the last of which marks the end.
     let mut second = b"farpool\n\x01\0\0\0\0\0\0\0".to_vec();
     [1, 5, 6, end as u64].iter().for_each(|number| second.extend_from_slice(&number.to_le_bytes()));
     second.resize(512, 0);
@@ -300,7 +300,7 @@ fn chunk_seeds() -> Vec<Vec<u8>> {
     columns.into_iter().map(image).chain(outlines).collect()
 }
 
-/// Makes parcels: the rows as packed arrays, as chunks of a table, and more of both.
+/// Creates parcels: the rows as packed arrays, as chunks of a table, and more of both.
 fn parcel_seeds() -> Vec<Vec<u8>> {
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let few = rows();
@@ -320,7 +320,7 @@ fn parcel_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Makes loads of several batches: plain, compressed, of rows that share strings, of one row, of none.
+/// Creates loads of several batches: plain, compressed, of rows that share strings, of one row, of none.
 fn load_seeds() -> Vec<Vec<u8>> {
     let (few, many) = (rows(), more_rows());
     let text = strings_that_share_bytes();
@@ -336,7 +336,7 @@ fn load_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Makes conditions for spaces with a schema and without one, as the first byte says.
+/// Creates conditions for spaces with a schema and without one, selected by the first byte.
 fn predicate_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[u8]; 6] = [
         b"\x01age > 30 and name like 'A%' or not (id in (1, 2) and price < 19.999)",
@@ -349,7 +349,7 @@ fn predicate_seeds() -> Vec<Vec<u8>> {
     seeds.map(<[u8]>::to_vec).to_vec()
 }
 
-/// Makes pipelined requests of both kinds, whole and wrong; the first byte says how they are cut.
+/// Creates pipelined requests of both kinds, valid and invalid; the first byte determines how they are split.
 fn resp_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[u8]; 7] = [
         b"\x00*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
@@ -363,7 +363,7 @@ fn resp_seeds() -> Vec<Vec<u8>> {
     seeds.map(<[u8]>::to_vec).to_vec()
 }
 
-/// Makes values, each compressed by each codec, with a sample and without.
+/// Creates values, each compressed by each codec, with a sample and without.
 fn packed_seeds() -> Vec<Vec<u8>> {
     let values = [&b"{\"name\":\"Ada\",\"cart\":[1,2,3,4]}".repeat(3)[..], &[7; 300], b"no more than this"];
     let sample = b"{\"name\":\"Grace\",\"cart\":[]} and other texts of which values are made ".repeat(4);
@@ -385,7 +385,7 @@ fn packed_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Makes records of changes of keys, each with its length: all effects, several in one record, and one in parts.
+/// Creates records of changes of keys, each with its length: all effects, several in one record, and one in parts.
 fn record_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[&[u8]]; 5] = [
         // Strings: put, edited, expiring, put again without, removed.
@@ -393,7 +393,7 @@ fn record_seeds() -> Vec<Vec<u8>> {
             b"\x00\x05\x01\x00\x01\x00\x00\x05ahello\x02\x00\x01\x09\x07\x02a!?",
             b"\x00\x80\x01\x03\x00\x01\x64a\x01\x03\x02\x00\x65\x01bb1\x04\x00\x01a",
         ],
-        // Fields of a small hash, and of one that becomes large; a field goes.
+        // Fields of a small hash, and of one that becomes large; a field is removed.
         &[
             b"\x00\x05\x01\x00\x01\x01\x00\x06h\x01\x00\x01\x00fv\x05\x00\x01\x01\x02hgww",
             b"\x00\x06\x05\x00\x01\x01\x46hk0123456789012345678901234567890123456789012345678901234567890123456789\
@@ -441,7 +441,7 @@ fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8>
     messages.map(body).flat_map(|body| [&(body.len() as u32).to_le_bytes()[..], &body].concat()).collect()
 }
 
-/// Makes states without their checksums, of few counters so that a mutation is likely to matter.
+/// Creates states without their checksums, of few counters so that a mutation is likely to matter.
 fn sketch_seeds() -> Vec<Vec<u8>> {
     let counters = Some(Counters { rows: 2, precision: 4 });
     let all = SketchParameters {
@@ -484,7 +484,7 @@ fn sketch_seeds() -> Vec<Vec<u8>> {
     columns.into_iter().map(state).collect()
 }
 
-/// Makes HyperLogLogs of Redis: of no elements, of few, of as many as runs hold, and a dense one.
+/// Creates HyperLogLogs of Redis: empty, with few elements, with as many as the sparse encoding holds, and a dense one.
 fn hll_seeds() -> Vec<Vec<u8>> {
     let of = |elements: u32| {
         let mut value = farpool_statistics::redis_hll::Writer::new();
@@ -496,7 +496,7 @@ fn hll_seeds() -> Vec<Vec<u8>> {
     [0, 3, 100, 1000, 3000].map(of).to_vec()
 }
 
-/// Makes states that DataSketches wrote in each of its forms: the fixtures of the statistics crate, except
+/// Creates states that DataSketches wrote in each of its forms: the fixtures of the statistics crate, except
 /// the largest.
 fn datasketches_seeds() -> Vec<Vec<u8>> {
     let text = include_str!("../../../crates/statistics/testdata/datasketches.txt");
@@ -510,7 +510,7 @@ fn bytes_of_hex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
 
-/// Makes rows with values in every column, more than a block of them.
+/// Creates rows with values in every column, more than a block of them.
 fn more_rows() -> RecordBatch {
     let count = 1100_i64;
     let schema = plan::table_schema();

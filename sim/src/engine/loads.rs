@@ -1,5 +1,5 @@
-//! Loads over the wire, in all modes: of random rows, in batches with pauses between them, and sometimes with
-//! an error of their source in the middle.
+//! Loads over the wire, in all modes: of random rows, in batches with pauses between them, and sometimes with a failure
+//! of their source in the middle.
 
 use super::{Engine, name};
 use crate::checks::Checked;
@@ -14,7 +14,7 @@ use farpool_transfer::{BatchStream, Pool};
 use futures::stream;
 use std::sync::Arc;
 
-/// Most rows in a batch of a small append.
+/// Maximal number of rows in a batch of a small append.
 const TRICKLE_ROWS_MAX: usize = 4;
 
 /// Number of events after the last row of a load within which its connection may be cut.
@@ -23,17 +23,17 @@ const CUT_WITHIN: usize = 64;
 /// Error message of a source that fails.
 const SOURCE_FAILS: &str = "the source of the load fails";
 
-/// What loads bring.
+/// The size of a load.
 #[derive(Clone, Copy, Debug)]
 pub enum LoadSize {
-    /// A number of batches of up to so many rows.
+    /// A number of batches of up to this many rows.
     Batches(usize),
-    /// As many rows as a row group must have for its values to leave memory, or a few more, with strings that take memory.
+    /// The minimal number of rows of a row group whose values can be evicted, or a few more, with long strings.
     LargeGroup,
 }
 
 impl LoadSize {
-    /// The rows of each batch, the last first.
+    /// Returns the number of rows of each batch, the last first.
     fn counts(self, random: &mut Random) -> Vec<usize> {
         match self {
             LoadSize::Batches(rows_max) => {
@@ -64,7 +64,7 @@ struct Source {
     id: RequestId,
     random: Random,
     words: &'static [&'static str],
-    /// The rows of the batches that are left, the last first.
+    /// Numbers of rows of the remaining batches, the last first.
     counts: Vec<usize>,
     fails: bool,
     rows: Vec<Row>,
@@ -125,7 +125,7 @@ impl Engine {
         let source = Source { shared, cuts, tenant, id, random, words: size.words(), counts, fails, rows };
         let outcome = self.pool.load(&name(table), mode.into(), schema(), hint, source.into_stream()).await;
         let has_source_failed = |error: &Error| fails && error.message == SOURCE_FAILS;
-        // After a failure of the source, the node may not know of it yet and still claim the table's name.
+        // After a failure of the source, the node may not be notified yet and still hold the claim to the table's name.
         if self.is_known_of_load(&outcome) && !outcome.as_ref().is_err_and(has_source_failed) {
             self.is_over(id);
         }
@@ -136,13 +136,13 @@ impl Engine {
         }
     }
 
-    /// Whether the client knows the outcome of a load.
+    /// Returns whether the client knows the outcome of a load.
     fn is_known_of_load(&self, outcome: &Result<TableInfo>) -> bool {
         self.is_known(outcome)
             || outcome.as_ref().is_err_and(|error| error.message.contains("nothing of it was loaded"))
     }
 
-    /// Appends a few rows many times, often enough for merges to begin.
+    /// Appends a few rows repeatedly, often enough to trigger merges.
     pub(super) async fn trickle(&self, table: &str, random: &mut Random, first: u64) -> Checked<String> {
         let count = 1 + random.below(self.appends_max);
         let mut told = Vec::new();

@@ -1,8 +1,8 @@
-//! A simulated query engine: the real client of `farpool-transfer` over connections of the simulated network,
-//! which runs several errands at once.
+//! A simulated query engine: the real client of `farpool-transfer` over connections of the simulated network, which
+//! runs several errands concurrently.
 //!
-//! Invariant: an errand ends with an answer that the model confirms, or with an error that the model, the
-//! world's trouble or a cut connection explains. It may also be aborted at any point where it waits.
+//! Invariant: an errand ends with an answer that the model confirms, or with an error that the model, the trouble of
+//! this world or a cut connection explains. It may also be aborted at any await point.
 
 mod changes;
 mod loads;
@@ -45,7 +45,7 @@ pub struct Engine {
     pool: RemotePool,
     cuts: Arc<Cuts>,
     shared: Shared,
-    /// Most appends of one errand.
+    /// Maximal number of appends in one errand.
     appends_max: usize,
     /// The prepared programs that the engine holds.
     held: Mutex<Vec<Held>>,
@@ -72,7 +72,7 @@ pub enum Errand {
     Status,
     /// Load rows.
     Load(String, LoadMode),
-    /// Append a few rows, again and again.
+    /// Append a few rows repeatedly.
     Trickle(String),
     /// Change rows of a table.
     Change(Change),
@@ -81,7 +81,7 @@ pub enum Errand {
 }
 
 impl Errand {
-    /// Makes a random errand about `table`.
+    /// Creates a random errand on `table`.
     pub fn random(random: &mut Random, table: String, queries: Queries) -> Self {
         match random.below(40) {
             0..12 => Errand::Execute(Query::random(random, table, queries)),
@@ -104,7 +104,7 @@ impl Errand {
 }
 
 impl Errand {
-    /// Makes a random errand, mostly an append to `table`.
+    /// Creates a random errand, mostly an append to `table`.
     pub fn random_append(random: &mut Random, table: String) -> Self {
         match random.below(10) {
             0..7 => Errand::Trickle(table),
@@ -113,14 +113,14 @@ impl Errand {
         }
     }
 
-    /// Makes a random errand, mostly a scan of `table`, which is large.
+    /// Creates a random errand, mostly a scan of `table`, which is large.
     pub fn random_scan(random: &mut Random, table: String, queries: Queries) -> Self {
         match random.below(40) {
             0..27 => Errand::Execute(Query::random(random, table, queries)),
             27..29 => Errand::Load(table, LoadMode::Append),
             29..31 => Errand::Change(Change::random(random, table)),
             _ => match Errand::random(random, table.clone(), queries) {
-                // These take long over the network, or leave little to scan.
+                // Loads take long over the network, and drops leave little to scan.
                 Errand::Load(..) => Errand::Load(table, LoadMode::Create),
                 Errand::Drop(_) if random.chance(70) => Errand::Table(table),
                 other => other,
@@ -129,7 +129,7 @@ impl Errand {
     }
 }
 
-/// Makes engines.
+/// A factory of engines.
 pub struct Engines {
     /// The network that connections belong to.
     pub network: Arc<Network>,
@@ -137,7 +137,7 @@ pub struct Engines {
     pub sockets: UnboundedSender<Arc<dyn Socket>>,
     /// The state shared with all participants.
     pub shared: Shared,
-    /// Most appends of one errand.
+    /// Maximal number of appends in one errand.
     pub appends_max: usize,
 }
 
@@ -179,7 +179,7 @@ impl Engine {
     /// Runs an errand.
     ///
     /// # Errors
-    /// What the node, or its client, did wrong.
+    /// Fails if the node, or its client, did something wrong.
     pub async fn run(&self, errand: Errand, mut random: Random, size: LoadSize) -> Checked {
         let first = self.shared.lock().log.step;
         let told = match &errand {
@@ -208,7 +208,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Index of the engine's tenant.
+    /// Returns the index of the engine's tenant.
     pub fn tenant(&self) -> usize {
         self.tenant
     }
@@ -237,7 +237,7 @@ impl Engine {
         let columns = random.chance(50).then(|| vec![random.below(COLUMNS.len())]);
         let statistics = match self.pool.statistics(&name(table), columns.as_deref()).await {
             Ok(statistics) => statistics,
-            // The states of a profile are stored in the pool, which may have no room for them.
+            // The states of a profile are stored in the pool, which may lack memory for them.
             Err(error) if columns.is_none() && error.kind == ErrorKind::OverLimit => {
                 return Ok("no room".to_string());
             }
@@ -275,7 +275,8 @@ impl Engine {
         }
     }
 
-    /// Whether the client knows the outcome of a request that changes something: not if its connection broke.
+    /// Returns whether the client knows the outcome of a request that changes something: it does not if its connection
+    /// broke.
     fn is_known<T>(&self, outcome: &Result<T>) -> bool {
         outcome.as_ref().err().is_none_or(|error| error.kind != ErrorKind::Unavailable)
     }

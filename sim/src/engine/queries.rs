@@ -1,4 +1,4 @@
-//! Programs, run at once, or prepared and run later on the version that they were prepared for.
+//! Programs that are run immediately, or prepared and run later on the version that they were prepared for.
 
 use super::Engine;
 use crate::checks::{Checked, check_prepared, check_result};
@@ -12,7 +12,7 @@ use farpool_transfer::{BatchStream, Execution, Handle, Pool};
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Most prepared programs that an engine holds: fewer than a node keeps for one connection.
+/// Maximal number of prepared programs that an engine holds: fewer than a node keeps for one connection.
 const HELD_MAX: usize = 6;
 
 /// A prepared program.
@@ -62,8 +62,7 @@ impl Engine {
         Ok(told)
     }
 
-    /// Runs a held program, which reads the version for which it was prepared, whatever happened to the table
-    /// since.
+    /// Runs a held program, which reads the version for which it was prepared, even if the table has changed since.
     pub(super) async fn run_held(&self, random: &mut Random, first: u64) -> Checked<String> {
         let held = {
             let held = self.held.lock();
@@ -77,7 +76,7 @@ impl Engine {
         let streams = 1 + random.below(3);
         let execution = match self.pool.execute_prepared(&held.handle, conditions.as_ref(), streams).await {
             Ok(execution) => execution,
-            // Handles, and perhaps the versions that they hold, are lost with their connection.
+            // Handles, and possibly the versions that they hold, are lost with their connection.
             Err(error) if error.kind == ErrorKind::Stale && self.has_lost(&held) => {
                 self.held.lock().retain(|other| other.handle.version != held.handle.version);
                 return Ok("its version is gone".into());
@@ -94,7 +93,7 @@ impl Engine {
         self.check_rows(execution, &query, &held.rows, random, first).await
     }
 
-    /// Whether the connection on which a program was prepared may be lost.
+    /// Returns whether the connection on which a program was prepared may be lost.
     fn has_lost(&self, _held: &Held) -> bool {
         self.cuts.explain(0) || self.shared.lock().weather.is_slow
     }

@@ -1,28 +1,28 @@
-//! Random commands of a client: few keys that collide often, of all kinds.
+//! Random commands of a client: of all kinds, on few keys, so that they often collide.
 
 use crate::random::Random;
 
-/// What a client's command is made of.
+/// The parameters of a client's commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// Most bytes of a usual value.
+    /// Maximal bytes of a usual value.
     pub bytes_max: usize,
-    /// Number of plain keys; a few of them are used most.
+    /// Number of plain keys; a few of them are used most often.
     pub keys: usize,
-    /// Whether keys are given an expiry.
+    /// Whether keys get an expiry.
     pub has_expiry: bool,
 }
 
-/// Fields of hashes without a schema.
+/// Number of fields of hashes without a schema.
 const FIELDS: usize = 6;
 
-/// Numbers of keys of a space with a name.
+/// Number of keys of a named space.
 const IDS: usize = 24;
 
-/// Most milliseconds until a key expires.
+/// Maximal number of milliseconds until a key expires.
 const EXPIRY_MS: usize = 4_000;
 
-/// A command, of one whose keys are named; most change something.
+/// Returns a random command on a given kind of keys; most commands change something.
 pub fn random_command(random: &mut Random, habits: &Habits) -> Vec<String> {
     let name = key(random, habits);
     let text = text(random, habits.bytes_max);
@@ -65,7 +65,7 @@ pub fn random_command(random: &mut Random, habits: &Habits) -> Vec<String> {
     command.into_iter().map(String::from).collect()
 }
 
-/// Sets many plain keys, or removes them.
+/// Returns a command that sets many plain keys, or removes them.
 pub fn many(random: &mut Random, habits: &Habits, is_set: bool) -> Vec<String> {
     let mut args = vec![if is_set { "MSET" } else { "DEL" }.to_string()];
     for _ in 0..10 + random.below(30) {
@@ -78,7 +78,7 @@ pub fn many(random: &mut Random, habits: &Habits, is_set: bool) -> Vec<String> {
 fn key(random: &mut Random, habits: &Habits) -> String {
     match random.below(10) {
         0..2 => format!("s:{}", random.below(IDS)),
-        // Strings do not fit into the space of rows.
+        // The space of rows does not accept strings.
         2 if random.chance(20) => format!("u:{}", random.below(IDS)),
         _ => plain(random, habits),
     }
@@ -88,7 +88,7 @@ fn plain(random: &mut Random, habits: &Habits) -> String {
     format!("k{}", random.magnitude(habits.keys))
 }
 
-/// A string that is a text of SQL, too.
+/// Returns a string that is also a valid SQL text.
 fn text(random: &mut Random, bytes_max: usize) -> String {
     let bytes = match random.below(60) {
         0 => 16 << 10,
@@ -114,7 +114,7 @@ fn pairs(random: &mut Random, habits: &Habits) -> Vec<String> {
     args
 }
 
-/// A key is renamed or copied, to one of the same kind.
+/// Returns a command that renames or copies a key, to one of the same kind.
 fn given(random: &mut Random, habits: &Habits) -> Vec<String> {
     let is_row = random.chance(20);
     let mut name = || match is_row {
@@ -144,7 +144,7 @@ fn rows(random: &mut Random) -> Vec<String> {
     args
 }
 
-/// A command of a hash; those of keys `u:` have the fields of the space of rows.
+/// Returns a command on a hash; keys `u:` have the fields of the space of rows.
 fn of_hash(random: &mut Random, habits: &Habits) -> Vec<String> {
     let is_row = random.chance(40);
     let name = if is_row { format!("u:{}", random.below(IDS)) } else { plain(random, habits) };

@@ -1,4 +1,4 @@
-//! One life of a node's keys, from the moment that they are read from the disk to the crash.
+//! One life of a node's keys, from reading them from the disk to the crash.
 
 use crate::checks::Checked;
 use crate::clock::SimClock;
@@ -12,32 +12,32 @@ use farpool_node::{Access, Caller, Environment, Fsync, Node, NodeConfig, Stepped
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a file of the log: more than those of its largest record.
+/// Bytes of a file of the log: more than its largest record takes.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// A clock whose time of day is set, to one of before, too.
+/// A clock whose time of day can be set, even backwards.
 #[derive(Debug)]
 pub struct DayClock {
-    /// Of processor time.
+    /// The clock of processor time.
     steps: SimClock,
     unix_ms: AtomicU64,
     steady_ms: AtomicU64,
 }
 
 impl DayClock {
-    /// Makes a clock whose steps derive from `seed`.
+    /// Creates a clock whose steps derive from `seed`.
     pub fn new(seed: u64, unix_ms: u64) -> Self {
         let (unix_ms, steady_ms) = (AtomicU64::new(unix_ms), AtomicU64::new(seed % 1_000_000));
         DayClock { steps: SimClock::new(seed), unix_ms, steady_ms }
     }
 
-    /// Lets time pass.
+    /// Advances all clocks.
     pub fn pass(&self, ms: u64) {
         self.unix_ms.fetch_add(ms, Ordering::Relaxed);
         self.steady_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// Sets the time of day, also to one of before.
+    /// Sets the time of day, possibly backwards.
     pub fn set(&self, unix_ms: u64) {
         self.unix_ms.store(unix_ms, Ordering::Relaxed);
     }
@@ -61,19 +61,19 @@ impl Clock for DayClock {
     }
 }
 
-/// How the keys of a world are kept.
+/// The settings of the keys of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// When replies are sent.
+    /// The condition for sending replies.
     pub fsync: Fsync,
-    /// Which keys go where memory is short.
+    /// The eviction policy.
     pub policy: Policy,
-    /// Bytes of the pool that the keys may take, 0 where there is enough.
+    /// Bytes of the pool that the keys may take, 0 for enough.
     pub maxmemory: u64,
 }
 
 impl Setting {
-    /// The setting of a seed.
+    /// Returns random settings.
     pub fn random(random: &mut Random) -> Self {
         let fsync = random.pick(&[Fsync::Always, Fsync::EverySecond, Fsync::No]);
         let policy = random.pick(&Policy::ALL);
@@ -82,13 +82,13 @@ impl Setting {
     }
 }
 
-/// See the file's comment.
+/// A running node with its keys and their log.
 pub struct Life {
     /// The log of keys.
     pub log: SteppedKeys,
     /// The keys.
     pub keys: Arc<Keyspace>,
-    /// Who reads them by SQL.
+    /// The caller that reads the keys by SQL.
     pub caller: Caller,
 }
 
@@ -129,7 +129,7 @@ impl Life {
         self.keys.set_limits(moment, change).map(drop).map_err(|error| error.to_string())
     }
 
-    /// The latest time that the keys know of.
+    /// Returns the latest time that the keys have seen.
     pub fn latest(&self) -> u64 {
         self.keys.cut(15, 0).now()
     }

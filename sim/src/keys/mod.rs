@@ -1,9 +1,9 @@
 //! Keys and values in the simulation: clients whose commands are checked against a map, statements that scan a space
 //! meanwhile, and a log on a disk that loses power, runs full and fails.
 //!
-//! Commands go to sessions directly, as a connection carries them out; the log's threads are steps of the simulation
-//! ([`farpool_node::SteppedKeys`]). After a crash, the keys must be those behind the first n records of the log, none that
-//! was acknowledged or durable missing among these; so what is lost is the end.
+//! Commands are passed to sessions directly, as a connection does; the log's threads are steps of the simulation
+//! ([`farpool_node::SteppedKeys`]). After a crash, the keys must be those after the first n records of the log, and all
+//! acknowledged or durable records must be among these: only the end of the log may be lost.
 
 mod commands;
 mod life;
@@ -28,19 +28,19 @@ use scans::Scan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// When the simulation begins, in milliseconds since the epoch.
+/// Start of the simulation, in milliseconds since the epoch.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
 /// Number of events of a world.
 const EVENTS: std::ops::Range<usize> = 100..600;
 
-/// Most clients.
+/// Maximal number of clients.
 const CLIENTS_MAX: usize = 4;
 
-/// Bytes of a value of which some fill a file of the log.
+/// Bytes of a value that is so large that a few values fill a file of the log.
 const LARGE_BYTES: usize = 60_000;
 
-/// Spaces that clients select.
+/// Number of spaces that clients select.
 const SPACES: u32 = 3;
 
 /// Runs the world of `seed`.
@@ -60,9 +60,9 @@ pub fn run(seed: u64, shared: &Shared) -> Checked {
 struct Client {
     session: Session,
     space: u32,
-    /// The commands behind `MULTI`.
+    /// The commands queued after `MULTI`.
     queue: Option<Vec<Vec<String>>>,
-    /// Whether one of them was refused when it came, as there was no room for more keys.
+    /// Whether one of them was refused when it was queued, for lack of memory for more keys.
     is_refused: bool,
     watched: Vec<Key>,
     touched: Touched,
@@ -73,24 +73,24 @@ struct Client {
 enum Touched {
     #[default]
     No,
-    /// It has expired or moved to another space, which may count.
+    /// A key has expired or moved to another space, which may count as a change.
     Perhaps,
     Yes,
 }
 
-/// What a command or a step has changed: the records that it appended, and what was there before.
+/// The changes made by a command or a step: the records that it appended, and the previous entries.
 struct Past {
     first: u64,
-    /// The record behind its last one.
+    /// The number after its last record.
     end: u64,
-    /// Whether it is there after a crash as a whole or not at all.
+    /// Whether the change survives a crash as a whole or not at all.
     is_whole: bool,
     time: u64,
     before: Changes,
     named: Named,
 }
 
-/// See the file's comment.
+/// The simulated node with its keys, clients and model.
 struct World {
     random: Random,
     shared: Shared,
@@ -100,41 +100,41 @@ struct World {
     habits: Habits,
     life: Arc<Life>,
     clients: Vec<Client>,
-    /// Asks without being a client whose commands are checked.
+    /// A session whose commands are not checked.
     observer: Client,
     scans: Vec<Scan>,
     map: Map,
     named: Named,
-    /// What happened since the keys were read from the disk.
+    /// The changes since the keys were read from the disk.
     history: Vec<Past>,
-    /// The time of day, the latest one that the keys have seen, and the latest one of a client.
+    /// The time of day, the latest time that the keys have seen, and the latest time of a client.
     now: u64,
     latest: u64,
     asked: u64,
     /// The latest time that was known when the keys were read.
     base: u64,
-    /// Records that replies wait for, and how many are known to be durable.
+    /// Records that replies wait for, and the number of records known to be durable.
     pending: Vec<u64>,
     acknowledged: u64,
     /// Keys that were evicted in this life.
     evicted: u64,
     is_faulty: bool,
-    /// Whether memory and log differ, so that only a restart helps.
+    /// Whether memory and log differ, so that the node must be restarted.
     must_crash: bool,
-    /// Whether the log was read again: keys that expired and were removed before, which is not recorded, may be counted for a
-    /// while.
+    /// Whether the log was read again: keys that expired and were removed before, which is not recorded, may be counted
+    /// for a while.
     was_restarted: bool,
-    /// What went wrong while a snapshot was taken.
+    /// An error that occurred while a snapshot was taken.
     wrong: Checked,
 }
 
 impl World {
     fn new(seed: u64, shared: Shared) -> Checked<World> {
-        // Other numbers than those of the world of tables.
+        // Different random numbers than in the world of tables.
         let mut random = Random::new(!seed);
         let clock = Arc::new(DayClock::new(random.next(), BEGIN_MS));
         let (directory, setting) = (SimulatedDirectory::new(), Setting::random(&mut random));
-        // Where memory is short, there is to be much that wants it.
+        // If memory is short, values are large, so that it is used up.
         let sizes: &[usize] =
             if setting.maxmemory > 0 { &[300, 2000, 8000, 8000] } else { &[60, 300, 2000, 8000] };
         let bytes_max = random.pick(sizes);
@@ -202,7 +202,7 @@ impl World {
         if self.must_crash { self.restart(false) } else { Ok(()) }
     }
 
-    /// A client sends a command.
+    /// Sends a random command of a random client.
     fn ask(&mut self) -> Checked {
         let client = self.random.below(self.clients.len());
         let is_queueing = self.clients[client].queue.is_some();
@@ -241,7 +241,7 @@ impl World {
         Ok(())
     }
 
-    /// Carries out a command of a client; the observer if there is no such client.
+    /// Carries out a command of a client, or of the observer if there is no such client.
     fn reply(&mut self, client: usize, args: &[String]) -> Vec<u8> {
         let life = self.life.clone();
         let client = self.clients.get_mut(client).unwrap_or(&mut self.observer);
@@ -256,13 +256,13 @@ impl World {
         bytes
     }
 
-    /// What somebody sees who is not one of the clients.
+    /// Returns the reply that the observer gets.
     fn observed(&mut self, args: &[&str]) -> Vec<u8> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_string()).collect();
         self.reply(usize::MAX, &args)
     }
 
-    /// Carries out a command, and checks its reply and what became of the keys.
+    /// Carries out a command, and checks its reply and the resulting keys.
     fn execute(&mut self, client: usize, args: &[String]) -> Checked {
         let (first, was_writing) = (self.life.log.next_record(), self.life.log.is_writing());
         let reply = self.reply(client, args);
@@ -280,7 +280,7 @@ impl World {
             if is_writing {
                 return Err(failed("it was refused although the log can be written".into()));
             }
-            // What was done in memory and could not be recorded is known after the restart.
+            // A change in memory that could not be recorded is resolved by the restart.
             self.must_crash |= was_writing && !is_writing;
             let client = &mut self.clients[client];
             if args[0] == "EXEC" {
@@ -317,7 +317,7 @@ impl World {
         }
     }
 
-    /// Checks a reply; returns what the command has changed, and the keys that it names.
+    /// Checks a reply; returns the changes by the command, and the keys that it names.
     fn checked(
         &mut self,
         client: usize,
@@ -411,7 +411,7 @@ impl World {
         (self.named, view.named) = (view.named, self.named);
         let changed = view.changed;
         if moves {
-            // Their keys are in another space, which may count as a change.
+            // The keys of the named space are in another space now, which may count as a change.
             for client in &mut self.clients {
                 let is_moved = |(space, name): &Key| *space == 0 && name.contains(':');
                 if client.touched == Touched::No && client.watched.iter().any(is_moved) {
@@ -422,7 +422,7 @@ impl World {
         Ok((changed, names))
     }
 
-    /// Changes the map; returns what was there before.
+    /// Changes the map; returns the previous entries.
     fn apply(&mut self, changed: Changes) -> Changes {
         let mut before = BTreeMap::new();
         for (key, entry) in changed {
@@ -440,7 +440,7 @@ impl World {
         before
     }
 
-    /// Removes keys from the map that were evicted; returns what they had.
+    /// Removes evicted keys from the map; returns their entries.
     fn sweep(&mut self) -> Checked<Changes> {
         let evicted = self.life.keys.uses().evicted;
         let count = evicted - self.evicted;
@@ -473,7 +473,7 @@ impl World {
         self.map.iter().filter(|(_, entry)| is_live(entry)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Lets time pass; somebody may set the clock of the machine, which must not matter.
+    /// Advances time; the machine's clock may be set meanwhile, which must not matter.
     fn pass_time(&mut self) -> Checked {
         let most = if self.random.chance(8) { 10_000_000 } else { 1000 };
         let passed = self.random.magnitude(most) as u64;
@@ -490,7 +490,7 @@ impl World {
         }
     }
 
-    /// Sets the clock of the machine ahead or back.
+    /// Sets the machine's clock forward or back.
     fn set_clock(&mut self) {
         let wall = self.clock.unix_ms();
         let step = self.random.magnitude(100_000_000) as u64;
@@ -542,7 +542,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes a snapshot, while clients go on; the power may fail meanwhile.
+    /// Takes a snapshot while clients continue; the power may fail meanwhile.
     fn take_snapshot(&mut self) -> Checked {
         let life = self.life.clone();
         let (log_bytes, mut has_crashed) = (life.log.log_bytes(), false);
@@ -570,7 +570,7 @@ impl World {
         Ok(())
     }
 
-    /// The disk becomes full, or fails after some writes.
+    /// Makes the disk run full, or fail after some writes.
     fn break_disk(&mut self) -> Checked {
         let names = self.directory.names().unwrap_or_default();
         let bytes = |name: &String| self.directory.open(name).and_then(|file| file.bytes()).unwrap_or(0);
@@ -585,7 +585,7 @@ impl World {
         self.is_faulty = true;
         self.directory.set_faults(faults);
         self.tell(format!("the disk has {used} bytes, and {faults:?}"));
-        // What is left of the current file of the log is used up, so that there has to be another one.
+        // The rest of the current file of the log is used up, so that another file is needed.
         for _ in 0..if is_full { 60 } else { 0 } {
             let client = self.random.below(self.clients.len());
             self.execute(client, &["SET".into(), "k1".into(), "v".repeat(LARGE_BYTES)])?;
@@ -597,7 +597,7 @@ impl World {
         Ok(())
     }
 
-    /// There is space again, and writes do not fail any more.
+    /// Frees disk space and ends the failures of writes.
     fn repair_disk(&mut self) {
         self.directory.set_faults(Faults::default());
         self.is_faulty = false;
@@ -607,17 +607,17 @@ impl World {
         self.tell(format!(
             "the disk is repaired; the log was refusing: {was_refusing}, is writing: {is_writing}"
         ));
-        // After a write that failed only a restart helps.
+        // After a failed write the node must be restarted.
         self.must_crash |= !is_writing;
     }
 
-    /// Notes which replies are sent by now.
+    /// Records which replies have been sent by now.
     fn take_acknowledgements(&mut self) {
         let waits = self.setting.fsync == Fsync::Always;
         let mut known = self.acknowledged;
         self.pending.retain(|record| match self.life.log.acknowledged(*record) {
             Some(Ok(())) => {
-                // Without a wait for the disk, an acknowledgement promises nothing.
+                // Without waiting for the disk, an acknowledgement guarantees nothing.
                 known = if waits { known.max(record + 1) } else { known };
                 false
             }
@@ -629,7 +629,7 @@ impl World {
 }
 
 impl Client {
-    /// A key that was just named may have changed before it was.
+    /// Records that a newly watched key may expire, which may count as a change.
     fn note_watch(&mut self, args: &[String], watched: usize, map: &Map) {
         let expires = |key: &Key| map.get(key).is_some_and(|entry| entry.expiry.is_some());
         if args[0] == "WATCH" && self.watched.len() > watched && self.watched.last().is_some_and(expires) {

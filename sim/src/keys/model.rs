@@ -1,6 +1,7 @@
-//! What keys and values must be: a map, and what commands do to it.
+//! A model of keys and values: a map, and the effects of commands on it.
 //!
-//! Keys that have expired stay in the map, with the time, so that a crash that loses the end of the log finds them again.
+//! Expired keys stay in the map, with the time of their expiry, so that a crash that loses the end of the log restores
+//! them.
 
 use super::replies::{Expected, bulk, integer, nil};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A key of one of the numbered spaces.
 pub type Key = (u32, String);
 
-/// All keys, those that have expired among them.
+/// All keys, including expired ones.
 pub type Map = BTreeMap<Key, Entry>;
 
-/// What a key has.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A string.
@@ -25,11 +26,11 @@ pub enum Value {
 pub struct Entry {
     /// The value.
     pub value: Value,
-    /// When the key expires, if it does.
+    /// The time at which the key expires, if it does.
     pub expiry: Option<u64>,
 }
 
-/// The spaces with names that may be there.
+/// The named spaces that may exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// `u`, with the columns `id u64, n i32, s utf8`.
@@ -39,13 +40,13 @@ pub struct Named {
 }
 
 impl Entry {
-    /// Whether it is there at a time.
+    /// Returns whether the entry is live at a given time.
     pub fn is_live(&self, now: u64) -> bool {
         self.expiry.is_none_or(|expiry| expiry > now)
     }
 }
 
-/// The keys as a command finds them, and what it changes.
+/// The keys as a command finds them, and the changes that it makes.
 pub struct View<'a> {
     /// The keys before the command, or the transaction that it belongs to.
     pub map: &'a Map,
@@ -53,9 +54,9 @@ pub struct View<'a> {
     pub named: Named,
     /// The number of the client's space, and the time.
     pub at: (u32, u64),
-    /// Whether keys that have expired may be counted although they were removed once.
+    /// Whether expired keys may be counted although they were removed before.
     pub was_restarted: bool,
-    /// What was changed so far; `None` for a key that is gone.
+    /// The changes so far; `None` for a removed key.
     pub changed: Changes,
 }
 
@@ -67,7 +68,7 @@ type Done = Result<Expected, Expected>;
 /// A string and its expiry.
 type Text = (Vec<u8>, Option<u64>);
 
-/// What keys become, or what they were; `None` for one that is absent.
+/// New or previous entries of keys; `None` for an absent key.
 pub type Changes = BTreeMap<Key, Option<Entry>>;
 
 impl View<'_> {
@@ -94,7 +95,7 @@ impl View<'_> {
             _ => self.string(&words),
         };
         done.unwrap_or_else(|refused| {
-            // What is refused changes nothing. That keys are those of rows may be told first.
+            // A refused command changes nothing. The error that the keys belong to rows may take precedence.
             self.changed = before;
             if words[1..].iter().any(|word| self.is_row(self.at.0, word)) { Expected::Error } else { refused }
         })
@@ -121,7 +122,7 @@ impl View<'_> {
         self.changed.insert(self.key(name), entry);
     }
 
-    /// All keys of the client's space that are there.
+    /// Returns all live keys of the client's space.
     fn live(&self) -> impl Iterator<Item = (String, Entry)> + '_ {
         let (space, now) = self.at;
         let unchanged = self.map.iter().filter(|(key, _)| !self.changed.contains_key(*key));
@@ -131,7 +132,7 @@ impl View<'_> {
             .map(|((_, name), entry)| (name.clone(), entry.clone()))
     }
 
-    /// The number of keys; those that have expired may still be counted.
+    /// Returns the number of keys; expired ones may still be counted.
     fn size(&self) -> Expected {
         let least = self.live().count() as i64;
         let all = self.map.keys().chain(self.changed.keys()).filter(|(space, _)| *space == self.at.0);
@@ -143,7 +144,7 @@ impl View<'_> {
         space == 0 && self.named.rows && name.starts_with("u:")
     }
 
-    /// A string and its expiry.
+    /// Returns a string and its expiry.
     fn text(&self, name: &str) -> Result<Option<Text>, Expected> {
         match self.entry(name) {
             None => Ok(None),
@@ -152,7 +153,7 @@ impl View<'_> {
         }
     }
 
-    /// Sets a string, which the space must allow.
+    /// Sets a string, which the space must accept.
     fn put_text(&mut self, name: &str, text: Vec<u8>, expiry: Option<u64>) -> Result<(), Expected> {
         if self.is_row(self.at.0, name) {
             return Err(Expected::Error);
@@ -234,7 +235,7 @@ impl View<'_> {
         }
     }
 
-    /// Commands of one string.
+    /// Carries out commands on one string.
     fn string(&mut self, words: &[&str]) -> Done {
         let name = words[1];
         if words[0] == "FP.UPDATE" && self.entry(name).is_none() {
@@ -293,7 +294,7 @@ impl View<'_> {
         Ok(old)
     }
 
-    /// `FP.CGET key "value like 'a%'"`, and in a space of rows `"n > NUMBER"`.
+    /// Carries out `FP.CGET key "value like 'a%'"`, and in a space of rows `"n > NUMBER"`.
     fn conditional(&self, name: &str, condition: &str) -> Expected {
         let is_of_row = condition.starts_with("n > ");
         if is_of_row != self.is_row(self.at.0, name) {
@@ -351,7 +352,7 @@ impl View<'_> {
         Ok(reply)
     }
 
-    /// `RENAME`, `RENAMENX` and `COPY` within a space, or `COPY from to DB number`.
+    /// Carries out `RENAME`, `RENAMENX` and `COPY` within a space, or `COPY from to DB number`.
     fn give(&mut self, words: &[&str]) -> Done {
         let (from, to) = (words[1], words[2]);
         let option = |name: &str| words.iter().position(|word| *word == name);
@@ -381,7 +382,7 @@ impl View<'_> {
         Ok(if words[0] == "RENAME" { Expected::ok() } else { integer(1) })
     }
 
-    /// `FP.SPACE CREATE` and `DROP` of one of the two spaces.
+    /// Carries out `FP.SPACE CREATE` and `DROP` of one of the two spaces.
     fn space(&mut self, words: &[&str]) -> Done {
         let (is_made, name) = (words[1] == "CREATE", words[2]);
         let is_there = if name == "u" { self.named.rows } else { self.named.plain };
@@ -398,7 +399,7 @@ impl View<'_> {
         Ok(Expected::ok())
     }
 
-    /// `FP.ROWSET u id n s ...`.
+    /// Carries out `FP.ROWSET u id n s ...`.
     fn rowset(&mut self, words: &[&str]) -> Done {
         if !self.named.rows {
             return Err(Expected::Error);
@@ -415,14 +416,14 @@ impl View<'_> {
     }
 }
 
-/// Whether `n > NUMBER` is true for a row.
+/// Returns whether `n > NUMBER` is true for a row.
 pub fn passes(fields: &BTreeMap<String, Vec<u8>>, condition: &str) -> bool {
     let number = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
     let least = number(&condition.as_bytes()[4..]);
     fields.get("n").and_then(|n| number(n)).is_some_and(|n| Some(n) > least)
 }
 
-/// The sum that `INCRBY` makes; `None` where there is no number.
+/// Returns the sum computed by `INCRBY`; `None` if the value is not a number.
 fn sum(text: Option<&[u8]>, more: &str) -> Option<i64> {
     let text = text.map_or(Some("0"), |text| std::str::from_utf8(text).ok())?;
     let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text)?;

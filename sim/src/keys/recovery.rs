@@ -1,4 +1,4 @@
-//! Crashes and stops of the node, and what must be there after them.
+//! Crashes and stops of the node, and checks of the recovered keys.
 
 use super::life::Life;
 use super::model::{Key, Value};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl World {
-    /// Stops the node, cleanly or by a loss of power, starts it again and checks what it has.
+    /// Stops the node, cleanly or by a loss of power, starts it again and checks its keys.
     pub fn restart(&mut self, is_clean: bool) -> Checked {
         self.take_acknowledgements();
         let is_clean = is_clean && !self.must_crash && !self.is_faulty && self.life.log.is_writing();
@@ -48,7 +48,7 @@ impl World {
         self.set_limits()
     }
 
-    /// Takes back in the model what is recorded from record `found` on.
+    /// Reverts all changes in the model that are recorded from record `found` on.
     fn lose_from(&mut self, found: u64) -> Checked {
         let mut unsure = BTreeMap::new();
         let (mut known, mut limits) = (self.base, false);
@@ -61,7 +61,7 @@ impl World {
             self.named = past.named;
             for (key, entry) in past.before {
                 if !past.is_whole && past.first < found {
-                    // Some of its records are there.
+                    // Some of its records survived.
                     unsure.insert(key, entry);
                     continue;
                 }
@@ -88,7 +88,8 @@ impl World {
         let seen_expired: Vec<Key> =
             self.live().into_iter().filter(|key| may_be_gone(&self.map[key])).collect();
         for key in seen_expired {
-            // It may have been removed, or may be there: nobody was told that it had expired and was on disk.
+            // The key may be removed or present: no client was told that it had expired, and the removal need not be on
+            // disk.
             if !self.is_there(&key) {
                 self.map.remove(&key);
             }

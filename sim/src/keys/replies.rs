@@ -1,34 +1,34 @@
-//! Replies of the Redis protocol: what may come, and what came.
+//! Replies of the Redis protocol: expected ones, and the parsing of actual ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a reply must be.
+/// The expectation of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// These bytes.
+    /// Exactly these bytes.
     Is(Vec<u8>),
-    /// An error of any text, but none of memory or of the disk.
+    /// An error with any text, except those about memory or the disk.
     Error,
     /// An array of fields and their values, in any order.
     Pairs(BTreeMap<Vec<u8>, Vec<u8>>),
-    /// An array of these, in any order.
+    /// An array of these strings, in any order.
     Set(BTreeSet<Vec<u8>>),
-    /// A number from the first to the second.
+    /// A number within these bounds, inclusive.
     Between(i64, i64),
 }
 
 impl Expected {
-    /// This text, with the end of its line.
+    /// Returns the expectation of a line with this text.
     pub fn text(text: &str) -> Expected {
         Expected::Is(text.as_bytes().to_vec())
     }
 
-    /// `OK`.
+    /// Returns the expectation of `OK`.
     pub fn ok() -> Expected {
         Expected::text("+OK\r\n")
     }
 
-    /// Whether a reply is as expected.
+    /// Returns whether a reply is as expected.
     pub fn fits(&self, reply: &[u8]) -> bool {
         match self {
             Expected::Is(bytes) => bytes == reply,
@@ -52,7 +52,7 @@ impl Expected {
         }
     }
 
-    /// What was expected; of many strings, those that are missing or too many.
+    /// Describes the expectation; for many strings, those that are missing or unexpected.
     pub fn differing(&self, reply: &[u8]) -> String {
         let Expected::Set(set) = self else { return format!("{self:?}") };
         let found = strings(reply).unwrap_or_default();
@@ -65,27 +65,27 @@ impl Expected {
     }
 }
 
-/// A bulk string.
+/// Returns a bulk string.
 pub fn bulk(text: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
 }
 
-/// A number.
+/// Returns the expectation of a number.
 pub fn integer(number: i64) -> Expected {
     Expected::Is(format!(":{number}\r\n").into_bytes())
 }
 
-/// The absent string.
+/// Returns the expectation of the null string.
 pub fn nil() -> Expected {
     Expected::text("$-1\r\n")
 }
 
-/// Whether a command was refused for lack of memory, or because of the disk.
+/// Returns whether a command was refused for lack of memory, or because of the disk.
 pub fn is_refused(reply: &[u8]) -> bool {
     reply.starts_with(b"-OOM") || reply.starts_with(b"-MISCONF")
 }
 
-/// Divides the elements of an array; `None` where it is none.
+/// Splits an array into its elements; `None` if the reply is not an array.
 pub fn elements(reply: &[u8]) -> Option<Vec<&[u8]>> {
     let (head, mut rest) = line(reply)?;
     let count = number(head.strip_prefix(b"*")?)?;
@@ -98,7 +98,7 @@ pub fn elements(reply: &[u8]) -> Option<Vec<&[u8]>> {
     rest.is_empty().then_some(found)
 }
 
-/// The strings of an array of bulk strings.
+/// Returns the strings of an array of bulk strings.
 pub fn strings(reply: &[u8]) -> Option<Vec<Vec<u8>>> {
     let text = |element: &&[u8]| {
         let (head, rest) = line(element)?;
@@ -116,7 +116,7 @@ fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Bytes of the first reply.
+/// Returns the bytes of the first reply.
 fn length(bytes: &[u8]) -> Option<usize> {
     let (head, rest) = line(bytes)?;
     let begin = head.len() + 2;

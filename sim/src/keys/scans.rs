@@ -14,13 +14,13 @@ use farpool_pipeline::{BoundProgram, Run, Step};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most statements at once.
+/// Maximal number of concurrent statements.
 const SCANS_MAX: usize = 4;
 
-/// A statement: what it must return, and what has come.
+/// A statement: its expected rows, and the rows received so far.
 pub struct Scan {
     run: Arc<Run>,
-    /// Holds the moment that is read.
+    /// Keeps the moment that is read.
     _bound: BoundProgram,
     table: String,
     expected: Vec<Vec<String>>,
@@ -28,7 +28,7 @@ pub struct Scan {
 }
 
 impl World {
-    /// Begins a statement that reads a whole space, or does a scan by `FP.SCAN`.
+    /// Begins a statement that reads a whole space, or runs a complete scan by `FP.SCAN`.
     pub fn begin_scan(&mut self) -> Checked {
         if self.random.chance(30) {
             return self.scan_at_once();
@@ -39,7 +39,7 @@ impl World {
         let name = self.random.pick(&["u", "s", "default", "db1"]);
         let least = self.random.below(1000) as i64 - 500;
         let least = (name == "u" && self.random.chance(50)).then_some(least);
-        // SQL reads at the time of day, unless a later one was seen.
+        // SQL reads at the time of day, unless a later time has been seen.
         let seen = self.latest;
         self.latest = seen.max(self.now);
         let expected = self.rows_of(name, least);
@@ -61,7 +61,7 @@ impl World {
         Ok(())
     }
 
-    /// The rows that a statement over a space must return, in order.
+    /// Returns the rows that a statement over a space must return, in order.
     fn rows_of(&self, table: &str, least: Option<i64>) -> Vec<Vec<String>> {
         let Named { rows, plain } = self.named;
         let is_owned = |name: &str| rows && name.starts_with("u:") || plain && name.starts_with("s:");
@@ -92,7 +92,7 @@ impl World {
         found
     }
 
-    /// Does some steps of the statements.
+    /// Runs some steps of the statements.
     pub fn step_scans(&mut self) -> Checked {
         for _ in 0..1 + self.random.magnitude(30) {
             if self.scans.is_empty() {
@@ -104,7 +104,7 @@ impl World {
         Ok(())
     }
 
-    /// Does all steps of all statements.
+    /// Runs all remaining steps of all statements.
     pub fn end_scans(&mut self) -> Checked {
         while !self.scans.is_empty() {
             self.step_scan(0)?;
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// A scan by `FP.SCAN`, from its begin to its end, while nothing changes.
+    /// Runs a scan by `FP.SCAN` from beginning to end, without changes in between.
     fn scan_at_once(&mut self) -> Checked {
         let (name, condition) =
             self.random.pick(&[("u", "n > 7"), ("s", "value like 'a%'"), ("default", "value like 'a%'")]);
@@ -193,7 +193,7 @@ impl World {
     }
 }
 
-/// Reads all columns of a space: the key and two fields, or the key and the value.
+/// Returns the program that reads all columns of a space: the key and two fields, or the key and the value.
 fn program(table: TableName, is_rows: bool, least: Option<i64>) -> Checked<Program> {
     let names: &[&str] = if is_rows { &["id", "n", "s"] } else { &["key", "value"] };
     let columns = names.iter().enumerate();

@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longest time that a request may wait for memory.
+/// Maximal time that a request may wait for memory.
 const PATIENCE: Duration = Duration::from_millis(WORK_WAIT_MS_MAX);
 
 /// Number of events within which a request whose time is over must have left the queue.
 const NOTICE_EVENTS: u64 = 20;
 
-/// The requests that wait for memory: since when, and at which event their time was found to be over.
+/// The requests that wait for memory: the time since which they wait, and the event at which their time was found to be
+/// over.
 #[derive(Debug, Default)]
 pub struct Patience(BTreeMap<u64, (Instant, Option<u64>)>);
 
@@ -87,7 +88,7 @@ impl World {
             if told != tables {
                 return Err(format!("{name} has {tables} tables, and by the node {told}"));
             }
-            // With a data directory, their values may be there only.
+            // With a data directory, the values may be there only.
             if self.disk.is_some() {
                 continue;
             }
@@ -123,7 +124,7 @@ impl World {
                 "nobody is there, and of the pool more than {most} bytes are in use: {status:?}"
             ));
         }
-        // Outcomes of loads, and which rows pass filters, are kept for a while.
+        // Outcomes of loads, and rows that pass filters, are remembered for a while.
         match status.tables > 0 || status.work_bytes_used == self.node.remembered_bytes() {
             true => Ok(()),
             false => {
@@ -143,7 +144,7 @@ mod tests {
         let line = |waiting: &[u64]| WorkLine { waiting: waiting.to_vec(), is_stuck: false };
         patience.check(&line(&[1, 2]), 1).unwrap();
         tokio::time::advance(PATIENCE + Duration::from_millis(1)).await;
-        // Within the notice period nothing is wrong; a request that came later has more time.
+        // Within the notice period nothing is wrong; a later request has more time.
         for step in 2..=2 + NOTICE_EVENTS {
             patience.check(&line(&[1, 3]), step).unwrap();
         }

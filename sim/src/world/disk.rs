@@ -1,6 +1,6 @@
-//! The disk of a node with a data directory, whose work is done when the simulation says so: records of the log become
-//! durable late, values of row groups come late, in another order, or not at all, and in the end the node is started anew
-//! from what is there.
+//! The disk of a node with a data directory, whose work is a step of the simulation: records of the log become durable
+//! late, values of row groups arrive late, in another order, or not at all, and at the end the node is restarted from
+//! the files on the disk.
 
 use super::{TABLES, TENANTS, World, serve, start_node, turns_of_others};
 use crate::checks::Checked;
@@ -15,36 +15,36 @@ use farpool_node::{Node, NodeConfig, SteppedDisk};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Large row groups of the table that is scanned at the beginning.
+/// Number of large row groups of the table that is scanned, which is loaded first.
 const LARGE_GROUPS: std::ops::Range<usize> = 5..9;
 
-/// Most events for which nothing comes from the disk.
+/// Maximal number of events for which the disk does nothing.
 const STALL_MAX: usize = 80;
 
-/// Rounds within which the errands at the beginning have ended.
+/// Number of rounds within which the first errands must have ended.
 const ROUNDS_MAX: usize = 20_000;
 
 /// The disk of a node.
 pub(super) struct Disk {
     directory: Arc<SimulatedDirectory>,
     pub stepped: SteppedDisk,
-    /// The event until which it does nothing.
+    /// The event until which the disk does nothing.
     stalled_until: u64,
 }
 
 impl Disk {
-    /// The disk of a node that was started with this directory.
+    /// Returns the disk of a node that was started with this directory.
     pub fn of(directory: Arc<SimulatedDirectory>, node: &Arc<Node>) -> Option<Disk> {
         Some(Disk { directory, stepped: SteppedDisk::of(node)?, stalled_until: 0 })
     }
 }
 
 impl World {
-    /// Loads a table that is larger than the pool, before anything else happens.
+    /// Loads a table that is larger than the pool, before the events begin.
     pub(super) async fn load_large_table(&mut self) -> Checked {
         let groups = LARGE_GROUPS.start + self.random.below(LARGE_GROUPS.len());
         let rows = (groups * limits::LARGE_GROUP_ROWS) as u64;
-        // Loads fail by design sometimes.
+        // Some loads fail by design.
         for _ in 0..4 * groups {
             if self.engines.is_empty() {
                 self.connect_engine()?;
@@ -67,7 +67,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets everybody work until the errands have ended.
+    /// Lets all participants work until the errands have ended.
     async fn await_errands(&mut self) -> Checked {
         for _ in 0..ROUNDS_MAX {
             if self.errands.is_empty() {
@@ -86,7 +86,7 @@ impl World {
         Err("a load before everything else does not end".to_string())
     }
 
-    /// Lets the disk do some of its work, or something go wrong with it.
+    /// Lets the disk do some of its work, or fail.
     pub(super) fn work_disk(&mut self) -> Checked {
         let step = self.shared.lock().log.step;
         let Some(disk) = self.disk.as_mut().filter(|disk| disk.stalled_until <= step) else { return Ok(()) };
@@ -122,14 +122,14 @@ impl World {
         self.check_work()
     }
 
-    /// Lets the disk do what waits now; returns whether there was anything.
+    /// Lets the disk do all pending work; returns whether there was any.
     pub(super) fn end_disk_work(&mut self) -> Checked<bool> {
         let Some(disk) = &self.disk else { return Ok(false) };
         let mut did = disk.stepped.write_log();
         while disk.stepped.write() {
             did = true;
         }
-        // What finds no memory is there again.
+        // A read that finds no memory is queued again.
         for _ in 0..disk.stepped.reads() {
             did |= disk.stepped.read(0);
         }
@@ -137,8 +137,8 @@ impl World {
         Ok(did)
     }
 
-    /// Stops the node when nobody is there, or cuts its power, and starts another one from what is on disk, which must have
-    /// the same tables.
+    /// Stops the node when no client is connected, or cuts its power, and starts another one from the files on the
+    /// disk, which must have the same tables.
     pub(super) fn restart(&mut self) -> Checked {
         let Some(disk) = self.disk.take() else { return Ok(()) };
         let is_clean = self.random.chance(50);
@@ -192,7 +192,7 @@ impl World {
 }
 
 impl Disk {
-    /// The rows of a row group, which are read.
+    /// Returns the rows of a row group, whose values are read.
     fn rows(&self, group: &Arc<RowGroup>) -> Checked<Vec<Row>> {
         let arrived = Arc::new(Mutex::new(None));
         if let Err(absent) = group.with_values(0..group.chunks.len()) {
@@ -206,7 +206,7 @@ impl Disk {
     }
 }
 
-/// Holds the values that were read.
+/// A receiver of values that were read.
 struct Arrival(Arc<Mutex<Option<Result<Kept>>>>);
 
 impl Reader for Arrival {

@@ -1,8 +1,8 @@
 //! The simulated world: a node without threads, its clients of all kinds, and the seed that determines all
 //! events.
 //!
-//! Everything runs on one thread. Tasks of the runtime take turns in a fixed order; the runtime's time is
-//! paused and advanced only by the simulation, and nothing waits for real time.
+//! Everything runs on one thread. Tasks of the runtime take turns in a fixed order; the runtime's time is paused and
+//! advanced only by the simulation, and nothing waits for real time.
 
 mod accounts;
 mod disk;
@@ -43,24 +43,24 @@ const TABLES: [&str; 3] = ["orders", "parts", "prices"];
 /// Number of events before the simulation begins to end.
 const EVENTS: std::ops::Range<usize> = 100..700;
 
-/// Most participants of each kind at once.
+/// Maximal number of concurrent participants of each kind.
 const CLIENTS_MAX: usize = 4;
 const ENGINES_MAX: usize = 3;
 const HOSTILES_MAX: usize = 2;
 
-/// Most appends of one errand in a world that focuses on appends.
+/// Maximal number of appends of one errand in a world that focuses on appends.
 const APPENDS_MAX: usize = 60;
 
-/// Pages of the pool in a world of scans: some row groups of the table have room in it, and not all.
+/// Pages of the pool in a world of scans: some row groups of the table fit, but not all.
 const SCANNED_PAGES: [usize; 3] = [3, 4, 5];
 
-/// What clients mostly do.
+/// The predominant activity of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Focus {
     Everything,
     /// A thousand or more appends of a few rows each.
     Appends,
-    /// Many scans of a table that is larger than the pool, at the same time.
+    /// Many concurrent scans of a table that is larger than the pool.
     Scans,
 }
 
@@ -85,23 +85,23 @@ pub struct World {
     focus: Focus,
     queries: Queries,
     loads: LoadSize,
-    /// The data directory, where there is one.
+    /// The data directory, if there is one.
     disk: Option<Disk>,
-    /// Least bytes that a pipe to a client holds.
+    /// Minimal capacity in bytes of a pipe to a client.
     pipe_bytes: usize,
-    /// Most errands at once; with many of them, tenants compete for the node for long.
+    /// Maximal number of concurrent errands; with many of them, tenants compete for the node for long.
     errands_max: usize,
     programs: u64,
 }
 
 impl World {
-    /// Makes the world of `seed`, on the current runtime.
+    /// Creates the world of `seed`, on the current runtime.
     pub fn new(seed: u64) -> Checked<Self> {
         let mut random = Random::new(seed);
         let clock = Arc::new(SimClock::new(random.next()));
         let focus = match random.below(100) {
             0..5 => Focus::Appends,
-            // These take as long as some thirty others.
+            // These worlds take as long as about thirty others.
             5..8 => Focus::Scans,
             _ => Focus::Everything,
         };
@@ -122,8 +122,8 @@ impl World {
             Focus::Everything | Focus::Appends if has_little_memory => (2 + random.below(12)) << 20,
             Focus::Everything | Focus::Appends => 512 << 20,
         };
-        // With little memory for work, groups of many rows would leave in parts, which the clients here do
-        // not merge.
+        // With little memory for work, groups of many rows would be returned in parts, which the clients here do not
+        // merge.
         let rows_max = match random.chance(5) {
             _ if weather.is_short || focus == Focus::Appends => 2_000,
             true => 150_000,
@@ -134,7 +134,7 @@ impl World {
             Focus::Everything | Focus::Appends => (Queries::Any, LoadSize::Batches(rows_max)),
         };
         let errands_max = random.pick(if are_scans { &[4, 8, 12] } else { &[4, 12, 48] });
-        // Frames may be cut anywhere; very small pipes for large results would only be slow.
+        // Frames may be split anywhere; very small pipes for large results would only be slow.
         let pipe_bytes = if are_scans { 64 << 10 } else { rows_max / 100 };
         let percent = 1 + random.below(40);
         let luck = has_bad_luck.then(|| Arc::new(BadLuck::new(random.next(), percent)) as Arc<dyn Failures>);
@@ -179,7 +179,7 @@ impl World {
         })
     }
 
-    /// The state that all participants share, with the log of events.
+    /// Returns the state that all participants share, with the log of events.
     pub fn shared(&self) -> Shared {
         self.shared.clone()
     }
@@ -261,7 +261,7 @@ fn start_node(
     let limits = TenantLimits { weight: 1 + random.below(5) as u32, ..TenantLimits::default() };
     let access = access.with_limits(tenant(TENANTS[0])?, limits);
     let data = directory.map(|directory| directory as Arc<dyn Directory>);
-    // Sometimes there is a checkpoint behind every few loads.
+    // In some worlds there is a checkpoint after every few loads.
     let log_bytes = if random.chance(50) { 64 << 10 } else { limits::LOG_BYTES_DEFAULT };
     let config = NodeConfig { workers: 0, access, data, log_bytes, ..config };
     let hash_seed = random.next();
@@ -279,7 +279,7 @@ fn start_node(
     Node::assemble(config, environment).map_err(|error| error.to_string())
 }
 
-/// Where a client brings its end of a connection, and the node's server.
+/// Starts the node's server; returns the channel through which clients connect, and the server's task.
 fn serve(node: &Arc<Node>) -> (UnboundedSender<Arc<dyn Socket>>, JoinHandle<farpool_model::Result<()>>) {
     let (sockets, listener) = mpsc::unbounded_channel();
     (sockets, tokio::spawn(native::serve(node.clone(), listener, std::future::pending())))

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl World {
-    /// Makes a new connection: returns the client's end, and passes the other end to the node.
+    /// Creates a connection: returns the client's end, and passes the other end to the node.
     pub(super) fn connect(&mut self, who: &str) -> Checked<Pipe> {
         let bytes_max = self.pipe_bytes + self.random.magnitude(256 << 10);
         let (ours, theirs) = pipe(bytes_max);
@@ -77,7 +77,7 @@ impl World {
         self.clients[index].read(most, &mut self.shared.lock()).map(drop)
     }
 
-    /// Drops a client without any goodbye, possibly in the middle of a message.
+    /// Drops a client without closing its connection properly, possibly in the middle of a message.
     pub(super) fn vanish(&mut self) -> Checked {
         if let Some(index) = self.some_index() {
             let client = self.clients.swap_remove(index);
@@ -102,7 +102,7 @@ impl World {
         Ok(())
     }
 
-    /// Has an engine run an errand.
+    /// Starts an errand of an engine.
     pub(super) fn send_on(&mut self, engine: Arc<Engine>, errand: Errand) {
         let told = format!("engine {} is to do {errand:?}", engine.number);
         self.shared.lock().log.event(told.clone());
@@ -111,7 +111,7 @@ impl World {
         self.errands.push((told, tokio::spawn(doing)));
     }
 
-    /// Aborts a random errand, wherever it is.
+    /// Aborts a random errand at its current await point.
     pub(super) fn give_up_errand(&mut self) -> Checked {
         if !self.errands.is_empty() {
             let (told, errand) = self.errands.swap_remove(self.random.below(self.errands.len()));
@@ -161,7 +161,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass in which nobody works; if timeouts are allowed in this world, enough for timers to
+    /// Lets time pass in which no participant works; if timeouts are allowed in this world, enough for timers to
     /// expire.
     pub(super) async fn pass_time(&mut self) -> Checked {
         self.clock.jump(1 << self.random.below(40));
@@ -173,13 +173,13 @@ impl World {
         Ok(())
     }
 
-    /// A random table; mostly the large one, where there is one.
+    /// Returns a random table; mostly the large one, if there is one.
     fn some_table(&mut self) -> String {
         let is_large = self.focus == Focus::Scans && self.random.chance(85);
         (if is_large { TABLES[0] } else { self.random.pick(&TABLES) }).to_string()
     }
 
-    /// The index of a random tenant; mostly of the one with the large table, where there is one.
+    /// Returns the index of a random tenant; mostly of the one with the large table, if there is one.
     fn some_tenant(&mut self) -> usize {
         let is_large = self.focus == Focus::Scans && self.random.chance(85);
         if is_large { 0 } else { self.random.below(TENANTS.len()) }

@@ -1,4 +1,4 @@
-//! Runs the node's work, and checks the node at every step, at every event and in the end.
+//! Runs the node's work, and checks the node at every step, at every event and at the end.
 
 use super::disk::Disk;
 use super::{TABLES, TENANTS, World, turns_of_others};
@@ -14,13 +14,13 @@ use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rounds without any progress after which a missing answer counts as lost.
+/// Number of rounds without any progress after which a missing answer counts as lost.
 const QUIET_ROUNDS: usize = 100;
 
 /// Time within which a node drops expired data.
 const FORGETS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Rounds after which a missing answer counts as lost even with progress.
+/// Number of rounds after which a missing answer counts as lost even with progress.
 const ROUNDS_MAX: usize = 100_000;
 
 impl World {
@@ -42,8 +42,8 @@ impl World {
         Ok(steps > 0)
     }
 
-    /// Records which tables have changed: a step changes at most one. Where there is a data directory, readers may see
-    /// that later.
+    /// Records which tables have changed: a step changes at most one. With a data directory, readers may see the change
+    /// later.
     pub(super) fn observe(&self) -> Checked {
         let mut state = self.shared.lock();
         let step = state.log.step;
@@ -67,7 +67,7 @@ impl World {
                     let version = |of: &(Version, Arc<Table>)| of.0;
                     let seen = visible.as_ref().map(version);
                     let is_new = seen != state.models[tenant].newest(table).map(|seen| seen.version);
-                    // Where the step has written the log, nothing waits.
+                    // If the step has written the log, no records wait.
                     let waits = |disk: &Disk| disk.stepped.records_waiting() > 0;
                     if is_new && seen == newest.as_ref().map(version) && self.disk.as_ref().is_some_and(waits)
                     {
@@ -95,7 +95,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets everybody read, write and work until all requests are answered.
+    /// Lets all participants read, write and work until all requests are answered.
     pub(super) async fn quiesce(&mut self) -> Checked {
         {
             let mut state = self.shared.lock();
@@ -153,7 +153,7 @@ impl World {
         for _ in 0..QUIET_ROUNDS {
             turns_of_others(20).await;
             self.network.pass_all(&mut self.shared.lock().log);
-            // Profiling pauses for a while after rows have come in.
+            // Profiling pauses for a while after rows have arrived.
             self.clock.jump(1 << 30);
             self.work(1000)?;
             self.end_disk_work()?;
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Checks that no load that is gone still claims a table name.
+    /// Checks that no load that has ended still claims a table name.
     fn check_names_are_free(&self) -> Checked {
         for owner in &self.owners {
             for table in TABLES {

@@ -1,4 +1,4 @@
-//! The archives: files in the order of their names, with the time of the release and without names of owners.
+//! The archives: files sorted by name, with the time of the release and without names of owners.
 
 use super::Release;
 use super::contents::{Contents, DOCUMENTATION, set_modes};
@@ -18,15 +18,15 @@ pub const CONTAINER_USER: &str = "9797";
 
 /// The archives that were made.
 pub struct Archives {
-    /// The tree below a prefix, in a folder of its own.
+    /// The archive of the tree below a prefix, in a separate folder.
     pub tar: PathBuf,
     /// The root of a container.
     pub container: PathBuf,
-    /// How the image is made of it.
+    /// The file from which the image is built.
     pub containerfile: PathBuf,
 }
 
-/// Makes the archive of all that is installed, that of a container, and its Containerfile.
+/// Builds the archive of all installed files, that of a container, and its Containerfile.
 pub fn make(release: &Release, program: &Program, contents: &Contents) -> Result<Archives> {
     let name = contents.prefix.file_name().unwrap_or_default().to_string_lossy();
     let tar = release.folder.join(format!("{name}.tar.gz"));
@@ -43,7 +43,7 @@ pub fn make(release: &Release, program: &Program, contents: &Contents) -> Result
     Ok(Archives { tar, container: archive, containerfile })
 }
 
-/// Writes the digests of all files in a folder, by their names.
+/// Writes the digests of all files in a folder, sorted by name.
 pub fn write_sums(folder: &Path) -> Result<()> {
     let names = names(folder)?;
     let output = Command::new("sha256sum").current_dir(folder).arg("--").args(&names).output();
@@ -68,7 +68,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Makes the tree of a container's root: the program, a user, a data directory and a folder for temporary files.
+/// Builds the tree of a container's root: the program, a user, a data directory and a folder for temporary files.
 fn container_root(release: &Release, contents: &Contents) -> Result<PathBuf> {
     let root = release.scratch.join("container");
     copy(&contents.prefix.join("bin/farpool"), &root.join("usr/bin/farpool"))?;
@@ -89,7 +89,7 @@ fn container_root(release: &Release, contents: &Contents) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Packs the root of a container, in which two folders are not root's alone.
+/// Packs the root of a container, in which two folders are not owned by root alone.
 fn pack_container(release: &Release, root: &Path, archive: &Path) -> Result<()> {
     let plain = archive.with_extension("");
     let file = plain.to_string_lossy();

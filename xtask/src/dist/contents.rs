@@ -1,4 +1,4 @@
-//! What is installed, as a tree below one prefix (`/usr` or `/usr/local`), which all packages are made of.
+//! The installed files, as a tree below one prefix (`/usr` or `/usr/local`), from which all packages are made.
 
 use super::program::Program;
 use super::{Release, copy, create_parent, licences, write};
@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where documentation lies, below the prefix.
+/// Folder of the documentation, below the prefix.
 pub const DOCUMENTATION: &str = "share/doc/farpool";
 
-/// Where completions for zsh lie, below the prefix. Debian has another folder.
+/// Folder of the completions for zsh, below the prefix. Debian uses another folder.
 pub const ZSH: &str = "share/zsh/site-functions";
 
-/// The shells that there are completions for, and where theirs lie.
+/// The shells for which there are completions, and the paths of these.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/farpool"),
     ("zsh", "share/zsh/site-functions/_farpool"),
@@ -36,11 +36,11 @@ const PAGES: [&str; 3] = ["docs", "docs/decisions", "docs/internals"];
 
 /// The tree.
 pub struct Contents {
-    /// Its folder, whose name is that of the archive.
+    /// The folder of the tree, which has the name of the archive.
     pub prefix: PathBuf,
 }
 
-/// Makes the tree.
+/// Builds the tree of the installed files.
 pub fn gather(release: &Release, program: &Program) -> Result<Contents> {
     let name = format!("farpool-{}-{}-linux", release.version, program.architecture.name());
     let prefix = release.scratch.join(name);
@@ -62,7 +62,7 @@ pub fn gather(release: &Release, program: &Program) -> Result<Contents> {
     Ok(Contents { prefix })
 }
 
-/// Has the program write its manual pages and completions, which shows that it runs here.
+/// Lets the program write its manual pages and completions, which also shows that it runs here.
 fn said_by_itself(program: &Path, prefix: &Path) -> Result<()> {
     let run = |arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output();
@@ -83,7 +83,7 @@ fn said_by_itself(program: &Path, prefix: &Path) -> Result<()> {
     programs::run("gzip", arguments, "install the package gzip")
 }
 
-/// Returns the pages of documentation and the pictures in them.
+/// Returns the pages of documentation and the pictures that they refer to.
 fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
@@ -91,7 +91,7 @@ fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(is_page).collect())
 }
 
-/// Gives all files the modes that they are installed with, whatever those of the tree and the umask are.
+/// Sets the modes of all files for installation, independently of the source tree and the umask.
 pub fn set_modes(folder: &Path) -> Result<()> {
     programs::run("chmod", ["-R", "u=rwX,go=rX", &folder.to_string_lossy()], "is the folder yours?")
 }

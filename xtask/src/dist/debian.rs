@@ -15,14 +15,14 @@ const ZSH_DEBIAN: &str = "share/zsh/vendor-completions";
 /// Scripts that dpkg runs.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// Makes the package and returns its path.
+/// Builds the package and returns its path.
 pub fn make(release: &Release, program: &Program, contents: &Contents) -> Result<PathBuf> {
     let root = release.scratch.join("debian");
     let usr = root.join("usr");
     copy_tree(&contents.prefix, &usr)?;
     rename(&usr.join(ZSH), &usr.join(ZSH_DEBIAN))?;
     let documentation = usr.join(DOCUMENTATION);
-    // Debian has the text of the licence, and asks for a note with a name of its own.
+    // Debian provides the text of the licence, and requires a note in a file of another name.
     fs::remove_file(documentation.join("LICENSE")).context("the contents have no LICENSE")?;
     let packaging = cargo::root().join("packaging/debian");
     copy(&packaging.join("copyright"), &documentation.join("copyright"))?;
@@ -44,7 +44,7 @@ pub fn make(release: &Release, program: &Program, contents: &Contents) -> Result
     Ok(package)
 }
 
-/// Writes what dpkg has to know of the package.
+/// Writes the control files of the package.
 fn control(release: &Release, program: &Program, packaging: &Path, root: &Path) -> Result<()> {
     let folder = root.join("DEBIAN");
     let control = read(&packaging.join("control"))?
@@ -68,7 +68,7 @@ fn build(release: &Release, root: &Path, package: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sum of the sizes of all files, as Debian counts it.
+/// Returns the sum of the sizes of all files, as Debian computes it.
 fn kibibytes(folder: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
@@ -85,7 +85,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     programs::run("cp", ["-R", &from.to_string_lossy(), &to], "is the disk full?")
 }
 
-/// dpkg-deb takes over the times of files that are older than the release, so none may be left.
+/// Sets the times of all files: dpkg-deb keeps times that are older than the release.
 fn set_times(release: &Release, root: &Path) -> Result<()> {
     let time = format!("@{}", release.time);
     let arguments =

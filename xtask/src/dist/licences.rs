@@ -1,8 +1,9 @@
-//! The licences of what is linked into the program: every package below `farpool`, with the texts that lie in it.
+//! The licences of everything that is linked into the program: every package below `farpool`, with the licence texts in
+//! it.
 //!
-//! Invariant: a package that requires its text to be passed on has one. Where it ships none, that of another package
-//! of the same repository stands in; a package without any is named with its licence's name, if that is one of
-//! [`COMMON`], whose texts are in others' packages, and an error otherwise.
+//! Invariant: a package whose licence requires its text to be passed on has one. If it ships none, the text of another
+//! package of the same repository is used; a package without any is listed with the name of its licence, if that is one
+//! of [`COMMON`], whose texts are in other packages, and an error otherwise.
 
 use super::program::Architecture;
 use anyhow::{Context, Result, ensure};
@@ -12,13 +13,13 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Beginnings of names of files with licences, in lower case.
+/// Prefixes of the names of licence files, in lower case.
 const NAMES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
-/// Licences that some package has the text of; that of a package without a text stands in its `Cargo.toml` only.
+/// Licences whose text is in some package; a package without a text names its licence in `Cargo.toml` only.
 const COMMON: [&str; 3] = ["MIT", "Apache-2.0", "BSD-3-Clause"];
 
-/// What is linked and is no package of cargo's.
+/// Linked components that are not packages of cargo.
 const OTHERS: &str = "\
 The program also contains:
 - Rust's standard library (https://github.com/rust-lang/rust), Apache-2.0 OR MIT
@@ -28,7 +29,7 @@ The program also contains:
 - GCC's run-time library (https://gcc.gnu.org), GPL-3.0-or-later WITH GCC-exception-3.1
 ";
 
-/// A package, and the texts that lie in it.
+/// A package, and the licence texts in it.
 struct Licensed<'a> {
     package: &'a Package,
     texts: BTreeSet<String>,
@@ -37,7 +38,7 @@ struct Licensed<'a> {
 /// Returns a list of all packages below `farpool`, with their licences, and then the texts, each once.
 ///
 /// # Errors
-/// When a package has no licence that is known.
+/// Fails if a package has no known licence.
 pub fn of_dependencies(root: &Path, architecture: Architecture) -> Result<String> {
     let platform = format!("{}-unknown-linux-gnu", architecture.name());
     let options = ["--locked".to_string(), "--filter-platform".to_string(), platform];
@@ -58,7 +59,7 @@ pub fn of_dependencies(root: &Path, architecture: Architecture) -> Result<String
     Ok(written(&licensed))
 }
 
-/// Returns the packages of others that are linked into the program, by their names and versions.
+/// Returns the third-party packages that are linked into the program, by their names and versions.
 fn linked(metadata: &Metadata) -> Result<Vec<&Package>> {
     let resolve = metadata.resolve.as_ref().context("cargo metadata gave no dependency graph")?;
     let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
@@ -78,7 +79,7 @@ fn linked(metadata: &Metadata) -> Result<Vec<&Package>> {
     Ok(packages)
 }
 
-/// Adds the texts of a package's licences, also those of sources in another language that it brings.
+/// Adds the texts of a package's licences, including those of bundled sources in another language.
 fn find_texts(folder: &Path, texts: &mut BTreeSet<String>) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     for entry in entries {
@@ -95,12 +96,12 @@ fn find_texts(folder: &Path, texts: &mut BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a name is not that of a program's source, such as `license_test.go`.
+/// Returns whether a name is not that of a source file, such as `license_test.go`.
 fn is_text(name: &str) -> bool {
     [".c", ".go", ".h", ".py", ".rs", ".sh"].iter().all(|extension| !name.ends_with(extension))
 }
 
-/// Gives packages without a text those of the first package with some that comes from the same repository.
+/// Gives packages without a text the texts of the first package from the same repository that has some.
 fn add_texts_of_neighbours(licensed: &mut [Licensed]) {
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for Licensed { package, texts } in licensed.iter().filter(|licensed| !licensed.texts.is_empty()) {
@@ -148,13 +149,13 @@ mod tests {
         for part in ["- datafusion ", "- mimalloc ", "- zstd-sys ", "- aws-lc-sys ", "GNU C Library"] {
             assert!(page.contains(part), "{part} is missing");
         }
-        // Texts of what packages bring: zstd, mimalloc.
+        // Texts of bundled sources: zstd, mimalloc.
         for part in
             ["Copyright (c) Meta Platforms", "Copyright (c) 2018-20", "Apache License", "Permission is"]
         {
             assert!(page.contains(part), "{part} is missing");
         }
-        // What only builds and tests use is not linked.
+        // Dependencies of builds and tests only are not linked.
         assert!(!page.contains("- proptest ") && !page.contains("- farpool") && !page.contains("- windows-"));
     }
 }

@@ -1,8 +1,8 @@
 //! The program that is packaged: built so that it needs no library of the system, and checked for that.
 //!
-//! Only the last crate is compiled for a static program, the rest is what all builds share: what
-//! `-C target-feature=+crt-static` changes is how the last crate is linked (rust-lang/rfcs, 1721). GNU's C library has
-//! look-ups of names by files and DNS within itself since version 2.34, so these work without its plug-ins.
+//! Only the last crate is compiled for a static program, the rest is shared by all builds: `-C
+//! target-feature=+crt-static` changes only the linking of the last crate (rust-lang/rfcs, 1721). Since version 2.34,
+//! GNU's C library looks up names by files and DNS itself, so that look-ups work without its plug-ins.
 
 use super::read_bytes;
 use crate::{cargo, programs};
@@ -17,21 +17,22 @@ pub struct Program {
     pub architecture: Architecture,
 }
 
-/// A kind of processors that farpool is packaged for.
+/// A processor architecture for which farpool is packaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     X86,
     Arm,
 }
 
-/// Kind of the entry in a program's table (`PT_INTERP`) that names what loads its libraries.
+/// Type of the entry in a program's header table (`PT_INTERP`) that names the dynamic loader.
 const INTERPRETER: u64 = 3;
 
 /// Builds the program from the tree and returns its path.
 pub fn build() -> Result<PathBuf> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
-    // `cargo rustc` takes one package, and so the features of this alone, which are those of the workspace.
+    // `cargo rustc` takes one package, and therefore the features of this package alone, which are those of the
+    // workspace.
     command.args(["rustc", "--release", "--locked", "--package", "farpool", "--bin", "farpool"]);
     command.args(["--message-format", "json-render-diagnostics", "--", "-C", "target-feature=+crt-static"]);
     let mut child =
@@ -54,10 +55,11 @@ pub fn build() -> Result<PathBuf> {
 }
 
 impl Program {
-    /// Copies a program without its symbols and checks what it is.
+    /// Copies a program without its symbols and checks its header.
     ///
     /// # Errors
-    /// When it needs an interpreter, and so libraries of the system, or is for a processor without packages.
+    /// Fails if the program needs an interpreter, and therefore libraries of the system, or is for an architecture
+    /// without packages.
     pub fn strip(program: &Path, to: &Path) -> Result<Program> {
         let architecture = architecture_of_static(&read_bytes(program)?)
             .with_context(|| format!("{} cannot be packaged", program.display()))?;
@@ -68,7 +70,7 @@ impl Program {
 }
 
 impl Architecture {
-    /// The name in file names, as Rust and the kernel have it.
+    /// Returns the name used in file names, which is Rust's and the kernel's.
     pub fn name(self) -> &'static str {
         match self {
             Architecture::X86 => "x86_64",
@@ -76,7 +78,7 @@ impl Architecture {
         }
     }
 
-    /// The name that Debian has.
+    /// Returns Debian's name.
     pub fn debian(self) -> &'static str {
         match self {
             Architecture::X86 => "amd64",
@@ -116,7 +118,7 @@ fn architecture_of_static(file: &[u8]) -> Result<Architecture> {
 mod tests {
     use super::*;
 
-    /// An ELF header with one entry of the given kind.
+    /// Returns an ELF header with one entry of the given type.
     fn elf(machine: u8, kind: u8) -> Vec<u8> {
         let mut file = vec![0; 64 + 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

@@ -1,5 +1,5 @@
-//! Installs every package into an empty root file system and runs the program there: a node that takes a table, answers,
-//! stops, and has it again after a start.
+//! Installs every package into an empty root file system and runs the program there: a node loads a table, answers a
+//! query, stops, and has the table again after a restart.
 
 use super::archives::{Archives, CONTAINER_USER, SUMS};
 use super::root::{Node, Root, User};
@@ -11,15 +11,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A table, a question, and its answer.
+/// A table, a query, and its result.
 pub const CSV: &str = "city,fare\nOslo,12.5\nBergen,30.25\nOslo,7.25\n";
 const SQL: &str = "select city, sum(fare) as fare from trips group by city order by city";
 const ANSWER: &str = "city,fare\nBergen,30.25\nOslo,19.75\n";
 
-/// Where a node listens, and what it holds, in place of a machine's half.
+/// Options for a node that uses little memory instead of half of the machine's.
 const SMALL: [&str; 6] = ["--listen", "127.0.0.1:0", "--memory", "64MiB", "--work-memory", "64MiB"];
 
-/// A program in a root, and how a node of it is started.
+/// A program in a root, with the data to start a node of it.
 struct Installed<'a> {
     root: &'a Root,
     user: User<'a>,
@@ -32,7 +32,7 @@ struct Installed<'a> {
 /// Tries all packages.
 ///
 /// # Errors
-/// When one does not work, or nothing can be tried here.
+/// Fails if one does not work, or no package can be tried here.
 pub fn run(release: &Release, archives: &Archives, deb: &Path) -> Result<()> {
     let sums = ["--check", "--strict", "--quiet", SUMS];
     programs::run_in(&release.folder, "sha256sum", sums, "the packages are not what was made")?;
@@ -45,12 +45,12 @@ pub fn run(release: &Release, archives: &Archives, deb: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Says what is tried.
+/// Prints the package that is tried.
 pub fn say(kind: &str, file: &Path) {
     println!("trying the {kind} {}", file.file_name().unwrap_or_default().display());
 }
 
-/// The archive, unpacked below `/usr/local`.
+/// Tries the archive, unpacked below `/usr/local`.
 fn archive(release: &Release, tar: &Path) -> Result<()> {
     let root = Root::make(release.scratch.join("root-archive"))?;
     let prefix = root.folder.join("usr/local");
@@ -61,7 +61,7 @@ fn archive(release: &Release, tar: &Path) -> Result<()> {
     unit_is_right(&root.folder, &prefix.join("lib/systemd/system/farpool.service"))
 }
 
-/// The package, as dpkg installs, removes and purges it; what needs root is left out for others.
+/// Tries the package, as dpkg installs, removes and purges it; steps that require root are skipped for other users.
 fn debian(release: &Release, deb: &Path) -> Result<()> {
     let root = Root::make(release.scratch.join("root-debian"))?;
     let file = deb.to_string_lossy();
@@ -102,12 +102,12 @@ fn debian(release: &Release, deb: &Path) -> Result<()> {
 fn dpkg(root: &Root, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("dpkg");
     command.arg("--root").arg(&root.folder).args(["--force-script-chrootless", "--no-triggers"]);
-    // The log of this machine is no place for what happens in another root.
+    // Operations in another root do not belong in the log of this machine.
     command.args(["--log", "/dev/null"]).args(arguments);
     Root::output(&mut command).map(drop)
 }
 
-/// The root of a container, with the command, the user and the health check of its Containerfile.
+/// Tries the root of a container, with the command, the user and the health check of its Containerfile.
 fn container(release: &Release, archives: &Archives) -> Result<()> {
     let root = Root::make(release.scratch.join("root-container"))?;
     root.unpack(&archives.container, &root.folder, 0)?;
@@ -116,7 +116,7 @@ fn container(release: &Release, archives: &Archives) -> Result<()> {
     let program = entry.first().context("an empty ENTRYPOINT")?;
     let mut serve = instruction(&file, "CMD ")?;
     let listens = serve.iter_mut().find(|argument| *argument == "0.0.0.0:9797");
-    // Any port, which others on this machine do not have.
+    // Any free port.
     *listens.context("the container does not listen on 0.0.0.0:9797")? = "127.0.0.1:0".into();
     serve.extend(["--memory", "64MiB", "--work-memory", "64MiB"].map(String::from));
 
@@ -134,14 +134,14 @@ fn container(release: &Release, archives: &Archives) -> Result<()> {
     installed.works(&release.version)
 }
 
-/// Returns the list of words behind an instruction of a Containerfile.
+/// Returns the list of words after an instruction of a Containerfile.
 fn instruction(file: &str, name: &str) -> Result<Vec<String>> {
     let line = file.lines().find_map(|line| line.strip_prefix(name));
     let line = line.with_context(|| format!("the Containerfile has no {name}"))?;
     from_str(line).with_context(|| format!("{name} of the Containerfile is no list"))
 }
 
-/// Makes a token to write and the one for the health check, and the file that lets both in.
+/// Creates a token with the right to write and the one for the health check, and the access file for both.
 fn tokens(root: &Root, user: User, program: &str) -> Result<()> {
     let mut access = "[tenant.trips]\n".to_string();
     for (role, path) in [("write", "tmp/writer"), ("read", "etc/farpool/token")] {
@@ -199,7 +199,7 @@ impl Installed<'_> {
     }
 }
 
-/// Checks completions and manual pages: that there are such, and that bash reads its own.
+/// Checks that there are completions and manual pages, and that bash parses its completions.
 fn check_shell_files(prefix: &Path) -> Result<()> {
     let bash = prefix.join("share/bash-completion/completions/farpool");
     Root::output(Command::new("bash").arg("-n").arg(&bash))?;
@@ -209,7 +209,7 @@ fn check_shell_files(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has systemd check the unit, where it is installed: its syntax, and how much the node is kept from.
+/// Lets systemd, if it is installed, check the unit: its syntax, and its sandboxing.
 fn unit_is_right(root: &Path, unit: &Path) -> Result<()> {
     let there = Command::new("systemd-analyze").arg("--version").stdout(Stdio::null()).status();
     if there.is_err() {
@@ -220,7 +220,7 @@ fn unit_is_right(root: &Path, unit: &Path) -> Result<()> {
     verify.args(["verify", "--man=no", "--recursive-errors=no", "--root"]).arg(root).arg(unit);
     Root::output(&mut verify)?;
     let mut security = Command::new("systemd-analyze");
-    // Tenths: 2.0 of 10 is where systemd stops to call a unit exposed in any way.
+    // In tenths: 2.0 of 10 is the value up to which systemd does not call a unit exposed.
     security.args(["security", "--offline=true", "--threshold=20", "--no-pager"]).arg(unit);
     Root::output(&mut security).map(drop)
 }

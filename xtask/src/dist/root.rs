@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
-/// Devices that programs need, with their minor numbers. Once the first can be read, the bytes of the second are random.
+/// Devices that programs need, with their minor numbers. Once the first can be read, the second returns secure random
+/// bytes.
 const DEVICES: [(&str, &str); 2] = [("dev/random", "8"), ("dev/urandom", "9")];
 
 /// Runs a program in the root `$1` without being root: in a user namespace, with the devices of this machine.
@@ -15,14 +16,14 @@ const AS_USER: &str = r#"root=$1; shift
 for device in dev/random dev/urandom; do mount --bind "/$device" "$root/$device" || exit; done
 exec chroot "$root" "$@""#;
 
-/// A folder that programs take for the root.
+/// A folder that programs use as their root.
 pub struct Root {
     pub folder: PathBuf,
-    /// Whether this process is root, and one that may make devices.
+    /// Whether this process is root and may create devices.
     is_privileged: bool,
 }
 
-/// Whose program it is.
+/// The user that runs a program.
 #[derive(Clone, Copy)]
 pub enum User<'a> {
     Root,
@@ -31,10 +32,10 @@ pub enum User<'a> {
 }
 
 impl Root {
-    /// Makes a folder with nothing in it but what every container has: random bytes, `/tmp` and names of hosts.
+    /// Creates a folder that contains only what every container has: random devices, `/tmp` and a hosts file.
     ///
     /// # Errors
-    /// When this process may not run programs there.
+    /// Fails if this process may not run programs there.
     pub fn make(folder: PathBuf) -> Result<Root> {
         for name in ["dev", "etc", "tmp"] {
             let path = folder.join(name);
@@ -57,13 +58,14 @@ impl Root {
         Ok(Root { folder, is_privileged })
     }
 
-    /// Whether this process may use a folder as a root by itself, with owners of files and users of programs.
+    /// Returns whether this process may use a folder as a root without a user namespace, with owners of files and users
+    /// of programs.
     pub fn is_privileged(&self) -> bool {
         self.is_privileged
     }
 
-    /// Unpacks an archive into a folder of the root without the first folders of its paths, and with the owners that it
-    /// has where that can be done.
+    /// Unpacks an archive into a folder of the root without the first components of its paths, and with its owners if
+    /// that is permitted.
     pub fn unpack(&self, archive: &Path, folder: &Path, without: usize) -> Result<()> {
         let strip = format!("--strip-components={without}");
         let owner = if self.is_privileged { "--numeric-owner" } else { "--no-same-owner" };
@@ -72,7 +74,7 @@ impl Root {
         programs::run("tar", arguments, "install the package tar")
     }
 
-    /// Returns a command that runs a program of the root. Other users than root are taken only where that can be done.
+    /// Returns a command that runs a program in the root. Users other than root are used only if that is permitted.
     pub fn command(&self, user: User, program: &str, arguments: &[&str]) -> Command {
         let mut command = if self.is_privileged {
             let mut command = Command::new("chroot");
@@ -86,16 +88,16 @@ impl Root {
             command
         };
         command.arg(&self.folder).arg(program).args(arguments).env_clear();
-        // What chroot, unshare and mount are found by.
+        // The path on which chroot, unshare and mount are found.
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.stdin(Stdio::null());
         command
     }
 
-    /// Runs a command to its end and returns what it printed.
+    /// Runs a command to completion and returns its output.
     ///
     /// # Errors
-    /// When it fails; the message has what it said.
+    /// Fails if the command fails; the message contains its error output.
     pub fn output(command: &mut Command) -> Result<String> {
         let shown = format!("{command:?}");
         let output = command.output().with_context(|| {
@@ -117,7 +119,7 @@ impl Root {
 pub struct Node {
     child: Child,
     stderr: Option<ChildStderr>,
-    /// Where it listens, `HOST:PORT`.
+    /// Address of the node, `HOST:PORT`.
     pub address: String,
 }
 
@@ -135,7 +137,7 @@ impl Node {
         match address {
             Some(address) => node.address = address.to_string(),
             None => {
-                // What it says ends with it; it may have ended already.
+                // Its output ends with the process, which may have ended already.
                 let _ = node.child.kill();
                 bail!("{shown} is not ready:\n{}", node.said())
             }
@@ -146,7 +148,7 @@ impl Node {
     /// Asks the node to stop, as a service manager does.
     ///
     /// # Errors
-    /// When it ends otherwise than it should.
+    /// Fails if the node does not end as expected.
     pub fn stop(mut self) -> Result<()> {
         programs::run("kill", ["-TERM", &self.child.id().to_string()], "the node is gone")?;
         let status = self.child.wait()?;
@@ -155,11 +157,11 @@ impl Node {
         Ok(())
     }
 
-    /// What it has said on standard error; waits for its end.
+    /// Returns the node's output on standard error; waits for its end.
     fn said(&mut self) -> String {
         let mut bytes = Vec::new();
         if let Some(mut stderr) = self.stderr.take() {
-            // What was read until an error is told.
+            // Output before a read error is still reported.
             let _ = stderr.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -168,7 +170,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

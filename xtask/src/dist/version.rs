@@ -8,7 +8,7 @@ use std::process::Command;
 /// Returns the version of the program in `Cargo.toml`.
 ///
 /// # Errors
-/// When the newest heading of the changelog has another one.
+/// Fails if the newest heading of the changelog has another version.
 pub fn agreed(root: &Path) -> Result<String> {
     let metadata = cargo_metadata::MetadataCommand::new().current_dir(root).no_deps().exec()?;
     let package = metadata.packages.into_iter().find(|package| *package.name == "farpool");
@@ -28,11 +28,11 @@ fn newest(changelog: &str) -> Result<String> {
     Ok(version.context("CHANGELOG.md has no heading with a version")?.to_string())
 }
 
-/// Returns the time that files in packages have, in seconds since 1970: `SOURCE_DATE_EPOCH`, or that of the last
+/// Returns the modification time of files in packages, in seconds since 1970: `SOURCE_DATE_EPOCH`, or that of the last
 /// commit, or 0 outside of a repository.
 ///
 /// # Errors
-/// When the variable is not a number.
+/// Fails if the variable is not a number.
 pub fn time(root: &Path) -> Result<String> {
     if let Ok(time) = std::env::var("SOURCE_DATE_EPOCH") {
         let _: u64 = time.parse().with_context(|| format!("SOURCE_DATE_EPOCH is no time: {time:?}"))?;

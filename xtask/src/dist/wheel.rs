@@ -1,4 +1,4 @@
-//! The wheel in a root with nothing but an interpreter of Python, its own modules, and the libraries of both.
+//! Tries the wheel in a root that contains only a Python interpreter, its own modules, and the libraries of both.
 
 use super::proof::{CSV, say};
 use super::root::{Root, User};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tells where the interpreter and its modules are.
+/// A script that prints the paths of the interpreter and its modules.
 const WHERE: &str = "import os, sys, sysconfig
 print(os.path.realpath(sys.executable))
 print(sysconfig.get_path('stdlib'))";
@@ -18,7 +18,7 @@ print(sysconfig.get_path('stdlib'))";
 /// The folder of the root into which the wheel is unpacked.
 const SITE: &str = "/site";
 
-/// A table, a question, and its answer.
+/// A script that loads a table, runs a query, and checks its result.
 const SCRIPT: &str = "import farpool
 with farpool.open(memory='64MiB') as p:
     p.load('trips', '/tmp/trips.csv')
@@ -26,10 +26,10 @@ with farpool.open(memory='64MiB') as p:
 assert rows == [('Bergen', 30.25), ('Oslo', 19.75)], rows
 print(farpool.__version__)";
 
-/// Tries the wheel with the Python of this machine.
+/// Tries the wheel with this machine's Python.
 ///
 /// # Errors
-/// When it does not work, or nothing can be tried here.
+/// Fails if it does not work, or cannot be tried here.
 pub fn works(release: &Release, wheel: &Path) -> Result<()> {
     say("wheel", wheel);
     let root = Root::make(release.scratch.join("root-wheel"))?;
@@ -63,12 +63,12 @@ pub fn works(release: &Release, wheel: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The place in a root of a file of this machine.
+/// Returns the path in a root for a file of this machine.
 fn inside(root: &Root, path: &Path) -> PathBuf {
     root.folder.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Returns the libraries that programs and other libraries are linked with, as the loader finds them.
+/// Returns the libraries that programs and other libraries are linked with, as the loader resolves them.
 fn libraries(objects: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let told = Root::output(Command::new("ldd").args(objects))?;
     // `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x…)`, and the loader itself without an arrow.

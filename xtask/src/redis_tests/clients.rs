@@ -1,6 +1,6 @@
 //! Real clients of Redis, against a node: redis-cli, redis-benchmark, redis-py, Flask and Django with their sessions
-//! and cache, Jedis, Express with its sessions, and go-redis. The scripts in `testdata/redis/clients/` check what they
-//! stored and read. At last, porcupine checks that keys are linearizable.
+//! and cache, Jedis, Express with its sessions, and go-redis. The scripts in `testdata/redis/clients/` check the values
+//! that they have stored and read. Finally, porcupine checks that keys are linearizable.
 //!
 //! Packages, at pinned versions, are installed into the folder `redis-clients` of the cache.
 
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 const PYTHON_PACKAGES: [&str; 4] = ["redis==8.1.0", "Flask==3.1.3", "Flask-Session==0.8.0", "Django==5.2.19"];
 const PYTHON_SCRIPTS: [&str; 3] = ["redis_py.py", "sessions.py", "django_cache.py"];
 
-/// Commands for redis-cli, and what it prints.
+/// Commands for redis-cli, and their expected output.
 const CLI: [(&[&str], &str); 5] = [
     (&["set", "greeting", "hello", "ex", "60"], "OK"),
     (&["get", "greeting"], "hello"),
@@ -25,10 +25,10 @@ const CLI: [(&[&str], &str); 5] = [
     (&["--scan", "--pattern", "users:*"], "users:1"),
 ];
 
-/// Runs every client against a node of its own.
+/// Runs every client against a separate node.
 ///
 /// # Errors
-/// When one fails, or cannot be installed.
+/// Fails if a client fails, or cannot be installed.
 pub fn run(program: &Path) -> Result<()> {
     cli(&Server::start(program)?)?;
     let python = python()?;
@@ -50,11 +50,11 @@ pub fn run(program: &Path) -> Result<()> {
     linearizable(program, 1)
 }
 
-/// Has many connections work on a few keys of a node of their own, `times` times as long as the tests do, and porcupine
-/// check what they saw.
+/// Lets many connections work on a few keys of a separate node, `times` times as long as the tests do, and porcupine
+/// check the recorded history.
 ///
 /// # Errors
-/// When there is no order in which all operations did what they say, or the programs cannot be built.
+/// Fails if the history is not linearizable, or the programs cannot be built.
 pub fn linearizable(program: &Path, times: u32) -> Result<()> {
     finish(Command::new(go("linearizable")?).arg(program).arg(times.to_string()))
 }
@@ -86,7 +86,7 @@ fn python() -> Result<PathBuf> {
     python::environment(&folder, &PYTHON_PACKAGES.map(String::from))
 }
 
-/// Returns the folder with the libraries that `pom.xml` names.
+/// Returns the folder with the libraries listed in `pom.xml`.
 fn java() -> Result<PathBuf> {
     programs::install(&["mvn", "javac"], &["maven", "default-jdk-headless"])?;
     let folder = cargo::cache("redis-clients")?.join("java");
@@ -101,7 +101,7 @@ fn java() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns the folder with the packages that `package-lock.json` names, and the scripts.
+/// Returns the folder with the packages listed in `package-lock.json`, and the scripts.
 fn node_js() -> Result<PathBuf> {
     programs::install(&["node", "npm"], &["nodejs", "npm"])?;
     let folder = cargo::cache("redis-clients")?.join("node");
@@ -121,7 +121,7 @@ fn node_js() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds one of the programs in `testdata/redis/clients/go`, whose packages `go.sum` names.
+/// Builds one of the programs in `testdata/redis/clients/go`, with the packages listed in `go.sum`.
 fn go(name: &str) -> Result<PathBuf> {
     programs::install(&["go"], &["golang-go"])?;
     let built = cargo::cache("redis-clients")?.join("go").join(name);
@@ -131,7 +131,7 @@ fn go(name: &str) -> Result<PathBuf> {
     Ok(built)
 }
 
-/// Runs a client, which prints a line about what it did.
+/// Runs a client, which prints a line about its work.
 fn finish(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     if !command.status().with_context(|| format!("cannot start {shown}"))?.success() {

@@ -1,4 +1,4 @@
-//! The lists in `testdata/redis/`, and what of a unit's results is not as they say.
+//! The lists in `testdata/redis/`, and the deviations of a unit's results from them.
 
 use super::output::Output;
 use crate::cargo;
@@ -30,7 +30,7 @@ pub struct Unit {
     recorded: Recorded,
 }
 
-/// A test that fails although the node did not say that something is absent.
+/// A test that fails for another reason than an absent command or setting.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
@@ -40,7 +40,7 @@ pub struct Known {
     reason: String,
 }
 
-/// Why a test does not count, or that it does.
+/// The reason why a test does not count, or that it counts as a failure.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
@@ -49,12 +49,12 @@ enum Kind {
     /// A setting that does not exist or cannot be set while the node runs.
     Setting,
     Debug,
-    /// Of Redis' encodings of values, or what they take in memory.
+    /// Encodings of values in Redis, or their memory usage.
     Encoding,
     Replication,
-    /// Redis' harness runs it only on a server that it starts itself, or with gigabytes of memory.
+    /// Redis' harness runs the test only on a server that it starts itself, or with gigabytes of memory.
     OwnServer,
-    /// Uses only what is there and fails.
+    /// The test uses only supported features and fails.
     Fails,
 }
 
@@ -67,7 +67,7 @@ struct LeftOut {
     reason: String,
 }
 
-/// What `recorded.toml` has of a unit.
+/// The entry of a unit in `recorded.toml`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
@@ -89,7 +89,7 @@ impl List {
         Ok(list)
     }
 
-    /// Number of units that do not run.
+    /// Returns the number of units that do not run.
     pub fn left_out(&self) -> usize {
         self.left_out.iter().map(|group| group.names.len()).sum()
     }
@@ -112,7 +112,7 @@ impl List {
 }
 
 impl Unit {
-    /// Returns what is not as listed. With `record`, that is only what `units.toml` would have to say.
+    /// Returns the deviations from the lists. With `record`, only those that concern `units.toml`.
     pub fn compare(&self, output: &Output, record: bool) -> Vec<String> {
         let name = &self.name;
         let mut wrong = Vec::new();
@@ -129,7 +129,7 @@ impl Unit {
         let recorded = self.recorded.absent.keys().filter(|_| !record);
         let passing = known.chain(recorded).filter(|test| !failed.contains(test.as_str()));
         wrong.extend(passing.map(|test| format!("{name}: `{test}` is listed and does not fail")));
-        // A block that ends early, or a test that the harness leaves out, would not be seen otherwise.
+        // Detects a block that ends early, or a test that the harness skips.
         if !record && output.passed.len() != self.recorded.passed {
             let (got, listed) = (output.passed.len(), self.recorded.passed);
             wrong.push(format!("{name}: {got} tests pass, {listed} are recorded: see --record"));
@@ -161,7 +161,7 @@ impl Unit {
     }
 }
 
-/// Numbers of tests. A block that the harness leaves out counts as one.
+/// Numbers of tests. A block that the harness skips counts as one.
 #[derive(Default)]
 pub struct Count {
     pub passed: usize,
@@ -194,7 +194,7 @@ impl Count {
         self.absent + self.setting + self.debug + self.encoding + self.replication + self.own_server
     }
 
-    /// Returns the share that passes of the tests that are not skipped; 1 if there are none.
+    /// Returns the share of passing tests among those that are not skipped; 1 if there are none.
     pub fn share(&self) -> f64 {
         match self.passed + self.failed {
             0 => 1.0,
@@ -245,7 +245,7 @@ pub fn recorded() -> Result<BTreeMap<String, Recorded>> {
 
 /// Writes `recorded.toml`.
 pub fn write(recorded: &BTreeMap<String, Recorded>) -> Result<()> {
-    // JSON's strings are among TOML's.
+    // JSON strings are valid TOML strings.
     let quoted = |text: &str| serde_json::to_string(text);
     let mut text = "# Recorded by `cargo xtask redis-tests --record`: by unit of Redis' tests, how many tests pass,\n\
                     # and which fail because the node replied that it does not have a command, subcommand or\n\
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(compare(&format!("{GOOD}{ABSENT}{ODD}{new}")), ["unit/x: `new` fails: "]);
         let passes = "unit/x: `odd` is listed and does not fail";
         assert_eq!(compare(&format!("{GOOD}{ABSENT}")), [passes]);
-        // The command is there now, and the test fails.
+        // The command exists now, and the test fails.
         let wrong = compare(&format!("{GOOD}{ODD}[err]: lcs in tests/unit/x.tcl\n"));
         assert_eq!(wrong, ["unit/x: `lcs` fails: "]);
         let fewer = ["unit/x: 0 tests pass, 1 are recorded: see --record"];

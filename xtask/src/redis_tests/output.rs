@@ -1,4 +1,4 @@
-//! What the harness of Redis' tests prints, line by line.
+//! Parses the output of the harness of Redis' tests, line by line.
 
 use std::collections::BTreeSet;
 
@@ -8,33 +8,33 @@ pub struct Output {
     /// Names of the tests that passed.
     pub passed: Vec<String>,
     pub failed: Vec<Failure>,
-    /// Tests, or blocks of tests without a name, that the harness left out, with its reason.
+    /// Tests, or blocks of tests without a name, that the harness skipped, with its reason.
     pub left_out: Vec<(String, String)>,
-    /// Whether the harness came to the end of the unit.
+    /// Whether the harness reached the end of the unit.
     pub is_complete: bool,
 }
 
 /// A test that failed, or a block that ended outside of a test.
 pub struct Failure {
     pub test: String,
-    /// Commands and settings that the node said it does not have while the test ran.
+    /// Commands and settings that the node reported as absent while the test ran.
     pub absent: BTreeSet<String>,
-    /// First lines of what the harness says about it.
+    /// First lines of the harness' message.
     pub message: String,
 }
 
-/// Most lines that are kept of a message.
+/// Maximal number of lines of a message that are kept.
 const LINES_MAX: usize = 5;
 
 impl Failure {
-    /// A failure that belongs to no test.
+    /// Creates a failure that belongs to no test.
     pub fn of_the_unit(test: &str, message: String) -> Failure {
         Failure { test: test.to_string(), absent: BTreeSet::new(), message }
     }
 }
 
 impl Output {
-    /// Reads the text; what comes behind the end of the unit repeats what was said.
+    /// Parses the text; output after the end of the unit repeats earlier output.
     pub fn parse(text: &str) -> Output {
         let mut output = Output::default();
         let mut absent = BTreeSet::new();
@@ -72,7 +72,7 @@ impl Output {
         output
     }
 
-    /// The tests that failed and used something absent, with what that is.
+    /// Returns the tests that failed and used something absent, with the absent commands.
     pub fn absent(&self) -> impl Iterator<Item = (String, String)> {
         let failed = self.failed.iter().filter(|failure| !failure.absent.is_empty());
         failed.map(|failure| (failure.test.clone(), failure.absent_as_text()))
@@ -93,7 +93,7 @@ impl Failure {
     }
 }
 
-/// `NAME in tests/unit/FILE.tcl`, or the error that ended a block.
+/// Parses `NAME in tests/unit/FILE.tcl`, or the error that ended a block.
 fn failure(text: &str, absent: BTreeSet<String>) -> Failure {
     let (test, message) = match text.rsplit_once(" in tests/") {
         Some((test, _)) => (test.to_string(), String::new()),
@@ -102,7 +102,7 @@ fn failure(text: &str, absent: BTreeSet<String>) -> Failure {
     Failure { test, absent, message }
 }
 
-/// `NAME: REASON`, or only the reason for a block. Reasons begin in few ways.
+/// Parses `NAME: REASON`, or only the reason for a block. There are few prefixes of reasons.
 fn left_out(text: &str) -> (String, String) {
     let starts = ["Tag: ", "Not supported on ", "large memory flag"];
     let at = starts.iter().filter_map(|start| text.rfind(start)).min().unwrap_or(0);

@@ -28,7 +28,7 @@ impl Server {
         Ok(server)
     }
 
-    /// How the process ended, if it did.
+    /// Returns the exit status of the process, if it has ended.
     pub fn ended(&mut self) -> Result<Option<String>> {
         Ok(self.child.try_wait()?.map(|status| status.to_string()))
     }
@@ -36,7 +36,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

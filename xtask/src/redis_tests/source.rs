@@ -1,7 +1,7 @@
 //! Redis' tests, from the source package of Debian 12, in the folder `redis-tests` of the cache.
 //!
-//! apt is given lists of its own: on most machines no sources are enabled, and the machine's own settings stay as
-//! they are. Debian's signature is checked as for every package. Without apt, the archive may be put there by hand.
+//! apt gets separate package lists: on most machines no sources are enabled, and the machine's own settings are not
+//! changed. Debian's signature is checked as for every package. Without apt, the archive may be put there by hand.
 
 use crate::cargo;
 use crate::programs;
@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 const VERSION: &str = "7.0.15";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// The line before which the harness is given `testdata/redis/external.tcl`: behind all its procedures.
+/// The line before which `testdata/redis/external.tcl` is inserted into the harness: after all its procedures.
 const BEFORE: &str = "# parse arguments\n";
 const INSERTED: &str = "source tests/external.tcl\n";
 
 /// Installs tclsh and the tests, and returns the folder with the harness.
 ///
 /// # Errors
-/// When something is missing that cannot be installed; the message says what to do.
+/// Fails if something is missing that cannot be installed; the message tells what to do.
 pub fn install() -> Result<PathBuf> {
     programs::install(&["tclsh"], &["tcl"])?;
     let folder = cargo::cache("redis-tests")?;

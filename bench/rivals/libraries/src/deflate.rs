@@ -1,11 +1,11 @@
-//! The libraries of DEFLATE that are compared with, each with contexts that are made once and reset for every block: raw
-//! streams of the largest window, one for each block.
+//! DEFLATE libraries for comparison, each with contexts that are created once and reset for every block: raw streams
+//! with the largest window, one for each block.
 
 use super::packing::Packs;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-/// Makes a type for zlib and for zlib-ng, whose functions have the same names in two crates.
+/// Defines a type for zlib and for zlib-ng, whose functions have the same names in two crates.
 macro_rules! of_zlib {
     ($name:ident, $library:ident) => {
         pub struct $name {
@@ -18,17 +18,17 @@ macro_rules! of_zlib {
 
         impl $name {
             pub fn version() -> String {
-                // SAFETY: a static text.
+                // SAFETY: the function returns a static string.
                 unsafe { CStr::from_ptr($library::zlibVersion()) }.to_string_lossy().into_owned()
             }
 
             pub fn new(level: i32) -> Result<$name, String> {
                 let size = size_of::<$library::z_stream>() as i32;
-                // Zeros say that the library allocates by itself; it keeps the address of a stream.
+                // Zeroed fields select the library's own allocator; the library keeps the address of a stream.
                 let stream = || Box::into_raw(Box::new(MaybeUninit::<$library::z_stream>::zeroed())).cast();
                 let streams = $name { compress: stream(), decompress: stream() };
                 let (strategy, deflated) = ($library::Z_DEFAULT_STRATEGY, $library::Z_DEFLATED);
-                // SAFETY: both are streams as the library wants them.
+                // SAFETY: both are zeroed streams, as the library requires.
                 let made = unsafe {
                     let version = $library::zlibVersion();
                     let first = $library::deflateInit2_(
@@ -47,7 +47,7 @@ macro_rules! of_zlib {
         impl Packs for $name {
             fn pack(&mut self, block: &[u8], stored: &mut [u8]) -> usize {
                 let stream = self.compress;
-                // SAFETY: both slices are there while the call lasts, and their lengths are those that are named.
+                // SAFETY: both slices outlive the call, and their lengths are passed.
                 let left = unsafe {
                     $library::deflateReset(stream);
                     ((*stream).next_in, (*stream).avail_in) = (block.as_ptr().cast_mut(), block.len() as u32);
@@ -74,7 +74,7 @@ macro_rules! of_zlib {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: both are from a box, and are not used after this.
+                // SAFETY: both come from a box, and are not used afterwards.
                 unsafe {
                     $library::deflateEnd(self.compress);
                     $library::inflateEnd(self.decompress);
@@ -100,7 +100,7 @@ unsafe impl Send for Libdeflate {}
 
 impl Libdeflate {
     pub fn new(level: i32) -> Result<Libdeflate, String> {
-        // SAFETY: have no conditions.
+        // SAFETY: the functions have no preconditions.
         let made = unsafe {
             Libdeflate {
                 compress: libdeflate_sys::libdeflate_alloc_compressor(level),
@@ -117,7 +117,7 @@ impl Libdeflate {
 impl Packs for Libdeflate {
     fn pack(&mut self, block: &[u8], stored: &mut [u8]) -> usize {
         let (from, to) = (block.as_ptr().cast(), stored.as_mut_ptr().cast());
-        // SAFETY: both slices are there while the call lasts, and their lengths are those that are named.
+        // SAFETY: both slices outlive the call, and their lengths are passed.
         let bytes = unsafe {
             libdeflate_sys::libdeflate_deflate_compress(self.compress, from, block.len(), to, stored.len())
         };
@@ -144,7 +144,7 @@ impl Packs for Libdeflate {
 
 impl Drop for Libdeflate {
     fn drop(&mut self) {
-        // SAFETY: both may be null, and are not used after this.
+        // SAFETY: both may be null, and are not used afterwards.
         unsafe {
             libdeflate_sys::libdeflate_free_compressor(self.compress);
             libdeflate_sys::libdeflate_free_decompressor(self.decompress);

@@ -1,4 +1,4 @@
-//! The functions of OpenSSL that are compared with: EVP, a context for each direction, whose key is set once.
+//! OpenSSL's functions for comparison: EVP, with a context for each direction, whose key is set once.
 
 use super::rounds::{InPlace, START, key};
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_void};
@@ -37,7 +37,7 @@ const GET_TAG: c_int = 0x10;
 const SET_TAG: c_int = 0x11;
 
 pub fn version() -> String {
-    // SAFETY: a static text.
+    // SAFETY: the function returns a static string.
     unsafe { CStr::from_ptr(OpenSSL_version(0)) }.to_string_lossy().into_owned()
 }
 
@@ -54,7 +54,7 @@ unsafe impl Send for Evp {}
 impl Evp {
     pub fn new(mode: &str, bits: usize) -> Result<Evp, String> {
         let name = format!("aes-{bits}-{mode}\0");
-        // SAFETY: the name ends with zero; keys have as many bytes as the cipher takes.
+        // SAFETY: the name ends with zero; keys have the length that the cipher requires.
         unsafe {
             let cipher = EVP_get_cipherbyname(name.as_ptr().cast());
             if cipher.is_null() {
@@ -72,7 +72,7 @@ impl Evp {
         }
     }
 
-    /// One message: a new start, the data, and the end.
+    /// Processes one message: a new start, the data, and the end.
     fn run(&mut self, encrypts: bool, data: &mut [u8]) {
         let context = if encrypts { self.encrypt } else { self.decrypt };
         let mut done = 0;
@@ -115,7 +115,7 @@ impl InPlace for Evp {
 
 impl Drop for Evp {
     fn drop(&mut self) {
-        // SAFETY: both were made, and are not used after this.
+        // SAFETY: both were created, and are not used afterwards.
         unsafe {
             EVP_CIPHER_CTX_free(self.encrypt);
             EVP_CIPHER_CTX_free(self.decrypt);

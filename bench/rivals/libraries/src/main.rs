@@ -1,6 +1,6 @@
-//! Libraries of ciphers and of DEFLATE as rivals of the suite `iopath`, by the protocol that `bench/rivals/driver.py`
-//! describes: one JSON request a line in, one answer a line out. Beside `start`, it knows `digest`, which encrypts and
-//! decrypts data that are known to both sides, and `time`; of DEFLATE `pack` and `unpack`, which exchange blocks as files, and
+//! Cipher and DEFLATE libraries as rivals of the suite `iopath`, with the protocol of `bench/rivals/driver.py`: one
+//! JSON request per input line, one answer per output line. In addition to `start` it has `digest`, which encrypts and
+//! decrypts data known to both sides, and `time`; for DEFLATE `pack` and `unpack`, which exchange blocks as files, and
 //! `time_packing`.
 
 #[path = "../../../src/iopath/packing.rs"]
@@ -72,10 +72,10 @@ fn answer(request: &Value) -> Result<Value, String> {
     }
 }
 
-/// The version that `Cargo.toml` pins: the library does not tell.
+/// The version that `Cargo.toml` pins: the library does not report it.
 const LIBDEFLATE: &str = "1.26";
 
-/// Does with a library what the request says, on the file that it names.
+/// Carries out a request with a library, on the file that the request names.
 fn with<P: Packs>(
     make: impl Fn() -> Result<P, String> + Sync,
     timed: Timed,

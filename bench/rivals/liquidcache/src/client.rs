@@ -1,7 +1,7 @@
 //! The compute side: a DataFusion session with LiquidCache's optimizer rule, and the server's process.
 //!
-//! Invariant: a query that panics or hangs becomes an error. LiquidCache's client panics when a stream fails,
-//! and its other streams wait for ever when the server refuses a plan.
+//! Invariant: a query that panics or hangs becomes an error. LiquidCache's client panics when a stream fails, and its
+//! other streams wait forever if the server refuses a plan.
 
 use crate::protocol::milliseconds;
 use crate::server::ServerProcess;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Time after which a query counts as hanging.
+/// Time after which a query is considered to hang.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// The client and the process of its server.
@@ -51,14 +51,14 @@ impl Client {
         self.runtime.block_on(registered).map_err(said)
     }
 
-    /// Drops a table and the server's whole cache, including columns of other tables, which are cached again
-    /// when read.
+    /// Drops a table and the server's whole cache, including columns of other tables, which are cached again when they
+    /// are read.
     pub fn drop_table(&mut self, table: &str) -> Result<()> {
         self.context.deregister_table(table)?;
         self.server.reset()
     }
 
-    /// Runs a statement `clients` times at once; returns the results, and the milliseconds until the last was
+    /// Runs a statement `clients` times concurrently; returns the results, and the milliseconds until the last was
     /// complete.
     pub fn run(&mut self, statement: &str, clients: usize) -> Result<(Vec<Answer>, f64)> {
         let statement: Arc<str> = statement.into();

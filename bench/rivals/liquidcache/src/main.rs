@@ -1,8 +1,8 @@
-//! LiquidCache as a rival of the benchmarks, by the protocol that `bench/rivals/driver.py` describes: one
-//! JSON request a line in, one answer a line out.
+//! LiquidCache as a rival of the benchmarks, with the protocol of `bench/rivals/driver.py`: one JSON request per input
+//! line, one answer per output line.
 //!
-//! The program is the client, which starts itself again (`server`) as the server: two processes with loopback
-//! TCP between them. Both use the allocator of LiquidCache's own benchmarks.
+//! The program is the client, which starts itself again (`server`) as the server: two processes with loopback TCP
+//! between them. Both use the allocator of LiquidCache's own benchmarks.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a driver measures time")]
@@ -41,7 +41,7 @@ fn run() -> Result<()> {
     }
 }
 
-/// Makes the runtime of one side.
+/// Creates the runtime of one side.
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?)
 }

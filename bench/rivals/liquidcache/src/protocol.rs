@@ -32,7 +32,7 @@ struct Ran {
     digest: Option<Digest>,
 }
 
-/// Answers requests until there are no more.
+/// Answers requests until the input ends.
 pub fn serve() -> Result<()> {
     // A panic of the client becomes an error in an answer, and need not be printed as well.
     std::panic::set_hook(Box::new(|_| {}));
@@ -97,7 +97,7 @@ fn write(file: &Path, schema: &Schema, batches: &[RecordBatch]) -> Result<()> {
     Ok(writer.finish()?)
 }
 
-/// Milliseconds since `start`.
+/// Returns the milliseconds since `start`.
 pub fn milliseconds(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }

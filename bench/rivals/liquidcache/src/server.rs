@@ -1,7 +1,7 @@
-//! LiquidCache's server in a process of its own, and the client's handle to it.
+//! LiquidCache's server in a separate process, and the client's handle to it.
 //!
-//! The process writes its port, then a number for each line that it reads: for `wire` the bytes on the wire
-//! so far, for `reset` the bytes that were in the cache. It exits when its input ends.
+//! The process writes its port, then a number for each line that it reads: for `wire` the bytes on the wire so far, for
+//! `reset` the bytes that were in the cache. It exits when its input ends.
 
 use crate::counted::{BYTES, Counted};
 use anyhow::{Context, Result, bail};
@@ -21,7 +21,7 @@ use tonic::transport::Server;
 
 /// The client's handle to the server's process, which exits when the pipes to it are closed.
 pub struct ServerProcess {
-    /// The port at which it listens.
+    /// The port on which the server listens.
     pub port: u64,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -48,7 +48,7 @@ impl ServerProcess {
         self.request("wire")
     }
 
-    /// Empties its cache.
+    /// Empties the server's cache.
     pub fn reset(&mut self) -> Result<()> {
         self.request("reset").map(|_| ())
     }
@@ -95,8 +95,8 @@ fn answer(service: &LiquidCacheService, request: &str) -> Result<u64> {
         "wire" => Ok(BYTES.load(Ordering::Relaxed)),
         "reset" => {
             let cached = service.cache().memory_usage_bytes();
-            // Does the same as the cache's own `reset`, which must not be called while a query runs; the
-            // client runs none when it drops a table.
+            // Equivalent to the cache's own `reset`, which must not be called while a query runs; the client runs none
+            // when it drops a table.
             service.cache().storage().reset();
             Ok(cached as u64)
         }

@@ -11,8 +11,8 @@ use datafusion::parquet::file::properties::WriterProperties;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Returns the Parquet file itself, if LiquidCache supports its types; otherwise, and for an Arrow file, a
-/// converted one beside it, which is made if it does not exist or is older.
+/// Returns the Parquet file itself, if LiquidCache supports its types; otherwise, and for an Arrow file, a converted
+/// one next to it, which is created if it does not exist or is older.
 pub fn parquet(file: &Path) -> Result<PathBuf> {
     let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
     let is_parquet = file.extension().is_some_and(|extension| extension == "parquet");
@@ -28,8 +28,8 @@ pub fn parquet(file: &Path) -> Result<PathBuf> {
     Ok(made)
 }
 
-/// Whether the schema has string views, for which LiquidCache is not made: it sends views with all of the
-/// memory that they refer to, which is soon more than its client accepts.
+/// Returns whether the schema has string views, which LiquidCache handles badly: it sends views with all the memory
+/// that they refer to, which soon exceeds the limit of its client.
 fn has_views(schema: &SchemaRef) -> bool {
     schema.fields().iter().any(|field| *field.data_type() == DataType::Utf8View)
 }

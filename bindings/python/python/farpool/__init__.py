@@ -5,8 +5,8 @@
 >>> p.sql("select 6 * 7 as answer").fetchall()
 [(42,)]
 
-A pool is in this process (:func:`open`) or at a node elsewhere (:func:`connect`). Its tables are loaded from files and
-data frames (:meth:`Pool.load`) and answer SQL (:meth:`Pool.sql`).
+A pool lives in this process (:func:`open`) or is a remote node (:func:`connect`). Tables are loaded from files and data
+frames (:meth:`Pool.load`) and queried with SQL (:meth:`Pool.sql`).
 """
 
 from __future__ import annotations
@@ -86,12 +86,13 @@ def connect(
 ) -> Pool:
     """Connects to the memory node at ``url``, such as ``farpool://node7:9797``, or ``farpools://…`` with TLS.
 
-    Without a URL, the node is that of the variable ``FARPOOL_POOL``, or ``farpool://127.0.0.1:9797``; without a token, it
-    is that of ``FARPOOL_TOKEN``. ``timeout`` is how many seconds a statement may take. ``cache`` is memory for columns of
-    the node's tables that are read again and again; ``memory`` is for files that statements name, and ``work_memory`` for
-    joins, sorts and groups. ``results`` is how rows come (``auto``, ``plain``, ``packed``, ``lz4`` or ``zstd``). ``tls_ca``
-    is a PEM file, or its bytes, with the authority to trust. ``encrypt_results`` has the node encrypt its answers for this
-    client alone, and prove who it is by ``node_key`` or by the token.
+    Without a URL, connects to the node named by the environment variable ``FARPOOL_POOL``, or to
+    ``farpool://127.0.0.1:9797``. The default token is the value of ``FARPOOL_TOKEN``. ``timeout`` limits each
+    statement, in seconds. ``cache`` is the memory for a cache of the node's columns in this process; ``memory`` is the
+    memory for files that statements name, and ``work_memory`` that for joins, sorts and groupings. ``results`` is the
+    format of result rows on the wire (``auto``, ``plain``, ``packed``, ``lz4`` or ``zstd``). ``tls_ca`` is the
+    certificate authority to trust: the path of a PEM file, or its bytes. With ``encrypt_results``, the node encrypts
+    its answers for this client alone, and authenticates itself by ``node_key`` or by the token.
     """
     pem = tls_ca
     if pem is not None and not isinstance(pem, bytes):
@@ -128,11 +129,12 @@ def open(  # noqa: A001 - farpool.open is what it does
 ) -> Pool:
     """Opens a pool in this process.
 
-    ``memory`` is what its tables may take, in bytes or as ``"2GiB"`` (half of the machine's if nothing is said), and
-    ``work_memory`` what joins, sorts and groups may; beyond it they go to temporary files. With ``data_dir``, tables are
-    durable in that directory, those that are there can be queried, and tables may be larger than memory. ``compression``
-    is how they are compressed there, ``master_key_file`` the key under which the directory is encrypted, ``encryption`` how
-    strongly a new one is (``standard`` or ``strict``). ``timeout`` is how many seconds a statement may take.
+    ``memory`` limits the pool's tables, in bytes or as text such as ``"2GiB"``; the default is half of the machine's
+    memory. ``work_memory`` limits joins, sorts and groupings, which spill to temporary files beyond it. With
+    ``data_dir``, tables are durable in that directory, its existing tables can be queried, and tables may be larger
+    than memory. ``compression`` is the compression of tables in the directory, ``master_key_file`` the key that
+    encrypts the directory, and ``encryption`` the mode for a new directory (``standard`` or ``strict``). ``timeout``
+    limits each statement, in seconds.
 
     >>> import farpool, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -156,7 +158,7 @@ def open(  # noqa: A001 - farpool.open is what it does
 
 
 def _leave() -> None:
-    # Threads that wait for a pool come back first: they hold what is closed.
+    # Threads that wait for a pool hold pools open, so they must return before the pools are closed.
     _farpool.leave()
     close_all()
 

@@ -1,8 +1,9 @@
-"""Conditions of other libraries over the columns of a table, as conditions in SQL.
+"""Translation of filter expressions of Polars and pyarrow into SQL conditions over the columns of a table.
 
-A condition in SQL only has to keep every row that the other library would keep: what comes is filtered again by that library,
-so that its own meaning of NULL, NaN and types holds. What has no sure translation is left to it. That is why a condition is
-either *exact* or *wide* (it keeps at least the rows wanted); ``NOT`` may only stand before an exact one.
+The other library filters the result again, so that its own semantics of NULL, NaN and types hold. A SQL condition
+therefore only has to keep every row that the library would keep, and expressions without a safe translation are left to
+the library. A condition is either *exact* or *wide*: a wide one may keep more rows than wanted. ``NOT`` may only negate
+an exact condition, because the negation of a wide one could drop wanted rows.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _VALUES_MAX = 10_000
 
 @dataclass(frozen=True)
 class Column:
-    """A column, by its name."""
+    """A reference to a column by name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition in SQL with ``?`` for its values."""
+    """A condition in SQL, with a ``?`` for each of its values."""
 
     sql: str
     values: list[Any] = field(default_factory=list)
@@ -58,10 +59,10 @@ class Condition:
 
 
 class Writer:
-    """Writes conditions over the columns of a table, which have these types of SQL.
+    """Builder of conditions over the columns of a table.
 
-    A method returns ``None`` where there is no condition for what is wanted. ``nan_is_greatest`` says whether NaN is above
-    all other floats for the library (Polars), or no comparison with it holds (Arrow).
+    A method returns ``None`` if there is no SQL condition for the expression. ``nan_is_greatest`` says how the library
+    compares NaN: as greater than all other floats (Polars), or as unequal and unordered (Arrow).
     """
 
     def __init__(self, types: dict[str, str], nan_is_greatest: bool) -> None:
@@ -76,7 +77,8 @@ class Writer:
         name = quoted(left.name)
         if self._kind(left) is not float:
             return Condition(f"{name} {op} ?", [right])
-        # In SQL a NaN without a sign is above all floats, and one with a sign below; and -0.0 may be below 0.0.
+        # In SQL, a NaN without a sign bit sorts above all floats and one with a sign bit below; and -0.0 may sort below
+        # 0.0.
         if right == 0:
             right = -0.0 if op in (">", ">=") else 0.0
         if op in (">", ">=") and self._nan_is_greatest:
@@ -85,7 +87,8 @@ class Writer:
         return Condition(f"{name} {op} ?", [right], is_exact=False)
 
     def among(self, value: Any, values: Sequence[Any]) -> Condition | None:
-        """Whether the value is one of a list. Libraries differ in what a NULL is then, so this is no exact condition."""
+        """Tests whether the value is one of a list. The condition is wide, because libraries differ in the result for a
+        NULL."""
         if not isinstance(value, Column) or len(values) > _VALUES_MAX:
             return None
         if not values or not all(self._fits(value, one) for one in values):
@@ -100,14 +103,15 @@ class Writer:
         return Condition(f"{quoted(value.name)} IS NOT NULL") if self._is_known(value) else None
 
     def holds(self, value: Any) -> Condition | None:
-        """A column of booleans, or a constant."""
+        """Tests a Boolean column or a constant."""
         if isinstance(value, bool):
             return Condition("true" if value else "false")
         is_boolean = isinstance(value, Column) and self._kind(value) is bool
         return Condition(quoted(value.name)) if is_boolean else None
 
     def conjunction(self, parts: Sequence[Condition | None]) -> Condition | None:
-        """All of them: of some that are not known, the others are a wide condition."""
+        """Joins conditions by AND. If some parts are unknown (``None``), the conjunction of the others is a wide
+        condition."""
         known = [part for part in parts if part is not None]
         return self._joined(" AND ", known, len(known) == len(parts)) if known else None
 
@@ -131,15 +135,15 @@ class Writer:
         return _KINDS.get(self._types.get(column.name, "").split("(")[0])
 
     def _fits(self, column: Column, value: Any) -> bool:
-        """Whether a value is of the column's own kind. Others are converted in ways that differ."""
+        """Returns whether a value has exactly the Python type of the column; conversions differ between libraries."""
         kind = self._kind(column)
         if kind is None or type(value) is not kind:
             return False
         if isinstance(value, float):
-            # A FLOAT is compared as a DOUBLE, or the value is rounded to it.
+            # For a FLOAT column, libraries differ: some widen the column to DOUBLE, others round the value to FLOAT.
             return not math.isnan(value) and self._types[column.name] == "DOUBLE"
         if isinstance(value, datetime.datetime):
-            # Beyond these years the value does not fit a column of nanoseconds, and the statement would fail.
+            # Outside these years the value does not fit a timestamp in nanoseconds, and the statement would fail.
             is_alike = (value.tzinfo is not None) == self._types[column.name].endswith("ZONE")
             return is_alike and 1678 <= value.year <= 2261
         if isinstance(value, int) and not isinstance(value, bool):
@@ -148,17 +152,17 @@ class Writer:
 
 
 def quoted(name: str) -> str:
-    """A name in SQL."""
+    """Returns a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
-# Expressions of Polars, as their JSON. What it consists of may change with any version: what is not known is not translated.
+# Polars expressions, as JSON. The format may change with any version, so nodes that are not known are not translated.
 
 _POLARS_OPS = {"Eq": "=", "NotEq": "<>", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 
 
 def of_polars(text: str, types: dict[str, str]) -> Condition | None:
-    """Translates the JSON of an expression of Polars."""
+    """Translates the JSON of a Polars expression."""
     try:
         return _polars(json.loads(text), Writer(types, nan_is_greatest=True), 0)
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError):
@@ -234,7 +238,7 @@ def _polars_list(stream: bytes) -> list[Any]:
 
 
 def _moment(count: int, digits: int, is_instant: bool) -> datetime.datetime:
-    """The moment that is so many seconds, with this number of digits behind the point, after 1970."""
+    """Returns the time ``count`` units after 1970, where a unit is ``10**-digits`` seconds."""
     count, rest = divmod(count * 10**6, 10**digits)
     if rest:
         raise ValueError("between microseconds")
@@ -242,7 +246,7 @@ def _moment(count: int, digits: int, is_instant: bool) -> datetime.datetime:
     return datetime.datetime(1970, 1, 1, tzinfo=zone) + datetime.timedelta(microseconds=count)
 
 
-# Expressions of pyarrow, as the messages that Substrait has for them: protocol buffers, of which only these are read.
+# pyarrow expressions, as Substrait messages in the protocol buffers encoding; only the fields used here are parsed.
 
 
 def of_substrait(message: bytes, types: dict[str, str]) -> Condition | None:
@@ -251,7 +255,7 @@ def of_substrait(message: bytes, types: dict[str, str]) -> Condition | None:
         fields = _fields(message)
         functions = {}
         for declaration in fields.get(2, []):
-            # Others declare types, such as those of unsigned integers.
+            # Declarations without field 3 declare types, such as unsigned integers.
             for declared in _fields(declaration).get(3, []):
                 names = _fields(declared)
                 functions[_number(names, 2)] = names[3][0].decode().split(":")[0]
@@ -263,7 +267,7 @@ def of_substrait(message: bytes, types: dict[str, str]) -> Condition | None:
 
 
 def columns_of_substrait(message: bytes, types: dict[str, str]) -> set[str] | None:
-    """The columns that such an expression is about; ``None`` where that is not known."""
+    """Returns the columns that the expression refers to; ``None`` if they cannot be determined."""
     try:
         (referred,) = _fields(message)[3]
         (expression,) = _fields(referred)[1]
@@ -340,7 +344,7 @@ class _Substrait:
         return writer.compare(values[0], self._OPS[function], values[1])
 
     def _guarded(self, choice: dict[int, list[Any]], depth: int) -> Condition | None:
-        """``if_else(guard, condition, null)``, which DuckDB makes of IN."""
+        """Translates ``if_else(guard, condition, null)``, the form in which DuckDB passes IN."""
         (clause,), (otherwise,) = choice[1], choice[2]
         if _fields(_fields(otherwise)[1][0]).keys() - {50, 51} != {_NULL}:
             return None
@@ -390,12 +394,12 @@ def _signed(value: int) -> int:
 
 
 def _number(fields: dict[int, list[Any]], field: int) -> int:
-    """A number; one that is left out is 0."""
+    """Returns an integer field; a missing field is 0, as in protocol buffers."""
     return fields.get(field, [0])[-1]
 
 
 def _fields(message: bytes) -> dict[int, list[Any]]:
-    """The fields of a message: numbers, or bytes."""
+    """Parses the fields of a message: a list of integers or bytes for each field number."""
     found: dict[int, list[Any]] = {}
     for field, value in _read(message):
         found.setdefault(field, []).append(value)

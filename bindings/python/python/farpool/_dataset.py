@@ -1,4 +1,4 @@
-"""Tables of a pool as datasets of pyarrow."""
+"""Tables of a pool as pyarrow datasets."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FILES = pyarrow.fs.SubTreeFileSystem("/nowhere", pyarrow.fs.LocalFileSystem())
 
 
 class Dataset(pyarrow.dataset.FileSystemDataset):
-    """A table of a pool, for libraries that scan datasets of pyarrow: DuckDB, Polars, pyarrow itself.
+    """A table of a pool, for libraries that scan pyarrow datasets: DuckDB, Polars, pyarrow itself.
 
-    Only the columns that are asked for leave the pool, and of the rows those that may pass the filter: comparisons with
-    constants, ``isin``, tests for null, and what ``and``, ``or`` and ``not`` make of these, run there. What comes is filtered
-    once more by Arrow, so a filter means what it means to Arrow; one that the pool does not know is applied to all rows here.
-    Every scan reads the table as it is then.
+    Projections and filters are pushed down to the pool: comparisons with constants, ``isin``, null tests, and
+    combinations of these by ``and``, ``or`` and ``not`` run there. Arrow filters the result again, so that a filter has
+    Arrow's semantics; a filter that cannot be pushed down is applied to all rows in this process. Every scan reads the
+    current state of the table.
 
     >>> import farpool, pyarrow.dataset as ds
     >>> p = farpool.open(memory="64MiB")
@@ -42,17 +42,19 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
         result = pool.sql(f"SELECT * FROM {table_in_sql(table)} LIMIT 0")
         self._types = dict(zip(result.columns, result.types))
         schema = result.arrow().schema
-        # Substrait has no nanoseconds. What is compared with them is not translated, and what is compared with less may be.
+        # Substrait has no nanoseconds. Comparisons with nanosecond values are not translated; those with coarser values
+        # may be.
         times = {pyarrow.timestamp("ns", zone): pyarrow.timestamp("us", zone) for zone in (None, "UTC")}
         self._comparable = pyarrow.schema([(f.name, times.get(f.type, f.type)) for f in schema])
-        # pyarrow's own code knows a file, which is not there: what passes `scanner` by gets an error that says so, and not a
-        # table without rows.
+        # pyarrow's own methods that bypass `scanner` would read this file. It does not exist, so that they raise an
+        # error with this text instead of returning an empty table.
         path = f"table {table} of {pool.url}, which is read by the methods of its dataset only"
         fragment = _FORMAT.make_fragment(path, _FILES)
         super().__init__([fragment], schema, _FORMAT, _FILES)
 
     def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> pyarrow.dataset.Scanner:
-        """A scan of some columns, of the rows that pass a filter; see ``pyarrow.dataset.Dataset.scanner``."""
+        """Returns a scanner of some columns and of the rows that pass a filter; see
+        ``pyarrow.dataset.Dataset.scanner``."""
         filter = _both(self._filter, filter)
         read, condition = self._pushed(columns, filter)
         names = ", ".join(quoted(name) for name in read) if read else "NULL"
@@ -63,7 +65,7 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
         return pyarrow.dataset.Scanner.from_batches(reader, columns=columns, filter=filter, **_known(options))
 
     def _pushed(self, columns: Any, filter: Any) -> tuple[list[str], _conditions.Condition | None]:
-        """The columns that have to be read, and the condition that the pool may apply."""
+        """Returns the columns to read and the condition to push down to the pool."""
         wanted = set(columns) if isinstance(columns, list) else None
         if filter is None:
             return [name for name in self._types if wanted is None or name in wanted], None
@@ -78,17 +80,17 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
         return [name for name in self._types if name in wanted | used], condition
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
-        """The number of rows that pass a filter."""
+        """Returns the number of rows that pass a filter."""
         if _both(self._filter, filter) is None:
             return self._pool.sql(f"SELECT count(*) FROM {table_in_sql(self._table)}").fetchall()[0][0]
         return self.scanner(columns=[], filter=filter, **options).count_rows()
 
     def filter(self, expression: pyarrow.dataset.Expression) -> "Dataset":
-        """The rows of the table that pass a filter, as another dataset."""
+        """Returns a dataset of the rows of the table that pass a filter."""
         return Dataset(self._pool, self._table, _both(self._filter, expression))
 
     def join(self, right_dataset: Any, *arguments: Any, **options: Any) -> Any:
-        """Joins all rows with another dataset; in SQL, joins run without reading all rows first."""
+        """Joins all rows with another dataset. A join in SQL does not need to read all rows into this process."""
         return self._rows().join(_rows_of(right_dataset), *arguments, **options)
 
     def join_asof(self, right_dataset: Any, *arguments: Any, **options: Any) -> Any:
@@ -96,18 +98,18 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
         return self._rows().join_asof(_rows_of(right_dataset), *arguments, **options)
 
     def sort_by(self, sorting: Any, **options: Any) -> Any:
-        """All rows in an order, as a dataset in memory."""
+        """Sorts all rows into a dataset in memory."""
         return self._rows().sort_by(sorting, **options)
 
     def _rows(self) -> Any:
         return pyarrow.dataset.dataset(self.to_table())
 
     def get_fragments(self, filter: Any = None) -> Any:
-        """Not supported: a table of a pool has no fragments."""
+        """Raises an error: a table of a pool has no fragments."""
         raise NotSupportedError("a table of a pool has no fragments", "scan it: dataset.scanner(columns=…, filter=…)")
 
     def replace_schema(self, schema: Any) -> Any:
-        """Not supported: the types of columns are those of the table."""
+        """Raises an error: the column types are those of the table."""
         raise NotSupportedError("a table of a pool keeps its types", "cast in SQL, or cast what comes")
 
     def __reduce__(self) -> Any:
@@ -127,5 +129,5 @@ def _rows_of(other: Any) -> Any:
 
 
 def _known(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of scans that mean something where batches come from a pool."""
+    """Returns the scan options that apply to batches from a pool."""
     return {name: value for name, value in options.items() if name in ("use_threads", "memory_pool") and value is not None}

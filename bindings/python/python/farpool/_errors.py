@@ -1,17 +1,17 @@
-"""Exceptions: the hierarchy of DB-API 2.0, and below it what the pool tells apart.
+"""Exceptions: the hierarchy of DB-API 2.0, with a subclass for each kind of error that the pool reports.
 
-Each has ``message`` (what was wrong, and where) and ``advice`` (what to do, or ``None``); its text is both.
+Each has ``message`` (the error and its place) and ``advice`` (a remedy, or ``None``); ``str()`` joins both.
 """
 
 from __future__ import annotations
 
 
 class Warning(UserWarning):  # noqa: A001 - the name is that of DB-API
-    """Something that was left out, such as columns of a type that no pool holds."""
+    """Warning about data that was left out, such as columns of a type that no pool holds."""
 
 
 class Error(Exception):
-    """Whatever the pool reports."""
+    """Base class of all errors that farpool raises."""
 
     #: What was wrong, and where.
     message: str
@@ -34,74 +34,74 @@ def _restored(kind, message, advice, state):
 
 
 class InterfaceError(Error):
-    """The package is used in a way that it does not provide for."""
+    """Invalid use of the package."""
 
 
 class DatabaseError(Error):
-    """The pool reports it."""
+    """Base class of the errors that the pool reports."""
 
 
 class DataError(DatabaseError):
-    """A value or bytes are not what they should be."""
+    """Invalid value or invalid bytes."""
 
 
 class CorruptError(DataError):
-    """Bytes are damaged: get them again."""
+    """Damaged bytes: fetch them again."""
 
 
 class OperationalError(DatabaseError):
-    """The statement may be right; the pool or the process could not do it."""
+    """Failure of the pool or the process, not of the statement."""
 
 
 class UnavailableError(OperationalError, ConnectionError):
-    """The node cannot be reached, or went away: try again later."""
+    """Unreachable node, or a lost connection: retry later."""
 
 
 class DeniedError(OperationalError, PermissionError):
-    """Another token is needed."""
+    """Missing permission: use another token."""
 
 
 class LimitError(OperationalError):
-    """A limit was reached, of memory, size or count: ask for less, or raise it."""
+    """Exceeded limit of memory, size or count: ask for less, or raise the limit."""
 
 
 class TimeOutError(OperationalError, TimeoutError):
-    """It took longer than ``timeout``."""
+    """Statement that took longer than ``timeout``."""
 
 
 class CancelledError(OperationalError):
-    """Somebody cancelled it."""
+    """Cancelled statement."""
 
 
 class BusyError(OperationalError):
-    """Too much is under way for this tenant: ask again after ``retry_after`` seconds."""
+    """Too many statements of this tenant at once: retry after ``retry_after`` seconds."""
 
     #: Seconds after which the same request may succeed.
     retry_after: float = 0.0
 
 
 class IntegrityError(DatabaseError):
-    """Not raised: tables of a pool have no constraints. DB-API wants it."""
+    """Never raised, because tables of a pool have no constraints; DB-API requires the class."""
 
 
 class InternalError(DatabaseError):
-    """A defect in farpool: please report it."""
+    """Bug in farpool: please report it."""
 
 
 class ProgrammingError(DatabaseError):
-    """The statement, the request or the data is at fault."""
+    """Mistake in the statement, the request or the data."""
 
 
 class NotFoundError(ProgrammingError):
-    """A table, column or file that is named does not exist."""
+    """Missing table, column or file."""
 
 
 class ExistsError(ProgrammingError):
-    """The name is taken."""
+    """Name that is already in use."""
 
 
 class NotSupportedError(DatabaseError):
-    """DB-API has it, and pools do not: transactions, for example."""
+    """Feature of DB-API that pools do not have, such as transactions."""
 
 
 _KINDS = {
@@ -121,7 +121,7 @@ _KINDS = {
 
 
 def of_kind(kind: str | None, message: str, advice: str | None, retry_after_ms: int | None) -> Error:
-    """Makes the exception for an error of the library; called by the extension module."""
+    """Creates the exception for an error of the library; the extension module calls this."""
     error = _KINDS.get(kind or "", OperationalError)(message, advice)
     if retry_after_ms is not None and isinstance(error, BusyError):
         error.retry_after = retry_after_ms / 1000

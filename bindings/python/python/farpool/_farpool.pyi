@@ -1,4 +1,4 @@
-"""The extension module: what the package is made of. Its names are not for users."""
+"""Types of the extension module, which is internal to the package."""
 
 import os
 from typing import Any, Callable, final

@@ -1,4 +1,4 @@
-"""Rows of other libraries as Arrow streams, and data frames of a caller by name."""
+"""Conversion of other libraries' rows to Arrow streams, and lookup of the caller's data frames by name."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ._errors import InterfaceError
 
 
 def is_rows(value: Any) -> bool:
-    """Whether a value has rows and columns that :func:`stream_of` can pass on."""
+    """Returns whether :func:`stream_of` accepts a value."""
     if isinstance(value, type):
         return False
     return hasattr(value, "__arrow_c_stream__") or _is_pandas(value) or _is_lazy_polars(value)
 
 
 def stream_of(value: Any) -> Any:
-    """Returns an object with ``__arrow_c_stream__`` for rows of whichever library."""
+    """Returns an object with ``__arrow_c_stream__`` for the rows of any supported library."""
     if _is_pandas(value):
         import pyarrow as pa
 
-        # An index that is more than row numbers is a column for people, and for queries.
+        # With `None`, an index becomes a column unless it is a plain range of row numbers.
         try:
             return pa.Table.from_pandas(value, preserve_index=None).replace_schema_metadata(None)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -42,7 +42,8 @@ def stream_of(value: Any) -> Any:
 
 
 def is_lasting(rows: Any) -> bool:
-    """Whether rows can be read again: a stream, such as pyarrow's ``RecordBatchReader``, cannot, and does not say so."""
+    """Returns whether rows can be read more than once. A stream, such as pyarrow's ``RecordBatchReader``, cannot, and
+    has no attribute that says so, so the repeatable types are listed."""
     kind = type(rows)
     package = kind.__module__.partition(".")[0]
     return (package, kind.__name__) in (
@@ -54,9 +55,10 @@ def is_lasting(rows: Any) -> bool:
 
 
 def named(names: list[str], frame: FrameType | None) -> dict[str, Any]:
-    """Finds rows by name among the variables of a caller: its own, then those of its module.
+    """Finds rows by name among the variables of a caller: its local ones, then those of its module.
 
-    SQL lowers names that have no quotes, so that ``Trips`` is found by ``trips`` where nothing else is.
+    SQL converts unquoted names to lower case, so that the name ``trips`` also finds a variable ``Trips`` if there is no
+    ``trips``.
     """
     found: dict[str, Any] = {}
     if frame is None:
@@ -81,19 +83,19 @@ def _variable(variables: Any, name: str) -> Any:
 
 
 def _is_pandas(value: Any) -> bool:
-    # Who has a frame of pandas has imported pandas.
+    # A caller that has a pandas frame has imported pandas, so this need not import it.
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, getattr(pandas, "DataFrame", ()))
 
 
 def _exportable(frame: Any) -> Any:
-    """Returns a frame of Polars whose columns arrive in Arrow as what they are."""
+    """Casts the columns of a Polars frame that Polars would not export to Arrow with their own type."""
     import polars as pl
 
     types = {name: _exported(name, dtype) for name, dtype in frame.schema.items()}
     others = {name: to for name, to in types.items() if to != frame.schema[name]}
     try:
-        # By columns, since Polars takes some names for patterns.
+        # Polars interprets some names as patterns, so columns are selected one at a time.
         return frame.with_columns([frame.get_column(name).cast(to) for name, to in others.items()])
     except pl.exceptions.PolarsError as error:
         raise InterfaceError(
@@ -103,8 +105,8 @@ def _exportable(frame: Any) -> Any:
 
 
 def _exported(name: str, dtype: Any) -> Any:
-    """The type under which a column is exported. Polars exports objects as their addresses, 128-bit integers as a type that
-    only itself knows, and columns that have no type with a buffer more than the interface has.
+    """Returns the type to export a column as. Polars exports objects as their addresses, 128-bit integers as a type
+    that only Polars knows, and columns of type Null with one buffer more than the C interface specifies.
     """
     import polars as pl
 

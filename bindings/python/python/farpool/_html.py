@@ -1,4 +1,4 @@
-"""Rows as a table for people: text for terminals, HTML for notebooks."""
+"""Display of rows as a table: text for terminals, HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STYLE = "text-align:right;white-space:nowrap"
 
 
 def shown(value: Any) -> str:
-    """A value as text on one line."""
+    """Formats a value as one line of text."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -29,7 +29,7 @@ def shown(value: Any) -> str:
 
 
 def table(columns: Sequence[tuple[str, str]], rows: Sequence[tuple], has_more: bool) -> str:
-    """The rows as lines of text."""
+    """Formats rows as lines of text."""
     cells = [[name for name, _ in columns], [kind for _, kind in columns]]
     cells += [[shown(value) for value in row] for row in rows]
     widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
@@ -47,7 +47,7 @@ def table(columns: Sequence[tuple[str, str]], rows: Sequence[tuple], has_more: b
 
 
 def html_table(columns: Sequence[tuple[str, str]], rows: Sequence[tuple], has_more: bool) -> str:
-    """The rows as HTML; whatever comes from data is escaped."""
+    """Formats rows as HTML; all text from the data is escaped."""
     escape = html.escape
     head = "".join(
         f'<th style="{_STYLE if _is_number(kind) else "text-align:left"}">{escape(name)}'

@@ -1,4 +1,4 @@
-"""Tables of a pool as lazy frames of Polars."""
+"""Tables of a pool as lazy Polars frames."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS = 1 << 16
 
 
 def scan(pool: "Pool", table: str) -> polars.LazyFrame:
-    """Makes the lazy frame of a table; see :meth:`farpool.Pool.scan`."""
+    """Creates the lazy frame of a table; see :meth:`farpool.Pool.scan`."""
     first = pool.sql(f"SELECT * FROM {table_in_sql(table)} LIMIT 0")
     types = dict(zip(first.columns, first.types))
 

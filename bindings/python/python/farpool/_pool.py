@@ -1,4 +1,4 @@
-"""A pool."""
+"""Pools, and the descriptions of their tables."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _OPEN: "weakref.WeakSet[Pool]" = weakref.WeakSet()
 
 
 class Pool:
-    """Tables in memory, which answer SQL: made by :func:`farpool.open` and :func:`farpool.connect`.
+    """Tables that answer SQL; :func:`farpool.open` and :func:`farpool.connect` create pools.
 
-    Threads may share it. A fork of the process may not use it, and opens its own. It is a context manager, which closes it.
+    A pool may be shared between threads, but not with a forked process, which must open its own. As a context manager,
+    a pool closes itself on exit.
 
     >>> import farpool
     >>> with farpool.open(memory="64MiB") as p:
@@ -57,12 +58,13 @@ class Pool:
     # SQL.
 
     def sql(self, query: str, params: Parameters = None) -> Result:
-        """Plans a statement, and returns its lazy :class:`Result`. One that changes something is run at once.
+        """Plans a statement and returns its lazy :class:`Result`. A statement that changes something is executed at
+        once.
 
-        ``params`` are a list for ``$1``, ``$2``, … and ``?``, or a dictionary for ``$name``. Where the statement names
-        neither a table nor a file, variables of the caller are looked at: data frames of pandas and Polars, and whatever
-        has ``__arrow_c_stream__``, can be queried by their names. Of several statements with ``;`` between them, the
-        result is that of the last.
+        ``params`` is a list for ``$1``, ``$2``, … and ``?``, or a dictionary for ``$name``. A name in the statement
+        that is neither a table nor a file is looked up among the caller's variables: data frames of pandas and Polars,
+        and any object with ``__arrow_c_stream__``, can be queried by name. If ``query`` has several statements,
+        separated by ``;``, all are executed in order and the result is that of the last one.
 
         >>> import farpool
         >>> p = farpool.open(memory="64MiB")
@@ -72,7 +74,7 @@ class Pool:
         return self._sql(query, params, sys._getframe(1))
 
     def _sql(self, query: str, params: Parameters, frame: FrameType | None) -> Result:
-        # Copies, since the statement may run later and once more.
+        # A result may run its statement later, and again, so it needs a copy of the parameters.
         if isinstance(params, Mapping):
             params = dict(params)
         elif isinstance(params, Iterable) and not isinstance(params, (str, bytes)):
@@ -94,7 +96,8 @@ class Pool:
         try:
             query = plan()
         except ProgrammingError:
-            # What the statement does not find may be variables of the caller; most statements find all.
+            # Names that the planner does not find may be variables of the caller. Most statements have none, so this
+            # comes second.
             tables.update(self._variables(text, frame))
             if not tables:
                 raise
@@ -107,18 +110,18 @@ class Pool:
         return lambda: native.plan(text, line, params, tables)
 
     def _variables(self, text: str, frame: FrameType | None) -> dict[str, Any]:
-        """Rows of the caller that a statement names."""
+        """Returns the caller's variables that a statement names."""
         native = self._native
         tables = _frames.named(native.unknown_names(text), frame)
         for name, rows in tables.items():
             if not _frames.is_lasting(rows):
-                # The statement may run a second time.
+                # The statement may run again, but a stream can be read only once: its rows are read into memory.
                 tables[name] = native.plan("SELECT * FROM rows", 1, None, {"rows": rows}).fetch(None)[0]
         return tables
 
     def batch(self, queries: Iterable[str]) -> list[Result]:
-        """Runs statements together: they read tables as these are at one moment, and what several of them read alike is
-        read once. Returns their results, which have all of their rows.
+        """Runs statements together on one snapshot of their tables; columns that several statements need are read once.
+        Returns the results, with all of their rows.
 
         >>> import farpool
         >>> p = farpool.open(memory="64MiB")
@@ -158,13 +161,13 @@ class Pool:
     ) -> "Table":
         """Loads a table and returns its description.
 
-        ``source`` is a file, a pattern such as ``trips-*.parquet``, a folder, a URL (``s3://``, ``https://``, …) or a list
-        of these (Parquet, CSV, JSON, Arrow IPC); or a data frame of pandas or Polars, or anything with
-        ``__arrow_c_stream__``. ``mode`` is ``create``, ``append`` or ``replace``. ``options`` are those of ``read_csv`` and
-        ``read_json`` in SQL, such as ``nullstr="NA"`` or ``types={"zip": "text"}``. ``nested="json"`` loads lists and
-        structs, which a pool does not hold, as text; without it they are left out, with a warning. ``encrypt`` is
-        ``fast``, ``standard`` or ``strict``: how values are encrypted in memory. ``pin`` keeps the table in memory for
-        good, ``keep=False`` leaves it on the node's disk.
+        ``source`` is a file, a pattern such as ``trips-*.parquet``, a folder, a URL (``s3://``, ``https://``, …) or a
+        list of these (Parquet, CSV, JSON, Arrow IPC); or a data frame of pandas or Polars, or any object with
+        ``__arrow_c_stream__``. ``mode`` is ``create``, ``append`` or ``replace``. ``options`` are those of ``read_csv``
+        and ``read_json`` in SQL, such as ``nullstr="NA"`` or ``types={"zip": "text"}``. A pool cannot store lists and
+        structs: ``nested="json"`` loads them as JSON text; by default they are left out, with a warning. ``encrypt`` is
+        the mode in which values are encrypted in memory: ``fast``, ``standard`` or ``strict``. ``pin`` exempts the
+        table from eviction; ``keep=False`` leaves it on the node's disk only.
 
         >>> import farpool
         >>> p = farpool.open(memory="64MiB")
@@ -192,15 +195,15 @@ class Pool:
         return Table(json.loads(described))
 
     def tables(self) -> list["Table"]:
-        """The tables, by name."""
+        """Returns the descriptions of the tables, sorted by name."""
         return [Table(table) for table in json.loads(self._native.list())[0]]
 
     def views(self) -> list[str]:
-        """The names of the views, as SCHEMA.VIEW outside of the schema ``public``."""
+        """Returns the names of the views; views outside of the schema ``public`` are named SCHEMA.VIEW."""
         return json.loads(self._native.list())[1]
 
     def schemas(self) -> list[str]:
-        """The schemas that tables and views are in; ``public`` is always there. ``CREATE SCHEMA`` makes others.
+        """Returns the names of the schemas. ``public`` always exists; ``CREATE SCHEMA`` creates others.
 
         >>> import farpool
         >>> p = farpool.open(memory="64MiB")
@@ -212,7 +215,7 @@ class Pool:
         return ["public", *json.loads(self._native.list())[2]]
 
     def table(self, name: str) -> "Table":
-        """Describes a table."""
+        """Returns the description of a table."""
         return Table(json.loads(self._native.table(name)))
 
     def drop(self, name: str) -> None:
@@ -222,8 +225,8 @@ class Pool:
     def export(self, source: str, file: "str | os.PathLike[str]", **options: Any) -> int:
         """Writes a table, or the rows of a query, to a file or URL, and returns the number of rows.
 
-        The format is that of the file's ending, or of ``format=``: ``csv``, ``tsv``, ``json``, ``parquet`` or ``arrow``;
-        other ``options`` are those of COPY in SQL. The file is there once all rows are in it.
+        The format is that of the file's extension, or ``format``: ``csv``, ``tsv``, ``json``, ``parquet`` or ``arrow``;
+        other ``options`` are those of COPY in SQL. The file becomes visible once it is complete.
 
         >>> import farpool, tempfile, os
         >>> p = farpool.open(memory="64MiB")
@@ -240,7 +243,7 @@ class Pool:
         return self._sql(statement, None, sys._getframe(1)).fetchall()[0][0]
 
     def profile(self, table: str, columns: Sequence[str] | None = None, *, progress: bool | None = None) -> "Profile":
-        """What the columns of a table hold: distinct and frequent values, quartiles, histograms, correlations.
+        """Profiles the columns of a table: distinct and frequent values, quartiles, histograms, correlations.
 
         >>> import farpool
         >>> p = farpool.open(memory="64MiB")
@@ -254,8 +257,8 @@ class Pool:
         return Profile(json.loads(described), page)
 
     def dataset(self, table: str) -> "Dataset":
-        """The table as a dataset of pyarrow, for DuckDB, Polars and whatever else scans these: columns and filters run at
-        the pool, and filters are applied once more by Arrow (:mod:`farpool._dataset`).
+        """Returns the table as a pyarrow dataset, for DuckDB, Polars and other libraries that scan datasets.
+        Projections and filters are pushed down to the pool; Arrow applies the filters again (:mod:`farpool._dataset`).
 
         >>> import farpool, pyarrow.dataset as ds
         >>> p = farpool.open(memory="64MiB")
@@ -268,8 +271,8 @@ class Pool:
         return Dataset(self, table)
 
     def scan(self, table: str) -> "polars.LazyFrame":
-        """The table as a lazy frame of Polars: columns and filters run at the pool, and filters are applied once more by
-        Polars.
+        """Returns the table as a lazy Polars frame. Projections and filters are pushed down to the pool; Polars applies
+        the filters again.
 
         >>> import farpool, polars as pl
         >>> p = farpool.open(memory="64MiB")
@@ -282,28 +285,28 @@ class Pool:
         return scan(self, table)
 
     def space(self, name: str) -> "Space":
-        """A space of keys and values of the node as a dictionary: ``p.space("carts")["carts:7"] = "…"``. Clients of the Redis
-        protocol make spaces and share them (docs/redis.md)."""
+        """Returns a key-value space of the node as a dictionary: ``p.space("carts")["carts:7"] = "…"``. Clients of the
+        Redis protocol create spaces and share them (docs/redis.md)."""
         from ._space import Space
 
         return Space(self, name)
 
     def status(self) -> dict[str, Any]:
-        """What the pool says of itself: its memory, and what is under way."""
+        """Returns the state of the pool: its memory, and the statements and loads in progress."""
         return json.loads(self._native.status())
 
-    # Its end.
+    # Closing.
 
     def close(self) -> None:
-        """Closes the pool. Its results keep rows that they have, and no more can be asked for. Statements of a pool in this
-        process end; a data directory is complete then, and may be opened by another process."""
+        """Closes the pool. Its results keep the rows that they have fetched, and can fetch no more. Running statements
+        of a pool in this process end; its data directory is then complete and may be opened by another process."""
         for result in list(self._results):
             result._release()
         self._native.close()
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the pool is closed."""
         return self._native.is_closed()
 
     def __enter__(self) -> "Pool":
@@ -319,7 +322,7 @@ class Pool:
 
 
 class Table(Mapping[str, Any]):
-    """The description of a table: ``name``, ``rows``, ``columns`` and sizes; its columns have types and statistics.
+    """Description of a table: ``name``, ``rows``, ``columns`` and sizes; each column has its type and statistics.
 
     >>> import farpool
     >>> p = farpool.open(memory="64MiB")
@@ -333,22 +336,22 @@ class Table(Mapping[str, Any]):
 
     @property
     def name(self) -> str:
-        """Its name within its schema."""
+        """The name within the schema."""
         return self._described["name"]
 
     @property
     def schema(self) -> str:
-        """Its schema, ``public`` where it was given none."""
+        """The name of the schema; ``public`` by default."""
         return self._described["schema"]
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return self._described["rows"]
 
     @property
     def columns(self) -> list[str]:
-        """The names of its columns."""
+        """The names of the columns."""
         return [column["name"] for column in self._described["columns"]]
 
     def __getitem__(self, key: str) -> Any:
@@ -365,8 +368,8 @@ class Table(Mapping[str, Any]):
 
 
 class Profile(Mapping[str, Any]):
-    """What the columns of a table hold: ``name``, ``rows``, ``columns`` and ``correlation``, with the keys that
-    ``farpool profile --format json`` has. In a notebook it is a page."""
+    """Profile of a table's columns: ``name``, ``rows``, ``columns`` and ``correlation``, with the keys of the output of
+    ``farpool profile --format json``. A notebook shows it as a page."""
 
     def __init__(self, described: dict[str, Any], page: str) -> None:
         self._described = described
@@ -387,7 +390,7 @@ class Profile(Mapping[str, Any]):
         return f"<farpool.Profile {self['name']}: {self['rows']:,} rows, {', '.join(columns)}>"
 
     def _repr_html_(self) -> str:
-        # A page of its own within the notebook: its styles stay there.
+        # An iframe keeps the styles of the page from affecting the notebook.
         return (
             f'<iframe srcdoc="{html.escape(self.html)}" style="width:100%;height:36em;border:0" '
             'sandbox="allow-same-origin"></iframe>'
@@ -395,7 +398,7 @@ class Profile(Mapping[str, Any]):
 
 
 def _files(source: Any) -> list[str] | None:
-    """Returns the paths, if that is what a source is."""
+    """Returns the paths if a source consists of paths."""
     if isinstance(source, (str, pathlib.PurePath)):
         return [os.fspath(source)]
     if isinstance(source, (list, tuple)) and source and all(isinstance(f, (str, os.PathLike)) for f in source):
@@ -412,10 +415,10 @@ def _literal(value: Any) -> str:
 
 
 def close_all() -> None:
-    """Closes the pools that are open when the interpreter exits; data directories are complete then."""
+    """Closes all open pools when the interpreter exits, so that data directories are complete."""
     for pool in list(_OPEN):
         try:
             pool.close()
         except Exception:
-            # Nobody is there to hear of it.
+            # At exit there is no caller to report the error to.
             pass

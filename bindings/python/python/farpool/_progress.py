@@ -1,4 +1,4 @@
-"""Progress of loads: a line in terminals, a bar in notebooks; nothing elsewhere, and nothing for what is quick."""
+"""Progress of loads: a line in terminals, a bar in notebooks, and no output elsewhere or for short loads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFRESH = 0.1
 
 
 class Progress:
-    """Shows how far something is while it is entered."""
+    """Context manager that shows the progress of a load."""
 
     def __init__(self, label: str, show: bool | None = None) -> None:
         self._label = label
@@ -28,7 +28,7 @@ class Progress:
         return self
 
     def __call__(self, done: int, total: int, rows: int) -> None:
-        """Shows that ``done`` of ``total`` bytes, and so many rows, have been read."""
+        """Shows that ``done`` of ``total`` bytes, and ``rows`` rows, have been read."""
         now = time.monotonic()
         if not self.is_shown or now - self._start < PATIENCE or now - self._last < REFRESH:
             return
@@ -73,7 +73,7 @@ class _Html:
 
 
 def _notebook() -> Any:
-    """Returns the function that shows things in the notebook, if this is one."""
+    """Returns the display function of the notebook, or ``None`` outside of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or not hasattr(shell, "kernel"):

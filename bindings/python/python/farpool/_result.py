@@ -1,4 +1,4 @@
-"""The result of a statement."""
+"""Results of statements."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _TAKEN = 8192
 
 
 class Result:
-    """The rows of a statement, computed when they are asked for.
+    """The rows of a statement, computed lazily.
 
-    The statement is planned and its errors are raised when the result is made; a statement that changes something has
-    run by then. Rows come when they are asked for. Those of :meth:`arrow`, :meth:`polars`, :meth:`pandas` and
-    :meth:`fetchall` are kept and not computed twice; those that are taken one after the other
-    (:meth:`fetchone`, iteration, ``__arrow_c_stream__``) are not, and asking again runs the statement again.
+    Creating a result plans the statement and raises the errors of planning; a statement that changes something is also
+    executed then. Rows are computed on request. :meth:`arrow`, :meth:`polars`, :meth:`pandas` and :meth:`fetchall` keep
+    all rows, so that they are computed once. Row-wise access (:meth:`fetchone`, iteration, ``__arrow_c_stream__``) does
+    not keep rows, and a second access runs the statement again.
 
     >>> import farpool
     >>> p = farpool.open(memory="64MiB")
@@ -39,29 +39,29 @@ class Result:
     def __init__(self, plan: Callable[[], Query], query: Query | None = None) -> None:
         self._plan = plan
         self._lock = threading.RLock()
-        # The statement, until a run of it has given its rows away.
+        # The planned statement; ``None`` once a run has consumed it.
         self._query: Query | None = plan() if query is None else query
         self._columns = self._query.columns()
         self._schema = self._query.schema()
         self._all: Batches | None = None
         self._cursor: _Cursor | None = None
-        # The receipt of the last run is that of the statement that was run.
+        # The statement of the last run, which has its receipt.
         self._run: Query | None = None
         self._is_command = self._query.is_command()
         if self._is_command:
             self._collect()
 
     def _release(self) -> None:
-        """Lets go of the pool, which is being closed; rows that are here stay."""
+        """Drops the references to the pool, which is being closed; rows that were fetched stay."""
         with self._lock:
             self._query = self._run = self._cursor = None
             self._plan = _closed
 
-    # What the result is.
+    # Metadata.
 
     @property
     def is_command(self) -> bool:
-        """Whether the statement has changed something, in place of reading."""
+        """Whether the statement changes something instead of returning rows."""
         return self._is_command
 
     @property
@@ -71,16 +71,17 @@ class Result:
 
     @property
     def types(self) -> list[str]:
-        """The types of the columns, as SQL has them."""
+        """The types of the columns, as SQL type names."""
         return [kind for _, kind in self._columns]
 
     @property
     def schema(self) -> "pyarrow.Schema":
-        """The columns as a schema of pyarrow."""
+        """The columns as a pyarrow schema."""
         return _pyarrow().schema(self._schema)
 
     def explain(self) -> str:
-        """What runs at the pool and what runs here, and, once it has run, estimates beside what came of them.
+        """Returns the plan: the parts that run at the pool and those that run here. After a run, actual numbers stand
+        beside the estimates.
 
         >>> import farpool
         >>> print(farpool.open(memory="64MiB").sql("select 1").explain().splitlines()[0])
@@ -92,7 +93,8 @@ class Result:
 
     @property
     def receipt(self) -> dict[str, Any]:
-        """What it cost: rows and bytes that were scanned, skipped and sent, and times. Runs the statement if it has not run.
+        """The cost of the statement: rows and bytes scanned, skipped and sent, and times. Runs the statement if it has
+        not run yet.
 
         >>> import farpool
         >>> farpool.open(memory="64MiB").sql("select 1").receipt["bytes_on_wire"]
@@ -103,13 +105,14 @@ class Result:
                 self._collect()
             return json.loads((self._run or self._planned()).receipt())
 
-    # All rows at once.
+    # Access to all rows at once.
 
     def arrow(self, *, views: bool = False) -> "pyarrow.Table":
-        """All rows as a table of pyarrow. Numbers and times are not copied.
+        """Returns all rows as a pyarrow table. Numbers and times are not copied.
 
-        Texts and bytes are ``string`` and ``binary``, which pyarrow computes with. With ``views=True`` they are as they
-        come, ``string_view`` and ``binary_view``, and nothing is copied; pyarrow cannot compare or filter these.
+        Strings and binary values have the types ``string`` and ``binary``, with which pyarrow can compute. With
+        ``views=True`` they keep the types ``string_view`` and ``binary_view``, and nothing is copied; but pyarrow
+        cannot compare or filter these types.
 
         >>> import farpool
         >>> p = farpool.open(memory="64MiB")
@@ -124,17 +127,17 @@ class Result:
         return pa.table(batches if views else batches.with_offsets())
 
     def polars(self) -> "polars.DataFrame":
-        """All rows as a data frame of Polars; texts and numbers are not copied."""
+        """Returns all rows as a Polars data frame; strings and numbers are not copied."""
         import polars
 
         return polars.DataFrame(self._collect())
 
     def pandas(self, **options: Any) -> "pandas.DataFrame":
-        """All rows as a data frame of pandas; ``options`` are those of ``pyarrow.Table.to_pandas``."""
+        """Returns all rows as a pandas data frame; ``options`` are those of ``pyarrow.Table.to_pandas``."""
         return self.arrow().to_pandas(**options)
 
     def fetchall(self) -> list[tuple]:
-        """All rows that are left, as tuples of Python's own values.
+        """Returns all remaining rows, as tuples of Python values.
 
         >>> import farpool
         >>> farpool.open(memory="64MiB").sql("select 1.5::decimal(3,1), date '2024-02-29', null").fetchall()
@@ -145,21 +148,21 @@ class Result:
                 return list(self._cursor)
             return self._collect().rows()
 
-    # Rows one after the other.
+    # Row-wise access.
 
     def fetchone(self) -> tuple | None:
-        """The next row; ``None`` after the last one."""
+        """Returns the next row, or ``None`` after the last one."""
         with self._lock:
             return next(self._taking(), None)
 
     def fetchmany(self, size: int = 1) -> list[tuple]:
-        """Up to ``size`` of the next rows."""
+        """Returns up to ``size`` of the next rows."""
         with self._lock:
             rows = self._taking()
             return [row for _, row in zip(range(size), rows)]
 
     def __iter__(self) -> Iterator[tuple]:
-        """All rows, one after the other.
+        """Iterates over all rows.
 
         >>> import farpool
         >>> p = farpool.open(memory="64MiB")
@@ -170,8 +173,9 @@ class Result:
             return self._rows()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's stream interface: batches leave the pool as they are asked for. Ctrl-C ends it with an error of who reads
-        it, since exceptions of Python do not pass through the interface."""
+        """Exports the rows by Arrow's C stream interface; batches are fetched from the pool on demand. Python
+        exceptions cannot pass through the interface, so Ctrl-C ends the stream with an error of the consuming
+        library."""
         with self._lock:
             return self._batches().__arrow_c_stream__(requested_schema)
 
@@ -179,13 +183,13 @@ class Result:
         return self._schema.__arrow_c_schema__()
 
     def reader(self, *, views: bool = False) -> "pyarrow.RecordBatchReader":
-        """The rows as a stream of pyarrow's batches; ``views`` as for :meth:`arrow`."""
+        """Returns the rows as a pyarrow stream of batches; ``views`` is as for :meth:`arrow`."""
         pa = _pyarrow()
         with self._lock:
             source = self._batches()
             return pa.RecordBatchReader.from_stream(source if views else source.with_offsets())
 
-    # For people.
+    # Display.
 
     def show(self, rows: int = _html.ROWS) -> None:
         """Prints the first rows."""
@@ -209,7 +213,7 @@ class Result:
     def __bool__(self) -> bool:
         return True
 
-    # How rows come.
+    # Execution.
 
     def _planned(self) -> Query:
         if self._query is None:
@@ -221,11 +225,12 @@ class Result:
         return self._ran(lambda query: query.execute())
 
     def _fetch(self, rows_min: int | None) -> tuple[Batches, Rows | None]:
-        """Runs the statement and takes its first rows, at least so many, or all; and those that may follow."""
+        """Runs the statement and fetches at least ``rows_min`` rows, or all. Returns these, and the rows that follow,
+        if any."""
         return self._ran(lambda query: query.fetch(rows_min))
 
     def _ran(self, run: Callable[[Query], Any]) -> Any:
-        # Another run takes another plan, of tables as they are then.
+        # A plan is consumed by its run. A second run needs a new plan, which reads the tables' state at that time.
         query = self._planned()
         self._query = None
         outcome = run(query)
@@ -242,13 +247,14 @@ class Result:
             return self._all
 
     def _first(self, count: int) -> tuple[list[tuple], bool]:
-        """The first rows, and whether there are more. A result that is no larger is kept; what goes on is cancelled, since
-        a table on a screen would hold the memory of a statement under way for as long as the screen is there."""
+        """Returns the first rows, and whether there are more. A result without more rows is kept. A longer one is
+        cancelled: otherwise the display of a table would hold the memory of a running statement for as long as it
+        exists."""
         with self._lock:
             if self._all is None:
                 first, rows = self._fetch(count + 1)
                 if rows is not None and len(first) <= _TAKEN:
-                    # The end comes after the last batch.
+                    # Only a further request shows whether the last batch was fetched.
                     rest, has_more = rows.next(1)
                     if not has_more and len(rest) == 0:
                         rows = None
@@ -272,7 +278,7 @@ def _closed() -> Query:
 
 
 class _Cursor:
-    """Rows one after the other."""
+    """Iterator over the rows of one run."""
 
     def __init__(self, batches: Batches, rows: Rows | None) -> None:
         self._rows = rows

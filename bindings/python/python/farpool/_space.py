@@ -1,4 +1,4 @@
-"""Spaces of keys and values as mappings."""
+"""Key-value spaces as mappings."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _TRIES = 16
 
 
 class Space(MutableMapping[Any, Any]):
-    """Keys and values that clients of the Redis protocol share with SQL (docs/redis.md), as a dictionary.
+    """A key-value space, which clients of the Redis protocol share with SQL (docs/redis.md), as a dictionary.
 
-    Of a space without columns the values are texts, or bytes if it is ``BINARY``; of one with columns, keys have the type of
-    the first column, and values are dictionaries of the others. Each access is a statement over the table that the space is.
+    The values of a space without a schema are strings, or bytes if the space is ``BINARY``. In a space with a schema,
+    keys have the type of the first column, and values are dictionaries of the other columns. Each access is a SQL
+    statement over the space's table.
     """
 
     def __init__(self, pool: "Pool", name: str) -> None:
@@ -29,7 +30,7 @@ class Space(MutableMapping[Any, Any]):
         self._columns = columns.columns
         self._types = columns.types
         self._key = quoted(self._columns[0])
-        # Without a schema there are `key`, `value` and `ttl`.
+        # A space without a schema has the columns `key`, `value` and `ttl`.
         self._is_plain = self._columns == ["key", "value", "ttl"]
 
     def __getitem__(self, key: Any) -> Any:
@@ -53,7 +54,8 @@ class Space(MutableMapping[Any, Any]):
                 self._pool.sql(f"INSERT INTO {self._table} ({into}) VALUES ({places})", [key, *values])
                 return
             except Error as error:
-                # Somebody has set it since; if that is not why, the next update finds nothing, either.
+                # Another client may have inserted the key since the update: then the next update succeeds. After any
+                # other error the key is still missing.
                 failed = error
                 if key not in self:
                     raise
@@ -76,7 +78,7 @@ class Space(MutableMapping[Any, Any]):
         return self._pool.sql(f"SELECT count(*) FROM {self._table}").fetchall()[0][0]
 
     def items(self) -> Any:
-        """Keys and values as they are at one moment."""
+        """Returns all keys and values, from one snapshot."""
         return [(row[0], self._value(row)) for row in self._pool.sql(f"SELECT * FROM {self._table}")]
 
     def clear(self) -> None:
@@ -103,7 +105,7 @@ class Space(MutableMapping[Any, Any]):
 
 
 def _as(kind: str, value: Any) -> Any:
-    """Texts and bytes as the column has them."""
+    """Converts a string or bytes to the column's type."""
     if kind == "BLOB" and isinstance(value, str):
         return value.encode()
     if kind == "VARCHAR" and isinstance(value, (bytes, bytearray)):

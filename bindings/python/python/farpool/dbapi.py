@@ -1,4 +1,4 @@
-"""DB-API 2.0 (PEP 249) over a pool: for pandas, SQLAlchemy and whatever else speaks it.
+"""DB-API 2.0 (PEP 249) over a pool, for pandas, SQLAlchemy and other libraries that use it.
 
 >>> from farpool import dbapi
 >>> with dbapi.connect(memory="64MiB") as connection, connection.cursor() as cursor:
@@ -6,8 +6,8 @@
 ...     cursor.fetchall()
 [(1, 1), (2, 4), (3, 9)]
 
-Every statement takes effect at once: pools have no transactions, so ``commit`` has nothing to do and ``rollback`` takes
-nothing back. Parameters are ``?`` (or ``$1``, or ``$name`` with a dictionary).
+Every statement takes effect at once: pools have no transactions, so ``commit`` and ``rollback`` do nothing. Parameters
+are ``?`` (or ``$1``, or ``$name`` with a dictionary).
 """
 
 from __future__ import annotations
@@ -77,22 +77,22 @@ Binary = bytes
 
 
 def DateFromTicks(ticks: float) -> datetime.date:
-    """The date, here, of a time in seconds since 1970."""
+    """Returns the local date of a time in seconds since 1970."""
     return Date(*time.localtime(ticks)[:3])
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:
-    """The time of day, here, of a time in seconds since 1970."""
+    """Returns the local time of day of a time in seconds since 1970."""
     return Time(*time.localtime(ticks)[3:6])
 
 
 def TimestampFromTicks(ticks: float) -> datetime.datetime:
-    """The date and time of day, here, of a time in seconds since 1970."""
+    """Returns the local date and time of a time in seconds since 1970."""
     return Timestamp(*time.localtime(ticks)[:6])
 
 
 class _Types:
-    """Types of columns that are of one kind: equal to the names of each of them."""
+    """A set of column types; compares equal to the name of each of its types, as DB-API requires of type objects."""
 
     def __init__(self, *names: str) -> None:
         self._names = frozenset(names)
@@ -127,7 +127,7 @@ def connect(url: str | None = None, token: str | None = None, **options: Any) ->
 
 
 class Connection:
-    """A connection; one over a pool that is open already is made by ``Connection(pool)``, and leaves that open."""
+    """A connection. ``Connection(pool)`` uses an open pool, and does not close it."""
 
     Warning = Warning
     Error = Error
@@ -146,13 +146,13 @@ class Connection:
 
     @property
     def pool(self) -> Pool:
-        """The pool, for what DB-API has no words for."""
+        """The pool, for features that DB-API does not have."""
         if self._pool is None:
             raise InterfaceError("the connection is closed", "open another one")
         return self._pool
 
     def cursor(self) -> "Cursor":
-        """Makes a cursor."""
+        """Creates a cursor."""
         self.pool
         return Cursor(self)
 
@@ -161,11 +161,12 @@ class Connection:
         return self.cursor().execute(operation, parameters)
 
     def commit(self) -> None:
-        """Has nothing to do: each statement has taken effect."""
+        """Does nothing: each statement has already taken effect."""
         self.pool
 
     def rollback(self) -> None:
-        """Takes nothing back: each statement has taken effect. Libraries call it when they are done with a connection."""
+        """Does nothing: each statement has already taken effect. Raises no error, because libraries call it before they
+        release a connection."""
         self.pool
 
     def close(self) -> None:
@@ -184,7 +185,7 @@ class Connection:
 
 
 class Cursor:
-    """Statements one after the other, and the rows of the last one."""
+    """A cursor: executes statements and holds the rows of the last one."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection: Connection | None = connection
@@ -195,21 +196,22 @@ class Cursor:
 
     @property
     def connection(self) -> Connection:
-        """The connection that made it."""
+        """The connection that created the cursor."""
         if self._connection is None:
             raise InterfaceError("the cursor is closed", "make another one with connection.cursor()")
         return self._connection
 
     @property
     def description(self) -> list[tuple[str, str, None, None, int | None, int | None, None]] | None:
-        """For each column its name, type, and for decimals precision and scale; ``None`` where there are no rows."""
+        """The name and type of each column, with precision and scale for decimals; ``None`` if there are no rows."""
         if self._result is None or self._result.is_command:
             return None
         return [_described(name, kind) for name, kind in zip(self._result.columns, self._result.types)]
 
     @property
     def rowcount(self) -> int:
-        """How many rows a statement has changed; -1 for others, whose rows are counted by whoever fetches them."""
+        """The number of rows that the statement changed; -1 for a query, whose rows are not counted before they are
+        fetched."""
         return self._changed
 
     def _has_rows(self) -> bool:
@@ -217,11 +219,11 @@ class Cursor:
 
     @property
     def receipt(self) -> dict[str, Any] | None:
-        """What the statement cost (no part of DB-API); ``None`` before the first one."""
+        """The cost of the last statement (an extension of DB-API); ``None`` before the first one."""
         return None if self._result is None else self._result.receipt
 
     def execute(self, operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> "Cursor":
-        """Executes a statement, and returns the cursor."""
+        """Executes a statement and returns the cursor."""
         pool = self.connection.pool
         self._result, self._changed = None, -1
         self._result = pool.sql(operation, parameters if parameters else None)
@@ -230,7 +232,7 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Any]) -> "Cursor":
-        """Executes a statement once for each of some parameters. Many rows come faster with ``pool.load``."""
+        """Executes a statement once for each set of parameters. For many rows, ``pool.load`` is faster."""
         changed = 0
         for parameters in seq_of_parameters:
             self.execute(operation, parameters)
@@ -242,15 +244,15 @@ class Cursor:
         return self
 
     def fetchone(self) -> tuple | None:
-        """The next row; ``None`` after the last one."""
+        """Returns the next row, or ``None`` after the last one."""
         return self._rows().fetchone()
 
     def fetchmany(self, size: int | None = None) -> list[tuple]:
-        """The next rows, as many as there are up to ``size``."""
+        """Returns up to ``size`` of the next rows."""
         return self._rows().fetchmany(self.arraysize if size is None else size)
 
     def fetchall(self) -> list[tuple]:
-        """All rows that are left."""
+        """Returns all remaining rows."""
         rows = self._rows()
         return [row for row in iter(rows.fetchone, None)]
 
@@ -258,13 +260,13 @@ class Cursor:
         return iter(self._rows().fetchone, None)
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """Has nothing to do."""
+        """Does nothing."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Has nothing to do."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Ends the statement, and the cursor."""
+        """Ends the statement and closes the cursor."""
         self._result = None
         self._connection = None
 

@@ -1,10 +1,10 @@
-"""The dialect of SQLAlchemy: ``sqlalchemy.create_engine("farpool://node7:9797")``, or ``"farpool://"`` for a pool in this
-process (one for all connections of the engine).
+"""SQLAlchemy dialect: ``sqlalchemy.create_engine("farpool://node7:9797")``, or ``"farpool://"`` for a pool in this
+process, which all connections of the engine share.
 
-The user's part of the URL is not used; the password is the token. What stands behind ``?`` are options of
-:func:`farpool.connect`, or of :func:`farpool.open`. ``create_engine("farpool://", connect_args={"pool": p})`` uses a pool that is open.
+The user name in the URL is ignored; the password is the token. The query string has options of :func:`farpool.connect`
+or :func:`farpool.open`. ``create_engine("farpool://", connect_args={"pool": p})`` uses an open pool.
 
-Tables are read and written; there are no transactions, constraints and sequences (see :mod:`farpool.dbapi`).
+Tables can be read and written; there are no transactions, constraints or sequences (see :mod:`farpool.dbapi`).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _TYPES: dict[str, Any] = {
 
 
 class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
-    """Differences of times, which SQLAlchemy would otherwise send as times after 1970."""
+    """Intervals as a native type. SQLAlchemy would otherwise emulate them as timestamps relative to 1970."""
 
     __visit_name__ = "INTERVAL"
     native = True
 
     @classmethod
     def adapt_emulated_to_native(cls, impl: Any, **options: Any) -> Interval:
-        """The type for SQLAlchemy's own."""
+        """Returns this type in place of SQLAlchemy's emulated one."""
         return cls()
 
     @property
@@ -60,18 +60,18 @@ class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
 
     @property
     def python_type(self) -> type[datetime.timedelta]:
-        """What values are in Python."""
+        """The Python type of values."""
         return datetime.timedelta
 
 
 class FarpoolTypes(compiler.GenericTypeCompiler):
-    """Names of types where a pool has others than the standard."""
+    """Names of the SQL types for which a pool differs from the standard."""
 
     def visit_TEXT(self, type_: Any, **options: Any) -> str:
         return "VARCHAR"
 
     def visit_VARCHAR(self, type_: Any, **options: Any) -> str:
-        # Texts have no limit.
+        # VARCHAR has no maximum length in a pool.
         return "VARCHAR"
 
     visit_CHAR = visit_NVARCHAR = visit_NCHAR = visit_CLOB = visit_uuid = visit_JSON = visit_VARCHAR
@@ -97,7 +97,7 @@ class FarpoolTypes(compiler.GenericTypeCompiler):
 
 
 class FarpoolDDL(compiler.DDLCompiler):
-    """Tables have columns, and nothing else: constraints and indexes are left out."""
+    """Statements that create tables, without constraints and indexes, which pools do not have."""
 
     def create_table_constraints(self, table: Any, *arguments: Any, **options: Any) -> str:
         return ""
@@ -107,12 +107,12 @@ class FarpoolDDL(compiler.DDLCompiler):
         return f"{self.preparer.format_column(column)} {kind}"
 
     def visit_create_index(self, create: Any, *arguments: Any, **options: Any) -> str:
-        # A pool skips by bounds of its row groups; there is nothing to make.
+        # Pools have no indexes: they skip row groups by their bounds. SQLAlchemy needs some statement to execute.
         return "SELECT 1"
 
 
 class FarpoolDialect(default.DefaultDialect):
-    """See the comment of this file."""
+    """SQLAlchemy dialect of farpool; see the module documentation."""
 
     name = "farpool"
     driver = "farpool"
@@ -134,16 +134,16 @@ class FarpoolDialect(default.DefaultDialect):
 
     @classmethod
     def import_dbapi(cls) -> Any:
-        """The module of DB-API."""
+        """Returns the DB-API module."""
         return farpool_dbapi
 
     @classmethod
     def get_pool_class(cls, url: URL) -> type[pool.Pool]:
-        """Connections to a node are pooled; all of a pool in this process are one."""
+        """Returns the pool class: connections to a node are pooled; connections to a pool in this process share one."""
         return pool.QueuePool if url.host else pool.StaticPool
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of :func:`farpool.dbapi.connect`."""
+        """Returns the arguments for :func:`farpool.dbapi.connect`."""
         options: dict[str, Any] = {name: _option(value) for name, value in url.query.items()}
         if not url.host:
             return [], options
@@ -153,15 +153,15 @@ class FarpoolDialect(default.DefaultDialect):
         return [f"{scheme}://{url.host}:{url.port or 9797}"], options
 
     def connect(self, *arguments: Any, **options: Any) -> Any:
-        """Connects, or uses the pool that is given."""
+        """Connects to a node, or uses the pool in ``connect_args``."""
         given = options.pop("pool", None)
         return farpool_dbapi.Connection(given) if given is not None else super().connect(*arguments, **options)
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        """There is nothing to take back."""
+        """Does nothing: pools have no transactions."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
-        """Each statement has taken effect."""
+        """Does nothing: each statement has already taken effect."""
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
         import farpool
@@ -171,24 +171,24 @@ class FarpoolDialect(default.DefaultDialect):
     def _get_default_schema_name(self, connection: Any) -> str:
         return "public"
 
-    # What there is.
+    # Reflection.
 
     def _pool(self, connection: Any) -> Any:
         return connection.connection.dbapi_connection.pool
 
     @reflection.cache
     def get_schema_names(self, connection: Any, **options: Any) -> list[str]:
-        """The names of the schemas."""
+        """Returns the names of the schemas."""
         return self._pool(connection).schemas()
 
     @reflection.cache
     def get_table_names(self, connection: Any, schema: str | None = None, **options: Any) -> list[str]:
-        """The names of tables."""
+        """Returns the names of the tables of a schema."""
         return self._names(connection, "BASE TABLE", schema)
 
     @reflection.cache
     def get_view_names(self, connection: Any, schema: str | None = None, **options: Any) -> list[str]:
-        """The names of views."""
+        """Returns the names of the views of a schema."""
         return self._names(connection, "VIEW", schema)
 
     def _names(self, connection: Any, kind: str, schema: str | None) -> list[str]:
@@ -197,18 +197,18 @@ class FarpoolDialect(default.DefaultDialect):
 
     @reflection.cache
     def has_schema(self, connection: Any, schema_name: str, **options: Any) -> bool:
-        """Whether there is a schema of this name."""
+        """Returns whether a schema exists."""
         return schema_name in self._pool(connection).schemas()
 
     @reflection.cache
     def has_table(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> bool:
-        """Whether there is a table or view of this name."""
+        """Returns whether a table or view exists."""
         kinds = ("BASE TABLE", "VIEW")
         return any(table_name in self._names(connection, kind, schema) for kind in kinds)
 
     @reflection.cache
     def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> list[Any]:
-        """Names and types of columns."""
+        """Returns the names and types of a table's columns."""
         if not self.has_table(connection, table_name, schema):
             raise exc.NoSuchTableError(table_name)
         name = f"{quoted(schema or 'public')}.{quoted(table_name)}"
@@ -219,15 +219,15 @@ class FarpoolDialect(default.DefaultDialect):
         ]
 
     def get_pk_constraint(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> Any:
-        """There are no constraints."""
+        """Returns no primary key: pools have no constraints."""
         return {"constrained_columns": [], "name": None}
 
     def get_foreign_keys(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> Any:
-        """There are no constraints."""
+        """Returns no foreign keys: pools have no constraints."""
         return []
 
     def get_indexes(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> Any:
-        """There are no indexes."""
+        """Returns no indexes: pools have none."""
         return []
 
 
@@ -242,7 +242,7 @@ def _type(kind: str) -> Any:
 
 
 def _option(value: Any) -> Any:
-    """A value of an URL: a number or a truth value where it is one."""
+    """Parses an option of the URL as a number or a Boolean if it is one."""
     if isinstance(value, str):
         if value.lower() in ("true", "false"):
             return value.lower() == "true"

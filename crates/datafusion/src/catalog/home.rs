@@ -1,5 +1,5 @@
-//! Names without the name of a catalog: the session's own tables, those that a statement was given, files, and what
-//! the pools have, in the order in which they were registered.
+//! Resolution of names without a catalog: the statement's own tables, the session's tables, files, and the tables of
+//! the pools, in order of registration.
 
 use super::{Found, PoolCatalog};
 use crate::copy::FileWriter;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The names of one statement: tables that it was given, then those of the session and its pools.
+/// The names of one statement: its own tables, then those of the session and its pools.
 #[derive(Debug)]
 struct Given {
     tables: BTreeMap<String, Arc<dyn TableProvider>>,
@@ -56,7 +56,7 @@ impl SchemaProvider for Given {
     }
 }
 
-/// Returns `catalogs` for one statement, which can name `tables` without a qualifier.
+/// Returns `catalogs` for one statement, which can refer to `tables` without a qualifier.
 pub(crate) fn with_tables(
     catalogs: &dyn CatalogProviderList,
     home: &Arc<Home>,
@@ -78,11 +78,11 @@ pub(crate) fn with_tables(
     Ok(Arc::new(list))
 }
 
-/// The catalog of names without the name of a catalog.
+/// The catalog for names without a catalog.
 #[derive(Debug)]
 pub(crate) struct HomeCatalog {
     home: Arc<Home>,
-    /// Its schema `public`.
+    /// The schema `public` of the catalog.
     public: Arc<dyn SchemaProvider>,
 }
 
@@ -93,7 +93,7 @@ impl HomeCatalog {
 }
 
 impl CatalogProvider for HomeCatalog {
-    /// The session has tables in `public` only; those of the pools are listed with their catalogs.
+    /// Lists `public` only, which has all tables of the session; schemas of the pools are listed with their catalogs.
     fn schema_names(&self) -> Vec<String> {
         vec![SCHEMA.to_string()]
     }
@@ -107,7 +107,7 @@ impl CatalogProvider for HomeCatalog {
     }
 }
 
-/// A schema besides `public` of the first pool that has the wanted table in it.
+/// A schema other than `public`, in the first pool that has the requested table in it.
 #[derive(Debug)]
 struct HomeSchema {
     home: Arc<Home>,
@@ -133,7 +133,8 @@ impl SchemaProvider for HomeSchema {
     }
 }
 
-/// Cuts batches into those that an engine works on at once, so that it can deal them out: a data frame often is one batch.
+/// Splits batches into sizes that an engine processes at a time, so that it can distribute them: a data frame is often
+/// one batch.
 fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
     let cut = |batch: &RecordBatch| {
         let rows = batch.num_rows();
@@ -144,7 +145,7 @@ fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
     vec![batches.iter().flat_map(cut).collect()]
 }
 
-/// The catalog for names without a qualifier.
+/// The names that can be used without a qualifier.
 #[derive(Default)]
 pub(crate) struct Home {
     pools: RwLock<Vec<Arc<PoolCatalog>>>,
@@ -187,7 +188,7 @@ impl Home {
     /// Finds the table or view that `name` refers to in the first pool that has it, and that pool.
     ///
     /// # Errors
-    /// `NotFound` when no pool has the name's schema.
+    /// `NotFound` if no pool has the schema of the name.
     pub(crate) async fn find(
         &self,
         name: &TableName,
@@ -210,12 +211,12 @@ impl Home {
         }
     }
 
-    /// Whether `name` is that of a table or view of the session.
+    /// Returns whether `name` refers to a table or view of the session.
     pub(crate) fn is_of_session(&self, name: &TableName) -> bool {
         name.is_public() && self.local.read().contains_key(name.table())
     }
 
-    /// Whether the name, in `public`, refers to something that only this session or this machine has.
+    /// Returns whether the name, in `public`, refers to something that only this session or this machine has.
     pub(crate) fn is_own(&self, name: &str) -> bool {
         self.table_exist(name) || (self.opener.read().is_some() && names_a_file(name))
     }

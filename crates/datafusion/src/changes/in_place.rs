@@ -1,5 +1,5 @@
-//! Changes that a pool makes itself, where it can run the condition and compute the new values: no row leaves
-//! the pool, and row groups and columns that do not change stay as they are.
+//! Changes that a pool makes itself, if it can evaluate the condition and compute the new values: no row leaves the
+//! pool, and row groups and columns that do not change are reused.
 
 use super::sum;
 use crate::fragment::Fragment;
@@ -15,11 +15,11 @@ use farpool_planner::explain;
 use farpool_transfer::Handle;
 use std::sync::Arc;
 
-/// A change of the rows for which a condition holds.
+/// A change of the rows that satisfy a condition.
 #[derive(Clone)]
 pub(super) struct InPlace {
     table: PoolTable,
-    /// Counts the rows to change.
+    /// The plan that counts the rows to change.
     count: Rows,
     /// The prepared program that changes them.
     handle: Handle,
@@ -87,17 +87,17 @@ impl InPlace {
         Ok(Some(InPlace { table: table.clone(), count, handle }))
     }
 
-    /// The plan that runs in the engine for this change.
+    /// Returns the plan that the engine runs for this change.
     pub fn rows(&self) -> &Rows {
         &self.count
     }
 
-    /// Describes what the pool does, as an indented block.
+    /// Describes the pool's work, as an indented block.
     pub fn explain(&self) -> String {
         explain::explain(&self.table.pool().url(), &self.handle, &[], self.table.info())
     }
 
-    /// Makes the change; returns the number of changed rows.
+    /// Carries out the change; returns the number of changed rows.
     pub async fn run(&self) -> farpool_model::Result<u64> {
         let rows = sum(self.count.start()?).await?;
         if rows > 0 {
@@ -107,13 +107,13 @@ impl InPlace {
     }
 }
 
-/// Whether a column gets a new value.
+/// Returns whether a column gets a new value.
 fn is_assigned(name: &str, expr: &Expr) -> bool {
     !matches!(expr.clone().unalias_nested().data, Expr::Column(column) if column.name == name)
 }
 
-/// Returns the program for all rows of the plan, whatever it costs; `None` if none can express it, or
-/// push-down is off.
+/// Returns the program for all rows of the plan, regardless of its cost; `None` if no program can express it, or
+/// push-down is disabled.
 fn program_for(state: &SessionState, plan: &LogicalPlan) -> Result<Option<Program>> {
     let optimized = state.optimize(plan)?;
     Ok(Fragment::read(&optimized).ok().and_then(|fragment| fragment.program(optimized.schema()).ok()))

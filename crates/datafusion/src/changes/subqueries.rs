@@ -1,4 +1,4 @@
-//! Subqueries in the condition of a change: computed once and replaced by their values.
+//! Subqueries in the condition of a change: evaluated once and replaced by their values.
 
 use crate::rows::Rows;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -12,7 +12,7 @@ use farpool_sql::error;
 use futures::TryStreamExt;
 use std::sync::Arc;
 
-/// Returns the condition with values in place of its subqueries.
+/// Returns the condition with its subqueries replaced by their values.
 pub(super) async fn computed(state: &Arc<SessionState>, condition: Expr) -> Result<Expr> {
     let mut subqueries = Vec::new();
     condition.apply(|expr| {

@@ -1,11 +1,10 @@
-//! The join keys of the smaller side, encoded for the pool: few keys as a list, integers in a narrow range as
-//! a bitmap, all others as a filter of their hashes.
+//! The join keys of the smaller side, encoded for the pool: few keys as a list, integers in a narrow range as a bitmap,
+//! all others as a filter of their hashes.
 //!
-//! Several key columns become one filter of their combined values. A column whose own keys are few or in a
-//! narrow range also gets a condition of its own, if that removes enough rows: it is cheaper to evaluate, and
-//! zone maps can use it.
+//! Several key columns become one filter of their combined values. A column whose own keys are few or in a narrow range
+//! also gets a separate condition, if that removes enough rows: it is cheaper to evaluate, and zone maps can use it.
 //!
-//! Invariant: a condition made of keys is true for every row that has one of them.
+//! Invariant: a condition derived from keys is true for every row that has one of them.
 
 use super::pays;
 use arrow_array::cast::AsArray;
@@ -25,19 +24,18 @@ use farpool_statistics::keys;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Most keys of a join's smaller side that are kept. At 16 bits per key, the filter of this many just stays
-/// within [`limits::KEY_SET_BYTES_MAX`] and the quarter of a plan's nodes that one condition may have.
+/// Maximal number of keys of a join's smaller side that are kept. With 16 bits per key, the filter just fits
+/// [`limits::KEY_SET_BYTES_MAX`] and the quarter of a plan's nodes that one condition may have.
 pub(super) const KEYS_MAX: usize = 500_000;
 
-/// Most bytes of keys that are kept: [`KEYS_MAX`] strings of a hundred bytes and more.
+/// Maximal bytes of keys that are kept: [`KEYS_MAX`] strings of more than a hundred bytes.
 pub(super) const KEY_BYTES_MAX: usize = 64 << 20;
 
-/// Least number of keys that become a set or a filter instead of a list: a look-up in those takes constant
-/// time.
+/// Minimal number of keys that become a set or a filter instead of a list: a look-up in these takes constant time.
 const SET_KEYS_MIN: usize = 64;
 
-/// Bits per key of a filter, by the least number of table rows per key: with twice the bits, most of the
-/// false positives are avoided, each of which costs about 12 bytes on the wire.
+/// Bits per key of a filter, by the minimal number of table rows per key: twice the bits avoid most of the false
+/// positives, each of which costs about 12 bytes on the wire.
 const KEY_BITS: [(u64, usize); 3] = [(300, 64), (40, 32), (0, 16)];
 
 /// Rows of join keys, from one or several columns of the table; none is NULL.
@@ -47,11 +45,11 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Makes keys of the `values` of a join's keys, which the expressions `args` over the result of a program
-    /// are compared with. Of several keys, those that are not columns of the table are left out.
+    /// Creates keys from the `values` of a join's keys, which are compared with the expressions `args` over the result
+    /// of a program. Of several keys, those that are not columns of the table are dropped.
     ///
-    /// A NULL key is left out: it equals nothing. For a join in which NULLs are equal, DataFusion adds
-    /// `OR key IS NULL` to the filter.
+    /// A NULL key is dropped: it equals nothing. For a join in which NULLs are equal, DataFusion adds `OR key IS NULL`
+    /// to the filter.
     pub(super) fn of(
         args: &[&Arc<dyn PhysicalExpr>],
         values: Vec<ArrayRef>,
@@ -86,7 +84,7 @@ impl Keys {
         }
         let each = self.columns.iter().filter_map(|(column, values)| few(*column, values));
         let mut found: Vec<Expr> = each.filter(|condition| pays(condition, info)).collect();
-        // The combined filter is judged by the rows that the other conditions leave.
+        // The combined filter is judged by the rows that remain after the other conditions.
         let left = Expr::all(found.clone()).map_or(1.0, |all| estimate::selectivity(&all, info));
         let rows = (info.rows as f64 * left) as u64;
         let left = TableInfo { rows, ..info.clone() };
@@ -94,7 +92,7 @@ impl Keys {
         found
     }
 
-    /// Returns one condition that holds for rows with one of the keys.
+    /// Returns a single condition that holds for rows with one of the keys.
     pub(super) fn condition(&self, info: &TableInfo) -> Option<Expr> {
         match &self.columns[..] {
             [(column, values)] => one(*column, values, info),
@@ -122,7 +120,7 @@ fn key_column(
     let inner = widened.map_or(expr, CastExpr::expr).downcast_ref::<Column>()?;
     let index = column(inner.index())?.as_column()?;
     let to = info.schema.fields().get(index)?.data_type();
-    // Integers are compared by value, whatever their widths: a key that does not fit the column becomes NULL,
+    // Integers are compared by value, regardless of their widths: a key that does not fit the column becomes NULL,
     // and equals nothing in it.
     let integers = to.is_integer() && values.data_type().is_integer();
     let same = schema::canonical_type(values.data_type()).as_ref() == Some(to);
@@ -172,7 +170,7 @@ fn list(column: usize, values: &ArrayRef) -> Option<Expr> {
     Some(Expr::InList(Box::new(Expr::Column(column)), constants))
 }
 
-/// Returns values that fit in 64 bits as such, if their type is an integer or stored as one.
+/// Returns the values as 64-bit integers, if their type is an integer or stored as one.
 fn words(values: &ArrayRef) -> Option<Vec<i64>> {
     match values.data_type() {
         DataType::Decimal128(..) => {

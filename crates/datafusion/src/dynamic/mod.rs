@@ -1,8 +1,8 @@
-//! Dynamic filters: conditions that other operators derive while they run, such as the least and greatest key
-//! on the build side of a hash join, or the worst row that a top-k still keeps.
+//! Dynamic filters: conditions that other operators derive while they run, such as the least and greatest key on the
+//! build side of a hash join, or the worst row that a top-k still keeps.
 //!
-//! Invariant: a dynamic filter only removes rows early. A part that the model cannot express is dropped from
-//! a conjunction and makes a disjunction unusable; the operator that made the filter still decides.
+//! Invariant: a dynamic filter only removes rows early. A part that the model cannot express is dropped from a
+//! conjunction and makes a disjunction unusable; the operator that derived the filter still decides.
 
 mod keys;
 mod watch;
@@ -23,18 +23,18 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 pub(crate) use watch::{KeyWatch, KeyWatchExec};
 
-/// Least number of table rows per listed value: with fewer, evaluating (and sending) the list costs more than
-/// the join saves.
+/// Minimal number of table rows per listed value: with fewer rows, evaluating and sending the list costs more than the
+/// join saves.
 const ROWS_PER_LISTED_VALUE_MIN: u64 = 16;
 
-/// Least share of the rows that a set must remove to be worth a look-up for each row.
+/// Minimal share of the rows that a set must remove to be worth a look-up for each row.
 const SET_REMOVES_MIN: f64 = 0.2;
 
-/// Bytes that a removed row saves on the wire, at least: two packed keys.
+/// Lower bound of the bytes that a removed row saves on the wire: two packed keys.
 const ROW_BYTES_SAVED: f64 = 4.0;
 
-/// Returns the filters of `offered` that `program` can use: the dynamic ones, if removing input rows of the
-/// program only removes the corresponding output rows.
+/// Returns the filters of `offered` that `program` can use: the dynamic ones, if removing input rows of the program
+/// only removes the corresponding output rows.
 pub(crate) fn usable(program: &Program, offered: &[Arc<dyn PhysicalExpr>]) -> Vec<Arc<dyn PhysicalExpr>> {
     if program.limit.is_some() || outputs(program).is_empty() {
         return Vec::new();
@@ -42,8 +42,8 @@ pub(crate) fn usable(program: &Program, offered: &[Arc<dyn PhysicalExpr>]) -> Ve
     offered.iter().filter(|f| f.downcast_ref::<DynamicFilterPhysicalExpr>().is_some()).cloned().collect()
 }
 
-/// Returns the output columns on which a condition can be moved before the program: all columns of rows, the
-/// keys of groups.
+/// Returns the output columns for which a condition can be pushed below the program: all columns of rows, the keys of
+/// groups.
 fn outputs(program: &Program) -> &[NamedExpr] {
     match &program.output {
         Output::Rows(columns) => columns,
@@ -51,8 +51,8 @@ fn outputs(program: &Program) -> &[NamedExpr] {
     }
 }
 
-/// Returns the current state of the dynamic filters as a condition on rows of the table. The filters are over
-/// the result of `program`; `watches` have the keys of the joins that made them, by the filters' ids.
+/// Returns the current state of the dynamic filters as a condition on rows of the table. The filters refer to the
+/// result of `program`; `watches` contain the keys of the joins that derived them, by the filters' ids.
 pub(crate) fn conditions(
     program: &Program,
     dynamic: &[Arc<dyn PhysicalExpr>],
@@ -80,7 +80,7 @@ pub(crate) fn conditions(
     split::conjunction(added).filter(|_| narrowed.result_schema(&info.schema).is_ok())
 }
 
-/// Whether a condition saves more than it costs.
+/// Returns whether a condition saves more than it costs.
 fn pays(condition: &Expr, info: &TableInfo) -> bool {
     let bytes = key_bytes(condition);
     if bytes > 0 {
@@ -92,7 +92,7 @@ fn pays(condition: &Expr, info: &TableInfo) -> bool {
     listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows
 }
 
-/// Number of nodes of a condition plus the values of its lists.
+/// Returns the number of nodes of a condition plus the number of values in its lists.
 fn listed_values(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InList(_, list) => 1 + list.len(),
@@ -101,7 +101,7 @@ fn listed_values(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(listed_values).sum::<usize>()
 }
 
-/// Bytes on the wire of the sets and filters in a condition.
+/// Returns the bytes on the wire of the sets and filters in a condition.
 fn key_bytes(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InSet(_, set) => set.bytes(),
@@ -111,7 +111,7 @@ fn key_bytes(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(key_bytes).sum::<usize>()
 }
 
-/// Bytes in memory of the sets and filters in a condition.
+/// Returns the bytes in memory of the sets and filters in a condition.
 fn set_bytes(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InSet(_, set) => set.bitmap_bytes(),
@@ -125,14 +125,14 @@ fn set_bytes(condition: &Expr) -> usize {
 #[derive(Clone)]
 enum Found {
     Plain(Expr),
-    /// The key is one of the keys on the join's smaller side.
+    /// The key is one of the keys of the join's smaller side.
     Keys,
     /// At least one of these conjunctions holds.
     Any(Vec<Vec<Found>>),
 }
 
 impl Found {
-    /// Returns a condition that both imply, if they have the same form and are about the same column.
+    /// Returns a condition that both imply, if they have the same form and refer to the same column.
     fn wider(&self, other: &Found) -> Option<Found> {
         match (self, other) {
             (Found::Plain(one), Found::Plain(other)) => wider(one, other).map(Found::Plain),
@@ -142,20 +142,19 @@ impl Found {
     }
 }
 
-/// Converts the filter of one operator, which is over the result of a program.
+/// A converter of the filter of one operator, which refers to the result of a program.
 struct Reader<'a> {
-    /// Returns the expression over the table for a column of the result.
+    /// A function that returns the expression over the table for a column of the result.
     column: &'a dyn Fn(usize) -> Option<Expr>,
     info: &'a TableInfo,
     watch: Option<&'a KeyWatch>,
-    /// The keys of the join, if they are known and belong to columns of the table; made on first use. All
-    /// partitions of a join share one filter.
+    /// The keys of the join, if they are known and belong to columns of the table; computed lazily. All partitions of a
+    /// join share one filter.
     keys: OnceCell<Option<Keys>>,
 }
 
 impl Reader<'_> {
-    /// Returns conditions of the model that hold wherever `expr` is true, as far as they are worth their
-    /// cost.
+    /// Returns conditions of the model that hold wherever `expr` is true, as far as they are worth their cost.
     fn conditions(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Expr> {
         let found = self.implied(expr);
         let of_found = |found: &Found| match (found, self.known_keys()) {
@@ -216,8 +215,8 @@ impl Reader<'_> {
         no.map(|no| Found::Plain(Expr::Literal(no))).into_iter().collect()
     }
 
-    /// Returns what holds for `CASE hash(key) % n WHEN 0 THEN … WHEN 1 THEN … END`, the form of partitioned
-    /// joins: whatever the hash, one of the branches holds.
+    /// Returns the conjuncts that hold for `CASE hash(key) % n WHEN 0 THEN … WHEN 1 THEN … END`, the form of
+    /// partitioned joins: for any hash, one of the branches holds.
     fn routed(&self, case: &CaseExpr) -> Vec<Found> {
         let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
         let branches = branches.filter(|branch| !is_false(branch));
@@ -241,9 +240,9 @@ fn is_false(expr: &Arc<dyn PhysicalExpr>) -> bool {
     constant == Some(&ScalarValue::Boolean(Some(false)))
 }
 
-/// Returns what every one of `branches`, each a conjunction, implies: the widest of their bounds on a column,
-/// and that keys are among those of any branch. Hashing spreads the keys, so little is lost compared to the
-/// disjunction.
+/// Returns the conjuncts that each of `branches`, which are conjunctions, implies: the widest of their bounds on a
+/// column, and that keys are among those of any branch. Hashing distributes the keys evenly, so little is lost compared
+/// to the disjunction.
 fn hull(branches: &[Vec<Found>]) -> Vec<Found> {
     let Some((first, rest)) = branches.split_first() else { return Vec::new() };
     let widened = first.iter().filter_map(|part| {
@@ -252,7 +251,7 @@ fn hull(branches: &[Vec<Found>]) -> Vec<Found> {
     widened.collect()
 }
 
-/// Returns a condition that both imply, if they have the same form and are about the same column.
+/// Returns a condition that both imply, if they have the same form and refer to the same column.
 fn wider(one: &Expr, other: &Expr) -> Option<Expr> {
     match (one, other) {
         (Expr::Compare(op, column, a), Expr::Compare(other_op, other_column, b))

@@ -1,8 +1,8 @@
-//! Collects the keys of a join's smaller side on their way into the join.
+//! Collects the keys of a join's smaller side while its rows pass into the join.
 //!
-//! DataFusion tells a scan the least and the greatest key, and otherwise lends it the join's hash table,
-//! which cannot be sent; or it passes every key as an expression, which costs 150 ns each before the scan can
-//! start, for several columns a microsecond. The watch instead keeps the columns of keys as batches pass.
+//! DataFusion reports to a scan the least and the greatest key, and otherwise its join's hash table, which cannot be
+//! sent; or it passes every key as an expression, which takes 150 ns each before the scan can start, or a microsecond
+//! for several columns. A watch keeps the columns of keys as batches pass instead.
 //!
 //! Invariant: keys are reported only after every partition of the smaller side has ended, and either all of
 //! them or none.
@@ -36,7 +36,7 @@ pub(crate) struct KeyWatch {
 
 #[derive(Debug)]
 struct State {
-    /// Partitions that have not ended.
+    /// Number of partitions that have not ended.
     open: usize,
     rows: usize,
     bytes: usize,
@@ -45,7 +45,7 @@ struct State {
 }
 
 impl KeyWatch {
-    /// Makes a watch for the values of `keys` over the rows of `partitions` partitions.
+    /// Creates a watch for the values of `keys` over the rows of `partitions` partitions.
     pub(crate) fn new(keys: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> KeyWatch {
         KeyWatch {
             keys,
@@ -53,8 +53,7 @@ impl KeyWatch {
         }
     }
 
-    /// Returns the values of each key over all rows; `None` while rows may still come, or if there were too
-    /// many.
+    /// Returns the values of each key over all rows; `None` while more rows may come, or if there were too many.
     pub(super) fn keys(&self) -> Option<Vec<ArrayRef>> {
         let state = self.state.lock();
         let batches = state.batches.as_ref().filter(|_| state.open == 0)?;
@@ -95,8 +94,7 @@ impl KeyWatch {
     }
 }
 
-/// Copies the values to memory of their own: a column of a batch may keep the whole message alive that it
-/// came in.
+/// Copies the values to separate memory: a column of a batch may keep the whole message alive that contained it.
 fn compact(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
         DataType::Utf8View => Ok(Arc::new(values.as_string_view().gc())),
@@ -108,7 +106,7 @@ fn compact(values: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Passes its input on and shows each batch to a [`KeyWatch`].
+/// Forwards its input and passes each batch to a [`KeyWatch`].
 #[derive(Debug)]
 pub(crate) struct KeyWatchExec {
     input: Arc<dyn ExecutionPlan>,

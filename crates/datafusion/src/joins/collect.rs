@@ -1,10 +1,9 @@
-//! Chooses the hash joins that one thread builds, so that the other side need not be repartitioned by its
-//! keys.
+//! Chooses the hash joins whose table one thread builds, so that the other side need not be repartitioned by its keys.
 //!
-//! DataFusion does so up to a fixed number of rows, whatever the number of threads. With few threads the
-//! build gains little from partitioning, and every row of the other side is copied for it. Only joins that
-//! keep no row without a match are changed: a grouping by the keys of an outer join, as in TPC-H Q13,
-//! benefits from the partitioning.
+//! DataFusion does so up to a fixed number of rows, independently of the number of threads. With few threads the build
+//! gains little from partitioning, while every row of the other side is copied for it. Only joins that keep no
+//! unmatched rows are changed: a grouping by the keys of an outer join, as in TPC-H Q13, benefits from the
+//! partitioning.
 //!
 //! Invariant: the join itself stays the same, including its sides.
 
@@ -23,13 +22,13 @@ use farpool_sql::KeysOfSets;
 use std::any::Any;
 use std::sync::Arc;
 
-/// Most rows that one thread builds on, multiplied by the number of threads. On two cores TPC-H's Q3 (147
-/// thousand rows) takes four fifths of the time of the partitioned join, Q5 (150 thousand) nine tenths, and
-/// Q18 with 1.5 million four times as long.
+/// Maximal number of rows from which one thread builds, multiplied by the number of threads. On two cores TPC-H's Q3
+/// (147 thousand rows) takes four fifths of the time of the partitioned join, Q5 (150 thousand) nine tenths, and Q18
+/// with 1.5 million four times as long.
 const COLLECTED_ROWS: usize = 512 << 10;
 
-/// Returns DataFusion's rules, with this rule after the one that chooses the sides of joins, and one before
-/// all of them. Behind this rule, joins are changed for which `tables`, where there is a limit, leaves no room.
+/// Returns DataFusion's rules, with this rule after the one that chooses the sides of joins, and one before all rules.
+/// If `tables` limits hash tables, a later rule replaces the joins that exceed the limit.
 pub(crate) fn rules(tables: Option<HashTables>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let chooses = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
@@ -74,7 +73,7 @@ impl PhysicalOptimizerRule for CollectedJoins {
     }
 }
 
-/// Returns the join built by one thread, if `node` is a partitioned join on up to `rows_max` rows.
+/// Returns the join built by one thread, if `node` is a partitioned join that builds from up to `rows_max` rows.
 fn collected(node: &Arc<dyn ExecutionPlan>, rows_max: usize) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
     let matched = matches!(join.join_type(), JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi);

@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr as Logical, Join, LogicalPlan, TableScan};
 use farpool_planner::estimate;
 use farpool_planner::joins::estimate::{Estimate, HERE_SELECTIVITY, Known};
 
-/// Estimates the result of `plan`; `None` where a part of the plan has no estimate.
+/// Estimates the result of `plan`; `None` if a part of the plan has no estimate.
 pub(super) fn of(plan: &LogicalPlan) -> Option<Estimate> {
     match plan {
         LogicalPlan::TableScan(scan) => of_scan(scan),
@@ -66,14 +66,14 @@ fn of_scan(scan: &TableScan) -> Option<Estimate> {
     Some(Estimate { rows, rows_unfiltered: all, columns: projection.into_iter().map(of).collect() })
 }
 
-/// Estimates a table that is in no pool: only its number of rows.
+/// Estimates a table that is in no pool: only its number of rows is known.
 fn of_other(scan: &TableScan) -> Option<Estimate> {
     let provider = datafusion::datasource::source_as_provider(&scan.source).ok()?;
     let rows = *provider.statistics()?.num_rows.get_value()? as f64;
     Some(Estimate::of_rows(rows, scan.projected_schema.fields().len()))
 }
 
-/// Returns what is known of an expression over the columns of `input`.
+/// Returns the statistics known for an expression over the columns of `input`.
 pub(super) fn known(input: &Estimate, schema: &DFSchema, expr: &Logical) -> Known {
     let column = |c: &Column| schema.maybe_index_of_column(c).and_then(|i| input.columns.get(i));
     match expr {

@@ -1,11 +1,11 @@
-//! Makes sort-merge joins of those hash joins whose tables take too much memory: sorts go to files, hash tables cannot.
+//! Replaces hash joins whose tables need too much memory by sort-merge joins: sorts can spill, hash tables cannot.
 //!
-//! A plan that has run out of memory is made again with less room for hash tables, see [`HashTables`]; in the end no join
-//! has one. Not before: estimates are often too high by orders of magnitude, as those of groups with a HAVING are, and a
-//! hash join that fits is several times as fast.
+//! A plan that has run out of memory is planned again with a lower limit for hash tables (see [`HashTables`]); the last
+//! attempt has none. They are not replaced in advance: estimates are often too high by orders of magnitude, for example
+//! those of groups with a HAVING, and a hash join that fits is several times as fast.
 //!
-//! Invariant: a sort-merge join gives the rows of the hash join that it replaces. What it does not do stays a hash join:
-//! `NOT IN`, where a NULL matters (`null_aware`), and keys of other types than [`has_order`] names.
+//! Invariant: a sort-merge join returns the rows of the hash join that it replaces. Joins that it does not support stay
+//! hash joins: `NOT IN`, where a NULL matters (`null_aware`), and keys of other types than those of [`has_order`].
 
 use super::physical::registry;
 use arrow_array::cast::AsArray;
@@ -34,29 +34,29 @@ use futures::{TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes per row that a hash table takes beside the columns: a hash, an index, and room that is not used.
+/// Bytes per row that a hash table needs in addition to the columns: a hash, an index, and unused capacity.
 const ROW_BYTES: usize = 24;
 
-/// Bytes of a value whose type has no width, such as a string. Estimates do not have lengths.
+/// Assumed bytes of a value of variable size, such as a string. Estimates do not include lengths.
 const VALUE_BYTES: usize = 32;
 
-/// Least bytes of memory for each sort below a join, if that can be had by running on fewer threads: some batches of wide
-/// rows. About half of it is what the sort may take (`crate::memory`).
+/// Minimal bytes of memory for each sort below a join, if that can be achieved by running on fewer threads: some
+/// batches of wide rows. The sort may use about half of it (`crate::memory`).
 const SORT_BYTES_MIN: usize = 16 << 20;
 
-/// How much the hash tables of a plan may take, by the estimates.
+/// The limit of the estimated bytes of all hash tables of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HashTables {
     bytes_max: usize,
 }
 
 impl HashTables {
-    /// Returns the limit for a plan that is made because those before it, `failed` in number, ran out of `memory_bytes`;
-    /// `None` if there is nothing left to try.
+    /// Returns the limit for the plan after `failed` plans that ran out of `memory_bytes`; `None` if no attempts
+    /// remain.
     pub(crate) fn after(failed: usize, memory_bytes: usize) -> Option<Self> {
         let bytes_max = match failed {
-            // Sorts need the rest. With an eighth, q09 of TPC-H at scale 10 takes 32 s within 512 MiB, with a quarter 2 s:
-            // keys of a smaller side are sent to the pool only from a hash table.
+            // Sorts need the rest. With an eighth, q09 of TPC-H at scale 10 takes 32 s within 512 MiB, with a quarter 2
+            // s: keys of a smaller side are sent to the pool only from a hash table.
             1 => memory_bytes / 4,
             2 => 0,
             _ => return None,
@@ -64,8 +64,8 @@ impl HashTables {
         Some(HashTables { bytes_max })
     }
 
-    /// Most threads for a plan with so many joins, so that each of their sorts has enough of `memory_bytes`. The last
-    /// attempt has one: nothing takes less.
+    /// Returns the maximal number of threads for a plan with `joins` joins, so that each of their sorts has enough of
+    /// `memory_bytes`. The last attempt has one thread, which needs the least memory.
     pub(crate) fn threads_max(self, joins: usize, memory_bytes: usize) -> usize {
         match self.bytes_max {
             0 => 1,
@@ -73,7 +73,7 @@ impl HashTables {
         }
     }
 
-    /// Returns the size from which on a hash table is one too many; `None` if all may stay.
+    /// Returns the size from which on hash tables must be replaced; `None` if all may stay.
     fn cut(self, mut bytes: Vec<usize>) -> Option<usize> {
         bytes.sort_unstable();
         let mut cut = None;
@@ -83,7 +83,7 @@ impl HashTables {
         cut
     }
 
-    /// Estimates the bytes of the hash table of `join`; it is too large if nothing is known.
+    /// Estimates the bytes of the hash table of `join`; unlimited if nothing is known.
     fn bytes(join: &HashJoinExec) -> Result<usize> {
         let built = join.left();
         let Some(rows) = registry().compute(built.as_ref())?.base().num_rows.get_value().copied() else {
@@ -113,7 +113,7 @@ impl PhysicalOptimizerRule for MergedJoins {
             Ok(TreeNodeRecursion::Continue)
         })?;
         let Some(cut) = self.0.cut(bytes) else { return Ok(plan) };
-        // From the root down, so that the estimates are those of before.
+        // Top-down, so that the estimates are those of the unchanged plan.
         plan.transform_down(|node| match replaceable(&node)? {
             Some(join) if HashTables::bytes(join)? >= cut => Ok(Transformed::yes(merged(join)?)),
             _ => Ok(Transformed::no(node)),
@@ -130,7 +130,7 @@ impl PhysicalOptimizerRule for MergedJoins {
     }
 }
 
-/// The rule that gives the sorts of sort-merge joins compact rows, once the sorts are there.
+/// The rule that compacts the rows of sorts below sort-merge joins, after the sorts have been inserted.
 #[derive(Debug)]
 pub(crate) struct CompactRows;
 
@@ -176,7 +176,7 @@ fn replaceable(node: &Arc<dyn ExecutionPlan>) -> Result<Option<&HashJoinExec>> {
     if join.null_aware || join.fetch().is_some() {
         return Ok(None);
     }
-    // DataFusion's stream for joins that return one side has another comparison, which panics at NaN.
+    // DataFusion's stream for joins that return one side uses another comparison, which panics for NaN.
     let with_floats =
         matches!(join.join_type(), JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
     let (left, right) = (join.left().schema(), join.right().schema());
@@ -193,7 +193,7 @@ fn is_float(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
-/// Whether sorts and all comparisons of keys agree on values of the type.
+/// Returns whether sorts and all comparisons of keys agree on values of the type.
 fn has_order(data_type: &DataType) -> bool {
     data_type.is_integer()
         || data_type.is_string()
@@ -211,8 +211,8 @@ fn has_order(data_type: &DataType) -> bool {
         )
 }
 
-/// Returns the sort-merge join in place of `join`; the sorts are added below it later, as for any operator that needs an
-/// order.
+/// Returns the sort-merge join that replaces `join`; the sorts are inserted below it later, as for any operator that
+/// requires an order.
 fn merged(join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
     let (left, right) = (join.left().schema(), join.right().schema());
     let key = |(ours, theirs): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| {
@@ -239,13 +239,13 @@ fn merged(join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
     Ok(Arc::new(ProjectionExec::try_new(kept.iter().map(column), merged)?))
 }
 
-/// Stands above sort-merge joins and below their sorts, and passes rows on.
+/// Forwards rows between sort-merge joins and the operators above, and between their sorts and the inputs of these.
 ///
-/// Strings are copied to memory of their own, in batches of the usual size: a batch may keep alive the strings of many
+/// Strings are copied to separate memory, in batches of the usual size: a batch may keep alive the strings of many
 /// others, and sorts and joins count all memory that a batch refers to.
 ///
-/// Projections stay above it: where DataFusion 55 moves one below such a join, the join's filter still has the columns of
-/// before, and the mark of a mark join counts as a column of the other side.
+/// Projections stay above this operator: if DataFusion 55.2 pushes one below such a join, the join's filter still
+/// refers to the columns from before, and the mark of a mark join counts as a column of the other side.
 #[derive(Debug)]
 struct FencedExec(Arc<dyn ExecutionPlan>);
 
@@ -322,9 +322,9 @@ fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new_with_options(batch.schema(), columns.collect(), &options)?)
 }
 
-/// Returns the filter with the columns of the left side first, as the sort-merge join of DataFusion 55 passes them. Those of
-/// a hash join whose sides were exchanged are in the order of before. Each may be NULL, as in rows without a match, for which
-/// that join evaluates it, too.
+/// Returns the filter with the columns of the left side first, as the sort-merge join of DataFusion 55.2 passes them.
+/// After the sides of a hash join have been swapped, its columns have the old order. Each column is nullable, as in
+/// unmatched rows, for which that join evaluates the filter as well.
 fn left_first(filter: &JoinFilter) -> Result<JoinFilter> {
     let columns = filter.column_indices();
     let mut order: Vec<usize> = (0..columns.len()).collect();
@@ -344,9 +344,9 @@ fn left_first(filter: &JoinFilter) -> Result<JoinFilter> {
     Ok(JoinFilter::new(expression.data, columns, Arc::new(schema)))
 }
 
-/// Returns an expression that is equal where the key is, and in order where the join takes it for in order. Joins take 0.0
-/// and -0.0 for equal and sorts do not, so that keys behind them would be out of order; and not all comparisons know
-/// timestamps with a zone, whose values are numbers all the same.
+/// Returns an expression that is equal whenever the key is, and whose order is the one that the join assumes. Joins
+/// consider 0.0 and -0.0 equal while sorts do not, so that the keys after them would be out of order; and not all
+/// comparisons support timestamps with a zone, which are therefore compared as numbers.
 fn ordered(key: &Arc<dyn PhysicalExpr>, data_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
     let key = Arc::clone(key);
     Ok(match data_type {

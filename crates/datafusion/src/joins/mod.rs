@@ -1,6 +1,6 @@
-//! Reorders the inner joins of an optimized logical plan by the tables' statistics: DataFusion joins in the
-//! order of the statement. The planner crate makes the estimates; the physical plan is estimated by the same
-//! formulas ([`physical`]), so that DataFusion builds on the side that this order assumes.
+//! Reorders the inner joins of an optimized logical plan by the tables' statistics: DataFusion joins in the order of
+//! the statement. The planner crate computes the estimates; the physical plan is estimated by the same formulas
+//! ([`physical`]), so that DataFusion builds on the side that this order assumes.
 //!
 //! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on equal
 //! keys are moved; a condition over several relations is applied as soon as they are joined.
@@ -53,8 +53,8 @@ pub(crate) async fn prepare(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// Requests from the pool of `table` the sketches of those `wanted` columns that belong to this table.
-/// Without an answer the estimates stay rough.
+/// Requests from the pool of `table` the sketches of those `wanted` columns that belong to this table. Without an
+/// answer the estimates remain rough.
 async fn learn(table: &PoolTable, wanted: &[Origin]) {
     let source = table.source();
     let columns = source.unknown(wanted);
@@ -80,12 +80,12 @@ pub(crate) fn reorder(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     plan.transform_down_with_subqueries(|node| {
         let Some(mut joins) = Joins::of(&node) else { return Ok(Transformed::no(node)) };
-        // Relations are ordered once: those of joins that stay as they are, when these are visited themselves.
+        // Relations are reordered once: those of joins that are not changed, when these joins are visited.
         let Some(tree) = joins.tree() else { return Ok(Transformed::no(node)) };
         for relation in &mut joins.relations {
             *relation = ordered(relation.clone())?.data;
         }
-        // Joins that cannot be rebuilt stay as they are, with their names.
+        // Joins that cannot be rebuilt are not changed.
         match joins.rebuilt(&tree, &node) {
             Ok(plan) => Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump)),
             Err(_) => Ok(Transformed::no(node)),
@@ -93,7 +93,7 @@ fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Most rows of a build side whose keys are sent to the scan of the other side.
+/// Maximal number of rows of a build side whose keys are sent to the scan of the other side.
 const KEYS_PUSHED: f64 = limits::IN_LIST_MAX as f64;
 
 /// Index of a class of keys, and two relations that have it.
@@ -110,8 +110,8 @@ struct Joins {
 }
 
 impl Joins {
-    /// Returns `None` if `plan` is not a tree of at least three relations, contains a kind of join that keeps
-    /// its order, or has more relations than are ordered.
+    /// Returns `None` if `plan` is not a tree of at least three relations, contains a kind of join that must keep its
+    /// order, or has too many relations.
     fn of(plan: &LogicalPlan) -> Option<Self> {
         if !matches!(plan, LogicalPlan::Join(_)) {
             return None;
@@ -213,7 +213,7 @@ impl Joins {
         self.relations.iter().map(logical::of).collect()
     }
 
-    /// Returns what is known of the keys of a class in a relation.
+    /// Returns the statistics known for the keys of a class in a relation.
     fn keys(&self, class: usize, relation: usize, estimate: &Estimate) -> Vec<Known> {
         let schema = self.relations[relation].schema();
         let own = self.classes[class].iter().filter(|e| self.relation_of(e) == Some(relation));
@@ -230,8 +230,8 @@ impl Joins {
         Some(Relation { rows: estimate.rows, rows_unfiltered: estimate.rows_unfiltered, keys })
     }
 
-    /// Returns the pairs of relations that both repeat the values of a key: the class, the two relations, and
-    /// the columns.
+    /// Returns the pairs of relations that both repeat the values of a key: the class, the two relations, and the
+    /// columns.
     fn pairs(&self, estimates: &[Option<Estimate>]) -> Vec<(Place, Origin, Origin)> {
         let mut pairs = Vec::new();
         for class in 0..self.classes.len() {
@@ -251,7 +251,7 @@ impl Joins {
         pairs
     }
 
-    /// Builds the plan of a subtree, and returns it with the relations in it.
+    /// Builds the plan of a subtree, and returns it with the relations that it contains.
     fn build(&mut self, tree: &Tree) -> Result<(LogicalPlan, Vec<usize>)> {
         let (left, right) = match tree {
             Tree::Leaf(index) => return Ok((self.relations[*index].clone(), vec![*index])),
@@ -295,7 +295,7 @@ fn is_column(expr: &Logical) -> bool {
     matches!(expr, Logical::Column(_))
 }
 
-/// Whether `plan` is a join that can be flattened, possibly below filters and projections to some columns.
+/// Returns whether `plan` is a join that can be flattened, possibly below filters and projections to some columns.
 fn has_joins(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Join(join) => join.join_type == JoinType::Inner,

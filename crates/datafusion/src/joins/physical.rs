@@ -1,8 +1,8 @@
-//! Estimates of physical plans, which DataFusion uses to decide which side of a join to build on and whether
-//! to partition it by its keys.
+//! Estimates of physical plans, by which DataFusion decides which side of a join to build on and whether to partition
+//! it by its keys.
 //!
-//! Only numbers of rows are reported: bytes are known for some sides and not for others, and a comparison of
-//! bytes with rows would mean nothing.
+//! Only numbers of rows are reported: bytes are known for some sides and not for others, and a comparison of bytes with
+//! rows would be meaningless.
 
 use super::kind;
 use crate::exec::PoolExec;
@@ -94,7 +94,7 @@ impl StatisticsProvider for Estimates {
     }
 }
 
-/// Estimates `plan` from its inputs; `None` for a kind of operator that is not known here.
+/// Estimates `plan` from its inputs; `None` for an unknown kind of operator.
 fn of(plan: &dyn ExecutionPlan, inputs: &[&Estimate]) -> Option<Estimate> {
     if let Some(program) = plan.downcast_ref::<PoolExec>() {
         return Some(program.estimated());
@@ -164,7 +164,7 @@ fn projected(estimate: Estimate, columns: Option<&[usize]>) -> Option<Estimate> 
     Some(Estimate { columns: kept, ..estimate })
 }
 
-/// Returns what is known of an expression over the columns of `input`.
+/// Returns the statistics known for an expression over the columns of `input`.
 fn known(input: &Estimate, expr: &Arc<dyn PhysicalExpr>) -> Known {
     match expr.downcast_ref::<Column>() {
         Some(column) => {

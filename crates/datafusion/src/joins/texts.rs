@@ -1,8 +1,8 @@
-//! Gives joins and UNNEST their texts as views. They repeat the rows of their inputs, and a view is repeated as 16 bytes
-//! where a text would be copied: a text of 10 MB beside 5,000 rows is more than a batch can hold.
+//! Converts the texts of joins and UNNEST to views. These operators repeat the rows of their inputs; a view is repeated
+//! as 16 bytes, whereas a text would be copied: a text of 10 MB in each of 5,000 rows is more than a batch can hold.
 //!
-//! Invariant: columns keep their names and values. The rule runs once no outer references are left, whose types it would have
-//! to follow.
+//! Invariant: columns keep their names and values. The rule runs once no outer references remain, whose types it would
+//! have to change as well.
 
 use arrow_schema::DataType;
 use datafusion::common::Column;
@@ -56,7 +56,7 @@ fn in_join(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     LogicalPlan::Join(join).recompute_schema().map(Transformed::yes)
 }
 
-/// Returns the plan with its texts as views; `None` if it has no others.
+/// Returns the plan with its texts as views; `None` if it has no other texts.
 fn as_views(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let schema = plan.schema();
     if schema.fields().iter().all(|field| view(field.data_type()).is_none()) {

@@ -1,5 +1,5 @@
-//! Accumulators of the statistics aggregates when DataFusion runs them: a state for each group. Between
-//! DataFusion's own stages states are passed in the same encoding as on the wire.
+//! Accumulators of the statistics aggregates when DataFusion runs them: a state for each group. Between DataFusion's
+//! own stages, states are passed in the same encoding as on the wire.
 
 use super::statistic::Statistic;
 use super::values;
@@ -26,24 +26,24 @@ pub(super) struct Groups {
 
 #[derive(Debug)]
 enum Kept {
-    /// States made of column values.
+    /// States built from column values.
     Made(States),
     /// States that are merged; `None` for a group without any.
     Merged(Vec<Option<State>>),
 }
 
 impl Groups {
-    /// Makes accumulators for `statistic`, of arguments of these types.
+    /// Creates accumulators for `statistic`, with arguments of these types.
     ///
     /// # Errors
-    /// The errors of making a state.
+    /// The errors of creating a state.
     pub(super) fn of(statistic: &Statistic, types: &[DataType]) -> farpool_model::Result<Groups> {
         let Statistic { function, columns, reading } = statistic;
         let states = Kept::Made(States::new(*function, &types[..*columns])?);
         Ok(Groups { states, columns: *columns, form: StateForm::of(*function), reading: reading.clone() })
     }
 
-    /// Makes accumulators that merge states.
+    /// Creates accumulators that merge states.
     pub(super) fn merging(form: StateForm) -> Groups {
         Groups { states: Kept::Merged(Vec::new()), columns: 1, form, reading: Reading::State }
     }
@@ -91,8 +91,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Applies `read` to the states of the first `count` groups, which it may remove; NULL for a group
-    /// without a state.
+    /// Applies `read` to the states of the first `count` groups, which it may remove; NULL for a group without a state.
     fn read(
         &mut self,
         count: usize,
@@ -190,7 +189,7 @@ impl GroupsAccumulator for Groups {
                     .map(|row| (states.is_valid(row) && counts(row)).then(|| states.value(row)))
                     .collect()
             }
-            // One row at a time: the states of all rows at once could exceed the memory.
+            // One row at a time: the states of all rows together could exceed the memory.
             Kept::Made(states) => {
                 let state =
                     |row: usize| states.of_row(&values[..self.columns], row).map(|state| state.to_bytes());
@@ -207,7 +206,7 @@ impl GroupsAccumulator for Groups {
     }
 }
 
-/// Accumulator of a single group.
+/// An accumulator of a single group.
 #[derive(Debug)]
 pub(super) struct Alone(Groups);
 

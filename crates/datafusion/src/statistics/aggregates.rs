@@ -71,11 +71,11 @@ pub(crate) fn merger(form: StateForm) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::from(Aggregate::new(name, *kind, None)))
 }
 
-/// If the call is of one of these functions, returns the state that it makes and the reading of the result,
-/// over columns of `input`.
+/// Returns the state of the call and the reading of the result, over columns of `input`, if the call is of one of these
+/// functions.
 ///
 /// # Errors
-/// The reason why a pool cannot make the state.
+/// The reason why a pool cannot compute the state.
 pub(crate) fn statistic_of(
     call: &Call,
     input: &datafusion::common::DFSchema,

@@ -1,8 +1,8 @@
-//! HyperLogLogs in the format of Redis, which clients of the Redis protocol make with `PFADD`: how many elements they have,
-//! alone and together, and values of this kind made of columns.
+//! HyperLogLogs in the format of Redis, which clients of the Redis protocol create with `PFADD`: functions that count
+//! their elements, merge them, and create them from columns.
 //!
-//! They are not converted to sketches of this project, nor these to them: the hash of an element is another one, and a register
-//! does not tell which elements have raised it.
+//! They are not converted to or from the sketches of this project: elements are hashed differently, and a register does
+//! not determine which elements have set it.
 
 use super::statistic::state_type;
 use arrow_array::cast::AsArray;
@@ -19,12 +19,12 @@ use farpool_model::Error;
 use farpool_statistics::redis_hll::{Corrupt, Writer, read};
 use std::sync::Arc;
 
-/// Makes the function that reads values.
+/// Creates the function that counts the elements of values.
 pub(super) fn count() -> ScalarUDF {
     ScalarUDF::from(Count { signature: Signature::user_defined(Volatility::Immutable) })
 }
 
-/// Makes the aggregates that make and merge them.
+/// Creates the aggregates that create and merge values.
 pub(super) fn aggregates() -> Vec<AggregateUDF> {
     let of = |name, kind| {
         AggregateUDF::from(Aggregate {
@@ -44,7 +44,7 @@ fn corrupt(error: Corrupt) -> DataFusionError {
     farpool_sql::error::wrap(error.into_error())
 }
 
-/// Returns the type under which values are read. Texts are refused later, with a message that says why.
+/// Returns the type to which values are converted. Texts are refused later, with a message that explains it.
 fn value_type(data_type: &DataType) -> Result<DataType> {
     if data_type.is_string() {
         return Ok(DataType::Utf8View);
@@ -52,13 +52,13 @@ fn value_type(data_type: &DataType) -> Result<DataType> {
     state_type(data_type).map_err(farpool_sql::error::wrap)
 }
 
-/// The refusal of texts.
+/// Returns the error for values that are texts.
 fn not_binary(name: &str, data_type: &DataType) -> DataFusionError {
     let error = Error::invalid(format!("{name} takes HyperLogLogs, which are binary, not {data_type}"));
     farpool_sql::error::wrap(error.advise("a space whose values are read as such is created as BINARY"))
 }
 
-/// `hll_count(value)`: how many elements a value has, as `PFCOUNT` tells it.
+/// `hll_count(value)`: the number of elements of a value, as `PFCOUNT` returns it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Count {
     signature: Signature,
@@ -97,16 +97,16 @@ fn counted(value: &[u8]) -> Result<u64> {
     read(value).map_err(farpool_sql::error::wrap)?.known_count().map_err(corrupt)
 }
 
-/// What an aggregate is given.
+/// The kind of an aggregate's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     /// Elements.
     Make,
-    /// Values.
+    /// HyperLogLog values.
     Merge,
 }
 
-/// `hll(element)` and `hll_merge(value)`, which both return a value; NULL where there is nothing but NULL.
+/// `hll(element)` and `hll_merge(value)`, which both return a value; NULL if all inputs are NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Aggregate {
     name: &'static str,
@@ -127,7 +127,7 @@ impl AggregateUDFImpl for Aggregate {
         let [of] = types else { return Err(invalid(format!("{} takes one column", self.name))) };
         match self.kind {
             Kind::Merge => Ok(vec![value_type(of)?]),
-            // Elements are bytes; integers are those of their text, as clients send them.
+            // Elements are bytes; an integer is the bytes of its decimal text, as clients send it.
             Kind::Make if state_type(of).is_ok() => Ok(vec![DataType::BinaryView]),
             Kind::Make if of.is_integer() || of.is_string() => Ok(vec![DataType::Utf8View]),
             Kind::Make => {
@@ -163,7 +163,7 @@ impl AggregateUDFImpl for Aggregate {
 }
 
 impl Aggregate {
-    /// A value does not depend on how often an element is in it: DISTINCT changes nothing, and is not needed.
+    /// Refuses DISTINCT: a value does not depend on how often an element occurs.
     fn groups(&self, arguments: &AccumulatorArgs<'_>, count: usize) -> Result<Groups> {
         if arguments.is_distinct {
             let message = format!("{}(DISTINCT …) is not supported: it gives the same without", self.name);
@@ -184,7 +184,7 @@ impl Aggregate {
 struct Groups {
     kind: Kind,
     values: Vec<Option<Writer>>,
-    /// Bytes that they take.
+    /// Bytes of the values.
     bytes: usize,
 }
 
@@ -193,7 +193,7 @@ impl Groups {
         self.values.resize_with(count, || None);
     }
 
-    /// Changes the value of a group, which comes to be where there is none.
+    /// Changes the value of a group, which is created if there is none.
     fn change<T>(
         &mut self,
         group: usize,
@@ -286,7 +286,7 @@ impl GroupsAccumulator for Groups {
         Ok(vec![self.written(emit_to)])
     }
 
-    /// A value for each row.
+    /// Returns a value for each row.
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let rows: Vec<usize> = (0..values[0].len()).collect();
         let mut each = Groups { kind: self.kind, values: Vec::new(), bytes: 0 };
@@ -300,7 +300,7 @@ impl GroupsAccumulator for Groups {
     }
 }
 
-/// Accumulator of a single group.
+/// An accumulator of a single group.
 #[derive(Debug)]
 struct Alone(Groups);
 

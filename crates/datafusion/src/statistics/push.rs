@@ -1,6 +1,6 @@
-//! Builds the projection that reads values from states, above a program that makes the states at a pool.
+//! Builds the projection that reads values from states, above a program that computes the states at a pool.
 //!
-//! Invariant: the finished plan has the schema of the piece that the program replaces.
+//! Invariant: the finished plan has the schema of the fragment that the program replaces.
 
 use super::values;
 use crate::fragment::Outcome;
@@ -30,8 +30,8 @@ pub(crate) fn states_schema(of: &arrow_schema::Schema) -> Result<DFSchemaRef> {
     Ok(Arc::new(DFSchema::new_with_metadata(fields, std::collections::HashMap::new())?))
 }
 
-/// Returns the plan with schema `whole` that reads `outcomes` from `states`, a plan with [`states_schema`]
-/// and `keys` keys.
+/// Returns the plan with schema `whole` that reads `outcomes` from `states`, a plan with [`states_schema`] and `keys`
+/// keys.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -59,7 +59,7 @@ pub(crate) fn read_above(
     Ok(LogicalPlan::Projection(Projection::try_new_with_schema(values, Arc::new(states), Arc::clone(whole))?))
 }
 
-/// Reads a value from a state; only plans made here call this function.
+/// A function that reads a value from a state; only plans built here call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Read {
     form: StateForm,

@@ -1,4 +1,4 @@
-//! Rank correlations: they need all values in order, so both columns are kept whole and nothing is pushed
+//! Rank correlations, which need all values in order, so that both columns are kept in memory and nothing is pushed
 //! down.
 
 use arrow_array::{Array, ArrayRef, cast::AsArray, new_empty_array};
@@ -11,10 +11,10 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 use farpool_model::schema;
 use std::sync::Arc;
 
-/// Computes the coefficient of two columns.
+/// A function that computes the coefficient of two columns.
 type Coefficient = fn(&dyn Array, &dyn Array) -> farpool_model::Result<f64>;
 
-/// Makes `spearman` and `kendall`.
+/// Creates `spearman` and `kendall`.
 pub(super) fn all() -> Vec<AggregateUDF> {
     let of = |name, coefficient| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -92,7 +92,7 @@ impl AggregateUDFImpl for RankCorrelation {
     }
 }
 
-/// The batches of both columns, in the order of their arrival.
+/// The batches of both columns, in the order of arrival.
 #[derive(Debug)]
 struct Columns {
     coefficient: Coefficient,

@@ -1,5 +1,5 @@
-//! Functions that read the states which `sketch`, `moments` and their merging functions return. Columns of
-//! moments are numbered from 1. The result for a NULL state is NULL.
+//! Functions that read the states which `sketch`, `moments` and their merging functions return. Columns of moments are
+//! numbered from 1. The result for a NULL state is NULL.
 
 use super::statistic::state_type;
 use super::values::{frequency_of, read, struct_of};
@@ -15,7 +15,7 @@ use farpool_planner::reading::{self, PairReading, Reading, distinct, second_mome
 use farpool_statistics::{Estimate, Sketch, State, StateForm};
 use std::sync::Arc;
 
-/// Every function by its name.
+/// All functions by their names.
 const FUNCTIONS: &[(&str, Kind)] = &[
     ("sketch_distinct", Kind::Distinct),
     ("sketch_count", Kind::Frequency),
@@ -53,7 +53,7 @@ enum Kind {
     Correlations,
 }
 
-/// Makes all the functions.
+/// Creates all the functions.
 pub(super) fn all() -> Vec<ScalarUDF> {
     let of = |(name, kind): &(&'static str, Kind)| {
         ScalarUDF::from(Reader {
@@ -173,7 +173,7 @@ impl Kind {
             Kind::Quantile => &[DataType::Float64],
             Kind::Pair(_) => &[DataType::Int64, DataType::Int64],
             Kind::JoinSize => &[DataType::BinaryView],
-            // Of any type.
+            // A value of any type.
             Kind::Frequency => &[DataType::Null],
         }
     }

@@ -1,7 +1,7 @@
-//! The statistics aggregates: the state that each call makes, and the value that it reads from the state.
+//! The statistics aggregates: the state that each call computes, and the value that it reads from the state.
 //!
-//! Invariant: calls with the same arguments that need different sketches of one column, or different values
-//! of one pair of columns, make states that one state can replace.
+//! Invariant: calls with the same arguments that need different sketches of one column, or different values of one pair
+//! of columns, compute states that can be replaced by a single one.
 
 use super::values;
 use arrow_schema::DataType;
@@ -36,20 +36,20 @@ pub(crate) enum Kind {
     Top,
     Quantile,
     SecondMoment,
-    /// Returns the state of sketches itself.
+    /// The state of sketches itself.
     Sketch,
     SketchMerge,
-    /// Reads a value about one column.
+    /// A value about one column.
     One(PairReading),
-    /// Reads a value about two columns.
+    /// A value about two columns.
     Two(PairReading),
     Correlations,
-    /// Returns the state of moments itself.
+    /// The state of moments itself.
     Moments,
     MomentsMerge,
 }
 
-/// Every function by its name.
+/// All functions by their names.
 pub(super) const FUNCTIONS: &[(&str, Kind)] = &[
     ("approx_distinct", Kind::Distinct),
     ("approx_count", Kind::Frequency),
@@ -80,17 +80,17 @@ pub(super) const FUNCTIONS: &[(&str, Kind)] = &[
     ("moments_merge", Kind::MomentsMerge),
 ];
 
-/// The state that a call makes, and the value that it reads.
+/// The state that a call computes, and the value that it reads.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Statistic {
-    /// Takes the first `columns` arguments; the others are constants.
+    /// A function of the first `columns` arguments; the others are constants.
     pub function: StateFunction,
     pub columns: usize,
     pub reading: Reading,
 }
 
 impl Kind {
-    /// Returns the form of the states that the function merges; `None` if it makes states.
+    /// Returns the form of the states that the function merges; `None` if it computes states.
     pub(super) fn merges(self) -> Option<StateForm> {
         match self {
             Kind::SketchMerge => Some(StateForm::Sketch),
@@ -102,7 +102,7 @@ impl Kind {
     /// Returns the types to which the arguments are coerced.
     ///
     /// # Errors
-    /// `Invalid` when the function does not take arguments of these types.
+    /// `Invalid` if the function does not take arguments of these types.
     pub(super) fn coerced(self, types: &[DataType]) -> Result<Vec<DataType>> {
         let column = |data_type: &DataType| column_type(data_type);
         let numbers = || types.iter().map(number_type).collect();
@@ -159,11 +159,11 @@ impl Kind {
         }
     }
 
-    /// Returns the state that a call makes and the value that it reads. `constants` are the constant
-    /// arguments, by position.
+    /// Returns the state that a call computes and the value that it reads. `constants` are the constant arguments, by
+    /// position.
     ///
     /// # Errors
-    /// `Invalid` when an argument that must be constant is not, or has an unsuitable value.
+    /// `Invalid` if an argument that must be constant is not, or has an unsuitable value.
     pub(crate) fn statistic(
         self,
         types: &[DataType],
@@ -211,7 +211,7 @@ impl Kind {
                 };
                 let of = column_type(types.first().unwrap_or(&DataType::Null))?;
                 let parameters = SketchParameters { quantiles: Some(QUANTILES), ..SketchParameters::NONE };
-                // Fails for types without this sketch, with a message that names them.
+                // Fails for types without this sketch, with a message that contains them.
                 farpool_statistics::Sketch::new(parameters, &of)?;
                 let share =
                     farpool_model::Literal::new(farpool_model::Value::Float(share), DataType::Float64)?;
@@ -257,12 +257,12 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Whether there are sketches of values of this type.
+/// Returns whether values of this type can be sketched.
 pub(super) fn is_sketched(data_type: &DataType) -> bool {
     column_type(data_type).is_ok()
 }
 
-/// Returns the type under which values of this type are sketched.
+/// Returns the type to which values of this type are converted before they are sketched.
 fn column_type(data_type: &DataType) -> Result<DataType> {
     match data_type {
         DataType::Null => Ok(DataType::Int64),
@@ -273,7 +273,7 @@ fn column_type(data_type: &DataType) -> Result<DataType> {
     }
 }
 
-/// Returns the type under which moments of numbers of this type are kept.
+/// Returns the type to which numbers of this type are converted for moments.
 fn number_type(data_type: &DataType) -> Result<DataType> {
     match schema::canonical_type(data_type) {
         Some(known) if schema::is_numeric(&known) => Ok(known),
@@ -283,7 +283,7 @@ fn number_type(data_type: &DataType) -> Result<DataType> {
     }
 }
 
-/// Returns the type under which states are read.
+/// Returns the type to which states are converted before they are read.
 pub(super) fn state_type(data_type: &DataType) -> Result<DataType> {
     match data_type {
         DataType::Null => Ok(DataType::BinaryView),

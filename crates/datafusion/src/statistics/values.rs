@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Reads the value of `reading` from `state`.
 ///
 /// # Errors
-/// `Invalid` when the state does not support this reading.
+/// `Invalid` if the state does not support this reading.
 pub(super) fn read(reading: &Reading, state: &State) -> Result<ScalarValue> {
     Ok(match reading.read(state)? {
         ReadValue::State(bytes) => ScalarValue::BinaryView(Some(bytes)),
@@ -51,7 +51,7 @@ fn frequent(fields: &Fields, value: &Literal, count: u64) -> Result<ScalarValue>
 /// Estimates the number of rows that have `value`, which is cast to the sketch's type.
 ///
 /// # Errors
-/// `Invalid` when the cast fails, or when the sketch does not count frequencies.
+/// `Invalid` if the cast fails, or if the sketch does not count frequencies.
 pub(super) fn frequency_of(sketch: &Sketch, value: &ScalarValue) -> Result<Estimate> {
     frequency(sketch, &constant(value, sketch.data_type())?)
 }
@@ -59,17 +59,17 @@ pub(super) fn frequency_of(sketch: &Sketch, value: &ScalarValue) -> Result<Estim
 /// Converts `value` to a constant of the type `of` of a sketch.
 ///
 /// # Errors
-/// `Invalid` when it cannot be converted.
+/// `Invalid` if it cannot be converted.
 pub(super) fn constant(value: &ScalarValue, of: &DataType) -> Result<Literal> {
     let literal = value.cast_to(of).ok().and_then(|value| farpool_sql::literal::from_scalar(&value));
     literal
         .ok_or_else(|| Error::invalid(format!("the sketch is of {of}, and {value} is no value of that type")))
 }
 
-/// Makes a struct of these values.
+/// Creates a struct of these values.
 ///
 /// # Errors
-/// `Internal` when the values do not have the types of the fields.
+/// `Internal` if the values do not have the types of the fields.
 pub(super) fn struct_of(fields: &Fields, values: Vec<ScalarValue>) -> Result<ScalarValue> {
     let mut builder = ScalarStructBuilder::new();
     for (field, value) in fields.iter().zip(values) {

@@ -1,5 +1,5 @@
-//! Aggregates over the extreme values of each type give the same as plain Rust code on wider integers,
-//! wherever they run: in the pool, over VALUES, in groups, above a join, in windows, over distinct values.
+//! Aggregates over the extreme values of each type agree with plain Rust code on wider integers, wherever they run: in
+//! the pool, over VALUES, in groups, above a join, in windows, over distinct values.
 
 use super::{Fake, rows, session};
 use crate::Session;
@@ -36,8 +36,8 @@ struct Row {
 
 const D_MAX: i128 = 10_i128.pow(38) - 1;
 
-/// Makes, for each type, groups whose results fit and groups whose results do not, and some that overflow
-/// only temporarily.
+/// Creates, for each type, groups whose results fit, groups whose results do not, and some that overflow only
+/// temporarily.
 fn extremes() -> Vec<Row> {
     let row = |g, i: i64, u: u64, d: i128, p: i128, f: f64| Row {
         g,
@@ -109,7 +109,7 @@ fn within(value: Option<i128>, low: i128, high: i128, scale: usize) -> Option<St
 }
 
 fn mean(values: Vec<i128>) -> Option<String> {
-    // Rounded half away from zero, to a scale that is larger by 4.
+    // Rounds half away from zero, to a scale that is larger by 4.
     let count = values.len() as i128;
     let mean = total(values.into_iter()).map(|sum| {
         let twice = 2 * sum * 10_000;
@@ -122,7 +122,7 @@ fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> impl Iterator<Item = T> 
     values.collect::<BTreeSet<T>>().into_iter()
 }
 
-/// Orders floats: NaN is greatest, whatever its sign; -0.0 is less than 0.0.
+/// Orders floats: NaN is greatest, regardless of its sign; -0.0 is less than 0.0.
 fn order(l: &f64, r: &f64) -> Ordering {
     l.is_nan().cmp(&r.is_nan()).then(if l.is_nan() { Ordering::Equal } else { l.total_cmp(r) })
 }
@@ -190,8 +190,8 @@ async fn sessions() -> Vec<(&'static str, Session)> {
     sessions
 }
 
-/// Runs `sql`, in which `{}` is the condition that selects groups: with all groups whose results fit, and
-/// with each of the others alone, which must fail.
+/// Runs `sql`, in which `{}` is the condition that selects groups: with all groups whose results fit, and with each of
+/// the others alone, which must fail.
 async fn check(sessions: &[(&str, Session)], sql: &str, expected: &[(i64, Option<Vec<String>>)]) {
     for (name, session) in sessions {
         let (fit, unfit): (Vec<_>, Vec<_>) = expected.iter().partition(|(_, rows)| rows.is_some());
@@ -276,7 +276,7 @@ async fn in_windows() {
     }
 }
 
-/// Over VALUES, and for types that a pool does not hold.
+/// Runs over VALUES, and for types that a pool does not support.
 #[tokio::test]
 async fn over_values() {
     let pool = Arc::new(Fake::default());
@@ -316,7 +316,7 @@ async fn over_values() {
             "min(arrow_cast(x, 'Float16')) from (values ('inf'::double),('nan'::double)) t(x)".to_string(),
             ok("inf"),
         ),
-        // Results as in DuckDB.
+        // Expected results are DuckDB's.
         ("percentile_cont(0.9) within group (order by x) from (values (21.0::double),(21.5::double)) t(x)".to_string(), ok("21.45")),
         ("percentile_cont(0.9) within group (order by x desc) from (values (1.0::double),(3.0::double),(7.0::double)) t(x)".to_string(), ok("1.4")),
         ("percentile_cont(x, 0.3) from (values (0.0::double),(1e9::double)) t(x)".to_string(), ok("300000000.0")),
@@ -370,7 +370,7 @@ fn percentiles_take_all_of_several_states() {
     }
 }
 
-/// Makes an accumulator of groups as an engine does.
+/// Creates an accumulator of groups as an engine does.
 fn accumulator(function: &AggregateUDF, argument: &DataType) -> Box<dyn GroupsAccumulator> {
     let fields: Vec<FieldRef> = vec![Arc::new(Field::new("x", argument.clone(), true))];
     let arguments = AccumulatorArgs {
@@ -387,8 +387,8 @@ fn accumulator(function: &AggregateUDF, argument: &DataType) -> Box<dyn GroupsAc
     function.create_groups_accumulator(arguments).unwrap()
 }
 
-/// Returns the result of four groups whose rows come in parts: each part is accumulated separately, or
-/// converted to states row by row, emitted in two pieces and merged.
+/// Returns the result of four groups whose rows arrive in parts: each part is accumulated separately, or converted to
+/// states row by row, emitted in two pieces and merged.
 fn in_parts(
     function: &AggregateUDF,
     values: &dyn Array,

@@ -1,4 +1,4 @@
-//! The results of queries do not depend on what is pushed down.
+//! The results of queries do not depend on which operators are pushed down.
 
 use super::{Fake, filled, rows, rows_of_dim, rows_of_t, session, session_at, shown};
 use crate::{Rates, Session};
@@ -10,8 +10,8 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// DataFusion on tables in its own memory, with farpool's aggregates, and sessions that must give the same
-/// results: without push-down, over an embedded pool and a remote one, and over pools that refuse operators.
+/// DataFusion on tables in its own memory, with farpool's aggregates, and sessions that must give the same results:
+/// without push-down, over an embedded pool and a remote one, and over pools that refuse operators.
 struct Sides {
     alone: SessionContext,
     sessions: Vec<(&'static str, Session)>,
@@ -29,7 +29,7 @@ impl Sides {
         ] {
             sessions.push((name, session(&filled(fake).await, pushdown).await));
         }
-        // Rates that reverse every choice of what to push.
+        // Rates that reverse every choice of operators to push down.
         let slow = Rates {
             pool_group_rows: 1.0,
             pool_spread_rows: 1.0,
@@ -69,8 +69,8 @@ impl Sides {
         for (name, session) in &self.sessions {
             match (&expected, rows(session, sql).await.map(sorted)) {
                 (Ok(expected), Ok(found)) => assert_eq!(&found, expected, "{name}: {sql}"),
-                // DataFusion may evaluate a condition on rows that another condition removes, and fail. A
-                // pool never does.
+                // DataFusion may evaluate a condition on rows that another condition removes, and fail. A pool never
+                // does.
                 (Err(_), _) => {}
                 (Ok(_), Err(error)) => panic!("{name}: {sql}: {error}"),
             }

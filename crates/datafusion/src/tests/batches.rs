@@ -1,4 +1,4 @@
-//! Batches of statements against the same statements one after the other.
+//! Batches of statements return the same as the statements run one after the other.
 
 use super::{fake::Fake, filled, rows, session, session_at, shown};
 use crate::Session;
@@ -8,7 +8,7 @@ use farpool_planner::cost::Rates;
 use futures::TryStreamExt;
 use proptest::prelude::*;
 
-/// The rows of each statement.
+/// Returns the rows of each statement.
 async fn taken(mut batch: Batch) -> Vec<Result<Vec<String>>> {
     let mut all = Vec::new();
     while let Some(query) = batch.next().await {
@@ -29,7 +29,7 @@ async fn explained(session: &Session, statements: &[&str]) -> Vec<String> {
     all
 }
 
-/// Some overlap, some have expensive conditions in common, and some may be unknown.
+/// Filters: some overlap, some share expensive conditions, and some may be unknown.
 const FILTERS: [&str; 7] = [
     "",
     "WHERE id < 1500 AND s LIKE 'b%'",
@@ -62,7 +62,7 @@ const OTHERS: [&str; 10] = [
     "SELECT id, row_number() OVER (PARTITION BY k ORDER BY id) FROM t",
 ];
 
-/// A statement of few kinds, so that many have something in common.
+/// Generates statements of few kinds, so that many have something in common.
 fn statement() -> impl Strategy<Value = String> {
     let grouped =
         (0..COLUMNS.len(), 0..FILTERS.len(), any::<bool>()).prop_map(|(columns, filter, is_grouped)| {
@@ -75,7 +75,7 @@ fn statement() -> impl Strategy<Value = String> {
     prop_oneof![2 => grouped, 1 => prop::sample::select(&OTHERS[..]).prop_map(str::to_string)]
 }
 
-/// A pool that is so slow at matching patterns that nothing else counts.
+/// Rates of a pool that matches patterns so slowly that no other cost matters.
 const SLOW_PATTERNS: Rates = Rates {
     pool_filter_rows: 1e15,
     pool_match_rows: 1e3,
@@ -157,7 +157,7 @@ async fn statements_that_change_something_keep_their_place() {
     assert_eq!(found[5].as_ref().unwrap_err().kind, ErrorKind::NotFound);
 }
 
-/// Whoever takes statements and leaves their rows keeps no other from its rows.
+/// A caller that takes statements and does not read their rows blocks no other statement.
 #[tokio::test]
 async fn rows_that_nobody_takes_stop_no_other_statement() {
     let pool = filled(Fake::default()).await;
@@ -189,7 +189,7 @@ async fn rows_that_nobody_takes_stop_no_other_statement() {
 async fn an_error_of_one_is_not_that_of_another() {
     let pool = filled(Fake::default()).await;
     let session = session(&pool, true).await;
-    // Both sums would be computed by one program, which the first makes fail.
+    // Both sums would be computed by one program, which fails because of the first.
     let found = taken(session.batch([
         "SELECT sum(id * 9000000000000000) FROM t",
         "SELECT sum(id) FROM t",
@@ -230,8 +230,8 @@ fn sorted(mut rows: Vec<String>) -> Vec<String> {
     rows
 }
 
-/// A pool so slow that statements wait for others: those of callers at the same time are one program, and who is alone does not
-/// wait.
+/// With a pool so slow that statements wait for others, those of concurrent callers become one program, and a single
+/// caller does not wait.
 #[tokio::test]
 async fn concurrent_callers_of_a_session_share() {
     let slow = Rates { pool_group_rows: 1e4, engine_group_rows: 1e2, ..Rates::default() };
@@ -248,10 +248,10 @@ async fn concurrent_callers_of_a_session_share() {
         async move { sorted(rows(&session, &sql).await.unwrap()) }
     }));
     assert_eq!(together.await, alone);
-    // The first finds nobody else; the others share.
+    // The first finds no others; the others share.
     let ran = pool.ran.lock().clone();
     assert_eq!(ran.len(), 4 + 2, "{ran:?}");
-    // Those that are dropped while they wait keep nobody else from going on.
+    // Statements that are dropped while they wait do not block the others.
     let (first, second) =
         (session.sql(sql(0).as_str()).await.unwrap(), session.sql(sql(1).as_str()).await.unwrap());
     let other = session.sql("SELECT id FROM t").await.unwrap().execute().await.unwrap();

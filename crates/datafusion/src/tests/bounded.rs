@@ -1,4 +1,4 @@
-//! Every registered function stays within its bound, and refuses what there is no memory for.
+//! Every registered function stays within its bound, and fails if there is no memory for its result.
 
 use crate::session::{Session, SessionOptions};
 use arrow_array::RecordBatch;
@@ -14,7 +14,7 @@ use farpool_sql::{REPEATED_ROWS, call_bytes_max, range_bytes};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Bytes that a result may have beside what its bound counts: of its type.
+/// Bytes of a result's type that its bound does not count.
 const SLACK: usize = 64;
 
 fn session(work_bytes: usize) -> Session {
@@ -26,7 +26,7 @@ async fn run(session: &Session, text: &str) -> Result<Vec<RecordBatch>> {
     session.sql(text).await?.collect().await
 }
 
-/// Arguments that make results large: as SQL.
+/// Arguments that make results large, as SQL.
 const VALUES: &[&str] = &[
     "repeat('ab', 150)",
     "repeat('é', 40)",
@@ -95,7 +95,7 @@ async fn results_of_every_registered_function_are_within_their_bounds() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Most functions take such arguments; those of sketches and JSON have others.
+    // Most functions accept such arguments; those of sketches and JSON need others.
     assert!(met.len() * 2 > names.len(), "{} of {}", met.len(), names.len());
 }
 
@@ -224,7 +224,7 @@ async fn texts_that_are_repeated_are_not_copied() {
     }
 }
 
-/// Each would make gigabytes at once; with rows that are not repeated as often they are answered.
+/// Each statement would need gigabytes at once; with rows that are repeated less often it succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_that_are_repeated_are_within_the_memory() {
     let session = session(64 << 20);

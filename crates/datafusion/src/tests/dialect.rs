@@ -1,11 +1,11 @@
-//! Tests the rewriting rules by the results of rewritten statements. The expected values are PostgreSQL's.
+//! Tests the rewriting rules by the results of rewritten statements. Expected values are PostgreSQL's.
 
 mod meanings;
 
 use crate::{Session, SessionOptions};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// Returns the rows of `sql`, their values separated by blanks; or the error with its advice.
+/// Returns the rows of `sql`, their values separated by blanks, or the error with its advice.
 pub(super) async fn run(sql: &str) -> Result<Vec<String>, String> {
     let session = Session::new(SessionOptions { target_partitions: Some(1), ..SessionOptions::default() });
     let batches = async { session.sql(sql).await?.collect().await };
@@ -232,7 +232,7 @@ async fn what_is_too_deep_is_refused() {
         let error = run(&repeated(part, 100_000)).await.unwrap_err();
         assert!(error.contains("levels deep"), "{part}: {error}");
     }
-    // A CASE in a chain of operators adds a level of its own.
+    // A CASE in a chain of operators adds a level.
     let depth = farpool_model::limits::SQL_DEPTH_MAX - 2;
     for (part, times) in
         [("+ 1", depth), ("+ case when true then 1 end", depth / 2), ("UNION ALL SELECT 1", depth)]

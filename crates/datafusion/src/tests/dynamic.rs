@@ -1,4 +1,4 @@
-//! Tests the conditions that are made of dynamic filters.
+//! Tests the conditions that are derived from dynamic filters.
 
 use super::{Fake, filled};
 use crate::dynamic::{KeyWatch, conditions, usable};
@@ -30,12 +30,12 @@ const SCANNED: [usize; 5] = [1, 2, 3, 4, 6];
 
 const WIDE: DataType = DataType::Decimal128(15, 2);
 
-/// Returns, as text, the condition that a scan makes of a dynamic filter whose current value is `current`.
+/// Returns, as text, the condition that a scan derives from a dynamic filter whose current value is `current`.
 fn found(info: &TableInfo, current: Filter) -> Option<String> {
     found_of(info, current, Vec::new())
 }
 
-/// Returns that condition if `current` comes from a join with `keys` on its smaller side.
+/// Returns that condition for a `current` value from a join with `keys` on its smaller side.
 fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<String> {
     let schema = Arc::new(info.schema.project(&SCANNED).unwrap());
     let columns = schema.fields().iter().map(|f| col(f.name(), &schema).unwrap()).collect();
@@ -47,7 +47,7 @@ fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<St
     conditions(&program, &usable, &watches, info).map(|found| found.display(&info.schema).to_string())
 }
 
-/// Makes a watch that has collected `keys`, and has seen the end of one of `partitions`.
+/// Creates a watch that has collected `keys`, and has seen the end of one of `partitions`.
 fn watch_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<KeyWatch> {
     let names: Vec<String> = (0..keys.len()).map(|place| format!("c{place}")).collect();
     let column = |(place, name): (usize, &String)| -> Filter { Arc::new(Column::new(name, place)) };
@@ -59,7 +59,7 @@ fn watch_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<KeyWatch> {
     Arc::new(watch)
 }
 
-/// Makes a join's lookup filter for its keys, the columns `names`.
+/// Creates a join's lookup filter for its keys, the columns `names`.
 fn lookup(info: &TableInfo, names: &[&str]) -> Filter {
     let schema = info.schema.project(&SCANNED).unwrap();
     lookup_of(names.iter().map(|name| col(name, &schema).unwrap()).collect())

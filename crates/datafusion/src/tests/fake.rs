@@ -32,26 +32,26 @@ type Held = (Version, SchemaRef, Vec<RecordBatch>);
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
     pub remote: bool,
-    /// Answers `refused` to every aggregation.
+    /// Whether every aggregation is answered with `refused`.
     pub refuses_aggregation: bool,
-    /// Answers `refused` to every filter, whatever the planner expected.
+    /// Whether every filter is answered with `refused`, regardless of the planner's expectation.
     pub refuses_filters: bool,
     pub tables: Mutex<BTreeMap<TableName, Held>>,
     pub views: Mutex<BTreeMap<TableName, View>>,
     pub schemas: Mutex<BTreeSet<SchemaName>>,
     /// The programs that ran, one line each.
     pub ran: Mutex<Vec<String>>,
-    /// Computes profiles of loaded tables, as a node does.
+    /// Whether profiles of loaded tables are computed, as at a node.
     pub gathers: bool,
-    /// Replaces all statistics that are only estimates by arbitrary values derived from this seed.
+    /// A seed from which all statistics that are only estimates are replaced by arbitrary values.
     pub misleads: Option<u64>,
     /// The profiles of the tables.
     pub gathered: Mutex<BTreeMap<TableName, Profile>>,
-    /// How often a table was described.
+    /// Number of times that a table was described.
     pub described: AtomicUsize,
-    /// How often a profile was requested.
+    /// Number of times that a profile was requested.
     pub asked: AtomicUsize,
-    /// Streams that are open.
+    /// Number of open streams.
     pub streams_open: Arc<AtomicUsize>,
 }
 

@@ -169,7 +169,7 @@ async fn dropping_the_result_ends_the_programs() {
     panic!("streams are still open");
 }
 
-/// Opens files that are batches in memory: `five.rows` has five rows of `t`.
+/// An opener of files that are batches in memory: `five.rows` has five rows of `t`.
 struct Files {
     pool: Arc<Fake>,
     asked: Mutex<Vec<Vec<usize>>>,

@@ -1,5 +1,5 @@
-//! Heavy statements end: at their time limit, by an interrupt, and when their rows are dropped. Each would compute for minutes.
-//! Times are not asserted; a statement that does not end fails the guard.
+//! Expensive statements end at their time limit, by an interrupt, and when their rows are dropped. Each would compute
+//! for minutes. Times are not asserted; a statement that does not end fails the guard.
 
 use crate::{Interrupt, Session, SessionOptions};
 use farpool_memory::WorkMemory;
@@ -10,15 +10,16 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// After which a statement is taken for one that does not end.
+/// Time after which a statement is considered not to end.
 const GUARD: Duration = Duration::from_secs(120);
 
-/// After which a statement is stopped.
+/// Time after which a statement is stopped.
 const BEGUN: Duration = Duration::from_millis(30);
 
 const BIG: &str = "(SELECT value v, 'k' || (value % 5000) s, sin(value::double) f FROM range(400000))";
 
-/// Statements over many pairs of rows, with large states, in joins of all kinds, sorts, windows, sets and recursion.
+/// Returns statements over many pairs of rows, with large states, in all kinds of joins, sorts, windows, sets and
+/// recursion.
 fn heavy() -> Vec<String> {
     let pairs = [
         "SELECT count(*) FROM BIG a, BIG b",
@@ -84,7 +85,7 @@ fn session(timeout: Option<Duration>) -> Session {
     Session::new(SessionOptions { work, timeout, target_partitions: Some(2), ..SessionOptions::default() })
 }
 
-/// Runs `work` on a thread of its own, which a statement that does not end would keep.
+/// Runs `work` on a separate thread, which a statement that does not end would block.
 fn guarded(text: &str, work: impl FnOnce() + Send + 'static) {
     let (sender, ended) = channel();
     let thread = thread::spawn(move || {
@@ -101,7 +102,7 @@ fn guarded(text: &str, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Waits until no task is left: none computes on.
+/// Waits until no task is left, so that nothing continues to compute.
 fn assert_at_rest(runtime: &Runtime, text: &str) {
     let looks = GUARD.as_millis() / 5;
     for _ in 0..looks {
@@ -214,7 +215,7 @@ fn planning_is_bounded() {
     ];
     for text in texts {
         guarded(&text.chars().take(200).collect::<String>(), move || {
-            // Whether it is refused or not: it ends.
+            // Whether or not the statement is refused, it ends.
             let _ = runtime().block_on(run(&session(None), &text));
         });
     }

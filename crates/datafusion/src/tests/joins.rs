@@ -1,5 +1,4 @@
-//! Joins give the same result in whatever order the estimates put them, and the order follows from the
-//! statistics.
+//! Joins give the same result in any order that the estimates produce, and the order follows from the statistics.
 
 use super::{Fake, rows, session, shown};
 use crate::Session;
@@ -10,7 +9,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Random numbers, the same in every run.
+/// A generator of random numbers, which are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -24,7 +23,7 @@ impl Random {
     }
 }
 
-/// A few rows of small numbers, some NULL, one of them frequent. All tables have the same columns.
+/// Returns a few rows of small numbers, some NULL, one of them frequent. All tables have the same columns.
 fn table(random: &mut Random) -> RecordBatch {
     let (mut a, mut b) = (Int32Builder::new(), Int32Builder::new());
     let (mut c, mut s) = (Int64Builder::new(), StringViewBuilder::new());
@@ -48,7 +47,7 @@ fn table(random: &mut Random) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
 }
 
-/// Makes a join of three to six relations, each joined to an earlier one, some in a cycle, with some other
+/// Creates a join of three to six relations, each joined to an earlier one, some in a cycle, with some other
 /// conditions.
 fn query(random: &mut Random) -> String {
     let (mut relations, mut conditions) = (Vec::new(), Vec::new());
@@ -134,7 +133,7 @@ fn numbers(columns: &[(&str, Vec<i64>)]) -> Vec<RecordBatch> {
     vec![RecordBatch::try_from_iter(columns).unwrap()]
 }
 
-/// Makes two tables with each of 2000 keys four times; or with the same key in every second row.
+/// Creates two tables with each of 2000 keys four times, or with the same key in every second row.
 async fn events(frequent: bool) -> Arc<Fake> {
     let of = |salt: i64| {
         (0..8000).map(move |i| if frequent && i % 2 == 0 { 7 } else { i * salt % 2000 }).collect()
@@ -184,7 +183,7 @@ async fn what_was_expected_of_joins_is_told_beside_what_came() {
 
 #[tokio::test]
 async fn a_smaller_side_that_one_thread_can_build_is_not_divided() {
-    // More rows than DataFusion would build with one thread, fewer than are worth partitioning among three.
+    // More rows than DataFusion would build with one thread, and too few to be worth partitioning among three.
     let pool = Fake::default()
         .with("small", numbers(&[("k", (0..150_000).collect())]))
         .await

@@ -1,4 +1,4 @@
-//! Joins on sorted rows give what hash joins give, and take their place where memory does not suffice.
+//! Sort-merge joins return the rows of hash joins, and replace them if memory does not suffice.
 
 use super::{Fake, rows, rows_of_t, shown};
 use crate::joins::HashTables;
@@ -46,7 +46,7 @@ fn table_rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec([value(), value(), value(), value(), value()], 0..40)
 }
 
-/// Makes joins of `l` and `r` of all types.
+/// Returns joins of `l` and `r` of all types.
 fn queries(on: &str, filter: &str) -> Vec<String> {
     let on_all = format!("{on}{filter}");
     let mut queries: Vec<String> = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
@@ -77,7 +77,8 @@ fn queries(on: &str, filter: &str) -> Vec<String> {
     queries
 }
 
-/// Makes a context over both tables: of DataFusion alone, or with the rules of a plan for which hash tables were too much.
+/// Creates a context over both tables: of DataFusion alone, or with the rules for a plan whose hash tables were too
+/// large.
 fn context(tables: &[RecordBatch; 2], rules: bool, partitions: usize) -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(5);
     let builder = SessionStateBuilder::new().with_default_features().with_config(config);
@@ -124,7 +125,7 @@ proptest! {
                 let (_, expected) = answer(&hashed, &sql).await;
                 let (plan, found) = answer(&merged, &sql).await;
                 assert_eq!(found, expected, "{sql}\n{plan}");
-                // Where one side is returned, keys that are floats stay in a hash table.
+                // In joins that return one side, keys that are floats stay in a hash table.
                 let hashed = plan.lines().filter(|line| line.contains("HashJoinExec"));
                 for line in hashed {
                     let has_floats = line.contains("(f@") && !line.contains("Inner");
@@ -135,7 +136,7 @@ proptest! {
     }
 }
 
-/// Opens a session on a pool with two tables of some 20 MiB, with so much memory for work.
+/// Opens a session with `work_bytes` of memory for work, on a pool with two tables of about 20 MiB.
 async fn session(pool: &Arc<Fake>, work_bytes: usize) -> Session {
     let work = Some(WorkMemory::new(work_bytes));
     let session =
@@ -171,7 +172,7 @@ async fn joins_for_which_memory_does_not_suffice_are_made_on_sorted_rows() {
         assert!(query.outcome().contains("join on"), "{sql}");
     }
     assert_eq!(merged, 4);
-    // All rows leave, and none twice.
+    // All rows are returned, and none twice.
     let sql = format!("SELECT l.s, r.s FROM {l} l JOIN {r} r ON l.id = r.id");
     let (mut found, mut expected) = (rows(&tight, &sql).await.unwrap(), rows(&ample, &sql).await.unwrap());
     found.sort();

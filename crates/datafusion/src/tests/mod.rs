@@ -1,5 +1,5 @@
-//! Every query gives the same result with push-down on and off, and the programs pushed for each shape of
-//! query are pinned.
+//! Every query gives the same result with push-down enabled and disabled, and the programs pushed down for each shape
+//! of query are pinned.
 
 mod aggregates;
 mod agree;
@@ -34,7 +34,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 pub(crate) use fake::Fake;
 use std::sync::Arc;
 
-/// Makes `count` rows of `t` from number `from` on: all types, NULLs, NaN, few and many distinct values.
+/// Creates `count` rows of `t` from number `from` on: all types, NULLs, NaN, few and many distinct values.
 fn rows_of_t(from: i64, count: i64) -> RecordBatch {
     let mut id = Int64Builder::new();
     let mut k = Int32Builder::new();
@@ -77,7 +77,7 @@ fn rows_of_t(from: i64, count: i64) -> RecordBatch {
         .unwrap()
 }
 
-/// Makes the rows of `dim`, one for each `k` and one more.
+/// Creates the rows of `dim`, one for each `k` and one more.
 fn rows_of_dim() -> RecordBatch {
     let mut k = Int32Builder::new();
     let mut name = StringViewBuilder::new();
@@ -99,7 +99,7 @@ pub(crate) async fn session(pool: &Arc<Fake>, pushdown: bool) -> Session {
     session_at(pool, pushdown, Rates::default()).await
 }
 
-/// Opens a session that assumes the pool and the engine to be as fast as `rates` says.
+/// Opens a session that assumes `rates` as the speeds of pool and engine.
 async fn session_at(pool: &Arc<Fake>, pushdown: bool, rates: Rates) -> Session {
     let options = SessionOptions { pushdown, target_partitions: Some(3), rates, ..SessionOptions::default() };
     let session = Session::new(options);

@@ -5,7 +5,7 @@ use crate::Session;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArray};
 use std::sync::Arc;
 
-/// Sessions with tables `a` of numbers, texts and conditions, and `b` of numbers and texts.
+/// Returns sessions with tables `a` of numbers, texts and conditions, and `b` of numbers and texts.
 pub(super) async fn sessions() -> Vec<(&'static str, Session)> {
     let numbers = |numbers: &[Option<i64>]| Arc::new(Int64Array::from(numbers.to_vec())) as ArrayRef;
     let texts = |texts: &[&str]| Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef;
@@ -121,8 +121,7 @@ async fn exists_is_a_value() {
     are(EXISTS).await;
 }
 
-/// Scalar subqueries with outer references other than by equality, or in places where the engine supports
-/// none.
+/// Scalar subqueries with outer references other than by equality, or at positions where the engine supports none.
 const SCALARS: &[(&str, &[&str])] = &[
     ("x, (select count(*) from b where b.y > a.x) from a order by x", &["1|3", "2|2", "3|0", "NULL|0"]),
     (
@@ -229,7 +228,7 @@ const SCALARS: &[(&str, &[&str])] = &[
         &["NULL|0|0", "2|2|0", "1|3|0", "3|0|1"],
     ),
     ("count(x in (select y from b where y = 2)) from a", &["3"]),
-    // For an outer row without a match nothing is computed, and its own values stay.
+    // For an outer row without a match nothing is computed, and the row's own values are kept.
     (
         "x, (select sum(b.y / (a.x - 3)) from b where b.y > a.x and b.y < 3) from a order by x",
         &["1|-1", "2|NULL", "3|NULL", "NULL|NULL"],
@@ -281,8 +280,7 @@ async fn aggregates_of_the_rows_that_belong_to_a_row() {
     }
 }
 
-/// Grouping sets over a filter that fixes a key: the key is constant in the input rows, but not in the
-/// result.
+/// Grouping sets over a filter that fixes a key: the key is constant in the input rows, but not in the result.
 const SETS: &[(&str, &[&str])] = &[
     (
         "x, s, count(*) from a where x = 1 group by rollup (x, s) order by x, s",

@@ -3,7 +3,7 @@
 use super::{Fake, filled, rows, session};
 use crate::Session;
 
-/// Sessions with push-down and without.
+/// Returns sessions with push-down and without.
 async fn sessions() -> [Session; 2] {
     let pool = filled(Fake::default()).await;
     [session(&pool, true).await, session(&pool, false).await]

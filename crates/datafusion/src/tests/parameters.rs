@@ -1,4 +1,4 @@
-//! What a statement is given beside its text: values of parameters, and rows by name.
+//! Inputs of a statement besides its text: values of parameters, and rows by name.
 
 use super::{Fake, filled, rows, rows_of_dim, session, shown};
 use crate::{Parameters, Session, Statement};
@@ -22,7 +22,7 @@ fn text(value: &str) -> ArrayRef {
     Arc::new(StringArray::from(vec![value]))
 }
 
-/// Compares a statement with values to the one that has them in its text, with push-down and without.
+/// Compares a statement with values to the one whose text contains them, with push-down and without.
 async fn same(sql: &str, values: Vec<ArrayRef>, written_out: &str) {
     let pool = filled(Fake::default()).await;
     for pushdown in [true, false] {
@@ -54,7 +54,7 @@ async fn values_stand_for_parameters() {
     .await;
 }
 
-/// Without its type, a value beside a date would be taken for a date.
+/// Without its own type, a value next to a date would be taken for a date.
 #[tokio::test]
 async fn parameters_have_the_types_of_their_values() {
     let days: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(0, 3, 0)]));
@@ -93,7 +93,7 @@ async fn written_values_get_the_types_of_columns() {
     given(&session, "INSERT INTO m (t, k) SELECT ?, ?", values).await.unwrap();
     let day = "1970-01-02T00:00:00|7";
     assert_eq!(rows(&session, "SELECT * FROM m WHERE k = 7").await.unwrap(), [day, day]);
-    // What the pool does with a constant, it does with a value.
+    // A value is pushed down just like a constant.
     let update = "EXPLAIN UPDATE dim SET name = ? WHERE k = ?";
     let values = Parameters::Numbered(vec![text("x"), number(3)]);
     let told = given(&session, update, values).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_statement_names_rows_that_it_is_given() {
     let query = session.sql(statement).await.unwrap();
     let expected = rows(&session, "SELECT count(*), sum(t.id) FROM dim JOIN t ON dim.k = t.k").await.unwrap();
     assert_eq!(shown(&query.collect().await.unwrap()), expected);
-    // The next statement is not given them.
+    // The next statement does not see the rows.
     let error = session.sql("SELECT * FROM mine").await.unwrap_err();
     assert!(error.message.starts_with("there is no table mine"), "{error}");
 }
@@ -151,7 +151,7 @@ async fn names_that_are_known_are_not_asked_for() {
     let unknown = async |sql: &str| session.unknown_names(&Statement::from(sql)).await.unwrap();
     assert!(unknown("SELECT * FROM t, v, farpool.public.nosuch").await.is_empty());
     assert!(unknown("WITH c AS (SELECT * FROM t) SELECT * FROM c").await.is_empty());
-    // What cannot be read names nothing.
+    // A statement that cannot be parsed names nothing.
     assert!(unknown("SELECT (").await.is_empty());
     assert_eq!(unknown("SUMMARIZE mine").await, ["mine"]);
     assert_eq!(unknown("SELECT 1 WHERE EXISTS (SELECT * FROM \"Mine\")").await, ["Mine"]);

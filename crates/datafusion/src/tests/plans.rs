@@ -1,5 +1,5 @@
-//! Plans that are kept by the texts of their queries: which ones, and that they are those of tables, functions and options as
-//! they are now.
+//! Cached plans: which queries are cached, and that cached plans are valid for the current tables, functions and
+//! options.
 
 use super::{Fake, filled, rows, rows_of_dim, rows_of_t, session, shown};
 use crate::{Parameters, Session, Statement};
@@ -13,7 +13,7 @@ use farpool_transfer::Pool;
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Whether the next statement of this text would not be planned.
+/// Returns whether the next statement of this text would use a cached plan.
 async fn is_kept(session: &Session, text: &str) -> bool {
     session.plans.find(&session.context().state(), text).await.unwrap().is_some()
 }
@@ -73,7 +73,7 @@ async fn what_names_something_else_is_not_kept() {
         let _ = rows(&session, text).await;
         assert!(!is_kept(&session, text).await, "{text}");
     }
-    // The limit is what keeps it out.
+    // A shorter text is cached, so that the limit is the reason.
     let less = format!("SELECT 1{}", "+1".repeat(limits::PLAN_KEPT_EXPRS_MAX / 4));
     rows(&session, &less).await.unwrap();
     assert!(is_kept(&session, &less).await);
@@ -92,7 +92,7 @@ async fn tables_are_looked_up_each_time() {
         assert_eq!(rows(&session, all).await.unwrap(), ["100|new"]);
         assert_eq!(rows(&session, count).await.unwrap(), ["12"]);
 
-        // Somebody else gives it other columns.
+        // Another client replaces the columns.
         replace(&pool, "dim", rows_of_t(0, 5)).await;
         assert_eq!(rows(&session, count).await.unwrap(), ["5"]);
         assert_eq!(session.sql(all).await.unwrap().schema().fields().len(), 10);
@@ -109,7 +109,7 @@ async fn tables_are_looked_up_each_time() {
         assert_eq!(rows(&session, count).await.unwrap(), ["1"]);
         assert!(is_kept(&session, count).await);
 
-        // Names of the session, and of the statement, come first.
+        // Names of the session, and of the statement, take precedence.
         session.context().register_batch("dim", rows_of_t(0, 2)).unwrap();
         assert_eq!(rows(&session, count).await.unwrap(), ["2"]);
         session.context().deregister_table("dim").unwrap();

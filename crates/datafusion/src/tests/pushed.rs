@@ -182,7 +182,8 @@ async fn the_first_rows_of_an_order_go_along() {
             "SELECT k, sum(d) AS total FROM t GROUP BY k ORDER BY total DESC, k LIMIT 3",
             "table=t, keys=[k], aggregates=[sum(d)], order=[sum(d) DESC, k], limit=3",
         ),
-        // Not pushed: an order by what only the engine can compute, and an order above another limit.
+        // Not pushed down: an order by an expression that only the engine can compute, and an order above another
+        // limit.
         ("SELECT id FROM t ORDER BY upper(s) LIMIT 3", "table=t, rows=[id, s]"),
         ("SELECT id FROM (SELECT id FROM t LIMIT 9) x ORDER BY id LIMIT 3", "table=t, rows=[id], limit=9"),
         ("SELECT k FROM t GROUP BY k ORDER BY k + 1 LIMIT 3", "table=t, keys=[k]"),
@@ -207,8 +208,8 @@ async fn parts_of_larger_queries_go() {
     assert!(ran[1].starts_with("table=t, filter=(u > 100 AND k >= -3 AND k <= 7"), "{}", ran[1]);
 }
 
-/// The keys of `x` are about `b.name`; where a schema on the path has two columns `name`, they could be taken
-/// for `a.name`, which has other values, and no row would be left.
+/// The keys of `x` belong to `b.name`; if a schema on the path has two columns `name`, they could be taken for
+/// `a.name`, which has other values, and no row would remain.
 #[tokio::test]
 async fn filters_found_at_run_time_keep_to_their_columns() {
     let batch = |columns: Vec<(&str, Vec<i32>)>| {

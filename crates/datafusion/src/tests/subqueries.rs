@@ -1,4 +1,4 @@
-//! Subqueries and joins with merged keys, by hand; `testdata/subqueries` has random ones.
+//! Hand-written cases for subqueries and joins with merged keys; `testdata/subqueries` has random ones.
 
 use super::others::{are, sessions};
 use super::rows;
@@ -50,7 +50,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("s, x, y from a full join b using (s) where s > 'a' order by s", &["b|2|3", "c|NULL|3", "d|NULL|NULL"]),
     ("s, a.s, b.s from a right join b using (s) where s = 'd'", &["d|NULL|d"]),
     ("count(*) from a natural join b", &["4"]),
-    // NULL is equal to no NULL beside keys of a domain.
+    // NULL does not equal NULL when it is compared next to keys of a domain.
     (
         "x, x in (select max(y) from b where b.s > a.s) from a order by x",
         &["1|false", "2|false", "3|true", "NULL|NULL"],

@@ -1,5 +1,5 @@
-//! What the plain engine answers wrongly or not at all, for which there are rules of ours. A test that fails
-//! here says that a rule may no longer be needed.
+//! Queries that the plain engine answers incorrectly or not at all, for which there are rules of ours. If a test fails
+//! here, a rule may no longer be needed.
 
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::SessionContext;
@@ -12,7 +12,7 @@ const TABLES: &[&str] = &[
     "create table q(x int, y int) as values (1, null), (null, 2)",
 ];
 
-/// The rule of ours, the issue, the query, and the right rows.
+/// Our rule, the upstream issue, the query, and the correct rows.
 const CASES: &[(&str, &str, &str, &[&str])] = &[
     (
         "subqueries/attach.rs (NOT IN of constants)",
@@ -83,7 +83,7 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
     ("restricted.rs (push_down_filter)", "not reported", "select count(*) from o having random() < 0", &[]),
 ];
 
-/// Returns the rows that the engine gives without rules of ours, `None` for an error.
+/// Returns the rows that the engine returns without our rules, `None` for an error.
 async fn plain_rows(context: &SessionContext, sql: &str) -> Option<Vec<String>> {
     let batches = context.sql(sql).await.ok()?.collect().await.ok()?;
     let options = FormatOptions::default().with_null("NULL");

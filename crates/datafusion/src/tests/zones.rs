@@ -1,4 +1,4 @@
-//! Conversions between instants and local times, wherever they are computed.
+//! Conversions between instants and local times, wherever they are evaluated.
 
 use super::{Fake, rows, session};
 use arrow_array::{
@@ -6,7 +6,7 @@ use arrow_array::{
 };
 use std::sync::Arc;
 
-/// Makes rows of instants `t`, times without a zone `u`, and zones, in which some of the times are skipped or
+/// Creates rows of instants `t`, times without a zone `u`, and zones, in which some of the times are skipped or
 /// repeated.
 fn table() -> RecordBatch {
     let instants =
@@ -31,7 +31,7 @@ fn table() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
 }
 
-/// Queries, and DuckDB's results.
+/// Queries with DuckDB's results.
 const CASES: &[(&str, &[&str])] = &[
     (
         "i, t at time zone 'America/New_York' from z order by i",

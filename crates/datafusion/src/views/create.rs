@@ -1,8 +1,8 @@
-//! CREATE VIEW: makes the text that the pool stores.
+//! CREATE VIEW: creates the text that the pool stores.
 //!
-//! The text is printed from the parsed statement, so that it has the same meaning for every client, whatever
-//! the settings of the session are. It is parsed and planned again before it is stored: a statement that
-//! DataFusion's parser does not print as it was written is refused, rather than stored with another meaning.
+//! The text is printed from the parsed statement, so that it has the same meaning for every client, independently of
+//! the settings of the session. It is parsed and planned again before it is stored: a statement that DataFusion's
+//! parser does not print as it was written is refused, rather than stored with another meaning.
 
 use super::Reader;
 use crate::catalog::PoolCatalog;
@@ -31,12 +31,12 @@ pub(crate) fn created(statement: &mut Statement) -> Option<&mut CreateView> {
     }
 }
 
-/// Returns the view `name` that `create` makes in `pool`. `qualifies` tells whether a qualified name is in this
-/// pool, and `is_foreign` whether a name refers to something that only this session has; `None` is returned
-/// if the query reads such a thing.
+/// Returns the view `name` that `create` creates in `pool`. `qualifies` tells whether a qualified name belongs to this
+/// pool, and `is_foreign` whether a name refers to something that only this session has; `None` is returned if the
+/// query reads such a thing.
 ///
 /// # Errors
-/// When the query is wrong, with the position in the statement; `OverLimit` when its text is too long.
+/// Fails if the query is invalid, with the position in the statement; `OverLimit` if its text is too long.
 pub(crate) async fn text_for(
     state: &SessionState,
     pool: &PoolCatalog,
@@ -65,7 +65,7 @@ pub(crate) async fn text_for(
     Ok(Some(view))
 }
 
-/// Refuses clauses that have a meaning and are not supported.
+/// Refuses clauses that have a meaning but are not supported.
 fn check_form(create: &CreateView) -> Result<()> {
     let with_types = create.columns.iter().any(|c| c.options.is_some() || c.data_type.is_some());
     let has_more = create.materialized
@@ -84,8 +84,8 @@ fn check_form(create: &CreateView) -> Result<()> {
     Ok(())
 }
 
-/// Removes the name of the view's pool from names, since other clients may have registered it under another one, and the
-/// schema `public`, which names are in that have none.
+/// Removes the name of the view's pool from names, since other clients may have registered the pool under another name,
+/// and the schema `public`, which names without a schema refer to.
 fn unqualify(query: &mut Query, qualifies: impl Fn(&TableReference) -> bool) -> Result<()> {
     let visited = visit_relations_mut(query, |name: &mut ObjectName| {
         if name.0.len() < 2 {

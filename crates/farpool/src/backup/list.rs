@@ -1,4 +1,4 @@
-//! The list of the files of a backup: JSON with a digest of itself.
+//! The list of the files of a backup: JSON that contains its own digest.
 
 use super::vault::Vault;
 use super::{LIST, damaged, hex, no_backup};
@@ -14,24 +14,24 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct List {
     format: u32,
-    /// The number of the data directory, as text: JSON has no such integers.
+    /// The number of the data directory, as text: JSON numbers do not hold 64 bits.
     pub node: String,
-    /// The manifest last.
+    /// The files, with the manifest last.
     pub files: Vec<Entry>,
 }
 
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Its name in the data directory.
+    /// The name of the file in the data directory.
     pub name: String,
-    /// Its name in the backup.
+    /// The name of the file in the backup.
     pub stored: String,
     pub bytes: u64,
     pub sha256: String,
-    /// Digest of its end, by which the node's file is recognized.
+    /// Digest of the end of the file, by which the node's file is recognized.
     pub end_sha256: String,
-    /// What the store called its content when it was written; empty for directories.
+    /// The store's version of the content when it was written, such as an entity tag; empty for directories.
     pub stamp: String,
 }
 
@@ -46,7 +46,7 @@ impl List {
         List { format: FORMAT, node: node.to_string(), files }
     }
 
-    /// Reads the list of a vault; `None` where there is none.
+    /// Reads the list of a vault; `None` if it has none.
     pub fn read(vault: &Vault) -> Result<Option<List>> {
         let mut file = match vault.open(LIST) {
             Ok(file) => file.take(limits::BACKUP_LIST_BYTES_MAX),
@@ -98,7 +98,7 @@ impl List {
     }
 }
 
-/// Whether a name is that of a file in a directory: not one elsewhere.
+/// Returns whether a name is that of a file within a directory, rather than a path out of it.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     !name.is_empty() && name.len() <= limits::NAME_BYTES_MAX && name.bytes().all(is_plain)

@@ -1,12 +1,12 @@
-//! Backups of a node's data directory, in a directory or an object store, and data directories that are made of them.
+//! Backups of a node's data directory, in a directory or an object store, and data directories restored from them.
 //!
-//! A backup is the files of a checkpoint, as they are, and a *list* of them (`backup.json`), which is written last: without it
-//! there is no backup, and while a new one is taken the one before stays whole. Segments never change, so that those that
-//! are there already are not sent again: they are known by the number of the data directory and their own, and their
-//! end, where the checksums of everything in them are, is compared.
+//! A backup is the unchanged files of a checkpoint, and a *list* of them (`backup.json`), which is written last:
+//! without the list there is no backup, and while a new backup is taken the previous one stays intact. Segments never
+//! change, so that segments that are in the backup already are not sent again: they are identified by the number of the
+//! data directory and their own number, and their end, which contains the checksums of all their data, is compared.
 //!
-//! Invariants: a list names files that were there whole, with their SHA-256, when it was written; what a list does not name
-//! is removed only after it is there.
+//! Invariants: all files in a list were complete, with their SHA-256, when it was written; files that are not in a list
+//! are removed only after the list has been written.
 
 mod list;
 mod restore;
@@ -23,7 +23,7 @@ use std::fmt::Write;
 /// The name of the list.
 const LIST: &str = "backup.json";
 
-/// A digest as text.
+/// Formats a digest as text.
 fn hex(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -31,7 +31,7 @@ fn hex(bytes: impl AsRef<[u8]>) -> String {
     })
 }
 
-/// What a person calls the place of a file of a backup.
+/// Formats the place of a file of a backup for people.
 fn shown(place: &str, name: &str) -> String {
     match is_url(place) || place.ends_with('/') {
         true => format!("{}/{name}", place.trim_end_matches('/')),
@@ -39,19 +39,19 @@ fn shown(place: &str, name: &str) -> String {
     }
 }
 
-/// The error for a file of a backup that is not what the list says.
+/// Returns the error for a file of a backup that differs from its entry in the list.
 fn damaged(place: &str, name: &str, what: &str) -> Error {
     Error::corrupt(format!("{} {what}", shown(place, name)))
         .advise("the backup is damaged: take another one, or restore from another place")
 }
 
-/// Where there is no backup.
+/// Returns the error for a place without a backup.
 fn no_backup(place: &str) -> Error {
     Error::not_found(format!("there is no backup in {place}: it has no {LIST}"))
         .advise("name the place that was given to 'farpool backup'; a backup that was cut off is none")
 }
 
-/// Counts what was done, for progress bars.
+/// A counter of bytes that were processed, for progress bars.
 pub type Count = std::sync::Arc<std::sync::atomic::AtomicU64>;
 
 /// Adds to a counter.
@@ -59,7 +59,7 @@ fn count(counter: &Count, bytes: usize) {
     counter.fetch_add(farpool_model::cast::u64_from(bytes), std::sync::atomic::Ordering::Relaxed);
 }
 
-/// Runs what waits for disks and networks on a thread for that.
+/// Runs work that waits for disks and networks on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let joined = tokio::task::spawn_blocking(work).await;
     joined.map_err(|error| Error::internal(format!("a backup stopped: {error}")))?

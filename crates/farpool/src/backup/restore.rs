@@ -1,4 +1,4 @@
-//! Makes a data directory of a backup.
+//! Restores a data directory from a backup.
 
 use super::list::{Entry, List};
 use super::vault::Vault;
@@ -13,26 +13,26 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Debug, Default)]
 pub struct Restored {
     /// Number of files.
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// What the directory has; what is damaged in it was when the backup was taken.
+    /// The contents of the directory; parts that are damaged were damaged when the backup was taken.
     pub found: Recovery,
-    /// What it has of keys, if it has some.
+    /// The keys and values in the directory, if it has any.
     pub keys: Option<KeysFound>,
 }
 
-/// Makes `directory`, which must be empty or not there, a data directory of the backup in `source`. All of it is read and
-/// checked before the directory has its name, with the master key where it is encrypted. The bytes that are done are added
-/// to `done`.
+/// Restores the backup in `source` to `directory`, which must be empty or not exist. The whole backup is read and
+/// checked, with the master key if it is encrypted, before the directory gets its name. Bytes that are processed are
+/// added to `done`.
 ///
 /// # Errors
-/// `Denied` where a key is lacking or wrong; `NotFound` where there is no backup; `Corrupt`, with the file's name, where one is damaged or missing; `Exists` for a
-/// directory that is not empty; those of the disk, the network and the store.
+/// `Denied` if a key is missing or wrong; `NotFound` if there is no backup; `Corrupt`, with the file's name, if one is
+/// damaged or missing; `Exists` for a directory that is not empty; errors of the disk, the network and the store.
 pub async fn restore(
     source: &str,
     directory: &Path,
@@ -61,7 +61,7 @@ pub async fn restore(
     .await
 }
 
-/// A directory that goes unless it is renamed.
+/// A directory that is removed unless it is renamed.
 struct Partial(PathBuf);
 
 impl Partial {
@@ -77,7 +77,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // It has its name by now, or is of no use.
+        // By now it has been renamed, or is of no use.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -130,16 +130,16 @@ fn fetch(vault: &Vault, entry: &Entry, to: &Path, done: &Count) -> Result<()> {
     file.sync_all().map_err(|error| failed("sync", to, &error))
 }
 
-/// Gives the directory a number of its own, and reads and checks everything in it.
+/// Gives the directory a new number, and reads and checks all its contents.
 fn adopt(path: &Path, list: &List, master: Option<&MasterKey>) -> Result<(Recovery, Option<KeysFound>)> {
     let manifest = list.files.last().ok_or_else(|| Error::corrupt("the backup has no files"))?;
     let mut number = [0; 8];
     getrandom::fill(&mut number).map_err(|error| Error::internal(format!("no random bytes: {error}")))?;
     let directory = unlock(LocalDirectory::open_existing(path)?, master, None)?;
-    // 0 is no number.
+    // 0 is not a valid number.
     let number = u64::from_le_bytes(number).max(1);
     adopt_backup(&directory, &manifest.name, number)?;
-    // Another number than that of the log of tables.
+    // The log of keys must have another number than the log of tables.
     adopt_keys(&directory, !number)?;
     Ok((check_data(&*directory)?, check_keys(directory)?))
 }

@@ -13,39 +13,39 @@ use std::io::Read;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// Requests to the node that are under way.
+/// Number of requests to the node that may be in flight.
 const READS_AHEAD: usize = 4;
 
-/// Bytes at the end of a file that tell whether it is the one of an earlier backup: where segments have the checksums of
-/// their directory, which has those of all their data.
+/// Number of bytes at the end of a file that identify it as the file of an earlier backup: the end of a segment
+/// contains the checksums of its directory, which contains those of all its data.
 const END_BYTES: u64 = 4 << 10;
 
-/// What a backup has, and what of it was sent.
+/// The size of a backup, and the part of it that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Number of files.
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// Number of files that were not there yet.
+    /// Number of files that were not in the target yet.
     pub files_sent: u64,
     /// Bytes of these files.
     pub bytes_sent: u64,
 }
 
-/// Backs up the data directory of the node of `pool` to `target`, a directory or a URL of an object store; the bytes that
-/// are done are added to `done`.
+/// Backs up the data directory of the node of `pool` to `target`, a directory or a URL of an object store. Bytes that
+/// are processed are added to `done`.
 ///
 /// # Errors
-/// `Denied` without the right of an admin; `Invalid` when the node has no data directory, or the target has a backup of
-/// another one; those of the disk, the network and the store. The backup that was there stays.
+/// `Denied` without the admin role; `Invalid` if the node has no data directory, or the target has a backup of another
+/// one; errors of the disk, the network and the store. After an error the previous backup is still valid.
 pub async fn take(pool: &RemotePool, target: &str, done: Count) -> Result<Taken> {
     let vault = Arc::new(Vault::at(target)?);
     let prepared = vault.clone();
     let earlier = blocking(move || {
         prepared.prepare()?;
         match List::read(&prepared) {
-            // What a damaged list names is not known to be whole.
+            // The files in a damaged list are not known to be complete.
             Err(error) if error.kind == ErrorKind::Corrupt => Ok((None, prepared.list()?)),
             list => Ok((list?, prepared.list()?)),
         }
@@ -76,7 +76,7 @@ struct Taking {
     vault: Arc<Vault>,
     backup: Arc<RemoteBackup>,
     node: String,
-    /// The files of the backup before, and all that the target had.
+    /// The files of the previous backup, and all files in the target.
     earlier: Vec<Entry>,
     there: BTreeMap<String, Found>,
     done: Count,
@@ -114,7 +114,7 @@ impl Taking {
         Ok(hex(Sha256::digest(&self.backup.read(&file.name, file.bytes, start).await?)))
     }
 
-    /// The entry of a file that is there already.
+    /// Returns the entry of a file that is in the target already.
     fn known(&self, file: &BackupFile, end: &str) -> Option<Entry> {
         let is_it =
             |entry: &&Entry| entry.name == file.name && entry.bytes == file.bytes && entry.end_sha256 == end;
@@ -138,7 +138,7 @@ impl Taking {
         let reads = stream::iter(offsets).map(|offset| backup.read(&file.name, file.bytes, offset));
         let mut reads = reads.buffered(READS_AHEAD);
         let mut bytes = 0;
-        // This thread is one for what blocks.
+        // This thread may block.
         while let Some(data) = runtime.block_on(reads.try_next())? {
             digest.update(&data);
             writer.write(&data)?;
@@ -159,7 +159,7 @@ impl Taking {
         })
     }
 
-    /// Checks that all files are still there, before the list says so.
+    /// Checks that all files are still there, before the list is written.
     fn check_there(&self, entries: &[Entry]) -> Result<()> {
         let there = self.vault.list()?;
         let is_missing =
@@ -177,7 +177,7 @@ impl Taking {
         }
     }
 
-    /// Removes what earlier backups had, or left when they were cut off. What stays goes with the next one.
+    /// Removes files of earlier backups, complete or not. Files that cannot be removed are removed by the next backup.
     fn remove_others(&self, entries: &[Entry]) {
         let is_ours =
             |name: &str| name.starts_with(&self.node) || (name.starts_with('.') && name.ends_with(".part"));
@@ -189,7 +189,7 @@ impl Taking {
     }
 }
 
-/// The SHA-256 of a file.
+/// Returns the SHA-256 of a file.
 fn digest_of(vault: &Vault, name: &str) -> Result<String> {
     let (mut file, mut digest) = (vault.open(name)?, Sha256::new());
     let mut buffer = vec![0; 1 << 20];

@@ -1,4 +1,4 @@
-//! Where a backup lies: a directory, or a prefix of an object store.
+//! The place of a backup: a directory, or a prefix of an object store.
 
 use super::shown;
 use crate::cloud;
@@ -22,21 +22,21 @@ enum Of {
     Store(cloud::Vault),
 }
 
-/// A file in a vault: its size, and what the store calls its content.
+/// A file in a vault: its size, and the store's version of its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub bytes: u64,
     pub stamp: String,
 }
 
-/// A file that is being written, and is there once it is finished.
+/// A file that is being written, and becomes visible when it is finished.
 pub(super) enum Writing {
     Folder { file: NamedTempFile, path: PathBuf, folder: PathBuf },
     Store(cloud::VaultWriter),
 }
 
 impl Vault {
-    /// Names a place; nothing is looked at.
+    /// Refers to a place without accessing it.
     pub fn at(place: &str) -> Result<Vault> {
         let of = match is_url(place) {
             true => Of::Store(cloud::Vault::at(place)?),
@@ -49,7 +49,7 @@ impl Vault {
         &self.place
     }
 
-    /// Makes it a place that can be written to; a directory is created if its parent exists.
+    /// Prepares the place for writing; a directory is created if its parent exists.
     pub fn prepare(&self) -> Result<()> {
         match &self.of {
             Of::Folder(path) => match std::fs::create_dir(path) {
@@ -62,7 +62,7 @@ impl Vault {
         }
     }
 
-    /// The files by their names.
+    /// Returns the files by their names.
     pub fn list(&self) -> Result<BTreeMap<String, Found>> {
         let path = match &self.of {
             Of::Store(store) => {
@@ -82,7 +82,7 @@ impl Vault {
         Ok(found)
     }
 
-    /// Whether reading a file costs no transfer, so that its content can be checked.
+    /// Returns whether reading a file needs no transfer over a network, so that its content can be checked.
     pub fn is_near(&self) -> bool {
         matches!(self.of, Of::Folder(_))
     }
@@ -98,7 +98,7 @@ impl Vault {
         }
     }
 
-    /// Begins to write a file.
+    /// Starts to write a file.
     pub fn create(&self, name: &str) -> Result<Writing> {
         match &self.of {
             Of::Folder(folder) => {
@@ -121,7 +121,7 @@ impl Vault {
         }
     }
 
-    /// The error for a file that could not be read.
+    /// Returns the error for a file that could not be read.
     pub fn unreadable(&self, name: &str, error: &io::Error) -> Error {
         self.failed("read", name, error)
     }
@@ -148,7 +148,7 @@ impl Writing {
         }
     }
 
-    /// Makes the file visible and durable; returns what the store calls its content.
+    /// Makes the file visible and durable; returns the store's version of its content.
     pub fn finish(self) -> Result<Found> {
         match self {
             Writing::Folder { file, path, folder } => {

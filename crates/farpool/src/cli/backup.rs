@@ -1,4 +1,4 @@
-//! `farpool backup`: copies the data directory of a node that runs.
+//! `farpool backup`: copies the data directory of a running node.
 
 use super::output::print_text;
 use super::pool_args::PoolArgs;
@@ -28,7 +28,7 @@ pub struct Args {
     pool: PoolArgs,
 }
 
-/// Takes the backup and says what it has.
+/// Takes the backup and reports its size.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let start = Instant::now();

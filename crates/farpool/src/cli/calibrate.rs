@@ -1,8 +1,8 @@
-//! `farpool calibrate`: measures the rates of this machine, on which the choice of what to push down is
-//! based; or how chunks are best asked for over the link to a node ([`link`]).
+//! `farpool calibrate`: measures the rates of this machine, on which the choice of operators to push down is based, or
+//! the best way to request chunks over the link to a node ([`link`]).
 //!
-//! Each rate is the best of a few runs on one thread over a generated table. The engine's rates are measured
-//! through SQL without push-down, minus the time that the pool takes to return the columns.
+//! Each rate is the best of a few runs on one thread over a generated table. The engine's rates are measured through
+//! SQL without push-down, minus the time in which the pool returns the columns.
 
 mod link;
 
@@ -52,7 +52,7 @@ pub struct Args {
     #[command(flatten)]
     client: ClientArgs,
 
-    /// How to print the speeds; `json` is one object
+    /// Format of the speeds; `json` is one object
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 }
@@ -133,8 +133,8 @@ async fn measure() -> Outcome<Rates> {
     })
 }
 
-/// Loads the measured table: `id` is different in each row, in no order; `k` has 16 values, `v` a thousand;
-/// `s` is a sentence.
+/// Loads the measured table: `id` is different in each row, in no order; `k` has 16 values, `v` a thousand; `s` is a
+/// sentence.
 async fn load(pool: &EmbeddedPool, done: &AtomicU64) -> Outcome<TableInfo> {
     let batch = |first: u64| {
         let rows = || first..first + ROW_GROUP_ROWS as u64;

@@ -19,7 +19,7 @@ pub struct Args {
     pool: PoolArgs,
 }
 
-/// Cancels the queries in the order given; stops at the first that is not running.
+/// Cancels the queries in the given order; stops at the first that is not running.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let pool = args.pool.connect().await?;

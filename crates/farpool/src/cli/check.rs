@@ -1,4 +1,4 @@
-//! `farpool check`: reads everything in a data directory that no node has open.
+//! `farpool check`: reads all data in a data directory that no node has open.
 
 use super::key_args::KeyArgs;
 use super::output::TextFormat;
@@ -19,7 +19,7 @@ Every byte that a start would read is read and checked, its checksum, and the ta
 encrypted; nothing is changed. The exit status is 1 if anything is
 damaged.";
 
-/// How many damaged places are listed; the others are counted.
+/// Number of damaged places that are listed; the others are counted.
 const SHOWN: usize = 100;
 
 /// Check a data directory that no memory node has open
@@ -33,16 +33,16 @@ pub struct Args {
     #[command(flatten)]
     key: KeyArgs,
 
-    /// How to print it; `json` is one object
+    /// Format of the output; `json` is one object
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 }
 
-/// Checks the directory and prints what was found.
+/// Checks the directory and prints the result.
 pub fn run(args: Args) -> Outcome {
     let directory = args.key.unlock_existing(LocalDirectory::open_existing(&args.data_dir)?)?;
     let found = check_data(&*directory)?;
-    // Keys that are damaged are an error: a node does not start with them.
+    // Damaged keys are an error: a node does not start with them.
     let keys = check_keys(directory)?;
     args.format.print(&match args.format {
         TextFormat::Table => as_text(&args.data_dir, &found, keys.as_ref()),
@@ -72,7 +72,7 @@ fn as_text(path: &Path, found: &Recovery, keys: Option<&KeysFound>) -> String {
     text
 }
 
-/// What a data directory has, in a line.
+/// Summarizes the contents of a data directory in a line.
 pub(super) fn summary(found: &Recovery) -> String {
     let text = format!(
         "{}, {}{}; {} read from the log",
@@ -84,7 +84,7 @@ pub(super) fn summary(found: &Recovery) -> String {
     text + &torn(found.dropped.as_ref())
 }
 
-/// What a data directory has of keys, in a line.
+/// Summarizes the keys and values of a data directory in a line.
 pub(super) fn summary_of_keys(found: &KeysFound) -> String {
     let keys = if found.keys > 0 { size::counted(found.keys, "key") + ", " } else { String::new() };
     let text = format!(
@@ -95,7 +95,7 @@ pub(super) fn summary_of_keys(found: &KeysFound) -> String {
     text + &torn(found.dropped.as_ref())
 }
 
-/// What is said of the end of a log that was torn.
+/// Describes the torn end of a log.
 fn torn(dropped: Option<&Dropped>) -> String {
     dropped.map_or_else(String::new, |dropped| {
         format!(
@@ -108,7 +108,7 @@ fn torn(dropped: Option<&Dropped>) -> String {
     })
 }
 
-/// What tables take on disk, where compression makes a difference.
+/// Formats the bytes of tables on disk, if compression makes a difference.
 fn stored(found: &Recovery) -> String {
     match found.bytes_stored {
         stored if stored < found.bytes / 100 * 99 => format!(" compressed to {}", size::bytes(stored)),

@@ -1,4 +1,4 @@
-//! `farpool completions`: prints a script that has a system's shell complete the program's command line.
+//! `farpool completions`: prints a script with which a shell completes the program's command line.
 
 use super::output::print_exactly;
 use super::stop::Outcome;

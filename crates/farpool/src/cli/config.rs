@@ -1,7 +1,7 @@
-//! The configuration file, `farpool/config.toml` in the user's folder of configurations.
+//! The configuration file, `farpool/config.toml` in the user's configuration folder.
 //!
-//! What it says comes after options and after variables of the environment, and before what is built in. Its token
-//! and authorities are for the node that it names, and are not shown to others.
+//! Its settings have lower precedence than options and environment variables, and take precedence over built-in
+//! defaults. Its token and authorities are for the node that it names, and are not sent to others.
 
 use super::output::Format;
 use super::stop::{Outcome, Stop, file_error};
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The settings, as they stand in the file.
+/// The settings of the file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -26,43 +26,43 @@ pub struct Config {
     pub token: Option<String>,
     /// A file with the authorities that sign that node's certificate.
     pub tls_ca: Option<PathBuf>,
-    /// How the shell begins.
+    /// The initial settings of the shell.
     #[serde(default)]
     pub shell: ShellConfig,
-    /// Where the settings stand.
+    /// The path of the file.
     #[serde(skip)]
     pub path: PathBuf,
 }
 
-/// How the shell begins.
+/// The initial settings of the shell.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellConfig {
     /// The format of results.
     #[serde(default, deserialize_with = "mode")]
     pub mode: Option<Format>,
-    /// Rows of a result that are shown; 0 for all.
+    /// Maximal number of rows of a result that are shown; 0 for all.
     pub max_rows: Option<usize>,
-    /// Characters of a line that are shown; 0 for any number.
+    /// Maximal number of characters of a line that are shown; 0 for any number.
     pub max_width: Option<usize>,
     /// Whether times are shown.
     pub timer: Option<bool>,
-    /// The pager: whether there is one, or which.
+    /// The setting of the pager: whether to use one, or its command.
     pub pager: Option<PagerConfig>,
 }
 
-/// Which pager is used.
+/// The setting of the pager.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "true, false or the command of a pager is expected")]
 pub enum PagerConfig {
-    /// The usual one, or none.
+    /// The default pager if true, no pager if false.
     Is(bool),
     /// A command of the system's shell.
     Program(String),
 }
 
 impl Config {
-    /// Reads the file; what is not there says nothing.
+    /// Reads the file; a missing file sets nothing.
     pub fn read() -> Outcome<Config> {
         match farpool::user_folder("XDG_CONFIG_HOME", ".config") {
             Some(folder) => Config::of(&folder.join("config.toml")),
@@ -103,7 +103,7 @@ fn wrong(path: &Path, what: &str, advice: &str) -> Stop {
     Stop::Usage(Error::invalid(format!("{}: {what}", path.display())).advise(advice))
 }
 
-/// Refuses a file with a token that others on this machine may read.
+/// Refuses a file with a token that other users of this machine may read.
 #[cfg(unix)]
 fn refuse_readable_by_others(file: &File, path: &Path) -> Outcome {
     use std::os::unix::fs::PermissionsExt;

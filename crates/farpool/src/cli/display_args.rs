@@ -1,15 +1,15 @@
-//! The arguments that say how results are printed.
+//! The arguments that control the output of results.
 
 use super::output::{Fit, Format};
 use super::terminal;
 
-/// Rows of a result that are shown on a terminal.
+/// Default maximum of the rows of a result that are shown on a terminal.
 pub const ROWS_DEFAULT: usize = 40;
 
-/// How results are printed
+/// Format and extent of printed results
 #[derive(clap::Args, Clone, Debug)]
 pub struct DisplayArgs {
-    /// How to print the rows [default: table]
+    /// Format of the rows [default: table]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
 
@@ -25,12 +25,12 @@ pub struct DisplayArgs {
 }
 
 impl DisplayArgs {
-    /// The format.
+    /// Returns the format.
     pub fn format(&self) -> Format {
         self.format.unwrap_or(Format::Table)
     }
 
-    /// Returns how much of a result is shown, on a terminal of the present size or elsewhere.
+    /// Returns the limits of the output, for a terminal of the current size or elsewhere.
     pub fn fit(&self) -> Fit {
         let screen = terminal::size();
         let given = |given: Option<usize>| given.map(|most| Some(most).filter(|most| *most > 0));

@@ -17,11 +17,11 @@ pub struct Args {
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<String>,
 
-    /// They are views
+    /// Drop views instead of tables
     #[arg(long)]
     view: bool,
 
-    /// Those of another tenant; takes a token for the role admin
+    /// Drop tables of another tenant; takes a token for the role admin
     #[arg(long, value_parser = |text: &str| TenantName::new(text))]
     tenant: Option<TenantName>,
 
@@ -29,7 +29,7 @@ pub struct Args {
     pool: PoolArgs,
 }
 
-/// Drops them in the order given, up to the first that does not exist.
+/// Drops the tables or views in the given order, up to the first that does not exist.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let names =

@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Outcome {
         session.set_file_writer(Arc::new(farpool::CopyFiles));
         session.register_pool("farpool", args.pool.connect().await?).await?;
         let batches = session.sql(statement.as_str()).await?.collect().await?;
-        // Without a count, the rows themselves went to standard output.
+        // Without a count, the rows themselves were written to standard output.
         let Some(count) = batches.first() else { return Ok(()) };
         let rows = count.column(0).as_primitive::<UInt64Type>().value(0);
         let (rows, took) = (size::counted(rows, "row"), size::duration(start.elapsed()));

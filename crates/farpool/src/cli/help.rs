@@ -1,4 +1,4 @@
-//! `farpool help`: the same as `--help` of the program or of a command.
+//! `farpool help`: prints the same as `--help` of the program or of a command.
 
 use super::output::print_text;
 use super::stop::{Outcome, Stop};

@@ -1,7 +1,7 @@
-//! Runs work until it ends, Ctrl-C comes, or a statement has gone on for longer than it may.
+//! Runs work until it ends, Ctrl-C is pressed, or a statement exceeds its time limit.
 //!
-//! The thread that called waits here and does nothing else, and another one waits for signals, so that neither depends on the
-//! threads of the runtime: these may all compute.
+//! The calling thread only waits, and another thread waits for signals, so that neither depends on the threads of the
+//! runtime, all of which may be computing.
 
 use super::stop::{Outcome, Stop};
 use farpool::{Error, Interrupt};
@@ -14,11 +14,11 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-/// How long work that was stopped may take to tell the node, which would otherwise notice when the connection closes.
+/// Time for stopped work to notify the node, which would otherwise notice that the connection is closed.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How long a statement may go on behind its time limit until it is left to itself. It ends within a few milliseconds, unless
-/// one call of a function takes longer.
+/// Time after the limit of a statement until it is abandoned. A statement ends within a few milliseconds, unless one
+/// call of a function takes longer.
 const GRACE: Duration = Duration::from_millis(400);
 
 enum Event<T> {
@@ -26,19 +26,19 @@ enum Event<T> {
     Interrupted,
 }
 
-/// Whom the next Ctrl-C is told; nobody if there is none.
+/// The receiver of the next Ctrl-C; `None` if there is none.
 static LISTENER: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
 
-/// The time by which the statement that runs must have ended, and its limit.
+/// The time by which the current statement must have ended, and its limit.
 static LIMIT: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
 
-/// Notes that a statement begins now, which may take so long.
+/// Records that a statement with this limit begins now.
 pub fn begin_statement(limit: Option<Duration>) {
     let deadline = limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
     *LIMIT.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
 }
 
-/// Runs `work` on a thread of the runtime to its end, or until Ctrl-C.
+/// Runs `work` on a thread of the runtime to completion, or until Ctrl-C.
 pub fn run<W, T>(runtime: &Runtime, work: W) -> Outcome<T>
 where
     W: Future<Output = Outcome<T>> + Send + 'static,
@@ -53,7 +53,7 @@ where
     let task = runtime.spawn(async move {
         let outcome = AssertUnwindSafe(within.run(work)).catch_unwind().await;
         let outcome = outcome.unwrap_or_else(|_| Err(Stop::from(defect())));
-        // Nobody receives it when the wait has been given up.
+        // The receiver is gone if the wait was given up.
         let _ = done.send(Event::Done(outcome));
     });
     set_listener(Some(Box::new(move || drop(tell.send(Event::Interrupted)))));
@@ -67,12 +67,12 @@ where
     })
 }
 
-/// Waits for the end of the work; fails for why it has to be stopped.
+/// Waits for the end of the work; fails with the reason if it has to be stopped.
 fn wait<T>(told: &Receiver<Event<T>>) -> Result<Outcome<T>, Stop> {
     loop {
         let limit = *LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
         let left = limit.map(|(at, _)| (at + GRACE).saturating_duration_since(Instant::now()));
-        // A statement may begin while this waits.
+        // A new statement may begin during this wait.
         match told.recv_timeout(left.unwrap_or(GRACE).clamp(Duration::from_millis(1), GRACE)) {
             Ok(Event::Done(outcome)) => return Ok(outcome),
             Ok(Event::Interrupted) => return Err(Stop::Interrupted),
@@ -97,7 +97,7 @@ fn set_listener(listener: Option<Box<dyn Fn() + Send>>) {
     *LISTENER.lock().unwrap_or_else(PoisonError::into_inner) = listener;
 }
 
-/// Starts the thread that waits for Ctrl-C, once. The signal no longer ends the process from then on.
+/// Starts the thread that waits for Ctrl-C, once. From then on the signal no longer ends the process.
 fn listen() -> Outcome {
     static STARTED: Once = Once::new();
     let mut started: io::Result<()> = Ok(());

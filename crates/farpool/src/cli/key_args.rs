@@ -1,4 +1,4 @@
-//! Options about the files of a data directory: its master key, and how it is compressed.
+//! Options for the files of a data directory: its master key, and its compression.
 
 use super::stop::{Outcome, Stop};
 use farpool::node::{
@@ -7,7 +7,7 @@ use farpool::node::{
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where the key of an encrypted data directory comes from.
+/// The source of the key of an encrypted data directory.
 #[derive(clap::Args, Debug)]
 pub struct KeyArgs {
     /// The data directory is encrypted under the master key in this file, which only its owner may read: 32 bytes, or
@@ -26,7 +26,7 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// Reads the key, if one is named.
+    /// Reads the key, if an option names one.
     pub fn load(&self) -> Outcome<Option<MasterKey>> {
         let file = self.master_key_file.clone().map(KeySource::File);
         let variable = || self.master_key_env.clone().map(KeySource::Variable);
@@ -35,26 +35,26 @@ impl KeyArgs {
         Ok(source.map(|source| MasterKey::load(&source)).transpose()?)
     }
 
-    /// Opens a data directory with the key, and does not make one.
+    /// Opens a data directory with the key, without creating one.
     pub fn unlock_existing(&self, directory: Arc<LocalDirectory>) -> Outcome<Arc<dyn Directory>> {
         Ok(unlock(directory, self.load()?.as_ref(), None)?)
     }
 }
 
-/// How a data directory is encrypted.
+/// The encryption of a data directory.
 #[derive(clap::Args, Debug)]
 pub struct EncryptionArgs {
     #[command(flatten)]
     key: KeyArgs,
 
-    /// How strong a new data directory is encrypted, where there is a master key: standard is AES-128-GCM, strict
+    /// Strength of the encryption of a new data directory, where there is a master key: standard is AES-128-GCM, strict
     /// AES-256-GCM; one that is there keeps what it has [default: standard]
     #[arg(long, value_name = "TIER", value_parser = tier, requires = "data_dir")]
     encryption: Option<Tier>,
 }
 
 impl EncryptionArgs {
-    /// The key, if one is named, and what a new directory is encrypted with.
+    /// Returns the key, if an option names one, and the tier of a new directory.
     pub fn load(&self) -> Outcome<(Option<MasterKey>, Tier)> {
         let key = self.key.load()?;
         match (key.is_some(), self.encryption) {
@@ -66,29 +66,29 @@ impl EncryptionArgs {
         }
     }
 
-    /// Opens a data directory with the key, and makes one that is empty an encrypted one.
+    /// Opens a data directory with the key, and encrypts it if it is empty.
     pub fn unlock(&self, directory: Arc<LocalDirectory>) -> Outcome<Arc<dyn Directory>> {
         let (key, tier) = self.load()?;
         Ok(unlock(directory, key.as_ref(), Some(tier))?)
     }
 }
 
-/// How tables are compressed in a data directory.
+/// The compression of tables in a data directory.
 #[derive(clap::Args, Debug)]
 pub struct CompressionArgs {
-    /// How large parts of tables are compressed when they are written: auto (where that makes reading them faster on
-    /// this disk), none, lz4, zstd or deflate; what is there stays as it is [default: auto]
+    /// Compression of large parts of tables when they are written: auto (where that makes reading them faster on this
+    /// disk), none, lz4, zstd or deflate; what is there stays as it is [default: auto]
     #[arg(long, value_name = "HOW", value_parser = compression, requires = "data_dir")]
     compression: Option<Packing>,
 }
 
 impl CompressionArgs {
-    /// What is said, or `auto`.
+    /// Returns the option's value, or `auto`.
     pub fn get(&self) -> Packing {
         self.compression.unwrap_or_default()
     }
 
-    /// The directory that compresses so.
+    /// Returns the directory with this compression.
     pub fn apply(&self, directory: Arc<dyn Directory>) -> Arc<dyn Directory> {
         compressing(directory, self.get())
     }

@@ -89,7 +89,7 @@ pub struct Args {
     read: ReadArgs,
 }
 
-/// What becomes of nested columns.
+/// The treatment of nested columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Nested {
     /// Text of JSON
@@ -188,7 +188,7 @@ async fn of_query(args: &Args, name: &TableName, query: &str) -> Outcome<(TableI
     Ok((info, rows_read.load(Ordering::Relaxed)))
 }
 
-/// Returns the positions of the columns to load, unless that is all of them; prints which are left out.
+/// Returns the positions of the columns to load, unless all are loaded; prints the columns that are left out.
 fn chosen(args: &Args, schema: &Schema) -> Outcome<Option<Vec<usize>>> {
     if let Some(names) = &args.columns {
         let mut columns = farpool::column_positions(schema, Some(names.as_slice()))?;
@@ -216,8 +216,8 @@ pub fn watch(label: String, load: &FileLoad) -> Progress {
     Progress::follow(label, Unit::Bytes, load.bytes(), load.bytes_read(), Some(load.rows_read()))
 }
 
-/// Returns a warning if the pool has no room for both a table and its replacement, estimated from the number
-/// of rows of each. The load may succeed all the same.
+/// Returns a warning if the pool does not have enough memory for both a table and its replacement, estimated from the
+/// number of rows of each. The load may succeed nevertheless.
 async fn lack_of_room(pool: &dyn Pool, name: &TableName, load: &FileLoad) -> Option<String> {
     let (table, status) = (pool.table(name).await.ok()?, pool.status().await.ok()?);
     let columns =

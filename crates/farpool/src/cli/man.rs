@@ -1,4 +1,4 @@
-//! `farpool man`: the program's manual pages, made of what `--help` says.
+//! `farpool man`: the program's manual pages, generated from the text of `--help`.
 
 use super::output::print_exactly;
 use super::stop::{Outcome, file_error};

@@ -1,8 +1,7 @@
-//! The commands of the program, one file each, and what they share.
+//! The commands of the program, one file each, and their common parts.
 //!
-//! Results go to standard output, everything else to standard error. The exit status is 0, 1 (the query
-//! or the data is at fault), 2 (the command line is), 3 (the pool cannot be reached or failed) or 130
-//! (Ctrl-C).
+//! Results are written to standard output, everything else to standard error. The exit status is 0, 1 (error in the
+//! query or the data), 2 (error in the command line), 3 (the pool cannot be reached or failed) or 130 (Ctrl-C).
 
 mod backup;
 mod calibrate;
@@ -156,8 +155,7 @@ fn start_log() {
         .init();
 }
 
-/// Runs `work` to its end or until Ctrl-C, which drops it; dropping cancels whatever it was running at a
-/// node.
+/// Runs `work` to completion or until Ctrl-C, which drops it; dropping cancels the statements that run at a node.
 fn run_until_interrupted<W>(work: W) -> Outcome
 where
     W: Future<Output = Outcome> + Send + 'static,

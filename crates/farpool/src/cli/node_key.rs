@@ -1,4 +1,4 @@
-//! `farpool node-key`: makes the key that proves to clients who a node is, and prints its public half.
+//! `farpool node-key`: creates the key with which a node proves its identity to clients, and prints its public half.
 
 use super::output::print_text;
 use super::stop::{Outcome, file_error};
@@ -40,7 +40,7 @@ pub fn run(args: Args) -> Outcome {
     print_text(&format!("{}\n", key.public()))
 }
 
-/// Makes a file that is not there yet.
+/// Creates a file, which must not exist yet.
 fn make(path: &Path) -> Outcome {
     let key = PrivateKey::random()?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);

@@ -1,4 +1,4 @@
-//! The arguments that tell a command which pool to connect to.
+//! The arguments that select the pool that a command connects to.
 
 use super::config::Config;
 use super::stop::{Outcome, Stop, file_error};
@@ -18,20 +18,20 @@ const TOKEN_VARIABLE: &str = "FARPOOL_TOKEN";
 /// The environment variable that names the pool.
 const POOL_VARIABLE: &str = "FARPOOL_POOL";
 
-/// The pool of commands that no pool is named for.
+/// The default pool.
 const POOL_DEFAULT: &str = "farpool://127.0.0.1:9797";
 
-/// A pool, and where it is named.
+/// A pool, and the place that names it.
 #[derive(Clone, Debug)]
 pub struct NamedPool {
     pub url: PoolUrl,
-    /// What to look at if there is no such pool; `None` if it is on the command line, or built in.
+    /// The place to correct if there is no such pool; `None` if it was named on the command line, or is built in.
     place: Option<String>,
 }
 
 impl NamedPool {
-    /// Returns the pool that is named on the command line (`option`), by the environment or by the configuration file,
-    /// in this order.
+    /// Returns the pool named on the command line (`option`), in the environment or in the configuration file, in this
+    /// order of precedence.
     pub fn find(option: Option<&PoolUrl>, config: &Config) -> Outcome<Option<Self>> {
         if let Some(url) = option {
             return Ok(Some(NamedPool { url: url.clone(), place: None }));
@@ -71,11 +71,11 @@ pub struct PoolArgs {
     client: ClientArgs,
 }
 
-/// How the client and the pool authenticate each other.
+/// The authentication of the client and the pool.
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
-    /// Read the token that the node asks for from this file [default: what the environment variable FARPOOL_TOKEN or the
-    /// configuration file has]
+    /// Read the token that the node asks for from this file [default: what the environment variable FARPOOL_TOKEN or
+    /// the configuration file has]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
@@ -89,7 +89,7 @@ pub struct ClientArgs {
     tls_ca: Option<PathBuf>,
 }
 
-/// Whether results come encrypted, and how the client knows whom they are from.
+/// The encryption of results, and the client's proof of their origin.
 #[derive(Args, Clone, Debug)]
 pub struct SealArgs {
     /// Have the node encrypt its answers for this command alone, so that nobody between can read or change them, not
@@ -104,7 +104,7 @@ pub struct SealArgs {
 }
 
 impl SealArgs {
-    /// Returns how the node at `url` has to prove who it is, if its answers are to be encrypted.
+    /// Returns the proof of identity that the node at `url` must give, if its answers are to be encrypted.
     pub fn proof(&self, url: &PoolUrl, token: Option<&str>) -> Outcome<Option<Proof>> {
         if !self.encrypt_results {
             return Ok(None);
@@ -126,7 +126,7 @@ impl SealArgs {
         }
     }
 
-    /// Refuses options that mean nothing where no node is asked.
+    /// Refuses options that have no effect without a node.
     pub fn refuse_without_pool(&self) -> Outcome {
         match self.encrypt_results {
             false => Ok(()),
@@ -138,7 +138,7 @@ impl SealArgs {
     }
 }
 
-/// Reads a public key, given as it is or as a file that has it.
+/// Reads a public key, given literally or as the name of a file that contains it.
 fn public_key(given: &str) -> Outcome<PublicKey> {
     if let Some(key) = PublicKey::from_hex(given) {
         return Ok(key);
@@ -171,7 +171,7 @@ impl ClientArgs {
         Ok(ClientOptions { token, tls, ..ClientOptions::default() })
     }
 
-    /// Returns the token from the command line, the environment or the configuration file, in this order.
+    /// Returns the token from the command line, the environment or the configuration file, in this order of precedence.
     fn token(&self, config: &PoolConfig<'_>) -> Outcome<Option<String>> {
         if let Some(path) = &self.token_file {
             return read_token(path).map(Some);
@@ -189,8 +189,8 @@ impl ClientArgs {
     }
 }
 
-/// What the configuration file says about one pool: nothing about pools that it does not name, so that a token gets to
-/// no other node.
+/// The settings for one pool in the configuration file: empty for pools that the file does not name, so that a token is
+/// sent to no other node.
 #[derive(Default)]
 struct PoolConfig<'a> {
     token: Option<&'a str>,

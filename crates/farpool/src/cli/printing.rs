@@ -11,28 +11,28 @@ use farpool::{Query, Receipt};
 use futures::StreamExt;
 use std::time::{Duration, Instant};
 
-/// How results are printed.
+/// The settings for the output of results.
 #[derive(Clone, Copy, Debug)]
 pub struct Printer {
     pub format: Format,
     pub fit: Fit,
-    /// Whether to say what the pool is asked to do, its answers, and what came of it.
+    /// Whether to print the requests to the pool, its answers, and the outcome.
     pub explains: bool,
-    /// Whether to say how long a statement took.
+    /// Whether to print the time of a statement.
     pub times: bool,
 }
 
-/// A result that was taken whole, to be shown later.
+/// A result that was read completely, to be shown later.
 pub struct Taken {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
-    /// Whether rows are missing, because all of them would be too large.
+    /// Whether rows are missing because the result is too large.
     pub is_cut: bool,
 }
 
 impl Printer {
-    /// Runs a statement that began at `start` and prints its rows; `is_first` says that nothing has been printed yet.
-    /// Returns whether the statement has a result.
+    /// Runs a statement that started at `start` and prints its rows; `is_first` tells that nothing has been printed
+    /// yet. Returns whether the statement has a result.
     pub async fn print(&self, query: &Query, start: Instant, is_first: bool) -> Outcome<bool> {
         self.explain(query);
         let mut batches = query.execute().await?;
@@ -57,7 +57,8 @@ impl Printer {
         Ok(has_result)
     }
 
-    /// Runs a statement and takes its rows as fast as they come, up to `bytes_max` in memory. `None` if it has no result.
+    /// Runs a statement and reads its rows as fast as they arrive, up to `bytes_max` in memory. `None` if it has no
+    /// result.
     pub async fn take(&self, query: &Query, bytes_max: usize) -> Outcome<Option<Taken>> {
         self.explain(query);
         let mut batches = query.execute().await?;
@@ -77,14 +78,14 @@ impl Printer {
         Ok((!taken.schema.fields().is_empty()).then_some(taken))
     }
 
-    /// Prints a result to `out`, as much as fits `fit`.
+    /// Prints a result to `out`, within the limits of `fit`.
     pub fn write(&self, taken: &Taken, fit: Fit, out: Out, is_first: bool) -> Outcome<LeftOut> {
         let mut writer = output::writer(self.format, fit, out, &taken.schema, is_first)?;
         taken.batches.iter().try_for_each(|batch| writer.write(batch))?;
         writer.finish()
     }
 
-    /// Says on standard error how large a result is, if that is for people.
+    /// Prints the size of a result on standard error, if the format is for people.
     pub fn summarize(&self, rows: usize, columns: usize, left_out: LeftOut, start: Instant) {
         if self.format.is_for_people() {
             let time = self.times.then(|| start.elapsed());
@@ -105,7 +106,7 @@ impl Printer {
     }
 }
 
-/// Says how large a result is, and what of it was not shown: `(1,000 rows, 40 shown, 12 ms)`.
+/// Returns the size of a result, and the part of it that was shown: `(1,000 rows, 40 shown, 12 ms)`.
 pub fn summary(rows: u64, columns: usize, left_out: LeftOut, time: Option<Duration>) -> String {
     let mut parts = vec![size::counted(rows, "row")];
     parts.extend(left_out.rows_shown.map(|shown| format!("{shown} shown")));
@@ -116,8 +117,8 @@ pub fn summary(rows: u64, columns: usize, left_out: LeftOut, time: Option<Durati
     format!("({})", parts.join(", "))
 }
 
-/// Adds the receipt of one more statement. Statements run one after the other, so their elapsed times add up,
-/// where those of one query's programs overlap.
+/// Adds the receipt of another statement. Statements run one after the other, so that their elapsed times are added up,
+/// whereas those of one query's programs overlap.
 pub fn add_receipt(total: &mut Receipt, more: &Receipt) {
     let elapsed_ns = total.elapsed_ns + more.elapsed_ns;
     total.merge(more);

@@ -1,4 +1,4 @@
-//! Progress bars on standard error: only on a terminal, and only for what takes more than half a second.
+//! Progress bars on standard error: only on a terminal, and only for operations that take more than half a second.
 
 use super::terminal::printable;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(500);
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// The unit of what a bar counts.
+/// The unit of a bar's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of files.

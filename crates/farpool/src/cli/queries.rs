@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  farpool queries\n  farpool queries --format json\n  farpool cancel 7")]
 pub struct Args {
-    /// How to print them; `json` is one object on a line for each query
+    /// Format of the output; `json` is one object on a line for each query
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 

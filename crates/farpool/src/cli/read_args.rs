@@ -3,7 +3,7 @@
 use super::stop::{Outcome, Stop};
 use farpool::model::{OptionValue, ReadOptions};
 
-/// How CSV and JSON files are read
+/// Options for reading CSV and JSON files
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "How CSV and JSON files are read")]
 pub struct ReadArgs {
@@ -23,15 +23,15 @@ pub struct ReadArgs {
     #[arg(long, value_name = "ROWS", allow_negative_numbers = true)]
     sample_size: Option<i64>,
 
-    /// What stands between two fields, such as ';' or '\t'
+    /// The character between two fields, such as ';' or '\t'
     #[arg(long, value_name = "CHARACTER")]
     delim: Option<String>,
 
-    /// What stands around fields with separators in them, '' for nothing [default: "]
+    /// The character around fields with separators in them, '' for none [default: "]
     #[arg(long, value_name = "CHARACTER")]
     quote: Option<String>,
 
-    /// What stands before a quote within such a field [default: the quote]
+    /// The character before a quote within such a field [default: the quote]
     #[arg(long, value_name = "CHARACTER")]
     escape: Option<String>,
 
@@ -89,7 +89,7 @@ impl ReadArgs {
         ))
     }
 
-    /// Whether any of the flags was given.
+    /// Returns whether any of the flags was given.
     pub fn is_given(&self) -> Outcome<bool> {
         Ok(self.options()? != ReadOptions::default())
     }

@@ -1,4 +1,4 @@
-//! `farpool restore`: makes a data directory of a backup.
+//! `farpool restore`: restores a data directory from a backup.
 
 use super::key_args::KeyArgs;
 use super::output::print_text;
@@ -22,7 +22,7 @@ which was backed up, and its backups need a target of their own.";
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What was given to 'farpool backup'
+    /// The place that was given to 'farpool backup'
     source: String,
 
     /// The directory to make; it must be empty, or not there
@@ -33,7 +33,7 @@ pub struct Args {
     key: KeyArgs,
 }
 
-/// Restores the backup and says what the directory has.
+/// Restores the backup and reports the contents of the directory.
 pub fn run(args: Args) -> Outcome {
     let master = args.key.load()?;
     super::run_until_interrupted(async move {

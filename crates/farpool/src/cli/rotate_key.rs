@@ -1,4 +1,4 @@
-//! `farpool rotate-key`: gives an encrypted data directory another master key.
+//! `farpool rotate-key`: replaces the master key of an encrypted data directory.
 
 use super::key_args::KeyArgs;
 use super::stop::{Outcome, Stop};
@@ -39,7 +39,7 @@ pub struct Args {
     new_master_key_command: Option<String>,
 }
 
-/// Wraps the keys of the directory again.
+/// Wraps the keys of the directory with the new master key.
 pub fn run(args: Args) -> Outcome {
     let file = args.new_master_key_file.clone().map(KeySource::File);
     let variable = || args.new_master_key_env.clone().map(KeySource::Variable);

@@ -1,4 +1,4 @@
-//! `farpool serve`: runs a memory node until it is told to stop.
+//! `farpool serve`: runs a memory node until it is asked to stop.
 
 use super::key_args::{CompressionArgs, EncryptionArgs};
 use super::service_manager;
@@ -59,24 +59,24 @@ With --tls-cert, clients connect to farpools://HOST:PORT, and nobody is served i
 PEM: the node's certificate first and then those between it and its authority, and the private key without a
 password. They are read again like the file of --access; until both are whole and fit, the old ones count.";
 
-/// How long a node with a data directory may take to write what makes the next start fast. What was acknowledged is
-/// durable before.
+/// Time limit for a node with a data directory to write the checkpoint that makes the next start fast. Acknowledged
+/// changes are already durable.
 const STOP_WITH_DATA: Duration = Duration::from_secs(60);
 
-/// How long the node may take to stop once all clients are disconnected: for a step of each worker and for
-/// work on blocking threads. After that the process ends without waiting for them.
+/// Time limit for the node to stop once all clients are disconnected: for a step of each worker and for work on
+/// blocking threads. After that the process ends without waiting for them.
 const STOP: Duration = Duration::from_secs(2);
 
 /// Run a memory node
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where to listen; port 0 takes any free one
+    /// Address to listen on; port 0 takes any free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9797")]
     listen: String,
 
-    /// Also speak the Redis protocol there: keys and values for Redis clients, in memory; with --data-dir they are there
-    /// again after a restart
+    /// Also speak the Redis protocol there: keys and values for Redis clients, in memory; with --data-dir they are
+    /// there again after a restart
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
 
@@ -93,8 +93,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "data_dir", default_value = "128MiB")]
     log_size: usize,
 
-    /// When keys and values that have changed are on disk: always (before the reply), everysec (a second later at most), or
-    /// no (some seconds later). Tables always are
+    /// When keys and values that have changed are on disk: always (before the reply), everysec (a second later at
+    /// most), or no (some seconds later). Tables always are
     #[arg(long, value_name = "WHEN", requires = "data_dir", requires = "resp", default_value = "everysec")]
     fsync: When,
 
@@ -113,8 +113,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
-    /// Who may connect, and what they may do and take; without it, clients on this machine only, all of which may
-    /// do everything
+    /// File with the clients that may connect, and what they may do and take; without it, clients on this machine only,
+    /// all of which may do everything
     #[arg(long, value_name = "FILE")]
     access: Option<PathBuf>,
 
@@ -136,7 +136,7 @@ pub struct Args {
     node_key_file: Option<PathBuf>,
 }
 
-/// When keys are on disk, by the names that Redis has.
+/// When keys are made durable, with the names that Redis uses.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum When {
     Always,
@@ -173,7 +173,7 @@ pub fn run(args: Args) -> Outcome {
     let data = data.map(|data| args.compression.apply(data));
     let tier = data.as_deref().and_then(|data| data.keys()).map(Keys::tier);
     let stop_within = if data.is_some() { STOP_WITH_DATA } else { STOP };
-    // Read before anything is started, so that a wrong name of it costs nothing.
+    // Read before anything is started, so that a wrong file name fails early.
     let own_key = args.node_key_file.as_deref().map(PrivateKey::read_file).transpose()?;
     let directory = data.clone();
     let config = NodeConfig {
@@ -190,8 +190,8 @@ pub fn run(args: Args) -> Outcome {
     let stop = first_signal()?.map(|()| service_manager::stopping());
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
-        // Addresses are taken at once, and listened on when there is something to answer from: a client that comes while the
-        // data directory is read finds nobody, as before the start.
+        // Addresses are bound at once, but connections are accepted only when the data directory has been read: a
+        // client that connects earlier is refused, as before the start.
         let (listener, address) = bind("--listen", &args.listen, &args).await?;
         let resp = match &args.resp {
             Some(resp) => Some(bind("--resp", resp, &args).await?),
@@ -258,7 +258,7 @@ pub fn run(args: Args) -> Outcome {
     outcome
 }
 
-/// Refuses a size that this machine, or this container, does not have: the node would be killed when it is used.
+/// Refuses a size that exceeds the memory of this machine or container: the node would be killed when it uses it.
 fn refuse_more_than_there_is(flag: &str, bytes: Option<usize>) -> Outcome {
     match (bytes, farpool::memory_bytes()) {
         (Some(bytes), Some(most)) if bytes > most => {
@@ -272,15 +272,14 @@ fn refuse_more_than_there_is(flag: &str, bytes: Option<usize>) -> Outcome {
     }
 }
 
-/// Opens the files of the certificate and the key, if both are set, and reads the TLS configuration from
-/// them.
+/// Opens the files of the certificate and the key, if both are set, and reads the TLS configuration from them.
 fn tls_files(args: &Args) -> Outcome<Option<(Followed<ServerTls>, ServerTls)>> {
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
     let paths = vec![certificate.clone(), key.clone()];
     Ok(Some(Followed::open(paths, |paths| certificate::read(&paths[0], &paths[1]))?))
 }
 
-/// Returns the key of the data directory, or one that lasts as long as the process; `None`, with a warning, where the
+/// Returns the key of the data directory, or one that lasts as long as the process; `None`, with a warning, if the
 /// process may not lock memory for one.
 fn node_key(data: Option<&dyn Directory>) -> Outcome<Option<PrivateKey>> {
     let key = data.map_or_else(PrivateKey::random, farpool::node::node_key);
@@ -293,7 +292,7 @@ fn node_key(data: Option<&dyn Directory>) -> Outcome<Option<PrivateKey>> {
     }
 }
 
-/// Tells what was found in the data directory.
+/// Prints the contents of the data directory.
 fn report(path: &Path, found: &Recovery, tier: Option<Tier>) {
     let cipher = tier.map_or_else(|| "not encrypted".into(), |tier| format!("encrypted ({})", tier.name()));
     eprintln!("data directory {}: {}; {cipher}", path.display(), super::check::summary(found));
@@ -310,9 +309,8 @@ fn report(path: &Path, found: &Recovery, tier: Option<Tier>) {
 /// Stops the node's workers, or gives up after a while if one of them is in a long step.
 async fn shut_down(node: Arc<Node>, within: Duration) {
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
-    // Dropping the last reference to a node waits for its workers, so it is done on a thread that nothing
-    // waits for. If the thread cannot be started the workers are not stopped, but the process is about to
-    // end.
+    // Dropping the last reference to a node waits for its workers, so it is done on a thread that nothing waits for. If
+    // the thread cannot be started, the workers are not stopped, but the process is about to end.
     let shut_down = move || {
         node.shutdown();
         drop((node, ended));
@@ -321,10 +319,10 @@ async fn shut_down(node: Arc<Node>, within: Duration) {
     drop(tokio::time::timeout(within, end).await);
 }
 
-/// Connections that wait until they are accepted.
+/// Number of connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Takes the address that the argument `flag` says, and tells which it is. Nobody can connect yet.
+/// Binds the address that the argument `flag` names, and returns it. No client can connect yet.
 async fn bind(flag: &str, address: &str, args: &Args) -> Outcome<(TcpSocket, SocketAddr)> {
     if !address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
         return Err(Stop::usage(
@@ -354,14 +352,14 @@ async fn bind(flag: &str, address: &str, args: &Args) -> Outcome<(TcpSocket, Soc
 
 fn bind_to(address: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Otherwise a node could not be started again while connections of the one before are being closed.
+    // Otherwise a node could not be restarted while connections of the previous process are being closed.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     let address = socket.local_addr()?;
     Ok((socket, address))
 }
 
-/// Lets clients connect.
+/// Starts to accept connections.
 fn listen(socket: TcpSocket, address: SocketAddr) -> Outcome<TcpListener> {
     Ok(socket.listen(BACKLOG).map_err(|error| cannot_listen(&address.to_string(), &error))?)
 }
@@ -383,7 +381,7 @@ fn cannot_listen(address: &str, error: &io::Error) -> Error {
     }
 }
 
-/// Says that the node is ready, in one line (who waits for it may read no more), and tells the service manager.
+/// Reports that the node is ready, in a single line (the reader may stop after one), and notifies the service manager.
 fn announce(node: &Node, scheme: &str, address: SocketAddr, resp: Option<SocketAddr>) -> Outcome {
     let status = node.status();
     let tls = if scheme == "farpools" { "s" } else { "" };

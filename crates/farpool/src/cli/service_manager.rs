@@ -1,21 +1,22 @@
-//! Tells a service manager such as systemd when the node is ready and when it stops: `sd_notify(3)`, datagrams to the
-//! socket that the variable `NOTIFY_SOCKET` names. Without the variable nobody is told.
+//! Notifies a service manager such as systemd when the node is ready and when it stops: `sd_notify(3)`, datagrams to
+//! the socket that the variable `NOTIFY_SOCKET` names. Without the variable nothing is sent.
 
-/// The variable that names the socket; a name that begins with `@` is one of Linux' abstract ones.
+/// The variable that names the socket; a name that begins with `@` is a Linux abstract socket.
 #[cfg(target_os = "linux")]
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Tells that the node takes connections, with a line that says where.
+/// Reports that the node accepts connections, with a line that contains its address.
 pub fn ready(status: &str) {
     tell(&format!("READY=1\nSTATUS={}", status.trim_end()));
 }
 
-/// Tells that the node was asked to stop.
+/// Reports that the node was asked to stop.
 pub fn stopping() {
     tell("STOPPING=1\nSTATUS=stopping");
 }
 
-/// A failure is a warning: the node serves all the same, and the manager ends it if it has to hear of it.
+/// Sends a message. A failure is only a warning: the node serves nevertheless, and a manager that waits for the message
+/// ends it.
 #[cfg(target_os = "linux")]
 fn tell(message: &str) {
     let Some(name) = std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty()) else { return };

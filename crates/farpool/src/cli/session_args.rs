@@ -14,10 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The part of the memory for work that columns take which statements share.
+/// Divisor of the memory for work that gives the part for columns shared by statements.
 const CACHE_PART: usize = 4;
 
-/// Where statements run, and with what.
+/// The place where statements run, and their resources.
 #[derive(clap::Args, Debug)]
 pub struct SessionArgs {
     /// Query the tables of this memory node [default: what the variable FARPOOL_POOL or the configuration file names]
@@ -38,7 +38,7 @@ pub struct SessionArgs {
     #[arg(long)]
     no_pushdown: bool,
 
-    /// How rows come from the node: auto (packed where the network is slower than packing), plain, packed, or
+    /// Form of the rows that the node sends: auto (packed where the network is slower than packing), plain, packed, or
     /// plain with buffers compressed by lz4 or zstd
     #[arg(long, value_name = "FORM", default_value_t)]
     results: ResultForm,
@@ -77,21 +77,21 @@ pub struct SessionArgs {
     pub read: ReadArgs,
 }
 
-/// A session, and what it works on.
+/// A session, with its files and its pool.
 pub struct Opened {
     pub session: Session,
     /// The files that statements name.
     pub files: Arc<QueryFiles>,
     /// The pool whose tables statements name without a qualifier.
     pub pool: Arc<dyn Pool>,
-    /// The node, if the pool is one elsewhere.
+    /// The node, if the pool is remote.
     pub node: Option<PoolUrl>,
-    /// How long a statement may take.
+    /// The time limit of a statement.
     pub timeout: Option<Duration>,
 }
 
 impl SessionArgs {
-    /// Opens the session. `shares` says whether what statements read alike is kept for all of them.
+    /// Opens the session. `shares` tells whether columns that several statements read are kept for all of them.
     pub async fn open(&self, config: &Config, shares: bool) -> Outcome<Opened> {
         let node = match self.local || self.data_dir.is_some() {
             true => None,
@@ -124,7 +124,7 @@ impl SessionArgs {
         Ok(Opened { session, files, pool, node: node.map(|node| node.url), timeout: self.timeout })
     }
 
-    /// Refuses options that mean nothing where no node is asked.
+    /// Refuses options that have no effect without a node.
     fn refuse_without_node(&self) -> Outcome {
         if self.cache.is_some() {
             return Err(Stop::usage(
@@ -146,7 +146,7 @@ impl SessionArgs {
         let sealed = self.seal.proof(&node.url, options.token.as_deref())?;
         let options = ClientOptions { timeout: self.timeout, sealed, ..options };
         let remote = node.connect(options).await?.with_results(self.results);
-        // What is read once needs no memory for a second time.
+        // A result that is read once needs no memory for a second time.
         let shared = shares.then(|| (work.limit() / CACHE_PART).max(limits::NEAR_BYTES_MIN));
         let Some(bytes) = self.cache.or(shared).filter(|bytes| *bytes > 0) else {
             return Ok(Arc::new(remote));
@@ -165,8 +165,7 @@ impl SessionArgs {
         Ok(EmbeddedPool::open_durable_with(memory_bytes, work.clone(), path, key, packing)?)
     }
 
-    /// Returns the limit of the work memory. A limit for the memory of files also limits the default for work
-    /// memory.
+    /// Returns the limit of the work memory. A limit for the memory of files also limits the default for work memory.
     fn work_bytes(&self) -> usize {
         self.work_memory.unwrap_or_else(|| {
             let most = self.memory.unwrap_or(usize::MAX).max(limits::WORK_BYTES_MIN);

@@ -1,8 +1,7 @@
 //! Handles Ctrl-C and SIGTERM for a program that has work to finish: the first signal asks it to stop, the
 //! second ends the process at once.
 //!
-//! A dedicated thread waits for the signals, so that the second one works even when all other threads are
-//! blocked.
+//! A dedicated thread waits for the signals, so that the second one works even if all other threads are blocked.
 
 use super::stop::{Outcome, Stop};
 use farpool::Error;
@@ -36,8 +35,8 @@ pub fn first_signal() -> Outcome<impl Future<Output = ()>> {
     })
 }
 
-/// Returns a channel that receives an item whenever the process gets SIGHUP, the request to read its files
-/// again; the signal then no longer ends the process. Must be called within a runtime.
+/// Returns a channel that receives an item whenever the process gets SIGHUP, the request to reread its files; the
+/// signal then no longer ends the process. Must be called within a runtime.
 #[cfg(unix)]
 pub fn hangups() -> Outcome<mpsc::Receiver<()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -46,7 +45,7 @@ pub fn hangups() -> Outcome<mpsc::Receiver<()>> {
     let (tell, told) = mpsc::channel(1);
     tokio::spawn(async move {
         while signal.recv().await.is_some() {
-            // One item that is still unread stands for several signals.
+            // One unread item represents several signals.
             let _ = tell.try_send(());
         }
     });

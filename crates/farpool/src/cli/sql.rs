@@ -150,14 +150,14 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
     Ok(statements)
 }
 
-/// The error for a script without statements.
+/// Returns the error for a script without statements.
 pub fn no_statement() -> Stop {
     Stop::Failed(Error::invalid("there is no SQL statement to run").advise(
         "give one with -c \"select …\", in a file with -f, or on standard input (farpool sql --help)",
     ))
 }
 
-/// The file for the receipt, opened before anything runs so that a bad path does not cost a query.
+/// The file for the receipt, opened before anything runs, so that an invalid path is reported before a query has run.
 struct ReceiptFile {
     path: PathBuf,
     file: File,

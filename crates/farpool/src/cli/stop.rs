@@ -1,4 +1,4 @@
-//! Reasons why a command ends without success, with the message and the exit status of each.
+//! The reasons why a command ends without success, with the message and the exit status of each.
 
 use super::terminal::printable_lines;
 use farpool::Error;
@@ -28,7 +28,7 @@ pub enum Stop {
 pub type Outcome<T = ()> = Result<T, Stop>;
 
 impl Stop {
-    /// Makes the error for an invalid command line.
+    /// Creates the error for an invalid command line.
     pub fn usage(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Stop::Usage(Error::invalid(message).advise(advice))
     }

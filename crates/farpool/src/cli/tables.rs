@@ -18,7 +18,7 @@ pub struct Args {
     /// Show the columns of this table, or the query of this view
     table: Option<String>,
 
-    /// How to print them; `json` is one object on a line for each table or view
+    /// Format of the output; `json` is one object on a line for each table or view
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 
@@ -90,7 +90,7 @@ fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
     grid.to_string()
 }
 
-/// The part of a table that is in memory, in percent: 100 only for all of it.
+/// Formats the part of a table that is in memory, in percent: 100 only for all of it.
 fn resident(table: &TableInfo) -> String {
     let part = resident_part(table);
     if table.is_pinned { format!("{part}, pinned") } else { part }
@@ -153,7 +153,7 @@ fn columns(table: &TableInfo) -> String {
     title + &grid.to_string()
 }
 
-/// Shows how many distinct values there are, or about how many.
+/// Formats the exact or estimated number of distinct values.
 fn distinct(exact: Option<u64>, estimate: Option<u64>) -> String {
     match (exact, estimate) {
         (Some(count), _) => size::count(count),

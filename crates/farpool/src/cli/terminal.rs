@@ -1,25 +1,25 @@
-//! Escapes text for a terminal: texts from a peer, a file or a query may contain characters that move the
-//! cursor, change the terminal or reorder the text beside them; these are shown as escapes.
+//! Escapes text for a terminal: texts from a peer, a file or a query may contain characters that move the cursor,
+//! change the terminal or reorder the surrounding text; these are printed as escapes.
 //!
-//! Formats for programs (CSV, JSON) have the same done to them on a terminal ([`farpool::TerminalText`]), and every text unchanged
-//! in files and pipes.
+//! Formats for programs (CSV, JSON) are escaped on a terminal as well ([`farpool::TerminalText`]), and never changed in
+//! files and pipes.
 
 use farpool::is_obeyed;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use terminal_size::{Height, Width, terminal_size_of};
 
-/// The size of a terminal that does not tell it.
+/// Assumed size of a terminal that does not report its size.
 const SIZE_UNKNOWN: (usize, usize) = (80, 24);
 
-/// Returns the columns and rows of the terminal that standard output is; `None` if it is none.
+/// Returns the columns and rows of the terminal; `None` if standard output is not a terminal.
 pub fn size() -> Option<(usize, usize)> {
     let out = io::stdout();
     let of_system = |(width, height): (Width, Height)| (width.0.into(), height.0.into());
     out.is_terminal().then(|| terminal_size_of(out).map_or(SIZE_UNKNOWN, of_system))
 }
 
-/// Escapes the text, line breaks too, so that it stays on one line.
+/// Escapes the text including its line breaks, so that it stays on one line.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escape(text, is_obeyed)
 }
@@ -43,7 +43,7 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Writes the log to standard error, escaped, since it may contain texts from peers.
+/// A writer that writes the log to standard error, escaped, since it may contain texts from peers.
 pub struct LogWriter;
 
 impl Write for LogWriter {

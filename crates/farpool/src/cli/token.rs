@@ -33,7 +33,7 @@ enum Command {
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct New {
-    /// Whose tables it leads to
+    /// Tenant whose tables it gives access to
     #[arg(long, value_parser = |text: &str| TenantName::new(text))]
     tenant: TenantName,
 
@@ -42,7 +42,7 @@ struct New {
     #[arg(long, value_name = "ROLE")]
     role: Right,
 
-    /// What it is called in the log and in errors
+    /// Name of the token in the log and in errors
     #[arg(long)]
     name: Option<String>,
 
@@ -63,7 +63,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 impl New {
-    /// Returns the lines to paste into the access file; comments in them say what else it needs.
+    /// Returns the lines to paste into the access file, with comments about other required lines.
     fn lines(&self, token: &str) -> String {
         let tenant = self.tenant.as_str();
         let mut lines = format!("\n# The file also needs the line [tenant.{}], once.\n", toml_key(tenant));

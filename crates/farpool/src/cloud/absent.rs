@@ -1,4 +1,4 @@
-//! What stands for object stores and web servers in a program that was built without them.
+//! Replacements for object stores and web servers in a program that was built without them.
 
 use farpool_files::{RemoteFile, Remotes};
 use farpool_model::{Error, Result};
@@ -10,7 +10,7 @@ fn absent() -> Error {
     )
 }
 
-/// Opens no URL.
+/// An opener of files that opens no URL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WebFiles;
 
@@ -24,7 +24,7 @@ impl Remotes for WebFiles {
     }
 }
 
-/// Writes no object.
+/// An upload that cannot be created.
 #[derive(Clone)]
 pub(crate) struct Upload;
 
@@ -56,10 +56,10 @@ impl Write for Upload {
     }
 }
 
-/// Has no files.
+/// A vault without files.
 pub(crate) struct Vault;
 
-/// Writes no file.
+/// A writer that cannot be created.
 pub(crate) struct VaultWriter;
 
 impl Vault {

@@ -1,15 +1,15 @@
-//! Errors of stores in words: what the store said, without the XML around it, and what to do about it.
+//! Converts errors of stores to messages: the store's own message, without the XML around it, and advice.
 
 use super::stores::{Kind, Place};
 use farpool_model::{Error, ErrorKind, brief};
 use std::error::Error as StdError;
 
-/// The error for whoever wanted something of `url`, a URL of the store of `place`.
+/// Returns the error of an operation on `url`, a URL of the store of `place`.
 pub(super) fn explained(place: &Place, url: &str, error: &object_store::Error) -> Error {
     use object_store::Error as Store;
     let cause = cause(error);
     let is_denied = cause.contains("AccessDenied") || cause.contains("403 Forbidden");
-    // Some requests have an error of their own kind for it, others any.
+    // Some requests have a specific error kind for a missing bucket, others a generic one.
     if cause.contains("NoSuchBucket") || cause.contains("bucket does not exist") {
         return Error::not_found(format!("there is no bucket {}", place.origin)).advise(match place.kind {
             Kind::S3 => "check its name, AWS_REGION and AWS_ENDPOINT_URL",
@@ -53,12 +53,12 @@ fn denied(place: &Place, url: &str, cause: &str) -> Error {
     })
 }
 
-/// The error for a file that is another one than when it was opened.
+/// Returns the error for a file that has changed since it was opened.
 pub(super) fn changed(url: &str) -> Error {
     Error::unavailable(format!("{url} has changed while it was read")).advise("run the statement again")
 }
 
-/// What the innermost error says, or the answer of a server.
+/// Returns the message of the innermost error, or the response of a server.
 pub(super) fn cause(error: &dyn StdError) -> String {
     let (mut texts, mut next) = (Vec::new(), Some(error));
     while let Some(error) = next {
@@ -68,7 +68,7 @@ pub(super) fn cause(error: &dyn StdError) -> String {
     if let Some(said) = texts.iter().find_map(|text| of_xml(text)) {
         return scrubbed(&said);
     }
-    // Each text often has the texts below it.
+    // Each message often contains those of its causes.
     let innermost = texts.pop().unwrap_or_default();
     let outer = texts.pop().filter(|outer| !outer.contains(&innermost) && outer.len() < 200);
     let retries = texts.iter().find_map(|text| {
@@ -85,7 +85,7 @@ pub(super) fn cause(error: &dyn StdError) -> String {
     brief(&cause).to_string()
 }
 
-/// The code and the message of an answer in XML.
+/// Returns the code and the message of an XML response.
 fn of_xml(text: &str) -> Option<String> {
     let element = |name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;
@@ -97,7 +97,7 @@ fn of_xml(text: &str) -> Option<String> {
     }
 }
 
-/// The text without queries and passwords of URLs.
+/// Returns the text with queries and passwords removed from URLs.
 pub(super) fn scrubbed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,9 +1,10 @@
-//! Files in object stores and on web servers: `s3://`, `gs://`, `az://` (`abfs://`, `abfss://`), `http://` and `https://`.
+//! Files in object stores and on web servers: `s3://`, `gs://`, `az://` (`abfs://`, `abfss://`), `http://` and
+//! `https://`.
 //!
-//! Everything here runs where the engine runs. A node opens no files, and so no URLs either.
+//! All code here runs in the engine's process. A node opens no files, and therefore no URLs either.
 //!
-//! Invariants: what is written is there as a whole or not at all; no message contains a query of a URL, where signatures
-//! are, or a password.
+//! Invariants: an object is written completely or not at all; no message contains the query of a URL, which may contain
+//! a signature, or a password.
 
 mod errors;
 mod reading;
@@ -22,10 +23,10 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads that send requests and take in what comes.
+/// Number of threads that send requests and receive responses.
 const THREADS: usize = 2;
 
-/// The runtime of all requests: they go on while a caller's threads, of whatever runtime, wait or compute.
+/// Returns the runtime of all requests, which proceed while the caller's threads, of any runtime, wait or compute.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
     let made = RUNTIME.get_or_init(|| {
@@ -34,7 +35,7 @@ fn runtime() -> Result<&'static Runtime> {
     made.as_ref().map_err(|error| Error::over_limit(format!("cannot start threads: {error}")))
 }
 
-/// Something that is under way, and ends when this is dropped.
+/// A running operation, which is cancelled when this is dropped.
 struct Running<T> {
     result: mpsc::Receiver<T>,
     abort: tokio::task::AbortHandle,
@@ -44,13 +45,13 @@ impl<T: Send + 'static> Running<T> {
     fn start(work: impl Future<Output = T> + Send + 'static) -> Result<Self> {
         let (sender, result) = mpsc::sync_channel(1);
         let task = runtime()?.spawn(async move {
-            // Nobody waits any more.
+            // The receiver is gone if nothing waits any more.
             let _ = sender.try_send(work.await);
         });
         Ok(Running { result, abort: task.abort_handle() })
     }
 
-    /// Blocks until it is done; on any thread, also one of a runtime.
+    /// Blocks until the operation is done; may be called on any thread, including one of a runtime.
     fn wait(self) -> Result<T> {
         self.result.recv().map_err(|_| Error::internal("a request has stopped"))
     }
@@ -62,7 +63,7 @@ impl<T> Drop for Running<T> {
     }
 }
 
-/// Does `work` and blocks until it is done.
+/// Runs `work` and blocks until it is done.
 fn blocking<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T> {
     Running::start(work)?.wait()
 }

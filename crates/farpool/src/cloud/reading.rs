@@ -1,6 +1,7 @@
-//! Files of stores for the readers of `farpool_files`: ranges of them, many at a time.
+//! Reads files of stores for the readers of `farpool_files`: ranges of bytes, many at a time.
 //!
-//! Invariant: all bytes of a file that is read are of the version that was there when it was opened, or reading fails.
+//! Invariant: all bytes that are read of a file belong to the version that existed when it was opened, or reading
+//! fails.
 
 use super::errors::{changed, explained};
 use super::stores::{Kind, Place, of_url};
@@ -20,16 +21,16 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Requests that wait for bytes at a time.
+/// Maximal number of requests that are in flight.
 const REQUESTS_MAX: usize = 16;
 
-/// Times that a request is sent again when its connection has broken, beside those of the store's client, and the time
-/// after which it is not.
+/// Number of retries of a request whose connection has broken, in addition to those of the store's client, and the time
+/// limit of the retries.
 const RETRIES: u32 = 3;
 const RETRY_TIME: Duration = Duration::from_secs(30);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Opens URLs.
+/// An opener of URLs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WebFiles;
 
@@ -49,7 +50,7 @@ impl Remotes for WebFiles {
         let path = PathBuf::from(place.url());
         match opened(&place)? {
             Some(entry) => Ok(RemoteFile { path, file: Arc::new(entry) }),
-            // A server that does not serve ranges: some bytes would cost all of them each time.
+            // Without support for ranges, reading a few bytes would transfer the whole file each time.
             None => Ok(RemoteFile { path, file: Arc::new(Copied::of(&place)?) }),
         }
     }
@@ -61,7 +62,7 @@ impl Remotes for WebFiles {
     }
 }
 
-/// Asks what a URL names; `None` where its server does not serve ranges.
+/// Requests the metadata of a URL; returns `None` if its server does not support ranges.
 fn opened(place: &Place) -> Result<Option<Entry>> {
     let place = place.clone();
     blocking(async move {
@@ -69,7 +70,7 @@ fn opened(place: &Place) -> Result<Option<Entry>> {
         let meta = match place.kind {
             Kind::S3 | Kind::Google | Kind::Azure => match place.store.head(&place.path).await {
                 Ok(meta) => meta,
-                // The answer to HEAD has no body, and so does not say why.
+                // The response to HEAD has no body, and therefore no reason.
                 Err(error) if is_answer(&error) => {
                     let again =
                         place.store.get_opts(&place.path, GetOptions::new().with_range(Some(0..1))).await;
@@ -78,12 +79,12 @@ fn opened(place: &Place) -> Result<Option<Entry>> {
                 Err(error) => return Err(explain(error)),
             },
             Kind::Web => {
-                // Signed URLs are for GET only.
+                // Signed URLs are valid for GET only.
                 match place.store.get_opts(&place.path, GetOptions::new().with_range(Some(0..1))).await {
                     Ok(found) => found.meta,
                     Err(object_store::Error::NotSupported { .. }) => return Ok(None),
                     Err(error @ object_store::Error::NotFound { .. }) => return Err(explain(error)),
-                    // Of an empty file there is no such range.
+                    // An empty file has no such range.
                     Err(error) => place.store.head(&place.path).await.map_err(|_| explain(error))?,
                 }
             }
@@ -92,17 +93,17 @@ fn opened(place: &Place) -> Result<Option<Entry>> {
     })?
 }
 
-/// Whether a store refused a request, rather than that it was not reached.
+/// Returns whether a store has refused a request, rather than not being reached.
 fn is_answer(error: &object_store::Error) -> bool {
     use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
     matches!(error, NotFound { .. } | PermissionDenied { .. } | Unauthenticated { .. })
 }
 
 impl Entry {
-    /// Lists what is below a prefix, or directly in it.
+    /// Lists the objects below a prefix, or directly in it.
     ///
     /// # Errors
-    /// `OverLimit` when there are too many; those of the store.
+    /// `OverLimit` if there are too many; errors of the store.
     pub fn list(prefix: &Place, is_deep: bool) -> Result<Vec<Entry>> {
         if prefix.kind == Kind::Web {
             let message = format!("{}: files of web servers cannot be listed", prefix.url());
@@ -153,7 +154,7 @@ impl Entry {
     async fn get_once(&self, range: Range<u64>) -> Result<Bytes> {
         let url = self.place.url();
         let explain = |error| explained(&self.place, &url, &error);
-        // Web servers compare weak tags as if they were others, or do not look.
+        // Web servers may treat weak entity tags as strong ones, or ignore the condition.
         let tag = self.meta.e_tag.clone().filter(|_| self.place.kind != Kind::Web);
         let options = GetOptions::new().with_range(Some(range)).with_if_match(tag);
         let found = self.place.store.get_opts(&self.place.path, options).await.map_err(explain)?;
@@ -164,7 +165,7 @@ impl Entry {
     }
 }
 
-/// Whether two answers are about the same version of an object.
+/// Returns whether two responses describe the same version of an object.
 fn is_same(opened: &ObjectMeta, now: &ObjectMeta) -> bool {
     let is_tagged_alike = match (&opened.e_tag, &now.e_tag) {
         (Some(opened), Some(now)) => opened == now,
@@ -190,7 +191,7 @@ impl Remote for Entry {
     }
 }
 
-/// The content of a file in a temporary file, which has no name and goes with the process.
+/// The content of a file, copied to a temporary file, which has no name and disappears with the process.
 #[derive(Debug)]
 struct Copied {
     file: Arc<std::fs::File>,

@@ -1,5 +1,5 @@
-//! From a URL to the client of its store. Credentials, endpoints and time limits come from the variables of the environment
-//! that other tools read, too: `AWS_…`, `GOOGLE_…`, `AZURE_…`; docs/object-stores.md lists them.
+//! Creates the client of a store from a URL. Credentials, endpoints and time limits come from the environment variables
+//! that other tools read as well: `AWS_…`, `GOOGLE_…`, `AZURE_…`; docs/object-stores.md lists them.
 
 use super::errors;
 use farpool_model::{Error, ErrorKind, Result};
@@ -15,15 +15,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use url::Url;
 
-/// Time to connect, and time without a byte after which a request is tried again. A request may take as long as bytes come.
+/// Time limit of a connection attempt, and time without a byte after which a request is retried. A request may take any
+/// time as long as bytes arrive.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 const READ_TIME: Duration = Duration::from_secs(15);
 
-/// Times that a request is sent again, at increasing distances, and the time after which it is not any more.
+/// Number of retries of a request, at increasing intervals, and the time limit of the retries.
 const RETRIES: usize = 4;
 const RETRY_TIME: Duration = Duration::from_secs(45);
 
-/// The service that gives machines in a cloud their credentials, and how long it may take to be reached.
+/// The service from which machines in a cloud get their credentials, and the time limit to reach it.
 const METADATA_SERVICE: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
 const METADATA_TIME: Duration = Duration::from_millis(300);
 
@@ -42,31 +43,31 @@ pub(crate) struct Place {
     pub store: Arc<dyn ObjectStore>,
     pub path: Path,
     pub kind: Kind,
-    /// What stands before the path in the URL, without secrets: `s3://bucket/`.
+    /// The URL up to the path, without secrets: `s3://bucket/`.
     pub origin: String,
 }
 
 impl Place {
-    /// The URL of a path of the store.
+    /// Returns the URL of a path in the store.
     pub fn url_of(&self, path: &Path) -> String {
         format!("{}{path}", self.origin)
     }
 
-    /// The URL of this path.
+    /// Returns the URL of this path.
     pub fn url(&self) -> String {
         self.url_of(&self.path)
     }
 
-    /// The same store with another path.
+    /// Returns the same store with another path.
     pub fn at(&self, path: Path) -> Place {
         Place { path, ..self.clone() }
     }
 }
 
-/// Whether files can be written where a URL points to.
+/// Returns whether files can be written to a URL.
 ///
 /// # Errors
-/// `Invalid` for a scheme that is not known, and for web servers.
+/// `Invalid` for an unknown scheme, and for web servers.
 pub(crate) fn is_written(url: &str) -> Result<()> {
     match kind_of(url)? {
         Kind::S3 | Kind::Google | Kind::Azure => Ok(()),
@@ -92,7 +93,7 @@ fn kind_of(url: &str) -> Result<Kind> {
 /// Returns the place of a URL.
 ///
 /// # Errors
-/// `Invalid` when it cannot be parsed, or the environment lacks what its store needs.
+/// `Invalid` if the URL cannot be parsed, or the environment lacks a variable that the store needs.
 pub(crate) fn of_url(text: &str) -> Result<Place> {
     let kind = kind_of(text)?;
     let invalid = |what: &str| Error::invalid(format!("{}: {what}", errors::scrubbed(text)));
@@ -112,7 +113,7 @@ pub(crate) fn of_url(text: &str) -> Result<Place> {
     if bucket.is_empty() {
         return Err(invalid("the bucket is missing").advise("write s3://BUCKET/PATH"));
     }
-    // Keys are taken as they are: no character is special in them.
+    // Keys are used literally: no character is special in them.
     let path = Path::parse(path.trim_end_matches('/')).map_err(|error| invalid(&error.to_string()))?;
     let origin = format!("{scheme}://{bucket}/");
     let store = kept(&origin, || match kind {
@@ -124,7 +125,7 @@ pub(crate) fn of_url(text: &str) -> Result<Place> {
     Ok(Place { store: store.map_err(|error| error.at(errors::scrubbed(text)))?, path, kind, origin })
 }
 
-/// Returns the store of an origin, made when it is named for the first time.
+/// Returns the store of an origin, which is created when it is first used.
 fn kept(origin: &str, make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>) -> Result<Arc<dyn ObjectStore>> {
     static KEPT: OnceLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = OnceLock::new();
     let mut kept = KEPT.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +148,7 @@ fn retry() -> RetryConfig {
     RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: RETRY_TIME }
 }
 
-/// Variables of the environment with a prefix, in lower case, and their values.
+/// Returns the environment variables with a prefix, with names in lower case, and their values.
 fn variables(prefix: &'static str) -> impl Iterator<Item = (String, String)> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -161,7 +162,7 @@ fn is_set(names: &[&str]) -> bool {
     names.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Whether this machine may have credentials of its own, because it is one of a cloud.
+/// Returns whether this machine may have credentials of its own, because it runs in a cloud.
 #[expect(clippy::disallowed_methods, reason = "only a connection tells whether the service is there")]
 fn has_metadata_service() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
@@ -234,7 +235,7 @@ fn azure(origin: &str) -> Result<Arc<dyn ObjectStore>> {
 }
 
 fn web(base: &Url) -> Result<Arc<dyn ObjectStore>> {
-    // Whoever writes http:// means it.
+    // An explicit http:// is allowed.
     let options = options().with_allow_http(true);
     finished(
         HttpBuilder::new().with_url(base.as_str()).with_client_options(options).with_retry(retry()).build(),

@@ -1,4 +1,4 @@
-//! The files of a backup in an object store, or, to restore them, on a web server.
+//! The files of a backup in an object store or, for a restore, on a web server.
 
 use super::errors::explained;
 use super::stores::{Place, is_written, of_url};
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// Bytes of a request, and requests that are under way ahead of the reader.
+/// Bytes of a request, and number of requests that are in flight ahead of the reader.
 const READ_BYTES: u64 = 4 << 20;
 const READS_AHEAD: usize = 4;
 
@@ -28,7 +28,7 @@ pub(crate) struct VaultWriter {
 }
 
 impl Vault {
-    /// Names a prefix; nothing is asked.
+    /// Refers to a prefix without a request.
     pub fn at(url: &str) -> Result<Vault> {
         Ok(Vault { prefix: of_url(url)?, url: url.to_string() })
     }
@@ -42,7 +42,7 @@ impl Vault {
         self.prefix.at(self.prefix.path.clone().join(name))
     }
 
-    /// The names of the files, their sizes and entity tags.
+    /// Returns the names of the files, their sizes and entity tags.
     pub fn list(&self) -> Result<Vec<(String, u64, String)>> {
         let entries = Entry::list(&self.prefix, false)?.into_iter();
         let named = |entry: Entry| {
@@ -62,7 +62,7 @@ impl Vault {
         Ok(Box::new(Ranged { file, asked: 0, coming: VecDeque::new(), current: Bytes::new() }))
     }
 
-    /// Begins to write a file.
+    /// Starts to write a file.
     pub fn create(&self, name: &str) -> Result<VaultWriter> {
         Ok(VaultWriter { upload: Upload::at(self.place(name)), bytes: 0 })
     }
@@ -83,14 +83,14 @@ impl VaultWriter {
         written.map_err(|error| self.upload.cause(Error::unavailable(error.to_string())))
     }
 
-    /// Makes the file visible; returns its bytes and its entity tag.
+    /// Makes the file visible; returns its size in bytes and its entity tag.
     pub fn finish(mut self) -> Result<(usize, String)> {
         let tag = self.upload.finish()?;
         Ok((self.bytes, tag))
     }
 }
 
-/// Reads a file from its beginning to its end, some ranges ahead.
+/// A reader of a file from beginning to end, with some ranges requested ahead.
 struct Ranged {
     file: Arc<dyn Remote>,
     asked: u64,

@@ -1,7 +1,8 @@
-//! Writes an object in parts, which are sent while more is written.
+//! Writes an object in parts, which are sent while later parts are written.
 //!
-//! Invariant: the object is visible once [`Upload::finish`] has returned `Ok`, whole; until then, and after a failure, what
-//! was there before is. A process that dies leaves parts that no object has, which stores remove where they are told to.
+//! Invariant: the object is visible, as a whole, once [`Upload::finish`] has returned `Ok`; until then, and after a
+//! failure, the previous object is. A process that crashes leaves parts without an object, which stores remove if they
+//! are configured to.
 
 use super::errors::explained;
 use super::stores::{Place, is_written, of_url};
@@ -13,32 +14,32 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a part: a store takes 10,000 of them, so that an object has up to 160 GB.
+/// Bytes of a part: a store accepts 10,000 parts, so that an object can have up to 160 GB.
 const PART_BYTES: usize = 16 << 20;
 
-/// Parts that are on their way.
+/// Maximal number of parts in flight.
 const PARTS_MAX: usize = 3;
 
-/// An object that is being written. Dropping it drops what was written.
+/// An object that is being written. Dropping it discards the written parts.
 pub(crate) struct Upload {
     place: Place,
     buffer: BytesMut,
     parts: Option<Box<dyn MultipartUpload>>,
     under_way: VecDeque<Running<object_store::Result<()>>>,
     is_finished: bool,
-    /// The first error: whoever writes turns it into text.
+    /// The first error, which is kept because the writer converts it to text.
     failure: Option<Error>,
 }
 
-/// An upload that a writer holds, which drops its end before the upload is finished.
+/// An upload shared with a writer, which drops its end before the upload is finished.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<Upload>>);
 
 impl Upload {
-    /// Begins to write the object of a URL.
+    /// Starts to write the object of a URL.
     ///
     /// # Errors
-    /// As [`of_url`] and [`is_written`].
+    /// The errors of [`of_url`] and [`is_written`].
     pub fn begin(url: &str) -> Result<Upload> {
         is_written(url)?;
         let place = of_url(url)?;
@@ -49,7 +50,7 @@ impl Upload {
         Ok(Upload::at(place))
     }
 
-    /// Begins to write an object.
+    /// Starts to write an object.
     pub fn at(place: Place) -> Upload {
         let (buffer, under_way) = (BytesMut::new(), VecDeque::new());
         Upload { place, buffer, parts: None, under_way, is_finished: false, failure: None }
@@ -58,7 +59,7 @@ impl Upload {
     /// Makes the object visible; returns its entity tag, if it has one.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn finish(&mut self) -> Result<String> {
         let rest = self.buffer.split().freeze();
         let Some(mut parts) = self.parts.take() else {
@@ -87,7 +88,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits until no more than so many parts are on their way.
+    /// Waits until at most `parts` parts are in flight.
     fn settle(&mut self, parts: usize) -> Result<()> {
         while self.under_way.len() > parts {
             let Some(oldest) = self.under_way.pop_front() else { break };
@@ -115,12 +116,12 @@ impl Upload {
         explained(&self.place, &self.place.url(), error)
     }
 
-    /// The error of the store that `error`, of whoever writes, comes from.
+    /// Returns the store's error that has caused `error`, an error of the writer.
     pub fn cause(&self, error: Error) -> Error {
         self.failure.clone().unwrap_or(error)
     }
 
-    /// Returns the upload for a writer that is dropped before it is finished.
+    /// Returns the upload for a writer that is dropped before the upload is finished.
     pub fn shared(self) -> Shared {
         Shared(Arc::new(Mutex::new(self)))
     }
@@ -145,15 +146,15 @@ impl Write for Upload {
 }
 
 impl Shared {
-    /// The error of the store that `error`, of a writer of a format, comes from.
+    /// Returns the store's error that has caused `error`, an error of a format's writer.
     pub fn cause(&self, error: Error) -> Error {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).cause(error)
     }
 
-    /// As [`Upload::finish`].
+    /// Finishes the upload, as [`Upload::finish`].
     ///
     /// # Errors
-    /// As [`Upload::finish`].
+    /// The errors of [`Upload::finish`].
     pub fn finish(&self) -> Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).finish().map(|_| ())
     }
@@ -173,7 +174,7 @@ impl Drop for Upload {
     fn drop(&mut self) {
         self.under_way.clear();
         if let Some(mut parts) = self.parts.take().filter(|_| !self.is_finished) {
-            // A store may keep them: they are of no object.
+            // A store may keep the parts: they belong to no object.
             let _ = blocking(async move { parts.abort().await });
         }
     }

@@ -1,6 +1,6 @@
-//! CSV output of batches: writes what `arrow::csv::Writer` writes, but appends values of frequent column types
-//! to the output directly, without a formatted string for each, and puts quotes around a value that would be read as
-//! NULL, as PostgreSQL and DuckDB do.
+//! CSV output of batches: writes the same as `arrow::csv::Writer`, but appends values of frequent column types to the
+//! output directly, without formatting a string for each, and quotes a value that would be read as NULL, as PostgreSQL
+//! and DuckDB do.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, GenericStringArray, PrimitiveArray, RecordBatch,
@@ -18,12 +18,11 @@ use std::sync::Arc;
 /// Estimated bytes of a field, for the initial capacity of the output buffer.
 const FIELD_BYTES: usize = 8;
 
-/// Days from the beginning of year 0 to that of 1970, and the days, counted from year 0, of all years of four
-/// digits.
+/// Days from the beginning of year 0 to that of 1970, and the days of all four-digit years, counted from year 0.
 const DAYS_TO_1970: i64 = 719_528;
 const DAYS_OF_FOUR_DIGITS: std::ops::Range<i64> = 0..3_652_425;
 
-/// How fields are written.
+/// The syntax of fields.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
     pub delimiter: u8,
@@ -48,7 +47,7 @@ enum Values<'a> {
 /// Returns the CSV lines of `batch`, without a header and with nothing for NULL.
 ///
 /// # Errors
-/// When a value has no text.
+/// Fails if a value has no text.
 pub fn csv_lines(delimiter: u8, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
     rows(&Form { delimiter, quote: b'"', escape: None, null: String::new() }, batch)
 }
@@ -74,10 +73,10 @@ pub(super) fn header(form: &Form, schema: &Schema) -> Result<Vec<u8>, ArrowError
 /// Returns the CSV lines of `batch`, without a header.
 ///
 /// # Errors
-/// When a value has no text.
+/// Fails if a value has no text.
 pub(super) fn rows(form: &Form, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
     let options = FormatOptions::default().with_null(&form.null);
-    // A column of untyped NULLs has no mask of its own.
+    // A column of untyped NULLs has no validity mask.
     let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
     let is_null = |place: usize, row: usize| nulls[place].as_ref().is_some_and(|nulls| nulls.is_null(row));
     let columns = batch.columns().iter().map(|column| Values::of(column, &options));
@@ -93,7 +92,7 @@ pub(super) fn rows(form: &Form, batch: &RecordBatch) -> Result<Vec<u8>, ArrowErr
                 false => form.value(values, row, &mut out)?,
             }
         }
-        // Other programs pass over an empty line, which is a NULL at best.
+        // Other programs skip an empty line, or read it as NULL.
         if columns.len() == 1 && matches!(out.last(), None | Some(b'\n')) && !is_null(0, row) {
             out.extend([form.quote, form.quote]);
         }
@@ -178,13 +177,14 @@ impl Form {
         Ok(())
     }
 
-    /// Whether the text of a number, date or boolean may contain a character that must be quoted.
+    /// Returns whether the text of a number, date or boolean may contain a character that must be quoted.
     fn may_meet_numbers(&self) -> bool {
         let is_met = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b'+';
         is_met(self.delimiter) || is_met(self.quote) || self.escape.is_some_and(is_met)
     }
 
-    /// Whether a text needs quotes wherever it stands. NULL is written without, so that it must not.
+    /// Returns whether a text needs quotes at any position. NULL is written without quotes, so that its text must not
+    /// need them.
     pub(super) fn is_special(&self, text: &str) -> bool {
         text.bytes().any(|byte| self.is_special_byte(byte))
     }
@@ -197,7 +197,7 @@ impl Form {
             || Some(byte) == self.escape
     }
 
-    /// Appends a field, in quotes if it needs them, as does one that would be NULL without.
+    /// Appends a field, in quotes if it needs them or would be read as NULL without.
     fn text(&self, field: &[u8], out: &mut Vec<u8>) {
         if field != self.null.as_bytes() && !field.iter().any(|byte| self.is_special_byte(*byte)) {
             out.extend_from_slice(field);
@@ -216,9 +216,9 @@ impl Form {
     }
 }
 
-/// Appends a number in decimal digits, `scale` of them behind the point and at least one before it.
+/// Appends a decimal number, with `scale` digits after the point and at least one before it.
 fn digits(is_negative: bool, magnitude: u128, scale: usize, out: &mut Vec<u8>) {
-    // Holds 39 digits and a point.
+    // Enough for 39 digits and a point.
     let mut text = [b'0'; 48];
     let (mut at, mut place) = (text.len(), 0);
     let mut put = |digit: u64| {
@@ -254,7 +254,7 @@ fn digits(is_negative: bool, magnitude: u128, scale: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&text[start..]);
 }
 
-/// Appends a date of a year of four digits, given in days since the beginning of year 0 (Howard Hinnant's
+/// Appends a date of a four-digit year, given in days since the beginning of year 0 (Howard Hinnant's
 /// `civil_from_days`, whose years begin in March).
 fn date(days: i64, out: &mut Vec<u8>) {
     let shifted = days - 60;
@@ -341,8 +341,8 @@ mod tests {
             let whole = named(&columns);
             let got = |batch: &RecordBatch| String::from_utf8(rows(form, batch).unwrap()).unwrap();
             let plain = |batch: &RecordBatch| match form.escape {
-                // Arrow's writer does not escape the escape character, so a reader takes it for the escape of
-                // the next one.
+                // Arrow's writer does not escape the escape character, so that a reader takes it for the escape of the
+                // next character.
                 Some(_) => plain(form, batch).replace("\\x", "\\\\x"),
                 None => plain(form, batch),
             };
@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    /// The expected lines are those of DuckDB 2.0.1 (`COPY … (NULL '…')`), but for the last, which it does not quote.
+    /// Expected lines are those of DuckDB 2.0.1 (`COPY … (NULL '…')`), except for the last, which it does not quote.
     #[test]
     fn a_value_that_looks_like_null_is_in_quotes() {
         let texts: ArrayRef =

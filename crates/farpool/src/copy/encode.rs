@@ -1,8 +1,8 @@
-//! Encodes rows in the format of a file: on any thread, many parts at once, each independent of the parts
-//! before it.
+//! Encodes rows in the format of a file: on any thread, many parts in parallel, each independent of the parts before
+//! it.
 //!
-//! Invariant: the parts in their order, with what [`super::format::Settings::write`] writes before, between
-//! and behind them, are the file that one thread would write.
+//! Invariant: the parts in order, with the bytes that [`super::format::Settings::write`] writes before, between and
+//! after them, are the file that a single thread would write.
 
 use super::csv::{self, Form};
 use super::format::{Format, Settings};
@@ -17,19 +17,18 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
 
-/// Rows of a row group of a Parquet file, unless the statement sets another number: enough to compress well,
-/// and few enough that a file of some millions of rows has a row group for each thread that reads or writes
-/// it.
+/// Rows of a row group of a Parquet file, unless the statement sets another number: enough to compress well, and few
+/// enough that a file of some millions of rows has a row group for each thread that reads or writes it.
 const ROW_GROUP_ROWS: usize = 256 << 10;
 
-/// Bytes in memory after which a row group of at least [`WIDE_GROUP_ROWS`] rows ends, since as many row
-/// groups are held in memory as there are threads.
+/// Bytes in memory after which a row group of at least [`WIDE_GROUP_ROWS`] rows ends, since as many row groups are held
+/// in memory as there are threads.
 const ROW_GROUP_BYTES: usize = 128 << 20;
 
-/// See [`ROW_GROUP_BYTES`].
+/// Minimal number of rows of a row group that ends because of [`ROW_GROUP_BYTES`].
 const WIDE_GROUP_ROWS: usize = 32 << 10;
 
-/// Encodes rows in one format.
+/// An encoder of rows in one format.
 pub(super) enum Encoder {
     Csv(Form),
     Json { is_array: bool },
@@ -37,7 +36,7 @@ pub(super) enum Encoder {
     Arrow,
 }
 
-/// Encoded rows of one part.
+/// The encoded rows of one part.
 pub(super) enum Encoded {
     Bytes(Vec<u8>),
     Columns(Vec<ArrowColumnChunk>),
@@ -45,15 +44,17 @@ pub(super) enum Encoded {
 }
 
 impl Encoder {
+    /// Creates an encoder.
+    ///
     /// # Errors
-    /// `Invalid` when the format has no form for a column.
+    /// `Invalid` if the format cannot represent a column.
     pub(super) fn new(settings: &Settings, schema: &SchemaRef) -> Result<Self> {
         Ok(match settings.format() {
             Format::Csv(csv) => Encoder::Csv(csv.form()),
             Format::Json { is_array } => Encoder::Json { is_array: *is_array },
             Format::Parquet { row_group_rows, .. } => {
-                // Only its factory of column writers is used, which has the settings of the file's own writer;
-                // what this writer writes itself is discarded.
+                // Only the factory of column writers is used, which has the settings of the file's own writer; the
+                // output of this writer is discarded.
                 let writer = ArrowWriter::try_new(std::io::sink(), schema.clone(), settings.properties());
                 let (_, row_groups) =
                     writer.and_then(ArrowWriter::into_serialized_writer).map_err(stopped)?;
@@ -63,7 +64,7 @@ impl Encoder {
         })
     }
 
-    /// Returns how many more rows fit in a part that has `rows` rows of `bytes` so far.
+    /// Returns the number of rows that still fit in a part, which has `rows` rows of `bytes` so far.
     pub(super) fn room(&self, rows: usize, bytes: usize) -> usize {
         match self {
             Encoder::Parquet { rows: Some(most), .. } => most.saturating_sub(rows),
@@ -82,7 +83,7 @@ impl Encoder {
     /// Encodes the rows of one part.
     ///
     /// # Errors
-    /// `Invalid` when the format has no form for a value.
+    /// `Invalid` if the format cannot represent a value.
     pub(super) fn encode(&self, batches: Vec<RecordBatch>) -> Result<Encoded> {
         Ok(match self {
             Encoder::Csv(form) => {
@@ -134,7 +135,7 @@ fn columns(
     writers.into_iter().map(|writer| writer.close()).collect()
 }
 
-/// Estimated bytes of the rows of a batch in memory.
+/// Estimates the bytes of the rows of a batch in memory.
 pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
     let bytes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
     bytes.fold(0, usize::saturating_add)

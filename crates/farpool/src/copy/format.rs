@@ -22,7 +22,7 @@ use tokio::sync::mpsc::Receiver;
 /// Size of the output buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// How rows are written.
+/// The settings of the output.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     format: Format,
@@ -38,7 +38,7 @@ pub(super) enum Format {
     ArrowStream,
 }
 
-/// How CSV is written.
+/// The settings of CSV output.
 #[derive(Clone, Debug)]
 pub(super) struct Csv {
     header: bool,
@@ -66,7 +66,7 @@ impl Csv {
         csv::header(&self.form(), schema).map_err(|error| failed(&error))
     }
 
-    /// Refuses a text for NULL that needs quotes, since NULL is what has none.
+    /// Refuses a text for NULL that needs quotes, since NULL is recognized by the absence of quotes.
     fn check(&self) -> Result<()> {
         match self.form().is_special(&self.null) {
             false => Ok(()),
@@ -80,8 +80,7 @@ impl Csv {
 }
 
 impl Settings {
-    /// Returns the settings that a statement asks for; what it does not set is derived from the file's
-    /// extension.
+    /// Returns the settings of a statement; unset ones are derived from the file's extension.
     ///
     /// # Errors
     /// `Invalid` for an unknown format or option.
@@ -124,7 +123,7 @@ impl Settings {
         }
     }
 
-    /// How a terminal is shown what is written; `None` for what is no text.
+    /// Returns the style in which the output is escaped on a terminal; `None` for binary output.
     pub(super) fn escapes(&self) -> Option<EscapeStyle> {
         match (&self.format, self.compression) {
             (Format::Csv(_), FileCompression::None) => Some(EscapeStyle::Text),
@@ -163,13 +162,13 @@ impl Settings {
         &self.format
     }
 
-    /// Properties of a Parquet file; `None` for other formats.
+    /// Returns the properties of a Parquet file; `None` for other formats.
     pub(super) fn properties(&self) -> Option<WriterProperties> {
         let Format::Parquet { compression, .. } = &self.format else { return None };
         Some(WriterProperties::builder().set_compression(*compression).build())
     }
 
-    /// Writes the parts as they come, and returns whether the last one came.
+    /// Writes the parts as they arrive, and returns whether the last one arrived.
     pub(super) fn write(&self, out: Out, schema: &SchemaRef, parts: Receiver<Message>) -> Result<bool> {
         let failed = |error: std::io::Error| invalid(&error);
         let buffered = |out| BufWriter::with_capacity(BUFFER_BYTES, out);
@@ -237,7 +236,7 @@ impl Format {
     }
 }
 
-/// Writes parts that are bytes, with given bytes before the first, between two and behind the last.
+/// Writes parts that are bytes, with given bytes before the first, between two and after the last.
 fn texts<W: Write>(
     mut out: W,
     (before, between, behind): (&[u8], &[u8], &[u8]),
@@ -276,7 +275,7 @@ fn each_batch(
     })
 }
 
-/// Calls `write` with each part, and returns whether the last one came.
+/// Calls `write` with each part, and returns whether the last one arrived.
 fn each(mut parts: Receiver<Message>, mut write: impl FnMut(Encoded) -> Result<()>) -> Result<bool> {
     loop {
         match parts.blocking_recv() {

@@ -1,9 +1,9 @@
-//! COPY TO: writes rows to files, of this machine or in an object store. Parts of the rows are encoded on all processors (`encode.rs`) and written
-//! by one thread, in their order.
+//! COPY TO: writes rows to files on this machine or in an object store. Parts of the rows are encoded on all processors
+//! (`encode.rs`) and written in order by one thread.
 //!
-//! Invariant: rows are written to a temporary file beside the target, which is renamed to it once all rows
-//! are written, so that no incomplete file is ever visible; objects of stores become visible whole, too. Directories are not created, and only regular
-//! files are replaced.
+//! Invariant: rows are written to a temporary file next to the target, which is renamed to it once all rows are
+//! written, so that no incomplete file is ever visible; objects of stores become visible as a whole, too. Directories
+//! are not created, and only regular files are replaced.
 
 mod csv;
 mod encode;
@@ -33,17 +33,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Parts that may wait for the writing thread.
+/// Number of parts that may wait for the writing thread.
 const PARTS_AHEAD: usize = 4;
 
-/// Writes CSV, JSON, Parquet and Arrow files, for [`crate::Session::set_file_writer`].
+/// A writer of CSV, JSON, Parquet and Arrow files, for [`crate::Session::set_file_writer`].
 #[derive(Clone, Copy, Debug)]
 pub struct CopyFiles;
 
-/// Message to the writing thread.
+/// A message to the writing thread.
 enum Message {
     Part(Encoded),
-    /// All parts have been sent. When the channel closes without it, the temporary file is deleted.
+    /// All parts have been sent. If the channel closes without this message, the temporary file is deleted.
     End,
 }
 
@@ -130,13 +130,13 @@ fn to_stdout(settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -
         None => Box::new(out),
     };
     match settings.write(out, schema, rows) {
-        // The reader has all that it wants.
+        // The reader has closed the output, which is not an error.
         Err(_) if is_closed.load(Ordering::Relaxed) => Ok(()),
         outcome => outcome.map(|_| ()).map_err(|error| error.at("standard output")),
     }
 }
 
-/// Standard output, which notes that its reader has closed it: encoders turn errors into text.
+/// Standard output, which records that its reader has closed it: encoders convert errors to text.
 struct Stdout {
     out: std::io::Stdout,
     is_closed: Arc<AtomicBool>,
@@ -207,7 +207,7 @@ fn at(path: &Path, error: Error) -> Error {
 /// Converts nested columns to text, for formats that cannot represent them: a list becomes `[1, 2]`.
 ///
 /// # Errors
-/// `Invalid` when a value has no text.
+/// `Invalid` if a value has no text.
 pub fn textual(batch: &RecordBatch) -> Result<RecordBatch> {
     let schema = batch.schema();
     if !schema.fields().iter().any(|field| field.data_type().is_nested()) {

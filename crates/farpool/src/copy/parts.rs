@@ -1,4 +1,4 @@
-//! Splits the rows of a query into parts, which are encoded on several threads at once and yielded in order.
+//! Splits the rows of a query into parts, which are encoded on several threads in parallel and returned in order.
 
 use super::encode::{Encoded, Encoder, bytes_of};
 use crate::ordered::threads;
@@ -8,7 +8,7 @@ use farpool_transfer::BatchStream;
 use futures::{Stream, StreamExt, stream};
 use std::sync::Arc;
 
-/// Returns the encoded parts of `batches`, each with its number of rows. Errors of encoding, not those of
+/// Returns the encoded parts of `batches`, each with its number of rows. Errors of encoding, but not those of
 /// `batches`, are passed through `at_place`.
 pub(super) fn encoded(
     batches: BatchStream,
@@ -34,7 +34,7 @@ pub(super) fn encoded(
     encoding.buffered(threads())
 }
 
-/// Collects batches into parts.
+/// A stream that collects batches into parts.
 struct Gathering {
     batches: BatchStream,
     encoder: Arc<Encoder>,

@@ -1,9 +1,9 @@
-//! Chunks of a node's tables that are kept in this process, and how their values get there.
+//! Chunks of a node's tables that are kept in this process, and the transfer of their values.
 //!
-//! A chunk is a handle whose values come over the connection, in the form in which the node has them. Values that several
-//! queries want at once come once. They are asked for in requests of some megabytes, several of which are under way at a
-//! time, so that the next values are sent while others are put into memory ([`Transfer`]). What leaves when memory is short is chosen as at a
-//! node ([`Cache`]).
+//! A chunk is a handle whose values are received over the connection, in the form in which the node has them. Values
+//! that several queries need at the same time are received once. They are requested in portions of some megabytes,
+//! several of which are in flight, so that the next values are sent while others are placed in memory ([`Transfer`]).
+//! If memory is short, the eviction policy is that of a node ([`Cache`]).
 
 use super::tables::NearTable;
 use arrow::buffer::Buffer;
@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
-/// How chunks are asked for.
+/// The parameters of requests for chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Transfer {
-    /// Encoded bytes that one request asks for, about.
+    /// Approximate encoded bytes of one request.
     pub request_bytes: usize,
-    /// Requests under way at a time.
+    /// Number of requests in flight.
     pub requests: usize,
 }
 
@@ -37,22 +37,22 @@ impl Default for Transfer {
 }
 
 impl Transfer {
-    /// Whether the numbers are such that chunks come at all, and do not take all memory.
+    /// Returns whether the parameters are plausible, so that chunks arrive and do not use all memory.
     pub fn is_sound(&self) -> bool {
         (1..=limits::STREAM_WINDOW_BYTES * 16).contains(&self.request_bytes)
             && (1..=64).contains(&self.requests)
     }
 }
 
-/// How long values that find no memory wait before they try again, and how often: queries are done with what they work on
-/// after some milliseconds, on a machine that is busy after more. Nobody is kept from working meanwhile.
+/// Pause before values that find no memory are placed again, and the maximal number of attempts: queries release their
+/// values after some milliseconds, or later on a busy machine. No thread is blocked meanwhile.
 const WAIT: Duration = Duration::from_millis(3);
 const WAITS: u32 = 5_000;
 
-/// Handles from which it is looked, whenever they have doubled, for those that are gone.
+/// Minimal number of handles at which dropped ones are removed, which happens whenever the number has doubled.
 const HANDLES_UNSEEN: usize = 1 << 12;
 
-/// The chunks that are kept of one pool.
+/// The chunks of one pool that are kept here.
 #[derive(Debug)]
 pub(super) struct Chunks {
     this: Weak<Chunks>,
@@ -65,11 +65,11 @@ pub(super) struct Chunks {
     queue: Mutex<Queue>,
     bytes_fetched: AtomicU64,
     transfer: Mutex<Transfer>,
-    /// Values come on a thread of their own: those that poll queries may be busy with others.
+    /// Values are received on a separate thread: the threads that poll queries may be busy with others.
     runtime: Mutex<Option<Runtime>>,
 }
 
-/// The handles of chunks, by the node's process and the number there.
+/// The handles of chunks, by the node's process and the chunk's number there.
 #[derive(Debug, Default)]
 struct Handles {
     known: HashMap<(u64, u64), Weak<Chunk>>,
@@ -82,7 +82,7 @@ struct Queue {
     requests: usize,
 }
 
-/// Where a chunk can be had: its tables, with its row group and column there.
+/// The places from which a chunk can be fetched: its tables, with its row group and column in each.
 #[derive(Debug)]
 pub(super) struct Places {
     number: u64,
@@ -96,7 +96,7 @@ struct Place {
     column: usize,
 }
 
-/// Chunks of one table that are wanted, by row group and column.
+/// Requested chunks of one table, by row group and column.
 struct Wanted {
     handle: Handle,
     row_groups: BTreeMap<usize, BTreeMap<usize, Arc<Chunk>>>,
@@ -113,7 +113,7 @@ impl Places {
         places.push(Place { table: Arc::downgrade(table), row_group, column });
     }
 
-    /// A table that a query reads now, so that the node still has it.
+    /// Returns a table that a query reads now, so that the node still has it.
     fn place(&self) -> Option<(Arc<NearTable>, Handle, usize, usize)> {
         lock(&self.places).iter().rev().find_map(|place| {
             let table = place.table.upgrade()?;
@@ -123,13 +123,13 @@ impl Places {
     }
 }
 
-/// The places of a chunk.
+/// Returns the places of a chunk.
 pub(super) fn places(handle: &Chunk) -> Option<Arc<Places>> {
     handle.location().get()?.clone().downcast().ok()
 }
 
 impl Chunks {
-    /// Keeps up to `bytes_max` of values.
+    /// Creates a cache of up to `bytes_max` bytes of values.
     pub fn new(remote: Arc<RemotePool>, bytes_max: usize) -> Result<Arc<Chunks>> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -171,7 +171,7 @@ impl Chunks {
         &self.tenant
     }
 
-    /// Encoded bytes that have come.
+    /// Returns the encoded bytes that have been received.
     pub fn bytes_fetched(&self) -> u64 {
         self.bytes_fetched.load(Ordering::Relaxed)
     }
@@ -180,7 +180,8 @@ impl Chunks {
         *lock(&self.transfer) = transfer;
     }
 
-    /// The handle of a chunk with this number in the node's process `instance`; made from its outline where there is none.
+    /// Returns the handle of the chunk with this number in the node's process `instance`; creates it from its outline
+    /// if there is none.
     pub fn handle(&self, instance: u64, number: u64, outline: &[u8]) -> Result<Arc<Chunk>> {
         let mut handles = lock(&self.handles);
         if let Some(known) = handles.known.get(&(instance, number)).and_then(Weak::upgrade) {
@@ -189,7 +190,7 @@ impl Chunks {
         let this = self.this.upgrade().ok_or_else(|| Error::internal("chunks of a pool that is closed"))?;
         let source: Arc<dyn Source> = this;
         let handle = Arc::new(Chunk::outlined(outline, &source)?);
-        // It is nowhere else.
+        // The chunk has no other location.
         let _ = handle.location().set(Arc::new(Places { number, places: Mutex::default() }));
         handles.known.insert((instance, number), Arc::downgrade(&handle));
         if handles.known.len() >= HANDLES_UNSEEN.max(2 * handles.left) {
@@ -209,7 +210,7 @@ impl Chunks {
         }
     }
 
-    /// Takes what the next requests ask for; `None` when nothing is wanted any more.
+    /// Takes the chunks for the next requests from the queue; `None` if the queue is empty.
     fn next_batch(&self) -> Option<Vec<Arc<Chunk>>> {
         let most = lock(&self.transfer).request_bytes;
         let mut queue = lock(&self.queue);
@@ -227,7 +228,7 @@ impl Chunks {
         Some(batch)
     }
 
-    /// Puts what is still wanted together by table.
+    /// Groups chunks that are still needed by table.
     fn grouped(&self, batch: Vec<Arc<Chunk>>) -> Vec<Wanted> {
         let mut tables: BTreeMap<usize, Wanted> = BTreeMap::new();
         for chunk in batch {
@@ -252,7 +253,7 @@ impl Chunks {
         tables.into_values().collect()
     }
 
-    /// Fetches the chunks of `columns` of some row groups, and tells who waits for them.
+    /// Fetches the chunks of `columns` of some row groups, and notifies the waiting queries.
     async fn fetch_some(
         &self,
         handle: &Handle,
@@ -271,7 +272,7 @@ impl Chunks {
         left.values().for_each(|chunk| self.awaited.tell(chunk, &Err(error.clone())));
     }
 
-    /// Receives chunks, and takes those from `left` that have come.
+    /// Receives chunks, and removes those that have arrived from `left`.
     async fn receive(
         &self,
         handle: &Handle,
@@ -287,7 +288,7 @@ impl Chunks {
             let outcome = self.place(&chunk, &image).await;
             left.remove(&place);
             self.awaited.tell(&chunk, &outcome);
-            // When all queries that wanted the rest are cancelled, so is the request.
+            // If all queries that needed the rest are cancelled, so is the request.
             if !left.is_empty() && !left.values().any(|chunk| self.awaited.is_wanted(chunk)) {
                 left.clear();
                 break;
@@ -296,7 +297,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// Puts values into memory, after a while if there is none at present.
+    /// Places values in memory, and retries for a while if there is none.
     async fn place(&self, handle: &Arc<Chunk>, image: &ChunkImage) -> Result<Arc<Chunk>> {
         self.bytes_fetched.fetch_add(u64_from(handle.bytes_encoded()), Ordering::Relaxed);
         for _ in 0..WAITS {
@@ -333,10 +334,10 @@ impl Chunks {
     }
 }
 
-/// Row groups of which the same columns are wanted, with these.
+/// Row groups with their requested columns.
 type Alike = BTreeMap<usize, BTreeMap<usize, Arc<Chunk>>>;
 
-/// Puts row groups together of which the same columns are wanted.
+/// Groups row groups by their requested columns.
 fn alike(row_groups: Alike) -> BTreeMap<Vec<usize>, Alike> {
     let mut by_columns: BTreeMap<Vec<usize>, Alike> = BTreeMap::new();
     for (row_group, chunks) in row_groups {
@@ -370,7 +371,7 @@ impl Source for Chunks {
 
 impl Drop for Chunks {
     fn drop(&mut self) {
-        // A runtime may not be dropped by waiting for it where tasks run.
+        // Dropping a runtime waits for it, which is not allowed on a thread that runs tasks.
         if let Some(runtime) = lock(&self.runtime).take() {
             runtime.shutdown_background();
         }

@@ -1,16 +1,18 @@
-//! A pool at a node of which this process keeps the columns that its queries read again.
+//! A pool at a node, with a cache in this process of the columns that its queries read repeatedly.
 //!
-//! A program that returns much of what it reads costs the connection about as much as the columns themselves. One that
-//! returns columns as they are, all rows of them, therefore has them fetched as the chunks that the node has, which are
-//! kept; so do others once they have returned as many bytes as their columns take. Programs over such columns then run in
-//! this process, by the operators that would run at the node, and nothing moves any more. That is about twice what the best
-//! choice would have moved, at most, had all queries been known (Karlin et al., *Competitive Snoopy Caching*, 1988: renting
-//! or buying). Some are known: of programs that are prepared and have not run, such as the joins of a batch, what they will
-//! return is estimated and counts as if it had been returned. Programs that return little stay at the node for good.
+//! A program that returns much of the data it reads uses the connection about as much as the columns themselves would.
+//! If a program returns all rows of unchanged columns, these are therefore fetched as the node's chunks, which are
+//! kept; other columns are fetched once programs have returned as many bytes as they take. Programs over such columns
+//! then run in this process, with the operators that would run at the node, and no more data is transferred. This
+//! transfers at most about twice the bytes of the best choice with knowledge of all queries (Karlin et al.,
+//! *Competitive Snoopy Caching*, 1988: renting or buying). Some queries are known in advance: for programs that are
+//! prepared but have not run, such as the joins of a batch, the estimated results count as if they had been returned.
+//! Programs that return little always run at the node.
 //!
-//! Which version a statement reads, and whether it may, is asked of the node each time. What is kept are chunks, which never
-//! change, and versions share: of a table to which rows were added, only the new ones are fetched. Nothing is kept of tables
-//! that are encrypted in memory, and of keys. Small results of programs at the node are kept, too ([`results`]).
+//! The node is asked for each statement which version it reads, and whether it may. The cache contains chunks, which
+//! never change and which versions share: if rows were added to a table, only the new ones are fetched. Tables that are
+//! encrypted in memory, and tables of keys, are not cached. Small results of programs at the node are cached as well
+//! ([`results`]).
 
 mod chunks;
 mod results;
@@ -39,26 +41,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tables::{Coming, NearTable, NearTables};
 
-/// Bytes of results below which it is not asked what the columns would take.
+/// Bytes of results below which the size of the columns is not requested.
 const RENT_MIN: u64 = 64 << 10;
 
-/// What columns may cost more than programs have returned of them: as results, chunks have no bounds, and no padding.
+/// Divisor of the returned bytes that gives the additional bytes that columns may take: unlike results, chunks have no
+/// bounds and no padding.
 const RENT_SLACK: u64 = 8;
 
-/// The part of the memory for chunks that the columns of one program may take, or they would push one another out.
+/// Divisor of the memory for chunks that limits the columns of one program; otherwise they would evict one another.
 const MEMORY_PART: u64 = 2;
 
-/// When columns are kept in this process.
+/// The policy that decides when columns are kept in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nearness {
-    /// Once programs return as much of them as they take.
+    /// Keeps a column once programs have returned as many of its bytes as the column takes in memory.
     #[default]
     Auto,
-    /// From the first program on, whatever it returns.
+    /// Keeps columns from the first program on, independently of its result.
     Always,
 }
 
-/// A [`RemotePool`] of which columns are kept in this process; see the comment of this file.
+/// A [`RemotePool`] with columns kept in this process; see the module documentation.
 #[derive(Clone, Debug)]
 pub struct NearPool {
     remote: Arc<RemotePool>,
@@ -70,7 +73,8 @@ pub struct NearPool {
     nearness: Nearness,
 }
 
-/// A program that runs here, and the one that the node keeps, without which it would not keep the table version.
+/// A program that runs here, with its counterpart that the node keeps: without that, the node would not keep the table
+/// version.
 struct NearProgram {
     bound: BoundProgram,
     remote: Arc<Handle>,
@@ -106,10 +110,11 @@ impl Rents {
 }
 
 impl NearPool {
-    /// Keeps up to `bytes_max` of columns of the pool `remote`. What else programs need here is reserved from `work`.
+    /// Creates a cache of up to `bytes_max` of columns of the pool `remote`. Other memory that programs need here is
+    /// reserved from `work`.
     ///
     /// # Errors
-    /// `Invalid` for less memory than a few row groups take; when the system does not provide threads or memory.
+    /// `Invalid` for less memory than a few row groups take; fails if the system does not provide threads or memory.
     pub fn open(
         remote: Arc<RemotePool>,
         bytes_max: usize,
@@ -121,7 +126,7 @@ impl NearPool {
             let message = format!("{} of memory for columns are too few", size_text(bytes_max as u64));
             return Err(Error::invalid(message).advise(format!("give them {least} or more (--cache)")));
         }
-        // In addition to the columns; of the memory that queries need, not more either.
+        // In addition to the columns, but also limited by the memory that queries need.
         let results_max = bytes_max.min(work.limit()) / limits::NEAR_RESULTS_PART;
         let node =
             Node::start(NodeConfig { memory_bytes: limits::PAGE_BYTES, work, ..NodeConfig::default() })?;
@@ -137,19 +142,19 @@ impl NearPool {
         }))
     }
 
-    /// Sets how columns are asked for from now on; what is not sound is ignored.
+    /// Sets the parameters of requests for columns; implausible ones are ignored.
     pub fn set_transfer(&self, transfer: Transfer) {
         if transfer.is_sound() {
             self.chunks.set_transfer(transfer);
         }
     }
 
-    /// Encoded bytes of columns that have come so far.
+    /// Returns the encoded bytes of columns that have been received so far.
     pub fn bytes_fetched(&self) -> u64 {
         self.chunks.bytes_fetched()
     }
 
-    /// The program here, if that is where it should run.
+    /// Returns the program in this process, if it should run here.
     async fn near(&self, program: &Program, schema: &SchemaRef, remote: &Handle) -> Option<Handle> {
         let table = &remote.effective.table;
         let columns: Vec<usize> = remote.effective.columns().into_iter().collect();
@@ -158,7 +163,7 @@ impl NearPool {
             return None;
         }
         let account = self.caller.account();
-        // Without it, the program runs at the node, which tells what is wrong.
+        // Without the version, the program runs at the node, which reports the error.
         let near = self.tables.version(&self.chunks, account, remote, schema, &columns).await.ok()?;
         if !self.pays(table, &columns, Some(&near), is_all, 0) {
             return None;
@@ -171,14 +176,14 @@ impl NearPool {
         Some(Handle::new(prepared, NearProgram { bound, remote, table: near, columns, coming }))
     }
 
-    /// Where results of a program are kept; `None` if they are not.
+    /// Returns the key under which results of a program are cached; `None` if they are not.
     fn at(&self, handle: &Handle) -> Option<At> {
         let instance = self.chunks.remote().instance(handle).ok().filter(|instance| *instance != 0)?;
-        // Keys are read at another moment each time.
+        // A space of keys is read at a different moment each time.
         (!handle.version.is_moment()).then_some(At { instance, version: handle.version })
     }
 
-    /// Runs a program at the node, unless its result is kept.
+    /// Runs a program at the node, unless its result is cached.
     async fn execute_there(
         &self,
         handle: &Handle,
@@ -197,8 +202,8 @@ impl NearPool {
         })
     }
 
-    /// Whether columns should be here, as far as is known, for a program that returns all of them or not, where so many bytes
-    /// are to come.
+    /// Returns whether columns should be kept here, as far as known. `is_all` tells that the program returns all rows
+    /// of them; `bytes_coming` is the estimated result of programs that have not run yet.
     fn pays(
         &self,
         table: &TableName,
@@ -220,8 +225,8 @@ impl NearPool {
         }
     }
 
-    /// Whether columns should be here for a program of which `conditions` leave a part of the rows, if they leave as much of
-    /// each program that is to come.
+    /// Returns whether columns should be kept here for a program of which `conditions` keep a part of the rows, if they
+    /// keep the same part of each program that has not run yet.
     async fn pays_with(&self, near: &NearProgram, conditions: &Expr) -> bool {
         let (name, bytes) = (&near.bound.prepared().effective.table, near.table.bytes_coming(&near.columns));
         let pays = |bytes| self.pays(name, &near.columns, Some(&near.table), false, bytes);
@@ -232,12 +237,12 @@ impl NearPool {
             return false;
         }
         let info = near.table.info.get_or_try_init(|| self.remote.table(name)).await;
-        // Without statistics, what has been returned decides.
+        // Without statistics, the bytes returned so far decide.
         let part = info.map_or(0.0, |info| selectivity(conditions, info));
         pays((bytes as f64 * part) as u64)
     }
 
-    /// The same execution, whose receipt `settle` looks at when it is there.
+    /// Returns the same execution, whose receipt is passed through `settle` when it is available.
     fn settled(
         execution: Execution,
         settle: impl Fn(Receipt) -> Receipt + Send + Sync + 'static,
@@ -249,7 +254,7 @@ impl NearPool {
         Execution { prepared: execution.prepared, streams, receipt: outer }
     }
 
-    /// Counts what an execution at the node returns.
+    /// Counts the bytes that an execution at the node returns.
     fn rented(&self, execution: Execution) -> Execution {
         let effective = &execution.prepared.effective;
         let (table, columns) = (effective.table.clone(), effective.columns().into_iter().collect::<Vec<_>>());
@@ -261,7 +266,7 @@ impl NearPool {
     }
 }
 
-/// Whether a program returns columns as they are, all rows of them: wherever it runs, the answers are the same.
+/// Returns whether a program returns all rows of unchanged columns: its result is the same wherever it runs.
 fn returns_all(program: &Program) -> bool {
     let is_column = |column: &NamedExpr| matches!(column.expr, Expr::Column(_));
     program.filter.is_none()
@@ -270,7 +275,7 @@ fn returns_all(program: &Program) -> bool {
         && matches!(&program.output, Output::Rows(columns) if columns.iter().all(is_column))
 }
 
-/// The receipt of an execution here: what it read came over the connection, not from a disk.
+/// Converts the receipt of an execution here: its values were read from the connection, not from a disk.
 fn of_network(receipt: Receipt, is_sealed: bool) -> Receipt {
     let bytes_on_wire = receipt.bytes_from_disk;
     let encoding = if bytes_on_wire > 0 { Encoding::Packed } else { Encoding::None };
@@ -378,7 +383,7 @@ impl Pool for NearPool {
         let Some(near) = handle.kept::<NearProgram>() else {
             return self.execute_there(handle, conditions, streams_wanted).await;
         };
-        // With conditions, it no longer returns all rows.
+        // With conditions, the program no longer returns all rows.
         let stays = match conditions {
             Some(conditions) => returns_all(&handle.effective) && !self.pays_with(near, conditions).await,
             None => false,
@@ -393,7 +398,7 @@ impl Pool for NearPool {
         // The node keeps the version until the last stream has ended.
         let (kept, is_sealed) = (handle.clone(), self.remote.is_sealed());
         Ok(NearPool::settled(execution, move |receipt| {
-            // Others that start meanwhile wait for the same columns.
+            // Programs that start meanwhile wait for the same columns.
             kept.kept::<NearProgram>().into_iter().for_each(|near| near.coming.over());
             of_network(receipt, is_sealed)
         }))
@@ -420,7 +425,7 @@ impl Pool for NearPool {
     }
 
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
-        // Its columns have other positions now.
+        // The columns have other positions now.
         self.rents.forget(name);
         self.remote.alter_table(name, changes).await
     }

@@ -1,8 +1,9 @@
-//! Small results that are kept as long as the table version stands that they were computed of: a dashboard that is drawn again
-//! over data that has not changed costs the node nothing but being asked which version that is.
+//! A cache of small results, which are valid as long as the table version from which they were computed is current: a
+//! dashboard that is refreshed over unchanged data costs the node only a request for the version.
 //!
-//! Versions are numbered through for all tables of a node's process, so that a number is never that of other rows. Programs are
-//! compared whole. Where a program may have several results (which rows a LIMIT takes), the one that is kept is one of them.
+//! Versions are numbered across all tables of a node's process, so that a number always identifies the same rows.
+//! Programs are compared completely. If a program may have several results (for example, which rows a LIMIT selects),
+//! the cached one is one of them.
 
 use arrow::array::RecordBatch;
 use farpool_memory::{Account, Reservation};
@@ -13,7 +14,7 @@ use futures::{StreamExt, stream};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The results that are kept of one pool.
+/// The cached results of one pool.
 #[derive(Debug)]
 pub(super) struct Results {
     account: Account,
@@ -24,7 +25,7 @@ pub(super) struct Results {
 #[derive(Debug, Default)]
 struct Kept {
     tables: HashMap<TableName, OfTable>,
-    /// Tables that are not encrypted in memory, as far as they were described.
+    /// Tables that are known not to be encrypted in memory.
     plain: HashSet<TableName>,
     bytes: usize,
     uses: u64,
@@ -37,7 +38,7 @@ struct OfTable {
     results: Vec<KeptResult>,
 }
 
-/// A node's process, and a version there.
+/// A node's process, and a version in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct At {
     pub instance: u64,
@@ -48,13 +49,13 @@ pub(super) struct At {
 struct KeptResult {
     program: Program,
     batches: Arc<Vec<RecordBatch>>,
-    /// What they took on the connection.
+    /// The bytes that the result took on the connection.
     bytes_on_wire: u64,
     used: u64,
     held: Reservation,
 }
 
-/// A result while its rows come.
+/// A result that is being received.
 struct Coming {
     results: Arc<Results>,
     at: At,
@@ -63,7 +64,7 @@ struct Coming {
     rows: Mutex<Rows>,
 }
 
-/// The rows so far; `None` once these are too many, or one of the streams was not read to its end.
+/// The rows received so far; `None` once they are too many, or a stream was not read to its end.
 struct Rows {
     batches: Option<Vec<RecordBatch>>,
     bytes: usize,
@@ -75,12 +76,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Results {
-    /// Keeps up to `bytes_max`, reserved from `account`.
+    /// Creates a cache of up to `bytes_max`, reserved from `account`.
     pub fn new(account: Account, bytes_max: usize) -> Arc<Self> {
         Arc::new(Results { account, bytes_max, kept: Mutex::default() })
     }
 
-    /// Learns whether anything may be kept of a table.
+    /// Updates whether results of a table may be cached.
     pub fn described(&self, info: &TableInfo) {
         let mut kept = lock(&self.kept);
         if info.encryption.is_some() {
@@ -91,7 +92,7 @@ impl Results {
         }
     }
 
-    /// Returns the result of a program, as one stream, if it is kept.
+    /// Returns the cached result of a program, as one stream.
     pub fn get(&self, at: At, handle: &Handle) -> Option<Execution> {
         let (batches, bytes_saved) = {
             let mut kept = lock(&self.kept);
@@ -116,7 +117,7 @@ impl Results {
         })
     }
 
-    /// The same execution, whose result is kept if it is small.
+    /// Returns the same execution, whose result is cached if it is small.
     pub fn keeping(self: &Arc<Self>, at: At, execution: Execution) -> Execution {
         let program = execution.prepared.effective.clone();
         if !lock(&self.kept).plain.contains(&program.table) {
@@ -133,7 +134,7 @@ impl Results {
     fn add(&self, at: At, program: &Program, batches: Vec<RecordBatch>, bytes_on_wire: u64) {
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         let bytes = bytes + limits::NEAR_RESULT_OVERHEAD_BYTES;
-        // Queries need the memory more.
+        // Queries need the memory more urgently.
         if self.account.free() < limits::NEAR_RESULTS_PART * bytes {
             return;
         }
@@ -144,7 +145,7 @@ impl Results {
         let of_table =
             kept.tables.entry(program.table.clone()).or_insert(OfTable { at, results: Vec::new() });
         let mut gone = Vec::new();
-        // A statement that has taken long may have read an older version.
+        // A long statement may have read an older version.
         if of_table.at.instance == at.instance && at.version < of_table.at.version {
             return;
         }
@@ -180,7 +181,7 @@ impl Kept {
         }
     }
 
-    /// Forgets the result that was used longest ago.
+    /// Drops the least recently used result.
     fn forget_oldest(&mut self) {
         let all = self.tables.iter().flat_map(|(name, of_table)| {
             of_table.results.iter().enumerate().map(move |(at, result)| (result.used, name, at))
@@ -196,7 +197,7 @@ impl Kept {
 }
 
 impl Coming {
-    /// The same rows, which are collected on their way.
+    /// Returns the same rows, which are collected as they pass.
     fn watched(self: &Arc<Self>, rows: BatchStream) -> BatchStream {
         let coming = Arc::clone(self);
         let ended = {
@@ -221,7 +222,7 @@ impl Coming {
         }
     }
 
-    /// A stream has been read to its end.
+    /// Records that a stream has been read to its end.
     fn end(&self) {
         let batches = {
             let mut rows = lock(&self.rows);
@@ -252,7 +253,7 @@ mod tests {
         RecordBatch::try_from_iter([("x", column)]).unwrap()
     }
 
-    /// Programs that differ.
+    /// Returns programs that differ by `number`.
     fn program(number: u64) -> Program {
         let schema = rows(1).schema();
         let table = TableName::new("t").unwrap();
@@ -278,7 +279,7 @@ mod tests {
         assert!(has(&results, at(6), 2) && !has(&results, at(5), 1));
         results.add(at(5), &program(1), vec![rows(10)], 100);
         assert!(has(&results, at(6), 2) && !has(&results, at(5), 1), "an older one takes no place");
-        // Another process of the node counts anew.
+        // Another process of the node numbers versions anew.
         let other = At { instance: 8, version: Version(1) };
         results.add(other, &program(3), vec![rows(10)], 100);
         assert!(has(&results, other, 3) && !has(&results, at(6), 2));
@@ -290,7 +291,7 @@ mod tests {
         let results = results(1 << 30, 100 * KIB);
         for number in 0..50 {
             results.add(at(1), &program(number), vec![rows(2 * KIB)], 100);
-            // The first is used again and again.
+            // The first is used repeatedly.
             let mut kept = lock(&results.kept);
             kept.uses += 1;
             let uses = kept.uses;

@@ -1,4 +1,4 @@
-//! Tables of a node as programs in this process read them: row groups of handles, whose values come when they are wanted.
+//! Tables of a node as programs in this process read them: row groups of handles, whose values are fetched on demand.
 
 use super::chunks::{Chunks, places};
 use arrow::datatypes::SchemaRef;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::OnceCell;
 
-/// Heap bytes counted for a chunk: its handle, bounds and places, or what a small one takes beside its data.
+/// Heap bytes counted for a chunk: its handle, bounds and places, or the overhead of a small chunk.
 const CHUNK_BYTES: usize = 1 << 10;
 
 /// One version of a table at a node, with handles for the chunks of some columns.
@@ -22,11 +22,11 @@ pub(super) struct NearTable {
     id: (u64, u64),
     columns: BTreeSet<usize>,
     pub table: Arc<Table>,
-    /// Programs that the node keeps over the version, as long as queries run.
+    /// Programs over the version that the node keeps as long as queries run.
     handles: Mutex<Vec<Weak<Handle>>>,
-    /// How many programs are to come, by the columns that they read.
+    /// Number of programs that have not run yet, by the columns that they read.
     coming: Mutex<HashMap<usize, u64>>,
-    /// What the node says of the table, for estimates; once somebody wants one.
+    /// The node's description of the table, for estimates; fetched lazily.
     pub info: OnceCell<TableInfo>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Coming {
 }
 
 impl Coming {
-    /// Notes that the program is no longer to come.
+    /// Records that the program will not read its columns any more.
     pub fn over(&self) {
         if !self.is_over.swap(true, Ordering::Relaxed) {
             let mut coming = self.table.coming.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,27 +58,27 @@ impl Drop for Coming {
 }
 
 impl NearTable {
-    /// Has the version be read through `handle`, too.
+    /// Adds `handle` to those through which the version is read.
     pub fn keep(&self, handle: &Arc<Handle>) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.retain(|handle| handle.strong_count() > 0);
         handles.push(Arc::downgrade(handle));
     }
 
-    /// A program that the node keeps over the version.
+    /// Returns a program over the version that the node keeps.
     pub fn handle(&self) -> Option<Handle> {
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.iter().rev().find_map(Weak::upgrade).map(|handle| Handle::clone(&handle))
     }
 
-    /// Counts a program that is to read `columns`.
+    /// Counts a program that will read `columns`.
     pub fn expect(self: &Arc<Self>, columns: &[usize]) -> Coming {
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         columns.iter().for_each(|column| *coming.entry(*column).or_default() += 1);
         Coming { table: self.clone(), columns: columns.to_vec(), is_over: AtomicBool::new(false) }
     }
 
-    /// Encoded bytes of `columns`, each as often as programs are to come that read it.
+    /// Returns the encoded bytes of `columns`, each multiplied by the number of programs that will read it.
     pub fn bytes_coming(&self, columns: &[usize]) -> u64 {
         let times = |column: &usize| {
             self.coming
@@ -91,7 +91,8 @@ impl NearTable {
         columns.iter().map(|column| times(column) * self.bytes(&[*column]).map_or(0, |(all, _)| all)).sum()
     }
 
-    /// Encoded bytes of `columns`: all, and those whose values are not here. `None` where it does not have these columns.
+    /// Returns the encoded bytes of `columns`: of all, and of those whose values are not here. `None` if the table does
+    /// not have these columns here.
     pub fn bytes(&self, columns: &[usize]) -> Option<(u64, u64)> {
         if !columns.iter().all(|column| self.columns.contains(column)) {
             return None;
@@ -115,7 +116,7 @@ pub(super) struct NearTables {
 }
 
 impl NearTables {
-    /// What was known last of a table.
+    /// Returns the last known version of a table.
     pub fn get(&self, name: &TableName) -> Option<Arc<NearTable>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
@@ -128,17 +129,17 @@ impl NearTables {
         {
             tables.remove(&other);
         }
-        // The old one goes after the new one has its handles.
+        // The old version is dropped after the new one has its handles.
         let before = tables.insert(name.clone(), table.clone());
         drop(tables);
         drop(before);
     }
 
-    /// The version that `handle` reads, with handles for `columns` at least.
+    /// Returns the version that `handle` reads, with handles for at least `columns`.
     ///
     /// # Errors
-    /// `Invalid` for a table whose chunks are not kept by clients; `Corrupt` for outlines that do not fit; `OverLimit` when
-    /// there is no memory for them; those of the connection.
+    /// `Invalid` for a table whose chunks clients may not keep; `Corrupt` for outlines that do not fit; `OverLimit` if
+    /// there is no memory for them; errors of the connection.
     pub async fn version(
         &self,
         chunks: &Chunks,
@@ -154,7 +155,7 @@ impl NearTables {
         if let Some(known) = self.known(chunks, handle, instance, columns).await? {
             return Ok(known);
         }
-        // One after the other: if two were made at once for different columns, the chunks of one would be forgotten.
+        // One at a time: if two were built concurrently for different columns, the chunks of one would be lost.
         let _turn = self.making.lock().await;
         if let Some(known) = self.known(chunks, handle, instance, columns).await? {
             return Ok(known);
@@ -186,7 +187,7 @@ impl NearTables {
         Ok(table)
     }
 
-    /// The version that `handle` reads, if that is known, with these columns.
+    /// Returns the version that `handle` reads, if it is known with these columns.
     async fn known(
         &self,
         chunks: &Chunks,
@@ -198,7 +199,7 @@ impl NearTables {
         if known.id.0 != instance || !columns.iter().all(|column| known.columns.contains(column)) {
             return Ok(None);
         }
-        // Behind the last row group there is nothing to describe.
+        // Beyond the last row group there is nothing to describe.
         let outlines = chunks.remote().outlines(handle, columns, u32::MAX as usize, known.id.1).await?;
         Ok(Some(known).filter(|known| known.id.1 == outlines.table))
     }
@@ -217,7 +218,7 @@ struct Building<'a> {
     instance: u64,
     builder: TableBuilder,
     row_groups: usize,
-    /// NULLs in the place of columns that are not read, by the number of rows.
+    /// NULLs in place of columns that are not read, by the number of rows.
     nulls: BTreeMap<usize, Vec<Arc<Chunk>>>,
     held: Reservation,
 }
@@ -245,7 +246,7 @@ impl<'a> Building<'a> {
                 return Err(misfit());
             }
             let mut chunks = self.nulls(rows)?;
-            // Reserved as they come: how many there are is what the node says.
+            // Reserved as they arrive: their number is determined by the node.
             self.held.try_grow(self.columns.len() * CHUNK_BYTES + chunks.len() * size_of::<Arc<Chunk>>())?;
             for (column, outline) in self.columns.iter().zip(&mut described) {
                 let chunk = self.chunk(outline)?;

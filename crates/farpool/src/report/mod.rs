@@ -11,13 +11,13 @@ use farpool_statistics::{self as statistics, ColumnMoments, Estimate, Form, Hist
 use serde::Serialize;
 use serde_json::Value;
 
-/// Most bins of a histogram.
+/// Maximal number of bins of a histogram.
 const BINS: usize = 32;
 
-/// Most frequent values that are listed.
+/// Maximal number of frequent values that are listed.
 const TOP: usize = 10;
 
-/// Where the profiled rows come from.
+/// The source of the profiled rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -34,11 +34,11 @@ pub enum Source {
 pub struct Report {
     /// The name of the file or table.
     pub name: String,
-    /// Where the rows come from.
+    /// The source of the rows.
     pub source: Source,
     /// Number of rows.
     pub rows: u64,
-    /// The columns that were asked for, in their order.
+    /// The requested columns, in order.
     pub columns: Vec<Column>,
     /// `None` with fewer than two numeric columns.
     pub correlation: Option<Correlation>,
@@ -89,7 +89,7 @@ pub struct Distinct {
     pub low: u64,
     /// The upper bound.
     pub high: u64,
-    /// The probability that the truth lies within the bounds.
+    /// The probability that the true value is within the bounds.
     pub confidence: f64,
     /// Whether the number is exact.
     pub exact: bool,
@@ -104,7 +104,7 @@ pub struct Range {
     pub low: f64,
     /// The upper bound, if there is one.
     pub high: Option<f64>,
-    /// The probability that the truth lies within the bounds.
+    /// The probability that the true value is within the bounds.
     pub confidence: f64,
 }
 
@@ -141,16 +141,16 @@ pub struct Quantile {
     pub low: Value,
     /// The upper bound.
     pub high: Value,
-    /// The probability that the truth lies within the bounds.
+    /// The probability that the true value is within the bounds.
     pub confidence: f64,
 }
 
 /// A bin of a histogram: the number of values from `low` to below `high`.
 #[derive(Debug, Serialize)]
 pub struct Bin {
-    /// The least value that it takes.
+    /// The least value in the bin.
     pub low: Value,
-    /// The value above all that it takes.
+    /// The exclusive upper bound of the bin.
     pub high: Value,
     /// Number of values.
     pub count: u64,
@@ -166,8 +166,8 @@ pub struct Correlation {
 }
 
 impl Report {
-    /// Makes a report of the columns at `positions` of `profile`, or of all. Distinct counts
-    /// that `info` has are used as exact.
+    /// Creates a report of the columns at `positions` of `profile`, or of all. Distinct counts in `info` are used as
+    /// exact.
     pub fn new(
         name: &str,
         source: Source,
@@ -195,7 +195,7 @@ impl Report {
         }
     }
 
-    /// Returns the report as one HTML page that needs nothing else.
+    /// Returns the report as one self-contained HTML page.
     pub fn to_html(&self) -> String {
         html::render(self)
     }
@@ -274,8 +274,7 @@ fn bins(histogram: &Histogram, data_type: &DataType) -> Vec<Bin> {
     histogram.bins(BINS).into_iter().map(bin).collect()
 }
 
-/// Returns a number of the histogram as a value of the column's type; for timestamps, rounded down to a whole
-/// second.
+/// Returns a number of the histogram as a value of the column's type; for timestamps, rounded down to a whole second.
 fn number(value: f64, data_type: &DataType) -> Value {
     let held = match data_type {
         DataType::Date32 => value as i128,
@@ -293,7 +292,7 @@ fn number(value: f64, data_type: &DataType) -> Value {
     Literal::new(Held::Int(held), data_type.clone()).map_or(Value::Null, |v| json(&v))
 }
 
-/// Divisor that turns the integers which represent decimals into numbers.
+/// Returns the divisor that converts the integers which represent decimals to numbers.
 fn scale(data_type: &DataType) -> f64 {
     match data_type {
         DataType::Decimal128(_, scale) => 10_f64.powi((*scale).into()),

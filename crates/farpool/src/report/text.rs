@@ -33,8 +33,8 @@ pub fn value(value: &Value) -> String {
     }
 }
 
-/// Formats a number with five significant digits and thousands separators; very large and very small ones
-/// with an exponent.
+/// Formats a number with five significant digits and thousands separators; very large and very small ones with an
+/// exponent.
 pub fn float(value: f64) -> String {
     let magnitude = value.abs();
     if value == 0.0 {

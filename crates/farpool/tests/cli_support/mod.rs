@@ -1,5 +1,5 @@
-//! Support for the tests of the program: the program as a child process that cannot hang a test, a node, and
-//! files to query.
+//! Support for the tests of the program: the program as a child process that cannot block a test, a node, and files to
+//! query.
 
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time after which a test counts as hanging. No other check depends on time.
+/// Time after which a test is considered to hang. No other check depends on time.
 pub const GUARD: Duration = Duration::from_secs(60);
 
 /// Result of a run of the program.
@@ -37,8 +37,8 @@ impl Done {
         self.stdout
     }
 
-    /// Asserts failure with `status`, an `error:` line that contains every one of `parts` (ignoring case),
-    /// and no output that only a programmer would want to see.
+    /// Asserts failure with `status`, an `error:` line that contains all `parts` (ignoring case), and no output meant
+    /// for programmers only.
     #[track_caller]
     pub fn fails(&self, status: i32, parts: &[&str]) {
         assert_eq!(self.status, Some(status), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
@@ -53,7 +53,7 @@ impl Done {
     }
 }
 
-/// Makes the command for the program with `args`.
+/// Creates the command for the program with `args`.
 pub fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farpool"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -62,7 +62,7 @@ pub fn program(args: &[&str]) -> Command {
     {
         command.env_remove(name);
     }
-    // No settings of whoever runs the tests.
+    // Settings of the user who runs the tests are not used.
     command.env("HOME", "/nonexistent");
     command
 }
@@ -171,7 +171,7 @@ pub struct Server {
     pub child: Child,
     pub url: String,
     pub ready_line: String,
-    /// Its output on standard error so far.
+    /// The node's output on standard error so far.
     said: Arc<Mutex<String>>,
     stderr: Option<JoinHandle<()>>,
 }
@@ -181,7 +181,7 @@ impl Server {
         Server::start_with(extra, &[])
     }
 
-    /// Starts a node with additional variables of the environment.
+    /// Starts a node with additional environment variables.
     pub fn start_with(extra: &[&str], environment: &[(&str, &Path)]) -> Server {
         let mut args = vec!["serve"];
         if !extra.contains(&"--listen") {
@@ -230,8 +230,8 @@ impl Server {
         serde_json::from_str(&self.run(&["status", "--format", "json"]).ok()).unwrap()
     }
 
-    /// Sends the node a signal to stop, and returns its exit status and its output on standard error, but for the key
-    /// that it says when it starts.
+    /// Sends the node a signal to stop, and returns its exit status and its output on standard error, without the key
+    /// that it prints when it starts.
     pub fn stop(mut self, signal_name: &str) -> (Option<i32>, String) {
         signal(&self.child, signal_name);
         let status = wait(&mut self.child);
@@ -267,13 +267,13 @@ impl Tokens {
         Tokens { path }
     }
 
-    /// Adds a token for a tenant, which is added too if it is new; returns the token.
+    /// Adds a token for a tenant, which is added as well if it is new; returns the token.
     pub fn add(&self, tenant: &str, role: &str) -> String {
         let made = farpool(&["token", "new", "--tenant", tenant, "--role", role]);
         let mut text = std::fs::read_to_string(&self.path).unwrap();
         let table = format!("[tenant.{tenant}]\n");
         if !text.contains(&format!("\n{table}")) {
-            // Before all tokens, since it would be removed together with the token before it.
+            // Inserted before all tokens, since it would be removed together with the token before it.
             text = format!("\n{table}{text}");
         }
         std::fs::write(&self.path, text + &made.stderr).unwrap();
@@ -294,8 +294,8 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// `id, city, fare, price, day, note`: ids count up from 0; three cities in turn; fares are whole numbers;
-/// prices have two digits; a new day for every 10 rows; notes are NULL in every second row.
+/// Returns rows of `id, city, fare, price, day, note`: ids count up from 0; three cities in turn; fares are whole
+/// numbers; prices have two digits; a new day for every 10 rows; notes are NULL in every second row.
 pub fn trips(rows: usize) -> RecordBatch {
     let ids = 0..i64::try_from(rows).unwrap();
     let city = |i: i64| ["Oslo", "Rome", "Zürich"][usize::try_from(i % 3).unwrap()];

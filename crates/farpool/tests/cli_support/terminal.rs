@@ -1,4 +1,4 @@
-//! The program at a terminal: a pseudo-terminal, and the screen as a terminal would show it.
+//! The program in a terminal: a pseudo-terminal, and the screen as a terminal would show it.
 
 use super::{GUARD, until, wait};
 use pty_process::Size;
@@ -10,10 +10,10 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Lines that the screen keeps when they have left it at the top.
+/// Lines that are kept after they have scrolled off the top of the screen.
 const SCROLLBACK: usize = 2000;
 
-/// The program at a terminal.
+/// The program in a terminal.
 pub struct Terminal {
     pub child: Child,
     pty: Arc<Pty>,
@@ -22,7 +22,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program with `args` at a terminal of 80 columns and 24 rows, with its files in `home`.
+    /// Starts the program with `args` in a terminal of 80 columns and 24 rows, with its files in `home`.
     pub fn start(home: &Path, args: &[&str], variables: &[(&str, &str)]) -> Terminal {
         let (pty, pts) = pty_process::blocking::open().unwrap();
         pty.resize(Size::new(24, 80)).unwrap();
@@ -42,7 +42,7 @@ impl Terminal {
         let (of_reader, drawn) = (pty.clone(), screen.clone());
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 64 << 10];
-            // Reading fails when the program has ended.
+            // Reading fails once the program has ended.
             while let Ok(count) = (&*of_reader).read(&mut bytes) {
                 if count == 0 {
                     break;
@@ -65,7 +65,7 @@ impl Terminal {
         (&*self.pty).write_all(text.as_bytes()).unwrap();
     }
 
-    /// Interrupts a statement that takes long, once it has begun: a key that comes before is lost.
+    /// Interrupts a long statement after it has started: a key that is pressed earlier is lost.
     #[track_caller]
     pub fn interrupt(&self) {
         std::thread::sleep(std::time::Duration::from_secs(1));
@@ -73,7 +73,7 @@ impl Terminal {
         self.until("interrupted");
     }
 
-    /// Types a line and Enter, on a screen that is empty, and waits until it shows `expected` and a new prompt.
+    /// Types a line and Enter, on an empty screen, and waits until it shows `expected` and a new prompt.
     #[track_caller]
     pub fn run(&self, line: &str, expected: &str) -> String {
         self.until_screen(&format!("a prompt before {line}"), |screen| {
@@ -106,20 +106,20 @@ impl Terminal {
         }
     }
 
-    /// What the screen shows, without white space at the ends of lines.
+    /// Returns the contents of the screen, without white space at the ends of lines.
     pub fn screen(&self) -> String {
         let contents = self.screen.lock().unwrap().screen().contents();
         contents.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
 
-    /// Gives the terminal another size.
+    /// Resizes the terminal.
     pub fn resize(&self, rows: u16, columns: u16) {
         let size = |number| NonZeroU16::new(number).unwrap();
         self.screen.lock().unwrap().screen_mut().set_size(size(rows), size(columns));
         self.pty.resize(Size::new(rows, columns)).unwrap();
     }
 
-    /// Leaves the shell with Ctrl-D, once there is a prompt: before, it would end nothing.
+    /// Leaves the shell with Ctrl-D, once there is a prompt: before, the key would have no effect.
     #[track_caller]
     pub fn leave(mut self) -> ExitStatus {
         self.until_screen("a prompt before the end", |screen| screen.trim_end().ends_with("farpool>"));
@@ -140,7 +140,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

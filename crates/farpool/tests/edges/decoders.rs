@@ -3,11 +3,11 @@
 use super::source::{SourceFile, has_word, source_files};
 use std::path::Path;
 
-/// The crates that decode bytes from peers and users. Files of tables are decoded by other libraries; those of a data
-/// directory are read by name, and are what `log_reader`, `segment_reader` and `data_directory` are about.
+/// The crates that decode bytes from peers and users. Files of tables are decoded by other libraries; files of a data
+/// directory are read by name, and are covered by `log_reader`, `segment_reader` and `data_directory`.
 const DECODE: &[&str] = &["catalog", "codec", "columns", "files", "model", "statistics", "wire"];
 
-/// The files with decoders of crates whose other functions take bytes and decode nothing.
+/// The files with decoders in crates whose other functions take bytes without decoding them.
 const DECODING_FILES: &[&str] = &[
     "crates/cipher/src/ring.rs",
     "crates/cipher/src/wrapped.rs",
@@ -43,7 +43,7 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/statistics/src/datasketches.rs", "from_datasketches", "datasketches_decoder"),
     ("crates/statistics/src/histogram.rs", "from_bytes", "histogram_decoder"),
     ("crates/statistics/src/moments/mod.rs", "from_bytes", "moments_decoder"),
-    // Looks at the registers that a value has.
+    // Reads the registers of a value.
     ("crates/statistics/src/redis_hll/mod.rs", "add", "hll_decoder"),
     ("crates/statistics/src/sketch/codec.rs", "from_bytes", "sketch_decoder"),
     // Calls the decoders of sketches and moments.
@@ -60,8 +60,7 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/wire/src/substrait/decode.rs", "decode_program_within", "plan_decoder"),
 ];
 
-/// Decoders without a target: for files of certificates and keys, which the operator names and rustls
-/// decodes.
+/// Decoders without a target: for files of certificates and keys, which the operator names and rustls decodes.
 const UNFUZZED: &[(&str, &str)] = &[
     ("crates/wire/src/socket/tls/config.rs", "chain"),
     ("crates/wire/src/socket/tls/config.rs", "key"),
@@ -98,7 +97,7 @@ fn decoders(file: &SourceFile) -> Vec<String> {
     let functions = code.split("pub fn ").skip(1).filter_map(|after| {
         let (signature, _) = after.split_once('{')?;
         let (arguments, result) = signature.rsplit_once("-> ")?;
-        // What is decoded in place is called a buffer; other mutable bytes are filled.
+        // Bytes that are decoded in place are called a buffer; other mutable bytes are output.
         let takes_bytes = ["&[u8]", "buffer: &mut [u8]", "&Bytes", "&Message"]
             .iter()
             .any(|bytes| arguments.contains(bytes));

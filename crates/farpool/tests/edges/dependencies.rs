@@ -4,8 +4,8 @@ use super::source::{has_word, source_files};
 use cargo_metadata::{Metadata, Package};
 use std::path::Path;
 
-/// Crates that take clocks, threads and sockets as arguments. `clippy.toml` bans the standard library's; the
-/// libraries with the same are banned here.
+/// Crates that take clocks, threads and sockets as arguments. `clippy.toml` bans those of the standard library;
+/// libraries that provide them are banned here.
 pub const CORE: &[&str] =
     &["model", "memory", "columns", "statistics", "operators", "pipeline", "planner", "wire"];
 
@@ -54,14 +54,14 @@ fn directory(package: &Package, metadata: &Metadata) -> String {
     folder.strip_prefix(&metadata.workspace_root).unwrap_or(folder).to_string()
 }
 
-/// Returns the name of a package's library in code.
+/// Returns the name in code of a package's library.
 fn library(package: &str, metadata: &Metadata) -> String {
     let packages = metadata.packages.iter().filter(|p| *p.name == package);
     let mut libraries = packages.flat_map(|p| &p.targets).filter(|t| t.is_lib() || t.is_proc_macro());
     libraries.next().map_or(package, |target| &target.name).replace('-', "_")
 }
 
-/// Returns dependencies that the workspace lists and no package uses.
+/// Returns dependencies that the workspace lists but no package uses.
 fn unused_by_all(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let manifest = root.join("Cargo.toml");
     let text = std::fs::read_to_string(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;

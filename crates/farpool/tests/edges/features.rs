@@ -1,20 +1,21 @@
-//! Dependencies have the same features whatever is selected: the program alone, as `cargo xtask dist` and
-//! `cargo install` do, the workspace, or the workspace with its tests, which bring dependencies of their own. What one
-//! of them needs stands in `[workspace.dependencies]`; otherwise cargo builds DataFusion once for each.
+//! Dependencies must have the same features for every selection: the program alone, as `cargo xtask dist` and `cargo
+//! install` build it, the workspace, or the workspace with its tests, which have further dependencies. Features that
+//! one of them needs are listed in `[workspace.dependencies]`; otherwise cargo builds DataFusion once for each
+//! selection.
 //!
-//! A node is built without what reads files of tables: it opens none.
+//! A node is built without libraries that read files of tables, since it opens none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Stands between a package and its features.
+/// Separator between a package and its features.
 const WITH: &str = " with ";
 
-/// What reads files of tables.
+/// Libraries that read files of tables.
 const READERS: &[&str] = &["arrow-csv", "arrow-json", "brotli", "csv", "csv-core", "parquet"];
 
-/// Returns the readers of files that a node is built with, a line each.
+/// Returns the libraries for files that a node is built with, a line each.
 pub fn readers_in_the_node(root: &Path) -> Result<Vec<String>, String> {
     let all = dependencies(root, &["--package", "farpool-node", "--edges", "no-dev"])?;
     let names = all.iter().filter_map(|dependency| dependency.split(' ').next());
@@ -41,7 +42,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     Ok(alone.difference(&all).filter_map(told).collect())
 }
 
-/// Returns names, versions and features of the packages that a selection is built of.
+/// Returns names, versions and features of the packages that a selection is built from.
 fn dependencies(root: &Path, selection: &[&str]) -> Result<BTreeSet<String>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -52,7 +53,7 @@ fn dependencies(root: &Path, selection: &[&str]) -> Result<BTreeSet<String>, Str
         return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr)));
     }
     let lines = String::from_utf8_lossy(&output.stdout);
-    // A star marks what is told again; packages with a folder are our own (their edges are another rule's).
+    // A star marks a repeated package; packages with a folder are our own (their edges are checked by another rule).
     let lines = lines.lines().map(|line| line.trim_end_matches(" (*)"));
     Ok(lines.filter(|line| !line.contains(" (/")).map(str::to_string).collect())
 }

@@ -1,4 +1,4 @@
-//! Reads the source files for the rules, and tells code from comments and tests.
+//! Reads the source files for the rules, and separates code from comments and tests.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Returns the lines without comments. A `//` within a string is taken for a comment, which does not
-    /// matter to any rule.
+    /// Returns the lines without comments. A `//` within a string is taken for a comment, which does not matter to any
+    /// rule.
     pub fn code(&self) -> impl Iterator<Item = &str> {
         self.text.lines().map(|line| line.split("//").next().unwrap_or_default())
     }
 
-    /// Returns the lines of code before a module of tests at the end of the file; none if the whole file is
+    /// Returns the lines of code before a module of tests at the end of the file; none if the whole file consists of
     /// tests.
     pub fn code_without_tests(&self) -> impl Iterator<Item = &str> {
         let is_test = self.path.contains("/tests/") || self.path.ends_with("/tests.rs");
@@ -27,7 +27,7 @@ impl SourceFile {
     }
 }
 
-/// Whether a line contains `word` as a whole word, not as part of a longer name.
+/// Returns whether a line contains `word` as a whole word, not as part of a longer name.
 pub fn has_word(line: &str, word: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word)

@@ -8,7 +8,7 @@ use cargo_metadata::{Metadata, Package};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The modules that may have unsafe code, files or folders, and the reason.
+/// The modules that may contain unsafe code, files or folders, with the reason.
 pub const MODULES: &[(&str, &str)] = &[
     ("bindings/python/src/arrow_stream.rs", "the C interface of Arrow passes a pointer"),
     ("crates/cipher/src/lc.rs", "functions of a C library are called"),

@@ -1,6 +1,6 @@
-//! A small server that speaks as much of S3 as the program asks for, and of HTTP as a web server: objects in memory, with
-//! entity tags, ranges, lists in pages and uploads in parts; it counts what it serves and fails as it is told.
-//! Signatures are not computed; the key that signs is compared.
+//! A small server that implements the part of S3 that the program uses, and HTTP of a web server: objects in memory,
+//! with entity tags, ranges, paged lists and uploads in parts; it counts the bytes that it serves and fails on demand.
+//! Signatures are not computed; the access key is compared.
 
 #![expect(clippy::disallowed_methods, reason = "a server has threads and sockets")]
 
@@ -13,18 +13,19 @@ use std::sync::{Arc, Mutex};
 /// The key that may read and write.
 pub const KEY: &str = "key-of-the-tests";
 
-/// Objects of a page of a list: few, so that tests see several pages.
+/// Number of objects in a page of a list: few, so that tests have several pages.
 const PAGE: usize = 3;
 
-/// What goes wrong.
+/// The failure mode of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Nothing,
     /// Every third request is answered with status 500.
     EveryThird,
-    /// Connections of requests for more than so many bytes are closed in the middle of the answer, but each third.
+    /// Connections of requests for more than this many bytes are closed in the middle of the response, except every
+    /// third.
     CutOff(u64),
-    /// No answer comes.
+    /// Requests are not answered.
     Silence,
     /// Each object is replaced by another one after it was read once.
     Changes,
@@ -72,7 +73,7 @@ impl S3 {
         S3 { address, state }
     }
 
-    /// Puts an object of a bucket there: `bucket/key`.
+    /// Stores an object of a bucket: `bucket/key`.
     pub fn put(&self, name: &str, bytes: impl Into<Vec<u8>>) {
         self.state.objects.lock().unwrap().insert(name.to_string(), bytes.into());
     }
@@ -89,7 +90,7 @@ impl S3 {
         change(self.state.objects.lock().unwrap().get_mut(name).unwrap());
     }
 
-    /// Number of uploads in parts that are neither complete nor given up.
+    /// Returns the number of uploads in parts that are neither complete nor aborted.
     pub fn open_uploads(&self) -> usize {
         self.state.uploads.lock().unwrap().len()
     }
@@ -102,17 +103,17 @@ impl S3 {
         self.state.is_without_ranges.store(true, Ordering::Relaxed);
     }
 
-    /// Bytes of objects that were sent since the last call.
+    /// Returns the bytes of objects that were sent since the last call.
     pub fn bytes_served(&self) -> u64 {
         self.state.bytes_served.swap(0, Ordering::Relaxed)
     }
 
-    /// Requests since the last call.
+    /// Returns the number of requests since the last call.
     pub fn requests(&self) -> u64 {
         self.state.requests.swap(0, Ordering::Relaxed)
     }
 
-    /// The variables of the environment that lead to this server.
+    /// Returns the environment variables that lead to this server.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
@@ -240,7 +241,7 @@ impl State {
             }
             (_, Some(upload), Some(part)) => {
                 let tag = tag(&request.body);
-                // A part may come behind the end of its upload.
+                // A part may arrive after the end of its upload.
                 match self.uploads.lock().unwrap().get_mut(&upload) {
                     Some(parts) => drop(parts.insert(part, request.body.clone())),
                     None => return Response::error(404, "NoSuchUpload", "no"),
@@ -285,7 +286,7 @@ impl State {
     }
 }
 
-/// An entity tag.
+/// Returns an entity tag.
 fn tag(bytes: &[u8]) -> String {
     use md5::Digest;
     let digest = md5::Md5::digest(bytes);

@@ -1,11 +1,11 @@
-//! Requests and answers of HTTP/1.1 for the server of the tests.
+//! Requests and responses of HTTP/1.1 for the test server.
 
 use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::TcpStream;
 
 pub struct Request {
     pub method: String,
-    /// Decoded.
+    /// The decoded path.
     pub path: String,
     queries: Vec<(String, String)>,
     headers: Vec<(String, String)>,
@@ -16,7 +16,7 @@ pub struct Response {
     status: u16,
     headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// Whether the body is of an object.
+    /// Whether the body is an object.
     pub is_object: bool,
 }
 
@@ -93,7 +93,7 @@ impl Response {
         self
     }
 
-    /// Writes the answer, of the body so many bytes.
+    /// Writes the response with the first `bytes` bytes of the body.
     pub fn write(&self, connection: &mut TcpStream, request: &Request, bytes: usize) -> Result<()> {
         let mut head = format!("HTTP/1.1 {} x\r\nContent-Length: {}\r\n", self.status, self.body.len());
         for (name, value) in &self.headers {

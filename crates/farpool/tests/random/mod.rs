@@ -1,8 +1,8 @@
 //! Random tables and random SQL: the pool's result equals DataFusion's own over the same rows in memory.
 //!
-//! Tables have every type that the pool holds, NULLs, NaN, -0.0, infinities, extreme integers, empty, long
-//! and non-ASCII strings, no row, one row, and sometimes about one row more or less than a row group. Queries
-//! have operators that the node runs, that it refuses, and that it can only run in part.
+//! Tables have every type that the pool supports, NULLs, NaN, -0.0, infinities, extreme integers, empty, long and
+//! non-ASCII strings, no row, one row, and sometimes about one row more or less than a row group. Queries have
+//! operators that the node runs, that it refuses, and that it can run only in part.
 //!
 //! The seeds are fixed: `FARPOOL_RANDOM_CASES=1000` runs more, `FARPOOL_RANDOM_SEED=n` repeats one case.
 
@@ -86,8 +86,8 @@ async fn case(pools: &Pools, seed: u64) -> Vec<String> {
 
 fn reference(table: &Table) -> SessionContext {
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
-    // DataFusion's own mean of decimals is truncated, and its arithmetic wraps, so that farpool's
-    // replacements are used here too. `overflow.rs` tests that they are right.
+    // DataFusion's own mean of decimals is truncated, and its arithmetic wraps, so that farpool's replacements are used
+    // here, too. `overflow.rs` tests that they are correct.
     let ours = Session::new(SessionOptions::default());
     for rule in &ours.context().state().analyzer().rules {
         if rule.name() == "checked_arithmetic" {
@@ -131,8 +131,8 @@ fn difference(query: &Query, expected: Rows, actual: Rows) -> Option<String> {
         (Err(_), Err(_)) => None,
         // Whether a division by zero occurs depends on which rows are evaluated first.
         (Err(_), Ok(_)) | (Ok(_), Err(_)) if query.may_fail => None,
-        // DataFusion evaluates both sides of AND; the pool and farpool's sessions skip rows that the other
-        // side decides.
+        // DataFusion evaluates both sides of AND; the pool and farpool's sessions skip rows that the other side
+        // decides.
         (Err(error), Ok(_)) if error.contains(" out of range: ") => None,
         (Err(error), Ok(_)) => Some(format!("only DataFusion fails: {error}")),
         (Ok(_), Err(error)) => Some(format!("only the pool fails: {error}")),
@@ -156,7 +156,7 @@ fn rows_difference(expected: &[String], actual: &[String]) -> Option<String> {
     ))
 }
 
-/// Returns the rows as sorted texts; floats by their bits, so that -0.0 and NaN are told apart.
+/// Returns the rows as sorted texts; floats by their bits, so that -0.0 and NaN are distinguished.
 fn rows(batches: &[RecordBatch]) -> Vec<String> {
     let mut rows = Vec::new();
     for batch in batches {

@@ -6,17 +6,17 @@ use arrow::array::Array;
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// A query, and how its result may be compared.
+/// A query, and restrictions on the comparison of its result.
 pub struct Query {
     pub sql: String,
-    /// Which rows the query returns is undefined; only their number is defined.
+    /// Whether only the number of rows is defined, and not which rows the query returns.
     pub limited: bool,
-    /// Whether the query fails may depend on the order of evaluation.
+    /// Whether the failure of the query may depend on the order of evaluation.
     pub may_fail: bool,
 }
 
 impl Query {
-    /// Makes a random query over `table`.
+    /// Creates a random query over `table`.
     pub fn random(rng: &mut Rng, table: &Table) -> Query {
         let mut writer = Writer { rng, table, may_fail: false };
         let (sql, limited) = writer.query();
@@ -211,13 +211,13 @@ fn is_text(column: &Column) -> bool {
     column.data_type == DataType::Utf8View
 }
 
-/// Whether sums of the column are the same in every order.
+/// Returns whether sums of the column are the same in every order.
 fn sums(column: &Column) -> bool {
     use DataType::*;
     column.tame && (column.data_type.is_numeric()) && !matches!(column.data_type, Decimal128(38, _) | UInt64)
 }
 
-/// Whether the column may have -0.0 or NaN, whose grouping and order depend on the code path in DataFusion.
+/// Returns whether the column may have -0.0 or NaN, whose grouping and order depend on the code path in DataFusion.
 fn has_negative_zero(column: &Column) -> bool {
     column.data_type.is_floating() && !column.tame
 }

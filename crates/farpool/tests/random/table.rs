@@ -24,12 +24,12 @@ pub struct Table {
 pub struct Column {
     pub name: String,
     pub data_type: DataType,
-    /// Whether sums and products of its values are exact in every order and do not overflow.
+    /// Whether sums and products of the values are exact in every order and do not overflow.
     pub tame: bool,
     pub values: ArrayRef,
 }
 
-/// How values are distributed, which decides how they are encoded.
+/// The distribution of values, which determines their encoding.
 #[derive(Clone, Copy)]
 enum Shape {
     Constant,
@@ -40,7 +40,7 @@ enum Shape {
 }
 
 impl Table {
-    /// Makes a random table with one to eight columns.
+    /// Creates a random table with one to eight columns.
     pub fn random(rng: &mut Rng) -> Table {
         let rows = row_count(rng);
         let columns: Vec<Column> =
@@ -196,7 +196,7 @@ fn clamp(value: i64, data_type: &DataType) -> i64 {
         UInt8 => (0, u8::MAX.into()),
         UInt16 => (0, u16::MAX.into()),
         UInt32 => (0, u32::MAX.into()),
-        // Years that can be printed.
+        // Years that can be formatted.
         Date32 => (-700_000, 2_900_000),
         Timestamp(TimeUnit::Second, _) => (-60_000_000_000, 250_000_000_000),
         Timestamp(TimeUnit::Millisecond, _) => (-60_000_000_000_000, 250_000_000_000_000),

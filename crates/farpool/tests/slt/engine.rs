@@ -1,10 +1,10 @@
 //! A session in which every plain in-memory table that a test creates is moved into the pool.
 //!
-//! DataFusion runs CREATE TABLE and INSERT on tables of its own. After each such statement the tables are
-//! copied into an embedded pool, and the pool's tables replace them; before the next statement that names
-//! them the originals are restored. Thus all queries run on the pool, and the statements that change tables
-//! need no support from it. Tables that the pool cannot hold unchanged are not moved: those with nested or
-//! dictionary types, and with constraints, from which DataFusion derives properties of its own.
+//! DataFusion runs CREATE TABLE and INSERT on its own tables. After each such statement the tables are copied into an
+//! embedded pool, and the pool's tables replace them; before the next statement that names them the originals are
+//! restored. All queries thus run on the pool, and the statements that change tables need no support from it. Tables
+//! that the pool cannot hold unchanged are not moved: those with nested or dictionary types, and with constraints, from
+//! which DataFusion derives properties of its own.
 
 use super::format::{self, Kind};
 use crate::support::pools;
@@ -26,12 +26,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
 
-/// How a file is run.
+/// The setting in which a file is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// With push-down, on tables in memory.
     Pushed,
-    /// Without.
+    /// Without push-down, on tables in memory.
     Plain,
     /// With push-down, on tables that are encrypted in a pool of a few pages, over an encrypted data directory.
     Kept,
@@ -44,7 +44,7 @@ pub static TABLES_MOVED: AtomicUsize = AtomicUsize::new(0);
 const POOL_BYTES: usize = 512 << 20;
 const KEPT_POOL_BYTES: usize = 16 << 20;
 
-/// Number of partitions with which the expected results were made.
+/// Number of partitions with which the expected results were produced.
 const PARTITIONS: usize = 4;
 
 /// The database of one test file.
@@ -72,7 +72,7 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 }
 
 impl Engine {
-    /// Makes an empty database.
+    /// Creates an empty database.
     pub fn new(setting: Setting) -> Engine {
         let options = SessionOptions {
             pushdown: setting != Setting::Plain,
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     async fn query(&self, sql: &str) -> Result<DBOutput<Kind>, Failure> {
-        // From the second time on a session may have kept the plan.
+        // From the second time on, a session may have cached the plan.
         self.session.sql(sql).await.map_err(failure)?;
         let query = self.session.sql(sql).await.map_err(failure)?;
         let batches = query.collect().await.map_err(failure)?;
@@ -175,7 +175,7 @@ impl Engine {
     }
 }
 
-/// A pool over a new encrypted data directory.
+/// Opens a pool over a new encrypted data directory.
 fn kept(folder: &Path) -> Arc<EmbeddedPool> {
     let key = folder.join("key");
     std::fs::write(&key, [7; 32]).expect("a file");
@@ -193,7 +193,7 @@ fn replace(schema: &Arc<dyn SchemaProvider>, name: &str, table: Arc<dyn TablePro
     schema.register_table(name.to_string(), table).expect("a memory schema takes tables");
 }
 
-/// Whether the pool holds every column without changing how its values print.
+/// Returns whether the pool holds every column without changing how its values print.
 fn is_held(schema: &Schema) -> bool {
     let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8);
     let bytes = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary);
@@ -203,7 +203,7 @@ fn is_held(schema: &Schema) -> bool {
         && schema.fields().iter().all(|field| held(field.data_type()) && field.metadata().is_empty())
 }
 
-/// Whether a statement only reads.
+/// Returns whether a statement only reads.
 fn is_query(sql: &str) -> bool {
     let start = sql.trim_start().trim_start_matches('(').trim_start().to_ascii_lowercase();
     ["select", "with", "values", "from"].iter().any(|word| start.starts_with(word))

@@ -1,8 +1,8 @@
 //! Formats results as DataFusion's test files do: the types of columns, and each value as text.
 //!
-//! Source: the format of the files in the package `datafusion-sqllogictest`. Floats have at most 12 decimal
-//! places, decimals those of their type; trailing zeros are cut. The empty string is `(empty)`, NULL is
-//! `NULL`. A last value that has line breaks becomes numbered lines of their own.
+//! Source: the format of the files in the package `datafusion-sqllogictest`. Floats have at most 12 decimal places,
+//! decimals those of their type; trailing zeros are cut. The empty string is `(empty)`, NULL is `NULL`. A last value
+//! with line breaks becomes separate numbered lines.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -12,7 +12,7 @@ use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
 use bigdecimal::BigDecimal;
 use sqllogictest::ColumnType;
 
-/// Most decimal places of a float.
+/// Maximal number of decimal places of a float.
 const FLOAT_PLACES: i64 = 12;
 
 /// The type letter of a column.

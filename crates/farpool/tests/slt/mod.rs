@@ -1,11 +1,11 @@
-//! DataFusion's own SQL logic tests, with the tables in a pool, with and without push-down, and on encrypted tables over a
-//! data directory.
+//! DataFusion's own SQL logic tests, with the tables in a pool, with and without push-down, and on encrypted tables
+//! over a data directory.
 //!
-//! The files come from the published package (see `package.rs`); `testdata/slt/skip.toml` lists what is not
-//! run or does not pass, with reasons. Statements that never apply are left out here: EXPLAIN, because the
-//! plans differ; external tables and COPY, because their files are not in the package, and every record that
-//! names such a table. The text of an expected error is not compared. Where a query has no ORDER BY, the
-//! order of its rows is not compared.
+//! The files come from the published package (see `package.rs`); `testdata/slt/skip.toml` lists the records that are
+//! not run or do not pass, with reasons. Statements that never apply are skipped here: EXPLAIN, because the plans
+//! differ; external tables and COPY, because their files are not in the package, and every record that names such a
+//! table. The text of an expected error is not compared. If a query has no ORDER BY, the order of its rows is not
+//! compared.
 //!
 //! `FARPOOL_SLT=part-of-a-path` runs only some files.
 

@@ -11,10 +11,10 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time after which a record counts as hanging.
+/// Time after which a record is considered to hang.
 const RECORD_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Most characters of a failure that are printed.
+/// Maximal number of characters of a failure that are printed.
 const SHOWN_MAX: usize = 1500;
 
 /// The records of a file.
@@ -48,7 +48,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds the results of a file, by how it was run.
+    /// Adds the results of a file, by the setting in which it was run.
     pub fn add(&mut self, path: &str, runs: Vec<(Setting, Ran)>) {
         self.files += 1;
         self.passed += runs.iter().map(|(_, ran)| ran.passed).min().unwrap_or(0);
@@ -101,7 +101,7 @@ impl Script {
             if absent.leaves_out(sql) {
                 ran.left_out += 1;
                 if sql.trim_start().to_ascii_lowercase().starts_with("drop") {
-                    // An existing table is dropped; that there is none is not a failure.
+                    // An existing table is dropped; a missing one is not a failure.
                     let _ = runner.run_async(record.clone()).await;
                 }
                 continue;
@@ -134,7 +134,7 @@ fn statement(record: &Record<Kind>) -> Option<(u32, &str)> {
     }
 }
 
-/// Makes the record accept any error where it expects one: error texts differ between engines.
+/// Makes a record that expects an error accept any error: error texts differ between engines.
 fn any_error(mut record: Record<Kind>) -> Record<Kind> {
     match &mut record {
         Record::Statement { expected: StatementExpect::Error(error), .. } => *error = ExpectedError::Empty,
@@ -144,7 +144,7 @@ fn any_error(mut record: Record<Kind>) -> Record<Kind> {
     record
 }
 
-/// Names of tables that the tests expect and that do not exist, or lack rows.
+/// Names of tables that the tests expect but that do not exist, or lack rows.
 struct Absent {
     always: HashSet<String>,
     now: HashSet<String>,
@@ -156,7 +156,7 @@ impl Absent {
         Absent { always: always.collect(), now: HashSet::new() }
     }
 
-    /// Whether a statement does not apply here; records the tables that are missing because of it.
+    /// Returns whether a statement does not apply here; records the tables that are missing because of it.
     fn leaves_out(&mut self, sql: &str) -> bool {
         let lower = sql.to_lowercase();
         let words: Vec<&str> =
@@ -179,7 +179,7 @@ impl Absent {
     }
 }
 
-/// Returns the name of the table or view that a CREATE or INSERT statement is about.
+/// Returns the name of the table or view that a CREATE or INSERT statement changes.
 fn changed(words: &[&str]) -> Option<String> {
     let at = words.iter().position(|word| ["table", "view", "into"].contains(word))?;
     let name = words[at + 1..].iter().find(|word| !["if", "not", "exists"].contains(word))?;
@@ -215,7 +215,7 @@ fn same_rows_in_any_order(normalize: Normalizer, actual: &[Vec<String>], expecte
     left == right || same_rows(normalize, actual, expected)
 }
 
-/// Whether `actual` contains the parts of `expected` between its `<slt:ignore>` marks, in order.
+/// Returns whether `actual` contains the parts of `expected` between its `<slt:ignore>` marks, in order.
 fn matches_fragments(expected: &str, actual: &str) -> bool {
     let mut rest = actual;
     expected.split("<slt:ignore>").enumerate().all(|(index, part)| match rest.find(part) {

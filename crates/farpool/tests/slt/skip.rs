@@ -44,8 +44,8 @@ pub struct FailingRecords {
     pub lines: Vec<u32>,
     #[expect(dead_code, reason = "for the reader of the list; must be there")]
     pub reason: String,
-    /// Whether the records may also pass, because SQL leaves their result undefined (a LIMIT without ORDER
-    /// BY, say).
+    /// Whether the records may also pass, because SQL leaves their result undefined (for example, a LIMIT without ORDER
+    /// BY).
     #[serde(default)]
     pub may_pass: bool,
 }
@@ -58,7 +58,7 @@ impl Skip {
         toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// Whether a file is not run.
+    /// Returns whether a file is not run.
     pub fn file(&self, path: &str) -> bool {
         self.files.iter().any(|skipped| match skipped.path.strip_suffix('*') {
             Some(prefix) => path.starts_with(prefix),

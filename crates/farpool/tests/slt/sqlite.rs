@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Most failures of a category that are printed.
+/// Maximal number of failures of a category that are printed.
 const SHOWN_MAX: usize = 20;
 
 /// The contents of `testdata/slt/sqlite.toml`.
@@ -41,8 +41,7 @@ struct Category {
     queries: usize,
 }
 
-/// Records of a file that are known to differ: by line, or all that are refused with an error that contains a
-/// text.
+/// Records of a file that are known to differ: by line, or all that are refused with an error that contains a text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Difference {
@@ -165,8 +164,8 @@ fn without_remarks(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Returns a statement without primary keys, from which the engine would derive constraints and which a pool
-/// does not support, and with 64-bit integers, as SQLite's are; `None` for one that only creates an index.
+/// Returns a statement without primary keys, from which the engine would derive constraints and which a pool does not
+/// support, and with 64-bit integers, as in SQLite; `None` for one that only creates an index.
 fn adapted(sql: &str) -> Option<String> {
     let is_index = sql.starts_with("CREATE INDEX") || sql.starts_with("CREATE UNIQUE INDEX");
     let is_table = sql.starts_with("CREATE TABLE");
@@ -180,7 +179,7 @@ fn adapted(sql: &str) -> Option<String> {
     (!is_index).then(adapted)
 }
 
-/// Whether the record applies: records for another system only are left out.
+/// Returns whether the record applies: records for other systems are skipped.
 fn applies(conditions: &[Condition]) -> bool {
     conditions.iter().all(|condition| match condition {
         Condition::OnlyIf { label } => label == "farpool",

@@ -1,10 +1,9 @@
 //! Results of queries as plain cells, so that results of different engines and recorded ones can be compared.
 //!
-//! Rules of comparison: integers, decimals, dates and strings exactly; floats within [`FLOAT_TOLERANCE`]
-//! of their size; a decimal and a float within one unit of the decimal's last digit, because engines give
-//! averages and quotients different scales. Rows are compared as a multiset ([`difference`]); where the
-//! query has an ORDER BY, its columns are also compared row by row ([`order_difference`]), which leaves
-//! ties free.
+//! Rules of comparison: integers, decimals, dates and strings exactly; floats within [`FLOAT_TOLERANCE`] of their size;
+//! a decimal and a float within one unit of the decimal's last digit, because engines give averages and quotients
+//! different scales. Rows are compared as a multiset ([`difference`]); if the query has an ORDER BY, its columns are
+//! also compared row by row ([`order_difference`]), which leaves the order of ties free.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -13,7 +12,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// How far two floats may differ, relative to the larger one: sums add in different orders.
+/// Maximal difference of two floats, relative to the larger one: sums are computed in different orders.
 pub const FLOAT_TOLERANCE: f64 = 1e-9;
 
 /// One value of a result.
@@ -98,7 +97,7 @@ fn row_difference(columns: &[String], expected: &[Cell], actual: &[Cell]) -> Opt
     Some(format!("column {}: expected {}, got {}", columns[at], show(expected), show(actual)))
 }
 
-/// Whether two cells agree under the rules of this module.
+/// Returns whether two cells agree under the rules of this module.
 pub fn agree(left: &Cell, right: &Cell) -> bool {
     match (left, right) {
         (Cell::Exact { unscaled: a, scale: s }, Cell::Exact { unscaled: b, scale: t }) => {

@@ -23,7 +23,7 @@ pub struct Pools {
     pub plain: Arc<dyn Pool>,
     /// The same tables over TCP, with all columns that are read kept at the client, in little memory.
     pub near: Arc<NearPool>,
-    /// Where the node listens, as `HOST:PORT`.
+    /// Address of the node, as `HOST:PORT`.
     pub address: String,
 }
 
@@ -68,8 +68,8 @@ impl Pools {
         session_over(self.pool(way), pushdown).await
     }
 
-    /// Opens a session whose joins, sorts and groups have so much memory, on one thread, so that what fits does not
-    /// depend on time.
+    /// Opens a session whose joins, sorts and groups have `work_bytes` of memory, on one thread, so that whether they
+    /// fit does not depend on timing.
     pub async fn session_within(&self, way: Way, pushdown: bool, work_bytes: usize) -> Session {
         let work = Some(WorkMemory::new(work_bytes));
         let options =
@@ -89,7 +89,7 @@ impl Pools {
     }
 }
 
-/// Opens a session on `pool` whose rates push down everything that the pool can do.
+/// Opens a session on `pool` whose rates make it push down everything that the pool supports.
 pub async fn session_over(pool: Arc<dyn Pool>, pushdown: bool) -> Session {
     let rates = Rates {
         engine_group_rows: 1.0,
@@ -103,7 +103,7 @@ pub async fn session_over(pool: Arc<dyn Pool>, pushdown: bool) -> Session {
     session
 }
 
-/// How a session reaches the pool.
+/// The way in which a session reaches the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// In this process.
@@ -129,7 +129,7 @@ pub async fn load(pool: &dyn Pool, name: &str, schema: SchemaRef, batches: Vec<R
     load_with(pool, name, schema, batches, LoadMode::Replace.into()).await
 }
 
-/// As [`load`], with options.
+/// Loads batches as [`load`] does, with options.
 pub async fn load_with(
     pool: &dyn Pool,
     name: &str,

@@ -9,7 +9,7 @@ use tpchgen_arrow as arrows;
 /// The numbers of the queries.
 pub const QUERIES: std::ops::RangeInclusive<usize> = 1..=22;
 
-/// The eight tables at `scale`: name, schema, batches.
+/// Returns the eight tables at `scale`: name, schema, batches.
 pub fn tables(scale: f64) -> Vec<(&'static str, SchemaRef, Vec<RecordBatch>)> {
     vec![
         table("region", arrows::RegionArrow::new(make::RegionGenerator::new(scale, 1, 1))),
@@ -29,12 +29,12 @@ fn table(name: &'static str, reader: impl RecordBatchReader) -> (&'static str, S
     (name, schema, batches)
 }
 
-/// The text of a query.
+/// Returns the text of a query.
 pub fn query(number: usize) -> String {
     read(&folder().join(format!("queries/q{number:02}.sql")))
 }
 
-/// DuckDB's recorded answer to a query at a scale such as `0.01`.
+/// Returns DuckDB's recorded answer to a query at a scale such as `0.01`.
 pub fn recorded(scale: &str, number: usize) -> String {
     read(&folder().join(format!("answers/sf{scale}/q{number:02}.tsv")))
 }

@@ -49,7 +49,7 @@ impl Accumulator for Distinct {
     }
 }
 
-/// The same for a window whose frame moves: a value is removed together with its last row.
+/// An accumulator of distinct values for a window whose frame moves: a value is removed together with its last row.
 #[derive(Debug)]
 pub(super) struct SlidingDistinct {
     /// Number of rows in the frame, by value.

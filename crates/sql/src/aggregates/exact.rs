@@ -1,5 +1,5 @@
-//! Exact sums and means as DataFusion accumulators: for groups, and for a single group, from which rows that
-//! leave a window's frame are subtracted.
+//! Exact sums and means as DataFusion accumulators: one for many groups, and one for a single group that can also
+//! subtract the rows that leave a window's frame.
 
 use crate::messages::sql_types;
 use arrow_array::{ArrayRef, BooleanArray};

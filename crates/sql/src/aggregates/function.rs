@@ -19,32 +19,32 @@ use datafusion::logical_expr::{
 use farpool_statistics::{ExactSums, Purpose};
 use std::sync::Arc;
 
-/// `sum`, exact for integers and decimals.
+/// Returns `sum`, which is exact for integers and decimals.
 pub fn sum() -> Arc<AggregateUDF> {
     Replacement::of(builtin_sum::sum_udaf(), Meaning::Exact(Purpose::Sum))
 }
 
-/// `avg`, also known as `mean`, exact for decimals.
+/// Returns `avg`, also known as `mean`, which is exact for decimals.
 pub(super) fn avg() -> Arc<AggregateUDF> {
     Replacement::of(average::avg_udaf(), Meaning::Exact(Purpose::Mean))
 }
 
-/// `min`, in the pool's order of floats.
+/// Returns `min`, which orders floats as the pool does.
 pub fn min() -> Arc<AggregateUDF> {
     Replacement::of(min_max::min_udaf(), Meaning::Extreme)
 }
 
-/// `max`, in the pool's order of floats.
+/// Returns `max`, which orders floats as the pool does.
 pub fn max() -> Arc<AggregateUDF> {
     Replacement::of(min_max::max_udaf(), Meaning::Extreme)
 }
 
-/// `percentile_cont`, also known as `quantile_cont`, by the standard's formula.
+/// Returns `percentile_cont`, also known as `quantile_cont`, computed by the standard's formula.
 pub fn percentile_cont() -> Arc<AggregateUDF> {
     Replacement::of(percentile_cont::percentile_cont_udaf(), Meaning::Percentile)
 }
 
-/// `bool_and` and `bool_or`, which support removing rows from a moving frame.
+/// Returns `bool_and` and `bool_or`, which support removing rows from a moving frame.
 pub(super) fn truths() -> [Arc<AggregateUDF>; 2] {
     [
         Replacement::of(bool_and_or::bool_and_udaf(), Meaning::Truth(Truth::All)),
@@ -52,7 +52,7 @@ pub(super) fn truths() -> [Arc<AggregateUDF>; 2] {
     ]
 }
 
-/// A function of DataFusion with other accumulators for some types.
+/// A function of DataFusion whose accumulators are replaced for some types.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replacement {
     builtin: Arc<AggregateUDF>,
@@ -68,17 +68,17 @@ enum Meaning {
     Truth(Truth),
 }
 
-/// How values of one type are accumulated.
+/// The accumulator for values of one type.
 enum Way {
-    /// By exact sums; this value has no groups yet.
+    /// Exact sums; this value has no groups yet.
     Exact(ExactSums),
-    /// By DataFusion's accumulator, over integers with the order of the floats.
+    /// DataFusion's accumulator, over integers with the order of the floats.
     Ordered,
-    /// By DataFusion's accumulator, except for the last step.
+    /// DataFusion's accumulator, except for the last step.
     Percentile,
-    /// By counts of true and false rows if the frame moves, else by DataFusion.
+    /// Counts of true and false rows if the frame moves, else DataFusion's accumulator.
     Truth(Truth),
-    /// By DataFusion.
+    /// DataFusion's accumulator.
     Builtin,
 }
 
@@ -264,7 +264,7 @@ impl AggregateUDFImpl for Replacement {
         self.builtin.supports_within_group_clause()
     }
 
-    /// DataFusion simplifies percentiles at the ends to MIN and MAX; uses those of this file.
+    /// Returns DataFusion's simplification of percentiles at the ends to MIN and MAX, with the functions of this file.
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
         if self.meaning != Meaning::Percentile {
             return None;

@@ -1,6 +1,8 @@
-//! ARRAY_AGG, except that `array_agg(DISTINCT x ORDER BY x)` has its order whichever other aggregates there
-//! are. To serve several orders with one sort, the engine reverses an aggregate and has it read its input
-//! backwards; its accumulator of distinct values sorts by itself, and then by the reversed order.
+//! ARRAY_AGG whose `array_agg(DISTINCT x ORDER BY x)` keeps its order next to other ordered aggregates.
+//!
+//! DataFusion 55.2 serves several orders with one sort by reversing an aggregate and feeding it its input backwards;
+//! its accumulator of distinct values sorts by itself, and does so in the reversed order. This module is obsolete once
+//! upstream reverses that accumulator correctly.
 
 use arrow_schema::{DataType, FieldRef};
 use datafusion::error::Result;
@@ -12,12 +14,12 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// `array_agg`.
+/// Returns `array_agg`.
 pub(super) fn array_agg() -> Arc<AggregateUDF> {
     List::of(&array_agg::array_agg_udaf())
 }
 
-/// DataFusion's function.
+/// DataFusion's `array_agg`. Where the engine reverses a DISTINCT call, its accumulator gets the original order.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct List {
     builtin: AggregateUDF,

@@ -1,8 +1,10 @@
-//! Replaces those SQL aggregates whose meaning in DataFusion differs from the pool's: SUM does not wrap, AVG
-//! of decimals is rounded, MIN and MAX of floats handle infinities and do not depend on the order of rows,
-//! PERCENTILE_CONT uses the standard's formula, BOOL_AND and BOOL_OR work in windows whose frame moves. Adds
-//! MODE. ARRAY_AGG of distinct values has the order that is written. A query thus gives the same result wherever its aggregates run: in the pool, above a join, in a
-//! window, or where parts of groups are merged.
+//! Replaces the SQL aggregates whose meaning in DataFusion 55.2 differs from the pool's: SUM does not wrap, AVG of
+//! decimals is rounded, MIN and MAX of floats handle infinities and do not depend on the order of rows, PERCENTILE_CONT
+//! uses the standard's formula, and BOOL_AND and BOOL_OR work in windows whose frame moves. ARRAY_AGG of distinct
+//! values keeps the order that the call states. MODE is added.
+//!
+//! A query thus gives the same result wherever its aggregates run: in the pool, above a join, in a window, or where
+//! parts of groups are merged.
 //!
 //! - Input: the arguments of DataFusion's functions of these names, coerced to the same types. Types that are
 //!   not named here are left to DataFusion's accumulators altogether.
@@ -25,7 +27,7 @@ pub use function::{max, min, percentile_cont, sum};
 
 use datafusion::prelude::SessionContext;
 
-/// Registers the functions in `context`, in place of DataFusion's.
+/// Registers the functions in `context`, replacing DataFusion's.
 pub fn register(context: &SessionContext) {
     let functions = [sum(), function::avg(), min(), max(), function::percentile_cont()];
     for function in functions.into_iter().chain(function::truths()) {

@@ -1,5 +1,5 @@
-//! MODE: the most frequent value, which neither DataFusion nor a pool computes. Among equally frequent values
-//! it returns the least, so that the result does not depend on the order of rows.
+//! MODE: the most frequent value, which neither DataFusion nor the pool computes. Of equally frequent values it returns
+//! the least, so that the result does not depend on the order of rows.
 //!
 //! The state is the counted values and their counts, as two lists. Memory: an entry for each distinct value
 //! of a group.
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::mem::size_of;
 use std::sync::Arc;
 
-/// Makes the function.
+/// Creates the function.
 pub(super) fn mode() -> AggregateUDF {
     AggregateUDF::from(Mode { signature: Signature::any(1, Volatility::Immutable) })
 }
@@ -57,7 +57,7 @@ impl AggregateUDFImpl for Mode {
         ])
     }
 
-    /// `mode() WITHIN GROUP (ORDER BY x)` is PostgreSQL's form.
+    /// Accepts PostgreSQL's form, `mode() WITHIN GROUP (ORDER BY x)`.
     fn supports_within_group_clause(&self) -> bool {
         true
     }

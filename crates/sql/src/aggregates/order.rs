@@ -10,7 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use farpool_planner::finish::{Step, float_of};
 
-/// The type of the integers that represent floats.
+/// Returns the type of the integers that represent floats.
 pub(super) fn orders() -> DataType {
     DataType::Int64
 }
@@ -24,7 +24,7 @@ fn floats_of(orders: &[ArrayRef], field: &Field) -> Result<ArrayRef> {
     Step::Float.apply(orders, field).map_err(crate::error::wrap)
 }
 
-/// An accumulator of one group, or of a moving frame, over integers.
+/// An accumulator over integers, for one group or a moving frame.
 #[derive(Debug)]
 pub(super) struct Ordered {
     integers: Box<dyn Accumulator>,
@@ -74,7 +74,7 @@ impl Accumulator for Ordered {
     }
 }
 
-/// An accumulator of groups over integers.
+/// An accumulator over integers, for many groups.
 pub(super) struct OrderedGroups {
     integers: Box<dyn GroupsAccumulator>,
     field: FieldRef,

@@ -16,10 +16,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Percentile {
     values: Box<dyn Accumulator>,
-    /// The requested share, counted from the least value whatever the order of the call.
+    /// The requested share, counted from the least value even if the call orders descending.
     share: f64,
     data_type: DataType,
-    /// Whether only distinct values count. Reading them leaves them in the accumulator; others are moved out.
+    /// Whether only distinct values count. They stay in the accumulator when they are read; others are moved out of it.
     is_distinct: bool,
 }
 
@@ -57,8 +57,8 @@ impl Accumulator for Percentile {
         self.values.supports_retract_batch()
     }
 
-    /// Merges every state. DataFusion's own accumulator merges only the first of several; in DataFusion it
-    /// never gets more, because groups have another kind of accumulator there.
+    /// Merges every state. DataFusion's accumulator merges only the first of several; upstream it never gets more than
+    /// one, because groups have another kind of accumulator there.
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let lists = &states[0];
         for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
@@ -91,8 +91,8 @@ impl Accumulator for Percentile {
     }
 }
 
-/// Returns the value at `share` of the way from the least to the greatest, NaN being greatest; interpolated
-/// linearly between its neighbours if it is none of the values.
+/// Returns the value at `share` of the way from the least to the greatest value, interpolated linearly between its two
+/// neighbours if the position falls between them. NaN is greatest.
 fn interpolated(mut values: Vec<f64>, share: f64) -> Option<f64> {
     let place = share * values.len().checked_sub(1)? as f64;
     let (_, low, above) = values.select_nth_unstable_by(place as usize, f64::total_cmp);

@@ -1,5 +1,5 @@
-//! The operator `||` and long constants as functions, so that its results are bounded as those of others: what a statement joins to itself in a row
-//! of subqueries doubles with each.
+//! The operator `||` and long constants as functions, so that the size of their results is bounded like that of other
+//! calls: an expression that concatenates a column with itself in nested subqueries doubles its result at each level.
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, FieldRef, Schema};
@@ -22,12 +22,12 @@ pub(super) fn concatenation() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Concatenation(Signature::any(2, Volatility::Immutable))))
 }
 
-/// Returns its argument: a long constant in a list of columns, which is copied for each row. Volatile, so that nobody makes a
-/// constant of it again.
+/// Returns its argument, a long constant in a projection, which is copied for each row. Volatile, so that the optimizer
+/// does not fold the call back into a constant.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Constant(Signature);
 
-/// Returns the function of a long constant.
+/// Returns the function that wraps a long constant.
 pub(super) fn constant() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Constant(Signature::any(1, Volatility::Volatile))))
 }

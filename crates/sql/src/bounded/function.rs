@@ -1,4 +1,4 @@
-//! The function that stands for another one in plans.
+//! The function that replaces an unbounded one in plans.
 
 use super::concat::Constant;
 use super::growth::{Arguments, Growth, Row, growth, range_bytes};
@@ -33,13 +33,13 @@ const SMALL: usize = 256 << 10;
 /// Bytes of one value from which copies of it, one for each row, are charged.
 pub(super) const LONG: usize = 4 << 10;
 
-/// Bytes of arguments and result that are worked on between two checks, if a row has no more.
+/// Bytes of arguments and result that are processed between two checks for cancellation, unless a single row has more.
 pub(super) const SLICE: usize = 4 << 20;
 
-/// Steps of a function whose work is a product that are done between two checks.
+/// Steps between two checks of a function whose work is the product of its arguments' sizes.
 const SLICE_STEPS: usize = 64 << 20;
 
-/// A function whose results are charged before they are made.
+/// A function that reserves memory for its results before it computes them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct BoundedFunction {
     inner: Arc<ScalarUDF>,
@@ -47,7 +47,7 @@ pub(super) struct BoundedFunction {
 }
 
 impl BoundedFunction {
-    /// Returns the function that stands for `inner`.
+    /// Returns the function that replaces `inner`.
     pub fn over(inner: Arc<ScalarUDF>) -> ScalarUDF {
         let growth = growth(inner.name());
         ScalarUDF::from(BoundedFunction { inner, growth })
@@ -66,7 +66,7 @@ pub(super) fn bytes_of_constant(call: &ScalarFunctionExpr) -> Result<Option<usiz
     Ok(Some(if function.inner.inner().is::<Constant>() { row.input } else { row.output }))
 }
 
-/// A call, and what it may take.
+/// A call, with the memory that it may reserve.
 struct Call<'a> {
     function: &'a BoundedFunction,
     args: &'a ScalarFunctionArgs,
@@ -110,7 +110,7 @@ impl Call<'_> {
         let mut rows = Vec::with_capacity(count);
         rows.extend((0..count).map(|row| arguments.row(self.function.growth, row)));
         if current::is_planning() && sum(&rows).output > limits::FOLDED_BYTES_MAX {
-            // The engine goes on with the call, which is made when the statement runs.
+            // The engine keeps the call unfolded, and it is evaluated when the statement runs.
             return Err(self.not_folded(sum(&rows).output));
         }
         let longest = (0..count).map(|row| arguments.product(row)).max().unwrap_or(0);
@@ -137,7 +137,8 @@ impl Call<'_> {
         Ok(ColumnarValue::Array(concat(&results)?))
     }
 
-    /// Charges what some rows take, makes their result, and charges what this takes from then on.
+    /// Reserves memory for the arguments and the result of some rows, computes the result, and then corrects the
+    /// reservation to the actual size.
     fn charged(&self, rows: Row, make: impl FnOnce() -> Result<ColumnarValue>) -> Result<ColumnarValue> {
         if rows.bytes() <= SMALL {
             return make();
@@ -175,7 +176,7 @@ impl Call<'_> {
     }
 }
 
-/// The error of a function whose results would take so many bytes, which are not free.
+/// Returns the error of a function whose results would need `bytes` more than is free.
 pub(super) fn refused(name: &str, memory: &Arc<dyn MemoryPool>, bytes: usize) -> DataFusionError {
     let within = match memory.memory_limit() {
         MemoryLimit::Finite(limit) => format!(
@@ -190,12 +191,12 @@ pub(super) fn refused(name: &str, memory: &Arc<dyn MemoryPool>, bytes: usize) ->
     error::wrap(Error::over_limit(message).advise(advice))
 }
 
-/// Whether all values of the type have the same few bytes.
+/// Returns whether all values of the type have the same small size.
 pub(super) fn has_fixed_size(data_type: &DataType) -> bool {
     data_type.primitive_width().is_some() || matches!(data_type, DataType::Boolean | DataType::Null)
 }
 
-/// Adds up what rows take.
+/// Adds up the bytes of all rows.
 fn sum(rows: &[Row]) -> Row {
     rows.iter().fold(Row::default(), |sum, row| Row {
         input: sum.input.saturating_add(row.input),
@@ -203,7 +204,7 @@ fn sum(rows: &[Row]) -> Row {
     })
 }
 
-/// Cuts rows into slices of about [`SLICE`] bytes; `more` counts for a row as well.
+/// Cuts rows into slices of about [`SLICE`] bytes; `more` returns further bytes that count for a row.
 fn slices(rows: &[Row], more: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     let mut slices = Vec::new();
     let (mut start, mut bytes) = (0, 0_usize);
@@ -289,7 +290,7 @@ impl ScalarUDFImpl for BoundedFunction {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         Ok(match self.inner.simplify(args, info)? {
             ExprSimplifyResult::Simplified(expr) => {
-                // What the function turns into may be calls of others.
+                // The simplified expression may contain calls of other unbounded functions.
                 ExprSimplifyResult::Simplified(rule::bounded_expr(expr)?.data)
             }
             original => original,

@@ -1,4 +1,4 @@
-//! How large the result of a function can become, for each row of its arguments.
+//! Upper bounds of the size of a function's result, for each row of its arguments.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, IntervalMonthDayNanoType};
@@ -8,42 +8,42 @@ use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
-/// Most bytes of a character of UTF-8.
+/// Maximal number of bytes of a character in UTF-8.
 const CHAR_BYTES: usize = 4;
 
-/// Bytes of an element of a list beside its value: its view or offset, and its part of the bitmap.
+/// Bytes of a list element in addition to its value: its view or offset, and its part of the bitmap.
 const ELEMENT_BYTES: usize = 17;
 
-/// How the size of a result follows from the arguments.
+/// The relation between the sizes of a function's arguments and the size of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Growth {
-    /// So many times the bytes of all arguments, and so many more.
+    /// A multiple of the bytes of all arguments, plus a constant.
     Inputs(usize, usize),
-    /// The first argument, as often as the second says.
+    /// The first argument, repeated; the second is the number of repetitions.
     Repeat,
-    /// As many characters as the second argument says.
+    /// A string whose number of characters is the second argument.
     Pad,
-    /// The third argument in the place of each occurrence of the second in the first.
+    /// The first argument, with each occurrence of the second replaced by the third.
     Replace,
-    /// The third argument, with groups of the pattern, at each character of the first.
+    /// The first argument, with the third, which may refer to groups of the pattern, inserted at each character.
     RegexpReplace,
     /// The texts of a list, with a separator after each.
     Join,
-    /// A text or two numbers that become elements of a list.
+    /// A list whose elements come from a text or from two numbers.
     Split,
-    /// A list as long as the second argument says.
+    /// A list whose length is the second argument.
     Resize,
     /// The numbers or times from the first argument to the second.
     Range,
     /// A list whose elements are replaced by the third argument.
     ReplaceElements,
-    /// A format that is written out.
+    /// A text made from a format.
     Format,
     /// Work in proportion to the product of the first two arguments' sizes; a result of fixed size.
     Product,
 }
 
-/// Returns how the result of the function grows.
+/// Returns the growth of the function `name`.
 pub(super) fn growth(name: &str) -> Growth {
     match name {
         "repeat" | "array_repeat" | "list_repeat" => Growth::Repeat,
@@ -66,16 +66,16 @@ pub(super) fn growth(name: &str) -> Growth {
     }
 }
 
-/// Returns the most bytes that the arguments and the result of a call of the function `name` take in its first row.
+/// Returns an upper bound of the bytes of arguments and result in the first row of a call of the function `name`.
 ///
 /// # Errors
-/// Where an argument cannot be made a column.
+/// Fails if an argument cannot be converted to a column.
 pub fn call_bytes_max(name: &str, call: &ScalarFunctionArgs) -> Result<usize> {
     Ok(Arguments::new(&call.args)?.row(growth(name), 0).bytes())
 }
 
 impl Growth {
-    /// Whether a call takes little memory and little time if no argument has a value of variable size.
+    /// Returns whether a call needs little memory and little time if no argument has a value of variable size.
     pub fn is_of_sizes(self) -> bool {
         match self {
             Growth::Inputs(..)
@@ -94,17 +94,17 @@ impl Growth {
     }
 }
 
-/// Bytes that a row of a call takes.
+/// The bytes that one row of a call needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Of the arguments, as if each were a column.
+    /// Bytes of the arguments, as if each were a column.
     pub input: usize,
-    /// At most, of the result.
+    /// Upper bound of the bytes of the result.
     pub output: usize,
 }
 
 impl Row {
-    /// Of both together.
+    /// Returns the bytes of arguments and result together.
     pub fn bytes(self) -> usize {
         self.input.saturating_add(self.output)
     }
@@ -115,7 +115,7 @@ pub(super) struct Arguments {
     columns: Vec<Column>,
 }
 
-/// An argument: its values, one for all rows or one for each.
+/// An argument: one value for all rows, or one for each row.
 struct Column {
     values: ArrayRef,
     numbers: Option<Int64Array>,
@@ -172,7 +172,7 @@ impl Column {
         (!numbers.is_null(place)).then(|| numbers.value(place))
     }
 
-    /// The elements of a list, or the characters of a text at most.
+    /// Returns the number of elements of a list, or an upper bound of the number of characters of a text.
     fn length(&self, row: usize) -> usize {
         elements(&self.values, self.place(row))
     }
@@ -185,7 +185,7 @@ impl Arguments {
         Ok(Arguments { columns })
     }
 
-    /// Returns what so many rows take together, where that does not depend on how bytes are spread over them.
+    /// Returns the bytes of `rows` rows together, if that does not depend on how they are spread over the rows.
     pub fn total(&self, growth: Growth, rows: usize) -> Option<Row> {
         let Growth::Inputs(factor, more) = growth else { return None };
         let input = self.columns.iter().fold(0, |sum: usize, column| sum.saturating_add(column.total(rows)));
@@ -193,7 +193,7 @@ impl Arguments {
         Some(Row { input, output })
     }
 
-    /// Returns what a row takes.
+    /// Returns the bytes that a row needs.
     pub fn row(&self, growth: Growth, row: usize) -> Row {
         let input = self.columns.iter().fold(0, |sum: usize, column| sum.saturating_add(column.bytes(row)));
         Row { input, output: self.output(growth, row, input) }
@@ -217,14 +217,14 @@ impl Arguments {
         match growth {
             Growth::Inputs(factor, more) => times(input, factor).saturating_add(more),
             Growth::Repeat => {
-                // A list of NULLs has their bitmap.
+                // A list of NULLs still has a bitmap.
                 let each = self.bytes(0, row).saturating_add(1);
                 times(each, self.count(1, row))
             }
             Growth::Pad => times(self.count(1, row), if self.is_ascii(row) { 1 } else { CHAR_BYTES }),
             Growth::Replace => {
                 let (text, to) = (self.bytes(0, row), self.bytes(2, row));
-                // Without what a column has beside the characters, which would make matches longer than they are.
+                // Excludes the column's own overhead, which would make the matches look longer than they are.
                 let from = self.columns.get(1).and_then(|column| column.text(row)).map_or(1, str::len);
                 let most = text.checked_div(from).unwrap_or(text.saturating_add(1));
                 text.saturating_add(times(most, to))
@@ -236,7 +236,7 @@ impl Arguments {
                 let separators = separators.unwrap_or(0).max(self.bytes(0, row));
                 let is_list = self.columns.first().is_some_and(|first| is_list(first.values.data_type()));
                 match is_list {
-                    // Numbers are written out.
+                    // Numbers are converted to text.
                     true => times(input, 3).saturating_add(times(
                         elements.unwrap_or(0),
                         self.bytes(1, row).max(self.bytes(2, row)) + 8,
@@ -262,12 +262,13 @@ impl Arguments {
         }
     }
 
-    /// A match has at least one character, or is empty, between two of them. Each reference to a group copies a part of it.
+    /// Bounds the result of `regexp_replace`. A match has at least one character or is empty between two characters.
+    /// Each reference to a group copies a part of the match.
     fn regexp_replaced(&self, row: usize) -> usize {
         let (text, replacement) = (self.bytes(0, row), self.bytes(2, row));
         let is_global = self.columns.get(3).is_some();
         let matches = if is_global { text.saturating_add(1) } else { 1 };
-        // A reference takes two bytes, and is replaced by at most the whole match.
+        // A reference takes two bytes, and is replaced by the whole match at most.
         let references = (replacement / 2).saturating_mul(text);
         let each = if self.has_references(2, row) { references } else { 0 };
         text.saturating_add(matches.saturating_mul(replacement)).saturating_add(each)
@@ -278,12 +279,12 @@ impl Arguments {
         text.is_none_or(|text| text.contains(['\\', '$']))
     }
 
-    /// Whether a character is a byte in all texts.
+    /// Returns whether all texts of the row have one byte for each character.
     fn is_ascii(&self, row: usize) -> bool {
         self.columns.iter().all(|column| column.text(row).is_none_or(str::is_ascii))
     }
 
-    /// Returns how many numbers or times there are from the first argument to the second.
+    /// Returns the number of values in the range from the first argument to the second.
     fn numbers(&self, row: usize) -> usize {
         let number = |argument: usize| self.columns.get(argument).and_then(|column| column.number(row));
         let (start, stop) = match (number(0), number(1), self.columns.len()) {
@@ -302,7 +303,7 @@ impl Arguments {
         usize::try_from(count).unwrap_or(usize::MAX).saturating_add(1)
     }
 
-    /// Returns the work of a row of a function that compares each part of one argument with each of another.
+    /// Returns the work for a row of a function that compares each part of one argument with each part of another.
     pub fn product(&self, row: usize) -> usize {
         self.bytes(0, row).saturating_mul(self.bytes(1, row))
     }
@@ -335,7 +336,7 @@ fn elements(values: &ArrayRef, place: usize) -> usize {
     }
 }
 
-/// Returns the bytes of so many values of an array, without what they share: those that copies of them would take.
+/// Returns the bytes that copies of `count` values of an array would need, without memory that copies share.
 pub fn range_bytes(values: &dyn Array, start: usize, count: usize) -> usize {
     let between = |offsets: &[i32]| (offsets[start + count] - offsets[start]).unsigned_abs() as usize;
     let between_large =
@@ -377,14 +378,14 @@ pub fn range_bytes(values: &dyn Array, start: usize, count: usize) -> usize {
             Some(width) => width * count,
             None if *other == DataType::Boolean => count.div_ceil(8),
             None if *other == DataType::Null => 0,
-            // Of what is shared, such as a dictionary, copies may have all.
+            // A copy may keep all of a shared part, such as a dictionary.
             None => values.get_buffer_memory_size(),
         },
     }
 }
 
 fn views_bytes(views: &[u128], start: usize, count: usize) -> usize {
-    // The length is the first half of a view's first word.
+    // The length is the low half of a view's first 64 bits.
     let length = |view: &u128| u32::try_from(view & u128::from(u32::MAX)).unwrap_or(0) as usize;
     views[start..start + count].iter().map(length).sum::<usize>() + 16 * count
 }

@@ -1,6 +1,8 @@
-//! Functions of a list and a lambda, element after element. DataFusion evaluates the lambda for all elements of a batch at
-//! once, with a copy of the columns that it names for each, and charges nobody: `list_filter(range(0, 10000), x -> i * x > 5)`
-//! takes gigabytes.
+//! Functions of a list and a lambda, evaluated for a bounded number of elements at a time.
+//!
+//! DataFusion 55.2 evaluates the lambda for all elements of a batch at once, with a copy of each captured column for
+//! each element, and charges no memory pool: `list_filter(range(0, 10000), x -> i * x > 5)` takes gigabytes. This
+//! module is obsolete once upstream evaluates lambdas in bounded pieces.
 
 use super::Charge;
 use super::function::{has_fixed_size, refused};
@@ -27,11 +29,12 @@ use farpool_model::{Error, limits};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Most elements that a lambda is evaluated for at once, and most bytes of the columns that it names, a copy for each.
+/// Maximal number of elements that a lambda is evaluated for at once, and maximal bytes of the copies of captured
+/// columns.
 const ELEMENTS: usize = 4096;
 const BYTES: usize = 4 << 20;
 
-/// Puts the functions in the place of the engine's.
+/// Registers the functions in place of the engine's.
 pub fn register(context: &SessionContext) {
     for (inner, keeps) in
         [(array_transform_higher_order_function(), false), (array_filter_higher_order_function(), true)]
@@ -44,20 +47,20 @@ pub fn register(context: &SessionContext) {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct BoundedLambda {
     inner: Arc<HigherOrderUDF>,
-    /// Whether the lambda says which elements stay; else it gives new ones.
+    /// Whether the lambda is a predicate that selects elements; otherwise it computes new ones.
     keeps: bool,
 }
 
 /// The list argument of a call, one list for each row of the batch.
 struct Lists<'a> {
     lists: &'a ListArray,
-    /// Whether there is one list, for all rows.
+    /// Whether there is a single list for all rows.
     is_one: bool,
     rows: usize,
 }
 
 impl Lists<'_> {
-    /// The first element of a row among the values, and the number of its elements.
+    /// Returns the index of the first element of a row, and the number of its elements.
     fn of_row(&self, row: usize) -> (usize, usize) {
         let row = if self.is_one { 0 } else { row };
         if self.lists.is_null(row) {
@@ -73,7 +76,7 @@ impl Lists<'_> {
     }
 }
 
-/// The result of a call, as far as it has been computed, and the memory that is charged for it.
+/// The part of a call's result that has been computed, with the memory charged for it.
 struct Made<'a> {
     name: &'a str,
     memory: Option<(&'a Arc<dyn MemoryPool>, &'a Charge)>,
@@ -97,7 +100,7 @@ impl Made<'_> {
 }
 
 impl BoundedLambda {
-    /// Evaluates the lambda for some elements at a time.
+    /// Evaluates the lambda for a bounded number of elements at a time.
     fn in_pieces(
         &self,
         lists: &Lists<'_>,
@@ -121,7 +124,7 @@ impl BoundedLambda {
         self.piece(values, lambda, (&mut places, &mut rows), made)
     }
 
-    /// Evaluates the lambda for these elements of these rows.
+    /// Evaluates the lambda for a range of elements, which belong to the given rows.
     fn piece(
         &self,
         values: &ArrayRef,
@@ -142,7 +145,7 @@ impl BoundedLambda {
         let held = made.memory.map_or(0, |(_, charge)| charge.held());
         let said = lambda.evaluate(&[&given], |columns| Ok(take_arrays(columns, &owners, None)?))?;
         let said = said.into_array(elements.len())?;
-        // What functions within the lambda have made for these elements is gone, but for the result.
+        // Memory of functions within the lambda is free again, except for the result.
         if let Some((_, charge)) = made.memory {
             charge.shrink(charge.held().saturating_sub(held));
         }
@@ -160,7 +163,7 @@ impl BoundedLambda {
     }
 }
 
-/// Bytes of the columns that a lambda names, in the row that has most of them.
+/// Returns the bytes of the captured columns in the row where they are largest.
 fn captured(lambda: &LambdaArgument, values: &ArrayRef) -> Result<usize> {
     let most = Cell::new(0);
     let none = values.slice(0, 0);
@@ -196,7 +199,7 @@ impl HigherOrderUDFImpl for BoundedLambda {
             return self.inner.inner().invoke_with_args(args);
         }
         if current::is_planning() && elements.saturating_mul(8) > limits::FOLDED_BYTES_MAX {
-            // The engine goes on with the call, which is made when the statement runs.
+            // The engine keeps the call unfolded, and it is evaluated when the statement runs.
             let message = format!("{} has too many elements while the statement is planned", self.name());
             return Err(error::wrap(Error::over_limit(message)));
         }

@@ -1,12 +1,14 @@
-//! Functions whose results, or whose work, may be many times as large as what they are given: `repeat`, `generate_series`,
-//! `lpad`, `regexp_replace`, … DataFusion charges none of their results to its memory pool.
+//! Functions whose results, or whose work, can be much larger than their arguments: `repeat`, `generate_series`,
+//! `lpad`, `regexp_replace`, …
 //!
-//! A call is replaced by one of a function that wraps it ([`function`]). It computes from the arguments how large the result
-//! can become ([`growth`]), charges that before it is made, and refuses it with the function's name where there is no memory. A
-//! batch is worked on in slices of rows, so that the statement can be stopped in between and copies of arguments stay small.
+//! DataFusion 55.2 charges none of their results to its memory pool. A call is therefore replaced by a call of a
+//! function that wraps it ([`function`]). The wrapper derives an upper bound of the result from the arguments
+//! ([`growth`]), reserves that memory before it calls the function, and fails with the function's name if the memory is
+//! not free. A batch is processed in slices of rows, so that the statement can be stopped in between and copies of
+//! arguments stay small. All of this is obsolete once upstream charges the results of functions.
 //!
-//! Results are charged until the operator that they were computed for asks its input for more, or is asked for more itself
-//! ([`Charge`]): who keeps rows for longer, such as a sort, charges them itself.
+//! Results stay charged until the operator that they were computed for polls its input again, or is polled again itself
+//! ([`Charge`]): an operator that keeps rows for longer, such as a sort, charges them itself.
 //!
 //! Invariant: a call gives the result that the wrapped function gives, or an error.
 
@@ -28,10 +30,10 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes that functions of one operator may hold although no memory is free.
+/// Bytes that functions of one operator may hold even if no memory is free.
 const OVERDRAFT: usize = 4 << 20;
 
-/// What results of functions have been charged for one operator, or for the planning of a statement.
+/// The memory charged for results of functions, for one operator or for the planning of a statement.
 #[derive(Default)]
 pub struct Charge(Mutex<Option<MemoryReservation>>);
 
@@ -42,8 +44,9 @@ impl fmt::Debug for Charge {
 }
 
 impl Charge {
-    /// Charges so many bytes to `memory`; returns whether it may have them. Up to [`OVERDRAFT`] it may although they are not
-    /// free: operators that can work with less, such as a sort, leave no memory free, and take less from then on.
+    /// Reserves `bytes` in `memory`; returns whether that is allowed. Up to [`OVERDRAFT`] it is allowed even if the
+    /// memory is not free: operators that can work with less, such as a sort, use all free memory, and use less from
+    /// then on.
     fn grow(&self, memory: &Arc<dyn MemoryPool>, bytes: usize) -> bool {
         let mut reserved = self.0.lock();
         let reserved = reserved.get_or_insert_with(|| MemoryConsumer::new("functions").register(memory));
@@ -55,19 +58,19 @@ impl Charge {
         is_free || is_little
     }
 
-    /// Gives so many bytes back.
+    /// Releases `bytes`.
     fn shrink(&self, bytes: usize) {
         if let Some(reserved) = &*self.0.lock() {
             reserved.shrink(bytes.min(reserved.size()));
         }
     }
 
-    /// Bytes that are charged.
+    /// Returns the bytes that are charged.
     fn held(&self) -> usize {
         self.0.lock().as_ref().map_or(0, MemoryReservation::size)
     }
 
-    /// Gives everything back.
+    /// Releases everything.
     pub fn release(&self) {
         if let Some(reserved) = &*self.0.lock() {
             reserved.free();

@@ -1,8 +1,9 @@
-//! Lists and structures in rows that joins and UNNEST repeat. Each repetition is a copy, which DataFusion charges to nobody: a
-//! list of 100,000 numbers beside 5,000 rows is 4 GB in one batch.
+//! Lists and structures in rows that joins and UNNEST repeat.
 //!
-//! Such operators make small batches, and are refused where one of these might not fit the memory that is free. Texts are
-//! repeated as views, without a copy.
+//! DataFusion 55.2 copies such a value for each repetition and charges nothing for the copies: a list of 100,000
+//! numbers in each of 5,000 rows is 4 GB in one batch. These operators therefore emit small batches, and fail if a
+//! batch might not fit the free memory. Texts are repeated as views, without a copy. This module is obsolete once
+//! upstream charges the copies or shares them.
 
 use super::function::{LONG, SLICE, bytes_of_constant};
 use super::growth::range_bytes;
@@ -24,19 +25,19 @@ use farpool_model::Error;
 use farpool_model::cast::u64_from;
 use std::sync::Arc;
 
-/// Rows of a batch of an operator that repeats lists.
+/// Rows of a batch in an operator that repeats lists.
 pub const REPEATED_ROWS: usize = 64;
 
 /// An operator that repeats lists or structures of its inputs.
 #[derive(Debug)]
 pub enum Repeats {
     Join,
-    /// With the columns that become rows.
+    /// UNNEST, with the columns that become rows.
     Unnest(Vec<usize>),
 }
 
 impl Repeats {
-    /// Returns `None` for an operator that does not.
+    /// Returns `None` for an operator that repeats neither.
     pub fn of(node: &dyn ExecutionPlan) -> Option<Repeats> {
         if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
             let lists: Vec<usize> =
@@ -51,10 +52,10 @@ impl Repeats {
         (is_join && is_nested()).then_some(Repeats::Join)
     }
 
-    /// Checks that there is memory for a batch of repeated rows of an input.
+    /// Checks that there is memory for a batch that repeats rows of an input.
     ///
     /// # Errors
-    /// `OverLimit` where there is not.
+    /// `OverLimit` if there is not.
     pub fn check(&self, batch: &RecordBatch) -> Result<()> {
         let Some((scope, _)) = current::charged() else { return Ok(()) };
         let Some(memory) = scope.memory() else { return Ok(()) };
@@ -81,16 +82,17 @@ impl Repeats {
         ))
     }
 
-    /// Batches that are in memory at once, in the operator and those above it.
+    /// Returns the number of batches that are in memory at once, in the operator and those above it.
     fn batches(&self) -> usize {
         match self {
             Repeats::Join => 4,
-            // Each is a batch of its own, and only there until the next one.
+            // Each is a batch of its own, which lives only until the next one.
             Repeats::Unnest(_) => 2,
         }
     }
 
-    /// Returns the most bytes that lists may have in a batch of repeated rows; any number up to `enough` if they have no more.
+    /// Returns an upper bound of the bytes of lists in a batch of repeated rows. It need not be tight as long as it
+    /// does not exceed `enough`.
     fn bytes(&self, batch: &RecordBatch, enough: usize) -> usize {
         let lists = match self {
             Repeats::Join => &[][..],
@@ -140,19 +142,19 @@ pub fn rows_of_constant_lists(node: &dyn ExecutionPlan) -> Result<Option<usize>>
     Ok((bytes > LONG).then(|| (SLICE / bytes).max(1)))
 }
 
-/// Whether rows have lists or structures, in other columns than these.
+/// Returns whether rows have lists or structures in columns other than those in `except`.
 pub fn has_nested(schema: &Schema, except: &[usize]) -> bool {
     let fields = schema.fields().iter().enumerate();
     fields.filter(|(place, _)| !except.contains(place)).any(|(_, field)| field.data_type().is_nested())
 }
 
-/// Whether a join of this kind may return a row of its inputs more than once.
+/// Returns whether a join of this kind may return a row of its inputs more than once.
 pub fn repeats_rows(kind: JoinType) -> bool {
     use JoinType::{Full, Inner, Left, Right};
     matches!(kind, Inner | Left | Right | Full)
 }
 
-/// Number of elements of a list.
+/// Returns the number of elements of a list.
 fn length(lists: &Arc<dyn Array>, row: usize) -> usize {
     match lists.data_type() {
         DataType::List(_) => usize::try_from(lists.as_list::<i32>().value_length(row)).unwrap_or(0),

@@ -1,5 +1,5 @@
-//! Replaces calls in plans: before constants are folded, which evaluates functions, and again before a plan is run, since rules
-//! in between make calls of their own.
+//! Replaces calls in plans by bounded ones, twice: before constant folding, which evaluates functions, and again before
+//! a plan is run, since other optimizer rules create calls of their own.
 
 use super::concat::{concatenation, constant};
 use super::function::{BoundedFunction, LONG};
@@ -14,7 +14,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// Functions that return one of their arguments, a part of it, or its type, and that the engine knows by their types.
+/// Functions that return one of their arguments, a part of it, or its type, and that the engine recognizes by their
+/// Rust types.
 const SMALLER: [&str; 24] = [
     "array_element",
     "arrow_cast",
@@ -42,7 +43,7 @@ const SMALLER: [&str; 24] = [
     "with_metadata",
 ];
 
-/// Functions that rules behind the analyzer know by their types: they become conditions of programs.
+/// Functions that optimizer rules recognize by their Rust types: they become conditions of programs.
 const KNOWN: [&str; 4] = ["left", "regexp_like", "starts_with", "substr"];
 
 /// The analyzer rule.
@@ -59,8 +60,8 @@ impl AnalyzerRule for BoundedFunctions {
     }
 }
 
-/// Returns the plan, which no rule changes any more, with all its calls replaced, and the long constants that are copied for
-/// each row.
+/// Replaces all calls in a plan that no other rule changes any more, and the long constants that are copied for each
+/// row.
 pub fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = replaced(plan, &|_| true)?;
     plan.transform_up_with_subqueries(|plan| {
@@ -78,7 +79,7 @@ pub fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     .map(|plan| plan.data)
 }
 
-/// Replaces functions over windows.
+/// Replaces window functions.
 fn over_windows(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Window(window) = &plan else { return Ok(Transformed::no(plan)) };
     let columns = Arc::clone(window.input.schema());
@@ -88,7 +89,7 @@ fn over_windows(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Returns the operator with other expressions; its columns keep their names.
+/// Returns the operator with its expressions changed by `change`; its columns keep their names.
 fn mapped(
     plan: LogicalPlan,
     mut change: impl FnMut(Expr) -> Result<Transformed<Expr>>,
@@ -121,7 +122,7 @@ fn with_copies(expr: Expr) -> Transformed<Expr> {
         Expr::ScalarFunction(call) if SMALLER.contains(&call.func.name()) => {
             call.args.iter_mut().for_each(charge);
         }
-        // Their other arguments are options, which functions want to be constants.
+        // The other arguments are options, which must stay constants.
         Expr::AggregateFunction(call) => call.params.args.iter_mut().take(1).for_each(charge),
         Expr::WindowFunction(call) => call.params.args.iter_mut().take(1).for_each(charge),
         _ => {}
@@ -144,10 +145,10 @@ fn charged(expr: Expr) -> Transformed<Expr> {
     }
 }
 
-/// Returns the plan with those calls replaced; columns keep their names.
+/// Returns the plan with the calls for which `takes` is true replaced; columns keep their names.
 fn replaced(plan: LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Result<LogicalPlan> {
     let replaced = plan.transform_up_with_subqueries(|plan| {
-        // A table that has agreed to decide a filter must recognize it when it is scanned.
+        // A table that has agreed to evaluate a filter must recognize it when it is scanned.
         if matches!(plan, LogicalPlan::TableScan(_)) || !any(&plan, &|expr| is_replaced(expr, takes))? {
             return Ok(Transformed::no(plan));
         }
@@ -156,7 +157,7 @@ fn replaced(plan: LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Resul
     replaced.map(|plan| plan.data)
 }
 
-/// Whether the operator has an expression of this kind.
+/// Returns whether the operator has an expression for which `is_it` is true.
 fn any(plan: &LogicalPlan, is_it: &dyn Fn(&Expr) -> bool) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(|expr| {
@@ -166,7 +167,7 @@ fn any(plan: &LogicalPlan, is_it: &dyn Fn(&Expr) -> bool) -> Result<bool> {
     Ok(found)
 }
 
-/// Replaces the calls in an expression that a function has turned into.
+/// Replaces the calls in an expression that a function was simplified to.
 pub(super) fn bounded_expr(expr: Expr) -> Result<Transformed<Expr>> {
     in_expr(expr, &|call| !KNOWN.contains(&call.func.name()))
 }

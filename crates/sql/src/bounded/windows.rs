@@ -1,8 +1,10 @@
-//! Functions over windows whose results are texts, lists or other values of any size. Each row has a copy of the result for
-//! its frame: `string_agg(x, ',') OVER ()` of a thousand rows takes a thousand times as much as the whole column.
+//! Window functions whose results are texts, lists or other values of variable size. DataFusion 55.2 copies the result
+//! of a frame into each row and charges nothing: `string_agg(x, ',') OVER ()` of a thousand rows needs a thousand times
+//! the memory of the whole column.
 //!
-//! A function is replaced by one that charges its results when they are computed, before the engine copies them into a column.
-//! The condition of FILTER becomes its last argument, so that it sees how many rows there are.
+//! A function is replaced by one that charges its results when they are computed, before the engine copies them into a
+//! column. The condition of FILTER becomes the last argument, so that the function sees the number of rows. This module
+//! is obsolete once upstream charges these results or shares them.
 
 use super::function::{has_fixed_size, refused};
 use crate::interrupt::current;
@@ -23,7 +25,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Replaces the function, if `expr` is a call over a window whose results have any size.
+/// Replaces the function if `expr` is a call of a window function whose results have variable size.
 pub(super) fn charged(expr: Expr, data_type: &DataType) -> Transformed<Expr> {
     let mut call = match expr {
         Expr::Alias(mut alias) => {
@@ -51,12 +53,12 @@ pub(super) fn charged(expr: Expr, data_type: &DataType) -> Transformed<Expr> {
     Transformed::yes(Expr::WindowFunction(call))
 }
 
-/// The signature of a function whose arguments have their types already.
+/// Returns the signature of a function whose arguments have been coerced already.
 fn taken(args: &[Expr]) -> Signature {
     Signature::any(args.len(), Volatility::Immutable)
 }
 
-/// Charges a value, of which so many rows get a copy.
+/// Charges a value that is copied into `rows` rows.
 fn charge(name: &str, value: &ScalarValue, rows: usize) -> Result<()> {
     let Some((scope, charge)) = current::charged() else { return Ok(()) };
     let Some(memory) = scope.memory() else { return Ok(()) };
@@ -82,7 +84,7 @@ impl ChargedAggregate {
         Arc::new(AggregateUDF::from(ChargedAggregate { inner, has_filter, signature }))
     }
 
-    /// Returns arguments without the condition.
+    /// Returns the arguments without the condition.
     fn own<'a, T>(&self, arguments: &'a [T]) -> &'a [T] {
         &arguments[..arguments.len().saturating_sub(usize::from(self.has_filter))]
     }
@@ -154,7 +156,7 @@ struct ChargedAccumulator {
     inner: Box<dyn Accumulator>,
     name: String,
     has_filter: bool,
-    /// Rows that have come since the last result: if the frame is the whole partition, all of them get one result.
+    /// Number of rows since the last result: if the frame is the whole partition, they all get one result.
     rows: usize,
 }
 
@@ -207,7 +209,7 @@ impl Accumulator for ChargedAccumulator {
     }
 }
 
-/// A function of windows (`first_value`, `lag`, …) that charges its results.
+/// A window function (`first_value`, `lag`, …) that charges its results.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ChargedFunction {
     inner: Arc<WindowUDF>,

@@ -1,12 +1,13 @@
 //! Conditions of filters whose parts may fail on some rows.
 //!
-//! Invariant: a row fails a statement only if a part of the condition fails on it and no other part decides
-//! it, whatever the order in which they are written and wherever they run: for AND, a part that is not true
-//! decides, for OR one that is. DataFusion evaluates both sides of AND and OR on all rows of a batch unless
-//! the first side decides nearly all of them.
+//! Invariant: a row fails a statement only if a part of the condition fails on it and no other part decides it,
+//! independently of the order in which the parts are written and of where they are evaluated. A part decides an AND if
+//! it is not true, and an OR if it is true. DataFusion 55.2 evaluates both sides of AND and OR on all rows of a batch
+//! unless the first side decides nearly all of them. This module is obsolete once upstream evaluates the second side on
+//! undecided rows only.
 //!
-//! Cost: parts are evaluated on whole batches as long as none fails. One that fails is evaluated again on the
-//! rows that are undecided, in halves, down to the rows on which it fails.
+//! Cost: parts are evaluated on whole batches as long as none fails. A part that fails is evaluated again on the
+//! undecided rows, which are halved until the rows remain on which it fails.
 
 use super::guard::{Risk, cast_may_fail};
 use super::operation_of;
@@ -55,7 +56,7 @@ impl PhysicalOptimizerRule for GuardedFilters {
     }
 }
 
-/// Guards a condition that only matters as true or not true.
+/// Guards a condition of which only matters whether it is true.
 fn guarded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
     let op = match expr.downcast_ref::<BinaryExpr>().map(|binary| *binary.op()) {
         Some(op @ (Operator::And | Operator::Or)) => op,
@@ -71,7 +72,7 @@ fn guarded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn Phys
     Ok(Arc::new(Conditions { parts, is_and: op == Operator::And }))
 }
 
-/// The operands of a chain of one operator, left to right, without recursion: chains may be long.
+/// Returns the operands of a chain of one operator, left to right, without recursion: chains may be long.
 fn operands(expr: &Arc<dyn PhysicalExpr>, op: Operator) -> Vec<&Arc<dyn PhysicalExpr>> {
     let (mut operands, mut stack) = (Vec::new(), vec![expr]);
     while let Some(next) = stack.pop() {
@@ -111,7 +112,7 @@ fn risk_of_node(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Risk> {
     }
 }
 
-/// Parts of a condition, of which all or one must be true.
+/// Parts of a condition, all or one of which must be true.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Conditions {
     parts: Vec<Arc<dyn PhysicalExpr>>,
@@ -119,7 +120,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    /// Whether a part that is true for a row leaves it undecided.
+    /// Returns whether a part that evaluates to `is_true` decides the condition for a row.
     fn decides(&self, is_true: bool) -> bool {
         is_true != self.is_and
     }
@@ -131,8 +132,8 @@ impl Conditions {
         Ok(before.iter().enumerate().map(|(row, open)| *open && !self.decides(is_true(row))).collect())
     }
 
-    /// Evaluates a part on the rows of `batch` that are `open`, which fails on some; returns those that stay
-    /// so. Rows on which it fails do, and are added to `failed`.
+    /// Evaluates a part that fails on some of the `open` rows of `batch`; returns the rows that stay open. Rows on
+    /// which the part fails stay open and are added to `failed`.
     fn apart(
         &self,
         part: &Arc<dyn PhysicalExpr>,
@@ -172,7 +173,7 @@ impl Conditions {
     }
 }
 
-/// Whether an error is not about the values of a row.
+/// Returns whether an error is unrelated to the values of a row.
 fn is_of_no_row(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_) | DataFusionError::Internal(_))
 }

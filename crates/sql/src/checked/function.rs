@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub enum Operation {
     /// Two operands.
     Binary(ArithmeticOp),
-    /// The sign.
+    /// The sign of one operand.
     Negative,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn type_of(expr: &Logical, input: &DFSchema) -> Result<DataType> {
 }
 
 impl Operation {
-    /// Makes a call of the operation on these operands, which have these types.
+    /// Creates a call of the operation; `types` are the types of the operands.
     pub(super) fn call(self, operands: Vec<Logical>, types: &[DataType]) -> Result<Logical> {
         let signature = Signature::any(operands.len(), Volatility::Immutable);
         let data_type = self.result_type(types)?;
@@ -72,7 +72,7 @@ impl Operation {
     }
 }
 
-/// Appends the name to one string, whatever the depth: DataFusion asks many times for the name of each part
+/// Appends the name to one string, at any depth: DataFusion asks many times for the name of each part
 /// of a chain.
 fn write_name(name: &mut String, operation: Operation, args: &[Logical]) {
     match (operation, args) {

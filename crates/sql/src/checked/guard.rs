@@ -1,8 +1,9 @@
 //! Guards conditions of joins whose parts may fail; those of filters are guarded later ([`super::conditions`]).
 //!
-//! Invariant: where a condition decides whether rows are joined, a part that may fail is evaluated only on
-//! pairs that the parts which are less likely to fail leave undecided. DataFusion evaluates both sides of AND
-//! and OR on all rows of a batch unless the first side decides nearly all of them.
+//! Invariant: if a condition decides whether rows are joined, a part that may fail is evaluated only on pairs that the
+//! parts which are less likely to fail leave undecided. DataFusion 55.2 evaluates both sides of AND and OR on all rows
+//! of a batch unless the first side decides nearly all of them. This module is obsolete once upstream evaluates the
+//! second side on undecided rows only.
 
 use super::{columns_below, operation};
 use crate::types::cast_function;
@@ -15,18 +16,18 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// How likely an expression fails on some row.
+/// The likelihood that an expression fails on some row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Risk {
-    /// Comparisons, logic, and what always fits.
+    /// Comparisons, logic, and casts and arithmetic that always fit.
     None,
-    /// Functions, most of which fail on no value.
+    /// Calls of functions, most of which fail on no value.
     Unlikely,
     /// Casts and arithmetic.
     Likely,
 }
 
-/// Whether a cast may fail on some value.
+/// Returns whether a cast may fail on some value.
 pub(super) fn cast_may_fail(from: &DataType, to: &DataType) -> bool {
     use DataType::{Dictionary, Float32, Float64, LargeUtf8, Null, Utf8, Utf8View};
     let bits = |integer: &DataType| integer.primitive_width().unwrap_or(0);
@@ -63,8 +64,9 @@ pub fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(guarded.data)
 }
 
-/// Writes casts in a condition as functions, of which the engine knows no bounds: it would cast those of a column that another
-/// part, which the pool may have decided already, makes smaller.
+/// Rewrites casts in a condition to function calls, whose bounds the engine does not know. It would otherwise derive
+/// the range of a column from another part of the condition, which the pool may have applied already, and cast the
+/// bounds.
 fn casts_as_functions(mut filter: Filter) -> Result<Transformed<LogicalPlan>> {
     let columns = Arc::clone(filter.input.schema());
     if risk(&filter.predicate, &columns)? != Risk::Likely {
@@ -99,7 +101,7 @@ fn risk(expr: &Logical, columns: &DFSchema) -> Result<Risk> {
     Ok(greatest)
 }
 
-/// Guards a condition that only matters as true or not true.
+/// Guards a condition of which only matters whether it is true.
 fn guarded_condition(expr: Logical, columns: &DFSchema) -> Result<Logical> {
     let op = match &expr {
         Logical::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => *op,
@@ -128,7 +130,7 @@ fn guarded_condition(expr: Logical, columns: &DFSchema) -> Result<Logical> {
     Ok(guarded.unwrap_or_else(|| lit(op == Operator::And)))
 }
 
-/// The operands of a chain of one operator, left to right, without recursion: chains may be long.
+/// Returns the operands of a chain of one operator, left to right, without recursion: chains may be long.
 fn operands(expr: Logical, op: Operator) -> Vec<Logical> {
     let (mut operands, mut stack) = (Vec::new(), vec![expr]);
     while let Some(next) = stack.pop() {

@@ -1,6 +1,6 @@
-//! Keeps filters below the expressions that depend on them. DataFusion moves projections below filters where
-//! that makes rows narrower, and then evaluates expressions that may fail on rows that the filter would have
-//! removed.
+//! Keeps filters below the expressions that depend on them. DataFusion 55.2 moves projections below filters if that
+//! makes rows narrower, and then evaluates expressions that may fail on rows that the filter would have removed. This
+//! module is obsolete once upstream moves only projections that cannot fail.
 //!
 //! Invariant: no projection with checked arithmetic or a cast is directly below a filter. The rule runs last.
 

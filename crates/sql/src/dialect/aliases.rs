@@ -1,6 +1,6 @@
-//! Reuse of aliases: `select a + 1 as b, b * 2 as c … where c > 4`, as in DuckDB. A column of the tables
-//! takes precedence, and only the planner knows the columns: an alias is therefore replaced by its expression
-//! once planning has failed because the name is not a column.
+//! Reuse of aliases: `select a + 1 as b, b * 2 as c … where c > 4`, as in DuckDB. DataFusion 55.2 does not resolve an
+//! alias in its own SELECT. A column of the tables takes precedence, and only the planner knows the columns: an alias
+//! is therefore replaced by its expression after planning has failed because the name is not a column.
 
 use super::depth;
 use super::headers::normal;
@@ -73,7 +73,7 @@ impl Reuse<'_> {
         if !has(&*select, is_here) {
             return Ok(false);
         }
-        // Clauses after the list may use all of its aliases, an item only those before it.
+        // Clauses after the list may use all its aliases, an item only those before it.
         let user =
             select.projection.iter().position(|item| has(item, is_here)).unwrap_or(select.projection.len());
         let is_meant = |item: &SelectItem| {
@@ -94,7 +94,7 @@ impl Reuse<'_> {
         Ok(true)
     }
 
-    /// Refuses an expression that may have another value each time it is computed.
+    /// Refuses an expression that may have a different value each time it is evaluated.
     fn check(&self, expr: &Expr) -> Result<()> {
         match is_volatile(self.state, expr) {
             true => Err(refusal(
@@ -109,7 +109,7 @@ impl Reuse<'_> {
     }
 }
 
-/// Whether the expression may have another value each time it is computed.
+/// Returns whether the expression may have a different value each time it is evaluated.
 pub(super) fn is_volatile(state: &SessionState, expr: &Expr) -> bool {
     has(expr, |expr| match expr {
         Expr::Function(function) => {
@@ -120,7 +120,7 @@ pub(super) fn is_volatile(state: &SessionState, expr: &Expr) -> bool {
     })
 }
 
-/// Whether `node` contains an expression for which `is_meant` is true.
+/// Returns whether `node` contains an expression for which `is_meant` is true.
 fn has(node: &impl Visit, is_meant: impl Fn(&Expr) -> bool) -> bool {
     visit_expressions(node, |expr| match is_meant(expr) {
         true => ControlFlow::Break(()),
@@ -129,8 +129,8 @@ fn has(node: &impl Visit, is_meant: impl Fn(&Expr) -> bool) -> bool {
     .is_break()
 }
 
-/// Replaces the name by `expr`. Within nested queries, only at the position where the name was found missing:
-/// elsewhere it may be a column of theirs.
+/// Replaces the name by `expr`. Within nested queries, only the use that the planner did not find is replaced: another
+/// use may be a column of the nested query.
 struct Put<'a> {
     reuse: &'a Reuse<'a>,
     expr: &'a Expr,
@@ -138,7 +138,7 @@ struct Put<'a> {
 }
 
 impl Put<'_> {
-    /// Replaces the name wherever the alias of the item at index `place` may be used.
+    /// Replaces the name in all places that may use the alias of the item at index `place`.
     fn behind(mut self, select: &mut Select, place: usize) {
         let items = select.projection.iter_mut().skip(place + 1);
         let broken = items.map(|item| VisitMut::visit(item, &mut self)).any(|visited| visited.is_break());

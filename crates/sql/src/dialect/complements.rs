@@ -1,4 +1,4 @@
-//! Rewrites `~x`, the complement of an integer's bits, which the engine lacks, to an exclusive OR with -1.
+//! Rewrites `~x`, the complement of an integer's bits, to an exclusive OR with -1: DataFusion 55.2 has no operator `~`.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 

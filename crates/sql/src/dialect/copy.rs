@@ -125,7 +125,7 @@ fn copy_from(parser: &mut Parser<'_>, source: Source, recursion_limit: usize) ->
         _ => Vec::new(),
     };
     if is_stdin && !options.iter().any(|(name, _)| name == "format") {
-        // The path has no extension that tells the format.
+        // The path has no extension that determines the format.
         options.push(("format".to_string(), OptionValue::Text("csv".to_string())));
     }
     let from = reader(&path, options)?;

@@ -75,14 +75,14 @@ fn within(depth: usize) -> Result<()> {
 
 /// The open brackets, including CASE … END.
 ///
-/// A keyword may be a name in the place of an operand: `1 + where + 1`. Therefore a clause keyword ends an
-/// expression only after a certain operand; otherwise counting continues, so that the depth is over- rather
-/// than underestimated.
+/// A keyword may be a name at the position of an operand: `1 + where + 1`. A clause keyword therefore ends an
+/// expression only after a token that is certainly an operand; otherwise counting continues, so that the depth is over-
+/// rather than underestimated.
 #[derive(Default)]
 struct Levels {
     open: Vec<Level>,
     here: Level,
-    /// Depth of all levels together.
+    /// Sum of the depths of all levels.
     depth: usize,
     /// Whether the last token was an operand or the end of one.
     is_operand: bool,

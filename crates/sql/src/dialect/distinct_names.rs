@@ -1,10 +1,11 @@
-//! Names of columns never decide what a column is. The engine names an expression by its text without casts
-//! and with its columns resolved, and refuses a list of two such names: `sum(id), sum(id::double)`,
-//! `id + 1, (id) + 1`, `sum(id), sum(emp.id)`. After it has done so, columns get their written texts as names,
-//! and then casts become a part of names ([`crate::written`]).
+//! Gives columns distinct names, so that a name never decides whether a query is accepted. DataFusion 55.2 names an
+//! expression by its text without casts and with its columns resolved, and refuses a list with two equal names:
+//! `sum(id), sum(id::double)`, `id + 1, (id) + 1`, `sum(id), sum(emp.id)`. After such an error, columns get their
+//! written texts as names, and if that is not enough, casts become a part of names ([`crate::written`]). This rule is
+//! obsolete once upstream accepts equal names.
 //!
-//! A subquery's column is called what was written there, too: `"max(id)"` is found once the engine has not
-//! found it.
+//! The column of a subquery is also called by its written text: `"max(id)"` is resolved after the engine has failed to
+//! find it.
 
 use super::headers::{self, calls, text};
 use super::{call, visit};
@@ -17,18 +18,18 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Gives each column of every SELECT a name of its own, its text.
+/// Names each column of every SELECT by its text.
 pub(super) fn of_columns(statement: &mut Statement, lowers: bool) -> Result<()> {
     visit(statement, &mut Columns { lowers })
 }
 
-/// Makes casts a part of names.
+/// Adds casts to the names of columns.
 pub(super) fn of_casts(statement: &mut Statement) -> Result<()> {
     visit(statement, &mut Casts)
 }
 
-/// Gives columns of subqueries their texts as names, if one of them is the column that `error` is about;
-/// returns whether there is one.
+/// Names columns of subqueries by their texts, if the column that `error` reports as missing is one of them; returns
+/// whether there is one.
 pub(super) fn of_subqueries(
     statement: &mut Statement,
     error: &DataFusionError,

@@ -1,5 +1,6 @@
-//! Keeps the digits of numbers with a point, and of integers of more than 64 bits: the engine reads them as
-//! doubles. [`crate::types`] decides which of them are decimals, once the types of columns are known.
+//! Keeps the digits of numbers with a decimal point, and of integers of more than 64 bits: DataFusion 55.2 reads them
+//! as doubles unless an option makes them decimals in every context. [`crate::types`] decides which of them are
+//! decimals, once the types of columns are known.
 
 use super::call;
 use crate::types::EXACT_NUMBER;
@@ -20,13 +21,13 @@ impl VisitorMut for ExactNumbers {
                 let text = text.replace('_', "");
                 *expr = call(EXACT_NUMBER, vec![Expr::value(Value::SingleQuotedString(text))]);
             }
-            // The engine takes the number of an interval for a constant.
+            // The engine requires the number of an interval to be a constant.
             Expr::Interval(interval) => {
                 if let Some(text) = written(&interval.value) {
                     *interval.value = Expr::value(Value::Number(text, false));
                 }
             }
-            // And those of a window's frame.
+            // The bounds of a window's frame must be constants, too.
             Expr::Function(Function { over: Some(WindowType::WindowSpec(window)), .. }) => {
                 let Some(frame) = &mut window.window_frame else { return ControlFlow::Continue(()) };
                 for bound in std::iter::once(&mut frame.start_bound).chain(&mut frame.end_bound) {
@@ -44,7 +45,7 @@ impl VisitorMut for ExactNumbers {
     }
 }
 
-/// Whether a number is one whose digits a double may lose. One with an exponent is a double.
+/// Returns whether a double may lose digits of the number. A number with an exponent is a double.
 fn is_exact(text: &str) -> bool {
     let mut digits = text.bytes().filter(|b| *b != b'_');
     let is_plain = digits.all(|b| b.is_ascii_digit() || b == b'.');

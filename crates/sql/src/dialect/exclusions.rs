@@ -1,12 +1,13 @@
-//! `EXCLUDE CURRENT ROW | GROUP | TIES | NO OTHERS` behind a window's frame, which the parser does not know. It is taken out
-//! of the tokens; a mark in PARTITION BY (a constant text) stands for it until the plan is made ([`crate::exclusions`]).
+//! Parses `EXCLUDE CURRENT ROW | GROUP | TIES | NO OTHERS` after the frame of a window, which DataFusion's parser does
+//! not know. The words are removed from the tokens; a constant text in PARTITION BY marks the window until the plan is
+//! built ([`crate::exclusions`]). This rule is obsolete once the parser and the planner support EXCLUDE.
 
 use super::Grammar;
 use crate::exclusions::Exclusion;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-/// Returns the tokens of `text` with marks; `None` if there is nothing to mark.
+/// Returns the tokens of `text` with marks; `None` if there is no EXCLUDE.
 pub(super) fn marked(text: &str) -> Option<Vec<TokenWithSpan>> {
     if !text.to_ascii_lowercase().contains("exclude") {
         return None;
@@ -30,7 +31,7 @@ pub(super) fn marked(text: &str) -> Option<Vec<TokenWithSpan>> {
     found.then_some(made)
 }
 
-/// Returns what the last words of `tokens` exclude, and how many words they are.
+/// Returns the exclusion that the last words of `tokens` express, and the number of these words.
 fn exclusion(tokens: &[TokenWithSpan]) -> Option<(usize, Option<Exclusion>)> {
     let word = |back: usize| match &tokens.get(tokens.len().checked_sub(back)?)?.token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_lowercase()),
@@ -47,7 +48,7 @@ fn exclusion(tokens: &[TokenWithSpan]) -> Option<(usize, Option<Exclusion>)> {
     }
 }
 
-/// Marks the window whose description ends `tokens`; returns whether it has a frame.
+/// Marks the window whose specification ends `tokens`; returns whether it has a frame.
 fn mark(tokens: &mut Vec<TokenWithSpan>, exclusion: Option<Exclusion>) -> bool {
     let Some(places) = Places::of(tokens) else { return false };
     let Some(exclusion) = exclusion else { return true };
@@ -63,9 +64,9 @@ fn mark(tokens: &mut Vec<TokenWithSpan>, exclusion: Option<Exclusion>) -> bool {
     true
 }
 
-/// Where a window's description may be added to.
+/// Positions in a window's specification at which tokens can be inserted.
 struct Places {
-    /// Behind PARTITION BY, before what follows it.
+    /// After PARTITION BY, before the next clause.
     at: usize,
     partition: bool,
 }

@@ -1,10 +1,9 @@
-//! Names of columns that are comparisons with subqueries: the engine names every EXISTS the same. They get
-//! their text as an alias.
+//! Names columns that compare with a subquery by their text. DataFusion 55.2 gives every EXISTS the same name.
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, visit_expressions};
 use std::ops::ControlFlow;
 
-/// Names the columns of the SELECT that have an EXISTS, IN, ANY or ALL in them.
+/// Names the columns of the SELECT that contain an EXISTS, IN, ANY or ALL.
 pub(super) fn apply(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item

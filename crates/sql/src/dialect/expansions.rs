@@ -1,6 +1,6 @@
-//! Bounds statements whose WITH queries name one another: planned, each is written out as often as it is named, so that a row of
-//! queries that each read the one before twice is exponential in its length. Planning would take that time before it has a plan
-//! whose operators could be counted.
+//! Bounds statements whose WITH queries refer to one another. DataFusion 55.2 plans a WITH query again for each
+//! reference to it, so that a chain of queries that each read the previous one twice has a plan of exponential size.
+//! Planning would take exponential time before there is a plan whose operators could be counted.
 
 use crate::error;
 use datafusion::common::Result;
@@ -9,7 +9,7 @@ use farpool_model::{Error, limits};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Refuses a statement that reads too many tables once its WITH queries are written out.
+/// Refuses a statement that reads too many tables once each reference to a WITH query is expanded.
 ///
 /// # Errors
 /// `OverLimit`.
@@ -31,7 +31,7 @@ pub(super) fn check(statement: &impl Visit) -> Result<()> {
     }
 }
 
-/// The queries around the place that is visited.
+/// The queries that enclose the visited position.
 struct Relations {
     open: Vec<Level>,
 }
@@ -39,9 +39,9 @@ struct Relations {
 #[derive(Default)]
 struct Level {
     relations: usize,
-    /// Names of the WITH queries that have not been visited, the first one last. They are visited before the body.
+    /// Names of the WITH queries that have not been visited yet, in reverse order. They are visited before the body.
     coming: Vec<String>,
-    /// Relations of those that have been.
+    /// Number of relations of each WITH query that has been visited.
     known: HashMap<String, usize>,
 }
 
@@ -105,7 +105,7 @@ mod tests {
         assert!(!is_refused(
             "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r, r"
         ));
-        // A name within another WITH is that one's.
+        // A name within another WITH refers to that WITH.
         assert!(!is_refused("WITH a AS (WITH a AS (SELECT 1) SELECT * FROM a) SELECT * FROM a"));
     }
 }

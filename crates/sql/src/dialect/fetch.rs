@@ -1,4 +1,4 @@
-//! Rewrites `FETCH FIRST n ROWS ONLY` to `LIMIT n` (SQL:2008, 7.13).
+//! Rewrites `FETCH FIRST n ROWS ONLY` (SQL:2008, 7.13), which DataFusion 55.2 does not plan, to `LIMIT n`.
 
 use super::refusal;
 use datafusion::common::Result;

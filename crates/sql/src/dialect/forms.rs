@@ -1,5 +1,5 @@
-//! Forms of expressions that the engine lacks, written as others: `GROUP BY ()`, `x // y`, `'…'::uuid`,
-//! `ORDER BY x COLLATE "C"`, `percentile_disc(…)`, and functions of lists with a lambda.
+//! Rewrites expressions that DataFusion 55.2 lacks to equivalent ones: `GROUP BY ()`, `x // y`, `'…'::uuid`, `ORDER BY
+//! x COLLATE "C"`, `percentile_disc(…)`, and functions of lists with a lambda.
 
 use super::headers::is_called;
 use super::{call, refusal, sql};
@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     OneOrManyWithParens, OrderByExpr, Select,
 };
 
-/// `GROUP BY ()`, which is one group of all rows, also of none.
+/// Rewrites `GROUP BY ()`, which is one group of all rows, even if there are none.
 pub(super) fn grand_total(select: &mut Select) -> Result<()> {
     let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by else { return Ok(()) };
     let is_empty = |key: &Expr| matches!(key, Expr::Tuple(parts) if parts.is_empty());
@@ -19,7 +19,7 @@ pub(super) fn grand_total(select: &mut Select) -> Result<()> {
     }
     keys.retain(|key| !is_empty(key));
     if keys.is_empty() && select.having.is_none() {
-        // A condition on groups makes the query one of groups, whatever it selects.
+        // A HAVING condition makes the query an aggregation, regardless of its SELECT list.
         select.having = Some(sql::expr("count(*) >= 0")?);
     }
     Ok(())
@@ -62,7 +62,8 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Writes `string_agg(DISTINCT x, ',' ORDER BY x)` as the text of a list: the engine has no two orders beside it.
+/// Rewrites `string_agg(DISTINCT x, ',' ORDER BY x)` to the text of a list: the engine supports no ORDER BY next to
+/// DISTINCT there.
 fn distinct_texts(function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     let is_distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
@@ -91,7 +92,7 @@ fn distinct_texts(function: &Function) -> Option<Expr> {
     Some(call("array_to_string", vec![Expr::Function(lists), separator.clone()]))
 }
 
-/// `ORDER BY x COLLATE NOCASE`.
+/// Rewrites `ORDER BY x COLLATE NOCASE`.
 pub(super) fn order(key: &mut OrderByExpr) {
     let Expr::Collate { expr, collation } = &key.expr else { return };
     if collation.to_string().trim_matches('"').eq_ignore_ascii_case("nocase") {
@@ -99,7 +100,7 @@ pub(super) fn order(key: &mut OrderByExpr) {
     }
 }
 
-/// Returns the least value of which at least the share `p` of the values are no greater.
+/// Returns the expression for the least value such that at least the share `p` of the values are not greater.
 fn percentile_disc(function: &Function) -> Result<Expr> {
     let ([key], FunctionArguments::List(list)) = (function.within_group.as_slice(), &function.args) else {
         let advice = "write percentile_disc(0.5) WITHIN GROUP (ORDER BY x)";
@@ -124,7 +125,7 @@ fn percentile_disc(function: &Function) -> Result<Expr> {
     sql::expr_with(&text, &named)
 }
 
-/// Functions of a list and a lambda, and the engine's names of them.
+/// Functions of a list and a lambda, with the engine's names for them.
 const OF_LAMBDAS: &[(&str, &str)] = &[
     ("list_transform", "array_transform"),
     ("array_transform", "array_transform"),
@@ -134,7 +135,7 @@ const OF_LAMBDAS: &[(&str, &str)] = &[
     ("array_filter", "array_filter"),
 ];
 
-/// Reads `x -> …` among the arguments of these functions as a lambda, before it is taken for a JSON operator.
+/// Parses `x -> …` among the arguments of these functions as a lambda, before it is taken for a JSON operator.
 pub(super) fn lambdas(expr: &mut Expr) -> Result<()> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let Some((_, engine)) = OF_LAMBDAS.iter().find(|(name, _)| is_called(function, name)) else {
@@ -152,7 +153,7 @@ pub(super) fn lambdas(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Takes the parameters from the left end of `x -> x + 1 > 2`, which the grammar reads as `(x -> x + 1) > 2`.
+/// Takes the parameters from the left end of `x -> x + 1 > 2`, which the grammar parses as `(x -> x + 1) > 2`.
 fn parameters(body: &mut Expr) -> Option<OneOrManyWithParens<LambdaFunctionParameter>> {
     let mut left = body;
     loop {

@@ -1,4 +1,4 @@
-//! Rewrites `FROM t` alone to `SELECT * FROM t`. DataFusion reads it as a query without columns.
+//! Rewrites `FROM t` without SELECT to `SELECT * FROM t`. DataFusion 55.2 plans it as a query without columns.
 
 use datafusion::sql::sqlparser::ast::{Select, SelectFlavor, SelectItem, WildcardAdditionalOptions};
 

@@ -34,7 +34,7 @@ macro_rules! as_the_generic_dialect {
 }
 
 impl Dialect for Grammar {
-    /// The type as which the parser treats this dialect where it checks for specific dialects.
+    /// Returns the dialect as which the parser treats this one where it compares types of dialects.
     fn dialect(&self) -> TypeId {
         TypeId::of::<GenericDialect>()
     }

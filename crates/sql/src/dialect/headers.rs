@@ -1,6 +1,6 @@
-//! The column names of a result, as they were written; they are separate from the names in the plan. The
-//! engine's names of expressions contain its own types and the names of files (`avg(flights.csv.delay)`,
-//! `Int64(1)`), and must be distinct; the columns of a result may have equal names.
+//! The column names of a result, as they were written; they are separate from the names in the plan. In DataFusion
+//! 55.2, names of expressions contain its own types and the names of files (`avg(flights.csv.delay)`, `Int64(1)`) and
+//! must be distinct; a result may have several columns of one name.
 
 use arrow_schema::{Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
@@ -23,7 +23,7 @@ enum Header {
 
 impl Headers {
     /// Returns the headers of `statement`; none if it is not a query, or has no list of columns. `lowers`
-    /// says whether names without quotes are converted to lower case.
+    /// tells whether names without quotes are converted to lower case.
     pub(super) fn of(statement: &SqlStatement, lowers: bool) -> Self {
         let query = match statement {
             SqlStatement::Query(query) => query,
@@ -36,14 +36,14 @@ impl Headers {
         };
         let Some(select) = leftmost(query) else { return Headers::default() };
         let headers: Vec<Header> = select.projection.iter().map(|item| header(item, lowers)).collect();
-        // A struct is unnested to its fields; next to a wildcard, the number of columns of each is unknown.
+        // A struct is unnested to its fields; next to a wildcard, the number of columns that each yields is unknown.
         match headers.contains(&Header::Many) && select.projection.iter().any(unnests) {
             true => Headers::default(),
             false => Headers(headers),
         }
     }
 
-    /// Returns `schema`, the plan's, with these headers as names; unchanged if there are no headers.
+    /// Returns the schema of the plan with these headers as names; unchanged if there are no headers.
     pub fn over(&self, schema: &SchemaRef) -> SchemaRef {
         let fields = schema.fields();
         let ones = self.0.iter().filter(|header| **header != Header::Many).count();
@@ -125,7 +125,7 @@ fn unnests(item: &SelectItem) -> bool {
     }
 }
 
-/// Whether a function of one of these names is called in `node`.
+/// Returns whether a function of one of these names is called in `node`.
 pub(super) fn calls(node: &impl Visit, names: &[&str]) -> bool {
     visit_expressions(node, |expr| match expr {
         Expr::Function(function) if names.iter().any(|name| is_called(function, name)) => {
@@ -136,14 +136,13 @@ pub(super) fn calls(node: &impl Visit, names: &[&str]) -> bool {
     .is_break()
 }
 
-/// Whether the function's name is `wanted`, which is in lower case.
+/// Returns whether the function's name is `wanted`, which is in lower case.
 pub(super) fn is_called(function: &Function, wanted: &str) -> bool {
     matches!(function.name.0.as_slice(), [ObjectNamePart::Identifier(name)]
         if name.value.eq_ignore_ascii_case(wanted))
 }
 
-/// Gives each column of the query its header as an alias, for a query that is stored as a table, a view or a
-/// file.
+/// Gives each column of the query its header as an alias, for a query that is stored as a table, a view or a file.
 pub(super) fn name_columns(query: &mut Query, lowers: bool) {
     if let Some(select) = leftmost_mut(query) {
         for item in &mut select.projection {
@@ -152,7 +151,7 @@ pub(super) fn name_columns(query: &mut Query, lowers: bool) {
     }
 }
 
-/// As [`leftmost`].
+/// Returns the same SELECT as [`leftmost`], to be changed.
 pub(super) fn leftmost_mut(query: &mut Query) -> Option<&mut Select> {
     let mut body = &mut *query.body;
     loop {

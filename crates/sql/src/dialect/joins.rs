@@ -1,13 +1,13 @@
-//! Joins with USING or NATURAL are put in brackets, for [`crate::using`] to plan, and joins without a condition
-//! are refused: DataFusion takes them for cross joins, whereas a forgotten ON is an error elsewhere. Names of
-//! keys are rewritten once the planner has told which tables have them ([`super::merged_keys`]).
+//! Puts joins with USING or NATURAL in brackets, for [`crate::using`] to plan, and refuses joins without a condition:
+//! DataFusion 55.2 plans them as cross joins, whereas a missing ON is an error in other systems. Names of keys are
+//! rewritten once the planner has reported which tables have them ([`super::merged_keys`]).
 
 use super::refusal;
 use crate::using::bracket;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Join, JoinConstraint, JoinOperator, Select, TableFactor};
 
-/// Brackets and checks joins in FROM.
+/// Checks joins in FROM and puts them in brackets.
 pub(super) fn apply(select: &mut Select) -> Result<()> {
     for tables in &mut select.from {
         tables.joins.iter().try_for_each(check)?;

@@ -1,4 +1,4 @@
-//! JSON operators on strings: `j -> 'a'`, `j ->> 'a'`, `j #>> '{a,0}'`, and paths like `$.a[0]` and `/a/0`,
+//! Rewrites JSON operators on strings: `j -> 'a'`, `j ->> 'a'`, `j #>> '{a,0}'`, and paths like `$.a[0]` and `/a/0`,
 //! which are converted to lists of steps.
 //!
 //! A step is a key of an object or, as text or number, an index of an array; negative indexes count from the
@@ -16,7 +16,7 @@ const JSON: &str = "json_get_json";
 /// The function that returns the JSON at a path without the quotes of a string.
 const TEXT: &str = "json_as_text";
 
-/// The engine's functions whose arguments after the first are steps.
+/// The engine's functions whose arguments from the second on are steps.
 const STEPPED: &[&str] = &[
     JSON,
     TEXT,
@@ -68,7 +68,7 @@ fn paths_of(function: &mut Function) -> Result<()> {
     Ok(())
 }
 
-/// Takes the arguments of a call, if all after the first are constants.
+/// Takes the arguments of a call, if all but the first are constants.
 fn taken(inner: &Function) -> Vec<Expr> {
     let FunctionArguments::List(list) = &inner.args else { return Vec::new() };
     let expr = |argument: &FunctionArg| match argument {
@@ -83,7 +83,7 @@ fn taken(inner: &Function) -> Vec<Expr> {
 /// Converts a path to steps: a constant text like `$.a[0]` or `/a/0` to a list, anything else to one step.
 ///
 /// # Errors
-/// For paths with wildcards, and for malformed paths.
+/// Fails for paths with wildcards, and for malformed paths.
 pub(super) fn path(expr: &Expr) -> Result<Expr> {
     let text = match text(expr) {
         Some(text) if text.starts_with('$') || text.starts_with('/') => text,

@@ -1,5 +1,6 @@
-//! Lists of a row in FROM: `t, unnest(array[t.a, t.b]) u(x)`, `t, LATERAL unnest(t.l)`, `t, generate_series(1, t.n) g(i)`. The
-//! engine takes the columns of other tables in UNNEST only, and within it not in `ARRAY[…]`.
+//! Lists in FROM that are computed from a row of a preceding table: `t, unnest(array[t.a, t.b]) u(x)`, `t, LATERAL
+//! unnest(t.l)`, `t, generate_series(1, t.n) g(i)`. DataFusion 55.2 allows columns of other tables in UNNEST only, and
+//! not in an `ARRAY[…]` within it.
 
 use super::call;
 use super::headers::normal;
@@ -9,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Functions that are lists, too, and the name of their column.
+/// Table functions that are also functions returning lists, and the name of their column.
 const SERIES: &[&str] = &["generate_series", "range"];
 const COLUMN: &str = "value";
 
@@ -23,7 +24,7 @@ pub(super) fn apply(table: &mut TableFactor) {
     }
 }
 
-/// Returns the UNNEST that a call of a table function is.
+/// Returns the UNNEST that is equivalent to a call of a table function.
 fn unnested(table: &TableFactor) -> Option<TableFactor> {
     let (name, args, alias) = match table {
         TableFactor::Function { name, args, alias, with_ordinality: false, .. } => (name, args, alias),
@@ -72,7 +73,7 @@ fn single(name: &ObjectName) -> Option<String> {
     }
 }
 
-/// Whether an expression reads a column.
+/// Returns whether an expression reads a column.
 fn has_column(expr: &Expr) -> bool {
     let found = visit_expressions(expr, |expr| match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
@@ -81,7 +82,7 @@ fn has_column(expr: &Expr) -> bool {
     found.is_break()
 }
 
-/// Writes lists as calls of a function.
+/// Rewrites array literals to function calls.
 struct Lists;
 
 impl VisitorMut for Lists {

@@ -1,5 +1,6 @@
-//! `WITH c AS MATERIALIZED (…)` and `AS NOT MATERIALIZED`, which the parser knows in another dialect only. They
-//! do not change a result, and are blanked out of the text, so that positions stay.
+//! Removes MATERIALIZED from `WITH c AS MATERIALIZED (…)` and `AS NOT MATERIALIZED`, which the parser knows only in
+//! another dialect. The words do not change a result; they are overwritten with blanks, so that positions in the text
+//! stay valid.
 
 use super::Grammar;
 use crate::statements::Offsets;

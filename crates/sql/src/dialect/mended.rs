@@ -1,5 +1,5 @@
-//! Rules that need to know which names are columns: each rewrites a statement whose planning has failed for an
-//! error that it knows, and the statement is planned again.
+//! Rules that need to know which names are columns: each recognizes an error of the planner and rewrites the statement,
+//! which is then planned again.
 
 use super::{aliases, distinct_names, merged_keys, outer_names, outermost, repeated, visit};
 use crate::error;
@@ -8,14 +8,15 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 
-/// Rules that were applied to a statement after its planning had failed, those about equal names once each.
+/// Rules that were applied to a statement after its planning had failed; those about equal names are applied at most
+/// once.
 #[derive(Default)]
 pub(super) struct Mended {
     wildcard: bool,
     columns: bool,
     pub casts: bool,
     subqueries: bool,
-    /// The error before any of them.
+    /// The first error, before any rule was applied.
     first: Option<DataFusionError>,
 }
 
@@ -68,7 +69,8 @@ impl Mended {
         Ok(false)
     }
 
-    /// Returns the error to tell: that of the statement as it was written, if the same kind is left.
+    /// Returns the error to report: the first one if the same kind of error remains, since it refers to the statement
+    /// as written.
     pub(super) fn told(self, error: DataFusionError) -> DataFusionError {
         match self.first {
             Some(first) if error::is_of_equal_names(&first) && error::is_of_equal_names(&error) => first,
@@ -76,7 +78,7 @@ impl Mended {
         }
     }
 
-    /// Keeps the first error that a rule has mended.
+    /// Stores the first error that a rule has handled.
     pub(super) fn keep(&mut self, error: DataFusionError) {
         if Found::of(&error).is_none() {
             self.first.get_or_insert(error);

@@ -1,7 +1,6 @@
-//! Names of the keys of USING and NATURAL. Joins are marked by numbers before planning; for each, the planner
-//! tells which columns of its tables get other names ([`crate::using`]). These are written in the place of
-//! `t.key`, of which the columns of the SELECT keep the old name, `t.*` is written out, and `*` leaves the other
-//! names out.
+//! Rewrites the names of the keys of USING and NATURAL. Joins are marked with numbers before planning; for each join,
+//! the planner reports which columns of its tables get other names ([`crate::using`]). A rewritten SELECT uses these
+//! names instead of `t.key`, but its columns keep their old names; `t.*` is expanded, and `*` excludes the new names.
 
 use super::headers::normal;
 use super::outer_names::names;
@@ -24,7 +23,7 @@ pub(super) fn marked(statement: &mut Statement) -> Result<usize> {
     Ok(marks.count)
 }
 
-/// Rewrites the names of keys of the join that `found` is about.
+/// Rewrites the names of the keys of the join that `found` reports.
 pub(super) fn rewrite(statement: &mut Statement, found: &Found, lowers: bool) -> Result<()> {
     visit(statement, &mut Rewrite { found, lowers })
 }
@@ -78,7 +77,7 @@ impl VisitorMut for Rewrite<'_> {
 }
 
 impl Rewrite<'_> {
-    /// Rewrites a SELECT, and the ORDER BY of its query, if the join stands in its FROM.
+    /// Rewrites a SELECT, and the ORDER BY of its query, if its FROM contains the join.
     fn select(&self, select: &mut Select, order_by: Option<&mut OrderBy>) {
         let mut keys = Keys { rewrite: self, hidden: Vec::new() };
         let mut from = std::mem::take(&mut select.from);
@@ -112,7 +111,7 @@ impl Rewrite<'_> {
         table.columns.iter().find_map(|(old, new)| new.as_deref().filter(|_| *old == column))
     }
 
-    /// Writes out wildcards of tables, leaves the new names out of `*`, and names columns as they were.
+    /// Expands wildcards of tables, excludes the new names from `*`, and keeps the names of columns.
     fn columns(&self, select: &mut Select) {
         let mut taken: HashSet<String> = HashSet::new();
         for item in &select.projection {
@@ -204,7 +203,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// Returns the name, or one like it that is not taken.
+/// Returns `name`, with a number appended if it is taken.
 fn free(name: String, taken: &mut HashSet<String>) -> Ident {
     let numbered = (1_u32..).map(|n| format!("{name}_{n}"));
     let free = [name.clone()].into_iter().chain(numbered).find(|name| !taken.contains(name));
@@ -226,8 +225,7 @@ impl Keys<'_> {
         debug_assert!(visited.is_continue(), "the visitor never breaks");
     }
 
-    /// Settles the join if it stands in these tables, and rewrites what stands behind it; returns whether it
-    /// does.
+    /// Resolves the join if these tables contain it, and rewrites everything after it; returns whether they do.
     fn within(&mut self, tables: &mut TableWithJoins) -> bool {
         let mut is_after = self.in_brackets(&mut tables.relation);
         for join in &mut tables.joins {

@@ -1,9 +1,9 @@
-//! Converts text to a statement that DataFusion plans with the meaning that it has in PostgreSQL and DuckDB.
+//! Converts text to a statement that DataFusion plans with the meaning that the text has in PostgreSQL and DuckDB.
 //!
-//! [`grammar`] defines how text is parsed, [`copy`] parses COPY. Then each rule, one file each, visits the
-//! parsed statement once: forms that the engine lacks are rewritten to others that it has, and forms that it
-//! would parse but ignore are refused ([`undone`]). Statements too deep for the stack are refused before that
-//! ([`depth`]). The names of the result's columns are kept separately ([`headers`]).
+//! [`grammar`] defines how text is parsed, [`copy`] parses COPY. Then each rule, one file each, visits the parsed
+//! statement once: forms that the engine lacks are rewritten to equivalent ones, and forms that it parses but ignores
+//! are refused ([`undone`]). Statements that are too deep for the stack are refused before that ([`depth`]). The names
+//! of the result's columns are kept separately ([`headers`]).
 //!
 //! Some rules need to know which names are columns ([`aliases`], [`order_all`], [`repeated`]): they run after
 //! planning has failed ([`plan`]).
@@ -82,7 +82,7 @@ use std::ops::ControlFlow;
 
 /// A statement, and the headers of its result.
 pub struct Parsed {
-    /// As the engine plans it.
+    /// The statement as the engine plans it.
     pub statement: Statement,
     /// The names of its columns, as they were written.
     pub headers: Headers,
@@ -91,7 +91,7 @@ pub struct Parsed {
 /// Parses `text`, a single statement.
 ///
 /// # Errors
-/// The parser's, and for forms that are refused here. Also when there is no statement, or several.
+/// The parser's errors; fails also for forms that are refused, and if the text contains no statement or several.
 pub fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
     depth::check_text(text)?;
     let blanked = materialized::blanked(text);
@@ -102,7 +102,7 @@ pub fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
             Some(copy) => Ok(copy),
             None => only(text, options.recursion_limit.get()),
         },
-        // A dialect selected with SET uses its own grammar.
+        // A dialect that was selected with SET uses its own grammar.
         _ => state.sql_to_statement(text, &options.dialect),
     };
     let mut statement = steps::bounded(text.len(), parsed)?;
@@ -131,7 +131,7 @@ fn only(text: &str, recursion_limit: usize) -> Result<Statement> {
 /// again.
 ///
 /// # Errors
-/// When the statement is wrong.
+/// Fails if the statement is invalid.
 pub async fn plan(state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
     let plan = planned(state, statement).await?;
     sizes::check_operators(&plan)?;
@@ -164,13 +164,13 @@ async fn planned(state: &SessionState, mut statement: Statement) -> Result<Logic
     finished(state.statement_to_plan(statement).await?, mended.casts)
 }
 
-/// Replaces what rules have written for the planner only; `has_casts` says whether casts are parts of names.
+/// Replaces markers that rules have left for the planner; `has_casts` tells whether casts are parts of names.
 fn finished(plan: LogicalPlan, has_casts: bool) -> Result<LogicalPlan> {
     let plan = if has_casts { crate::written::planned(plan)? } else { plan };
     crate::set_all::planned(plan)
 }
 
-/// Returns the number of columns, if the statement has ORDER BY ALL over columns that are not written out.
+/// Returns the number of columns, if the statement has an ORDER BY ALL whose columns are not listed explicitly.
 async fn columns_to_order_by(state: &SessionState, statement: &Statement) -> Result<Option<usize>> {
     let mut unordered = statement.clone();
     match outermost(&mut unordered) {
@@ -180,7 +180,7 @@ async fn columns_to_order_by(state: &SessionState, statement: &Statement) -> Res
     Ok(Some(Box::pin(plan(state, unordered)).await?.schema().fields().len()))
 }
 
-/// Returns the query that a statement consists of, or explains.
+/// Returns the query that a statement consists of or explains.
 fn outermost(statement: &mut Statement) -> Option<&mut Query> {
     match statement {
         Statement::Statement(statement) => match &mut **statement {
@@ -214,7 +214,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
         }
         Statement::Reset(ResetStatement::Variable(name)) => zones::reset(&name.to_string())?,
         Statement::CreateExternalTable(_) => {
-            // The engine's own readers would give columns other types than farpool's.
+            // The engine's own readers would give columns different types than farpool's.
             let advice = "name the file in FROM, or CREATE VIEW t AS SELECT * FROM 'x.parquet'";
             return Err(refusal("CREATE EXTERNAL TABLE is not done", advice));
         }
@@ -233,7 +233,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
     }
 }
 
-/// Refuses a statement whose WITH queries would become too many tables.
+/// Refuses a statement whose expanded WITH queries would read too many tables.
 fn check_expansions(statement: &Statement) -> Result<()> {
     match statement {
         Statement::Statement(statement) => expansions::check(&**statement),
@@ -246,7 +246,7 @@ fn check_expansions(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Keeps the digits of a query's numbers, as [`parse`] does of other statements than CREATE VIEW.
+/// Keeps the digits of a query's numbers, as [`parse`] does for other statements than CREATE VIEW.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -257,7 +257,8 @@ pub fn keep_digits(query: &mut Query) -> Result<()> {
     }
 }
 
-/// Whether numbers of the statement may meet decimals. A view is kept as its text, and planned from there.
+/// Returns whether numbers of the statement may meet decimals. A view is stored as its text, and its digits are kept
+/// when the text is planned.
 fn has_exact_numbers(statement: &Statement) -> bool {
     match statement {
         Statement::Statement(statement) => matches!(
@@ -290,12 +291,12 @@ fn visit(statement: &mut Statement, rules: &mut impl VisitorMut<Break = DataFusi
     }
 }
 
-/// Makes the error for an unsupported form, with advice.
+/// Creates the error for an unsupported form, with advice.
 fn refusal(what: &str, advice: &str) -> DataFusionError {
     error::wrap(Error::invalid(what).advise(advice))
 }
 
-/// Makes a call of a function.
+/// Creates a function call.
 fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
     Expr::Function(Function {

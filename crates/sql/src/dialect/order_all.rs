@@ -1,4 +1,5 @@
-//! Rewrites `ORDER BY ALL` to an order by each column of the result, in their order, as in DuckDB.
+//! Rewrites `ORDER BY ALL`, which DataFusion 55.2 does not plan, to an order by each column of the result, from left to
+//! right, as in DuckDB.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, Value,
@@ -29,7 +30,7 @@ fn options(query: &Query) -> Option<OrderByOptions> {
     }
 }
 
-/// Whether the query is ordered by columns that only planning can count.
+/// Returns whether the query has an ORDER BY ALL over columns that only planning can count.
 pub(super) fn is_open(query: &Query) -> bool {
     options(query).is_some()
 }

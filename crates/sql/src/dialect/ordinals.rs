@@ -1,5 +1,5 @@
-//! `GROUP BY ROLLUP(1, 2)`: resolves column numbers within ROLLUP, CUBE and GROUPING SETS, which the engine
-//! supports in a plain list only.
+//! Resolves column numbers within ROLLUP, CUBE and GROUPING SETS, as in `GROUP BY ROLLUP(1, 2)`: DataFusion 55.2
+//! supports them in a plain list only.
 
 use super::refusal;
 use datafusion::common::Result;

@@ -1,7 +1,7 @@
-//! Names of outer tables that are also columns of an inner one: in
-//! `SELECT … FROM dept WHERE EXISTS (SELECT … FROM emp WHERE emp.dept = dept.id)`, DataFusion takes `dept.id` for
-//! a field of the column `emp.dept`. By the standard, a table of that name comes first. Where planning has
-//! failed for such a field, or the plan has one, tables that inner queries name get an alias that no column has.
+//! Renames outer tables whose name is also a column of an inner table. In `SELECT … FROM dept WHERE EXISTS (SELECT …
+//! FROM emp WHERE emp.dept = dept.id)`, DataFusion 55.2 takes `dept.id` for a field of the column `emp.dept`; by the
+//! standard, the table takes precedence. If planning has failed for such a field, or the plan contains one, tables that
+//! inner queries name get an alias that is no column's name.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
@@ -13,14 +13,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Whether planning failed because a column that is not a struct has no fields.
+/// Returns whether planning failed because a column that is not a struct has no fields.
 pub(super) fn is_cause(error: &DataFusionError) -> bool {
     let text = error.to_string();
     text.contains("Cannot access field at argument") || text.contains("could not parse compound identifier")
 }
 
-/// Returns the error of a plan that reads a field of a column which is not a struct: the planner leaves it to
-/// the analyzer to find that.
+/// Returns the error of a plan that reads a field of a column which is not a struct: the planner leaves this error to
+/// the analyzer.
 pub(super) fn error_in(plan: &LogicalPlan) -> Result<Option<DataFusionError>> {
     let mut found = None;
     plan.apply_with_subqueries(|plan| {
@@ -127,7 +127,7 @@ fn rename(tables: &mut TableWithJoins, name: &str, new: &str) {
     }
 }
 
-/// Finds, or renames, uses of a table's name, but in inner queries that have a table of that name themselves.
+/// Finds or renames uses of a table's name, except in inner queries that have a table of that name themselves.
 struct Within<'a> {
     name: &'a str,
     new: Option<&'a str>,

@@ -1,6 +1,6 @@
-//! `?` is a parameter, as in JDBC and Python's DB-API: the first is `$1`, the second `$2`, in the order of the text.
-//! Parameters that are arguments of functions in FROM are filled in before the statement is planned, since the engine makes
-//! the tables of these then.
+//! Numbers the parameters `?`, as in JDBC and Python's DB-API: the first is `$1`, the second `$2`, in the order of the
+//! text. Parameters that are arguments of functions in FROM are filled in before the statement is planned, since
+//! DataFusion 55.2 evaluates these functions during planning.
 
 use super::{call, refusal, visit};
 use crate::parameters::Parameters;
@@ -25,7 +25,7 @@ pub(super) fn number(statement: &mut Statement) -> Result<()> {
     visit(statement, &mut Numbers(starts.collect()))
 }
 
-/// Where parameters without a number stand.
+/// Positions of parameters without a number.
 #[derive(Default)]
 struct Places(BTreeSet<Location>);
 
@@ -58,7 +58,7 @@ impl VisitorMut for Numbers {
     }
 }
 
-/// Writes values of parameters where they are arguments of functions in FROM; returns the names of these parameters.
+/// Inserts the values of parameters that are arguments of functions in FROM; returns the names of these parameters.
 pub fn fill_in_arguments(statement: &mut Statement, parameters: &Parameters) -> Result<BTreeSet<String>> {
     let mut arguments = Arguments { parameters, filled_in: BTreeSet::new() };
     if *parameters != Parameters::None {
@@ -67,8 +67,9 @@ pub fn fill_in_arguments(statement: &mut Statement, parameters: &Parameters) -> 
     Ok(arguments.filled_in)
 }
 
-/// Gives each parameter the type of its value. Otherwise a parameter beside an operator has the type of the other operand: in
-/// `day + ?` it is a date, which an interval is not. Returns the names of these parameters.
+/// Casts each parameter to the type of its value. Otherwise DataFusion gives a parameter next to an operator the type
+/// of the other operand: in `day + ?` it would be a date even if its value is an interval. Returns the names of these
+/// parameters.
 pub fn with_types(statement: &mut Statement, parameters: &Parameters) -> Result<BTreeSet<String>> {
     let mut types = Types { types: parameters.types(), given: BTreeSet::new() };
     visit(statement, &mut types)?;

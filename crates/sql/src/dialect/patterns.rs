@@ -1,13 +1,12 @@
-//! Patterns: translates `LIKE … ESCAPE 'c'` to the engine's escape character (of patterns that are computed, by
-//! a function), and `SIMILAR TO` to the
-//! equivalent regular expression (SQL:2016, 8.6). The engine itself takes the pattern of SIMILAR TO as a
-//! regular expression, which may match anywhere in the text.
+//! Translates `LIKE … ESCAPE 'c'` to the engine's escape character (with a function if the pattern is computed), and
+//! `SIMILAR TO` to the equivalent regular expression (SQL:2016, 8.6). DataFusion 55.2 takes the pattern of SIMILAR TO
+//! for a regular expression, which may match anywhere in the text.
 
 use super::{call, refusal};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, ValueWithSpan};
 
-/// The engine's escape character if there is no `ESCAPE`.
+/// The engine's escape character in the absence of `ESCAPE`.
 const ESCAPE: char = '\\';
 
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {
@@ -15,8 +14,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
         Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
             let Some(escape) = escape_char.take() else { return Ok(()) };
             let escape = character(&escape)?;
-            // With the engine's escape character nothing needs translation, and the pattern need not be
-            // constant.
+            // With the engine's escape character nothing is translated, and the pattern need not be constant.
             match &mut **pattern {
                 _ if escape == Some(ESCAPE) => {}
                 Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => {
@@ -74,7 +72,7 @@ fn text<'a>(pattern: &'a mut Expr, what: &str) -> Result<&'a mut String> {
     }
 }
 
-/// Returns the pattern with the engine's escape character in place of `escape`.
+/// Returns the pattern with `escape` replaced by the engine's escape character.
 pub fn escaped_anew(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut made = String::with_capacity(pattern.len() + 1);
     let mut characters = pattern.chars();

@@ -1,5 +1,6 @@
-//! Rewrites PIVOT and UNPIVOT of a table in FROM to queries: for PIVOT, an aggregate of the rows with each
-//! value, grouped by all columns that PIVOT does not name; for UNPIVOT, lists of columns that are unnested.
+//! Rewrites PIVOT and UNPIVOT of a table in FROM, which DataFusion 55.2 does not plan, to queries: PIVOT to an
+//! aggregate of the rows with each value, grouped by all columns that PIVOT does not name, and UNPIVOT to lists of
+//! columns that are unnested.
 
 use super::{refusal, sql};
 use datafusion::common::Result;
@@ -76,7 +77,7 @@ fn pivoted(table: &TableFactor, aggregates: &[ExprWithAlias], of: &Expr, values:
     format!("SELECT * EXCLUDE ({}), {} FROM {table} GROUP BY ALL", named.join(", "), columns.join(", "))
 }
 
-/// Collects the columns that `expr` refers to, without their tables.
+/// Collects the columns that `expr` refers to, without table qualifiers.
 fn columns_of(expr: &Expr, names: &mut BTreeSet<String>) {
     let visited = visit_expressions(expr, |expr| {
         match expr {

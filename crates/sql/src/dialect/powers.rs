@@ -1,5 +1,5 @@
-//! Rewrites `2 ^ 10` to a power of floats, even for integers: the power of two integers is often not an
-//! integer, as with a negative exponent.
+//! Rewrites `2 ^ 10` to a power of floats, even for integers: the power of two integers is often not an integer, for
+//! example with a negative exponent.
 
 use super::call;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr};

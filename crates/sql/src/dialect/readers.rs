@@ -29,7 +29,7 @@ pub(super) fn apply(table: &mut TableFactor) -> Result<()> {
     Ok(())
 }
 
-/// Whether a table name is the text of a call.
+/// Returns whether a table name is the text of a call.
 pub fn is_call(name: &str) -> bool {
     name.ends_with(')') && name.split_once('(').is_some_and(|(f, _)| FileFormat::of_function(f).is_some())
 }

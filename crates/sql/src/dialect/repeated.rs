@@ -1,6 +1,6 @@
-//! Columns with equal names: `select wind, wind`, `select 1, 1`, `select price, price::int`. The engine
-//! requires distinct names. The second column is named `wind_1` in the plan, as in DuckDB, and has this name
-//! in a subquery; a result shows the names that were written ([`super::headers`]).
+//! Columns with equal names: `select wind, wind`, `select 1, 1`, `select price, price::int`. DataFusion 55.2 requires
+//! distinct names. The second column is named `wind_1` in the plan, as in DuckDB, and has this name in a subquery; a
+//! result shows the names that were written ([`super::headers`]).
 
 use super::headers::{normal, text};
 use datafusion::sql::sqlparser::ast::{
@@ -57,9 +57,9 @@ fn rename(select: &mut Select, order: &str, lowers: bool) {
     }
 }
 
-/// Gives columns next to a wildcard names that no column of a table has, such as `upper(city)` in
-/// `select *, upper(city) as city`. Returns whether there was a wildcard with other columns. ORDER BY still
-/// refers to the same column.
+/// Gives columns next to a wildcard names that no column of a table has, such as `upper(city)` in `select *,
+/// upper(city) as city`. Returns whether there was a wildcard next to other columns. ORDER BY still refers to the same
+/// column.
 pub(super) fn beside_wildcard(query: &mut Query, lowers: bool) -> bool {
     let SetExpr::Select(select) = &mut *query.body else { return false };
     let is_wildcard =
@@ -111,7 +111,7 @@ fn key(item: &SelectItem, lowers: bool) -> Option<String> {
     }
 }
 
-/// Returns the column's name of a column that is qualified by its table.
+/// Returns the column name of a column that is qualified by its table.
 fn path_end(item: &SelectItem, lowers: bool) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => Some(normal(path.last()?, lowers)),

@@ -1,6 +1,6 @@
-//! Comparisons of rows, `(a, b) < (c, d)`, by their parts, and of values with lists, `x = ANY(list)`, with the logic of three
-//! values. DataFusion compares rows as structures, where NULL is a value that is less than all others, and takes NULLs
-//! in a list of ANY for values that are not equal; its ALL is right.
+//! Rewrites comparisons of rows, `(a, b) < (c, d)`, to comparisons of their parts, and comparisons with lists, `x =
+//! ANY(list)`, to three-valued logic. DataFusion 55.2 compares rows as structs, in which NULL is less than all other
+//! values, and treats NULLs in a list of ANY as values that are not equal; its ALL is correct.
 
 use super::{depth, refusal};
 use datafusion::common::Result;
@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use farpool_model::limits;
 
-/// The parts of `(a, b)` or `ROW(a, b)`.
+/// Returns the parts of `(a, b)` or `ROW(a, b)`.
 pub(super) fn parts(expr: &Expr) -> Option<Vec<&Expr>> {
     match expr {
         Expr::Nested(inner) => parts(inner),
@@ -26,10 +26,10 @@ pub(super) fn parts(expr: &Expr) -> Option<Vec<&Expr>> {
     }
 }
 
-/// Writes a comparison of rows as one of their parts; `copied` counts the parts of expressions that come twice then.
+/// Rewrites a comparison of rows to one of their parts; `copied` counts the parts of expressions that are duplicated.
 ///
 /// # Errors
-/// When the rows have different numbers of columns, or the comparison becomes too large.
+/// Fails if the rows have different numbers of columns, or the comparison becomes too large.
 pub(super) fn apply(expr: &mut Expr, copied: &mut usize) -> Result<()> {
     let made = match &*expr {
         Expr::BinaryOp { left, op, right } => match parts(left).zip(parts(right)) {
@@ -79,7 +79,7 @@ fn check_alike(left: &[&Expr], right: &[&Expr]) -> Result<()> {
     }
 }
 
-/// A comparison of rows; `None` for an operator that is none.
+/// Returns a comparison of rows; `None` if the operator is not a comparison.
 fn compared(
     left: &[&Expr],
     op: &BinaryOperator,
@@ -99,7 +99,7 @@ fn compared(
         let joins = if *op == Eq { And } else { Or };
         return Ok(joined(pairs().map(|(left, right)| binary(left, op.clone(), right)).collect(), &joins));
     };
-    // All parts but the last are compared twice, one within the other.
+    // All parts but the last are compared twice, one comparison nested in the other.
     let twice = left[1..].iter().chain(&right[1..]).map(|part| depth::parts(*part)).sum::<usize>();
     charge(copied, twice, left.len())?;
     let mut made: Option<Expr> = None;
@@ -115,7 +115,7 @@ fn compared(
     Ok(made)
 }
 
-/// Whether a row is one of a list; `None` where these are no rows.
+/// Returns the condition that a row is one of a list; `None` if the elements are not rows.
 fn one_of(value: &[&Expr], list: &[Expr], copied: &mut usize) -> Result<Option<Expr>> {
     let Some(rows) = list.iter().map(parts).collect::<Option<Vec<_>>>() else { return Ok(None) };
     let own = value.iter().map(|part| depth::parts(*part)).sum::<usize>();
@@ -125,7 +125,7 @@ fn one_of(value: &[&Expr], list: &[Expr], copied: &mut usize) -> Result<Option<E
     Ok(each.and_then(|each| joined(each, &BinaryOperator::Or)))
 }
 
-/// Counts copies of expressions.
+/// Counts duplicated parts of expressions, up to a limit.
 fn charge(copied: &mut usize, more: usize, columns: usize) -> Result<()> {
     *copied = copied.saturating_add(more);
     match *copied <= limits::SQL_NODES_MAX && columns <= limits::SQL_ROW_PARTS_MAX {
@@ -150,7 +150,7 @@ fn distinct(left: &[&Expr], right: &[&Expr], is_distinct: bool) -> Expr {
     pairs.fold(first, |made, pair| binary(made, op.clone(), pair))
 }
 
-/// `x = ANY(list)`, for any comparison; `None` for a subquery.
+/// Returns the condition for `x = ANY(list)`, for any comparison operator; `None` for a subquery.
 fn of_list(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     let mut list = right;
@@ -192,7 +192,7 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
 }
 
-/// Joins expressions by AND or OR, as a tree that is no deeper than it must be.
+/// Combines expressions by AND or OR to a balanced tree, which is least deep.
 fn joined(mut each: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     while each.len() > 1 {
         let mut pairs = each.into_iter();

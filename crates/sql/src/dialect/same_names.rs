@@ -1,5 +1,5 @@
-//! Refuses what may be either of two tables of one FROM that are called `t` in different schemas: `t` among the tables, and
-//! `t.a` among the columns. The engine would take the first that fits.
+//! Refuses names that are ambiguous because two tables of one FROM are called `t` in different schemas: the table name
+//! `t`, and a column `t.a`. DataFusion 55.2 would take the first match.
 
 use super::headers::normal;
 use super::refusal;
@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 /// Checks the names of tables and columns in a SELECT.
 ///
 /// # Errors
-/// When a name may be of either of two tables.
+/// Fails if a name may refer to either of two tables.
 pub(super) fn check(select: &Select, lowers: bool) -> Result<()> {
     let tables: Vec<Vec<String>> =
         select.from.iter().flat_map(tables).map(|name| from_the_end(name, lowers)).collect();
@@ -50,7 +50,7 @@ pub(super) fn check(select: &Select, lowers: bool) -> Result<()> {
     }
 }
 
-/// The tables of a FROM that have no other name.
+/// Returns the tables of a FROM that have no alias.
 fn tables(from: &TableWithJoins) -> impl Iterator<Item = &ObjectName> {
     let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
     factors.filter_map(|factor| match factor {
@@ -59,16 +59,17 @@ fn tables(from: &TableWithJoins) -> impl Iterator<Item = &ObjectName> {
     })
 }
 
-/// The parts of a table's name: the table, and its schema and catalog where they are written.
+/// Returns the parts of a table's name in reverse order: the table, then its schema and its catalog if they are
+/// written.
 fn from_the_end(name: &ObjectName, lowers: bool) -> Vec<String> {
     let parts = name.0.iter().rev().filter_map(|part| part.as_ident());
     parts.map(|part| normal(part, lowers)).collect()
 }
 
-/// Refuses `s.t.a` within a query that reads another table `t` and names it without its schema: the engine would take it for
-/// a column of that one, also where a query around it reads `s.t`.
+/// Refuses `s.t.a` within a query that reads another table `t` without naming its schema: the engine would take it for
+/// a column of that table, even if an enclosing query reads `s.t`.
 pub(super) struct Scopes {
-    /// For the queries around, the tables that they name, from the end of their names.
+    /// For each enclosing query, the names of its tables, with their parts in reverse order.
     tables: Vec<Vec<Vec<String>>>,
     lowers: bool,
 }
@@ -119,7 +120,7 @@ impl VisitorMut for Scopes {
     }
 }
 
-/// The SELECTs of a query that are no subqueries.
+/// Collects the SELECTs of a query, without those of subqueries.
 fn selects_of<'a>(body: &'a SetExpr, found: &mut Vec<&'a Select>) {
     match body {
         SetExpr::Select(select) => found.push(select),

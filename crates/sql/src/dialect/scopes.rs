@@ -1,26 +1,26 @@
-//! Names of WITH: a query may give one that an outer WITH has, which it then hides; its definition still sees
-//! the outer one. DataFusion refuses the second, so that inner ones get other names here.
+//! Scopes of WITH: a query may define a name that an outer WITH has, and then hides that one; its own definition still
+//! refers to the outer one. DataFusion 55.2 refuses the second definition, so that inner names are renamed here.
 
 use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, ObjectNamePart, Query, Statement, TableAlias, TableFactor, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
-/// Renames the names of inner WITHs that hide outer ones.
+/// Renames WITH queries that hide outer ones.
 pub(super) fn apply(statement: &mut Statement, lowers: bool) {
     let mut scopes = Scopes { lowers, queries: Vec::new(), count: 0 };
     let visited = statement.visit(&mut scopes);
     debug_assert!(visited.is_continue(), "the visitor never breaks");
 }
 
-/// A query around the visited position.
+/// A query that encloses the visited position.
 #[derive(Default)]
 struct Scope {
-    /// Names of its WITH, and what they are called now.
+    /// Names of its WITH queries, with their new names.
     names: Vec<(String, String)>,
     /// Number of names that are visible.
     visible: usize,
-    /// Number of its WITH's queries that have not been visited.
+    /// Number of its WITH queries that have not been visited yet.
     pending: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Rewrites `t SEMI JOIN u` and `t ANTI JOIN u` to `LEFT SEMI JOIN` and `LEFT ANTI JOIN`, as in DuckDB.
+//! Rewrites `t SEMI JOIN u` and `t ANTI JOIN u`, which DataFusion 55.2 does not plan, to `LEFT SEMI JOIN` and `LEFT
+//! ANTI JOIN`, as in DuckDB.
 
 use datafusion::sql::sqlparser::ast::{Join, JoinOperator, Select, TableFactor};
 

@@ -1,9 +1,9 @@
-//! `INTERSECT ALL` and `EXCEPT ALL`: the engine returns each row of the left side once for every equal row of
-//! the right side, or not at all (apache/datafusion#12955), where SQL counts rows: the smaller of both
-//! counts, and the difference.
+//! `INTERSECT ALL` and `EXCEPT ALL`. DataFusion 55.2 returns each row of the left side once for every equal row of the
+//! right side, or not at all (apache/datafusion#12955). SQL counts rows: a row occurs as often as on the side where it
+//! is rarer, or as often as the difference of its counts.
 //!
-//! Rewritten to a query over both sides, each row with its side, under a condition that [`crate::set_all`]
-//! replaces once the columns are known.
+//! A set operation is rewritten to a query over both sides, whose rows are tagged with their side, under a condition
+//! that [`crate::set_all`] replaces once the columns are known. This rule is obsolete once upstream counts rows.
 
 use super::sql;
 use crate::set_all::Kept;
@@ -47,7 +47,7 @@ const SIDE: &str = ":side";
 const LEFT: &str = ":left";
 const RIGHT: &str = ":right";
 
-/// Puts both sides in the places of the text's tables.
+/// Puts both sides in the place of the placeholder tables of the text.
 struct Sides([Option<Box<SetExpr>>; 2]);
 
 impl VisitorMut for Sides {

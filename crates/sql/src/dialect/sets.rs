@@ -1,11 +1,12 @@
-//! Bounds grouping sets: CUBE of `n` columns groups the rows in 2ⁿ ways, all of which are planned and computed.
+//! Bounds the number of grouping sets: CUBE of `n` columns groups the rows in 2ⁿ ways, all of which are planned and
+//! computed.
 
 use crate::error;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, GroupByWithModifier, Select};
 use farpool_model::{Error, limits};
 
-/// Refuses a GROUP BY of too many sets.
+/// Refuses a GROUP BY with too many sets.
 ///
 /// # Errors
 /// `OverLimit`.

@@ -1,5 +1,5 @@
-//! `SHOW TABLES` without the tables of the information schema. `SHOW COLUMNS FROM 'file.csv'` is rewritten to
-//! `DESCRIBE 'file.csv'`, because no list of tables contains files.
+//! Rewrites `SHOW TABLES` to a query without the tables of the information schema, and `SHOW COLUMNS FROM 'file.csv'`
+//! to `DESCRIBE 'file.csv'`, because no list of tables contains files.
 
 use super::sql;
 use crate::names::names_a_file;
@@ -46,7 +46,7 @@ fn columns(statement: &mut Statement) {
     }
 }
 
-/// Whether `name` refers to a file.
+/// Returns whether `name` refers to a file.
 pub(super) fn is_file(name: &ObjectName) -> bool {
     matches!(name.0.as_slice(), [ObjectNamePart::Identifier(name)] if names_a_file(&name.value))
 }

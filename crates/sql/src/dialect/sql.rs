@@ -1,4 +1,4 @@
-//! Parses text to parts of statements, which rules insert in place of others.
+//! Parses text to parts of statements, which rules insert as replacements.
 
 use super::Grammar;
 use datafusion::common::{DataFusionError, Result};
@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::ast::{Expr, Query, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use std::ops::ControlFlow;
 
-/// Limit of nested brackets in the text: those of the statement that it becomes part of, which is bounded
-/// already, and some more.
+/// Limit of nested brackets in the text. The inserted text is part of a statement whose depth is bounded already, so
+/// that a small additional limit is enough.
 const RECURSION: usize = 100;
 
 fn parsed<T>(text: &str, parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>) -> Result<T> {
@@ -19,7 +19,7 @@ fn parsed<T>(text: &str, parse: impl FnOnce(&mut Parser<'_>) -> Result<T, Parser
 /// Parses an expression.
 ///
 /// # Errors
-/// The parser's, only for a text that a rule has made wrongly.
+/// The parser's error, only for a text that a rule has built incorrectly.
 pub(super) fn expr(text: &str) -> Result<Expr> {
     parsed(text, |parser| parser.parse_expr())
 }
@@ -27,7 +27,7 @@ pub(super) fn expr(text: &str) -> Result<Expr> {
 /// Parses a query.
 ///
 /// # Errors
-/// The parser's, only for a text that a rule has made wrongly.
+/// The parser's error, only for a text that a rule has built incorrectly.
 pub(super) fn query(text: &str) -> Result<Box<Query>> {
     parsed(text, |parser| parser.parse_query())
 }
@@ -35,7 +35,7 @@ pub(super) fn query(text: &str) -> Result<Box<Query>> {
 /// Parses an expression and substitutes the `named` expressions for names in it.
 ///
 /// # Errors
-/// The parser's, only for a text that a rule has made wrongly.
+/// The parser's error, only for a text that a rule has built incorrectly.
 pub(super) fn expr_with(text: &str, named: &[(&str, Expr)]) -> Result<Expr> {
     let mut made = expr(text)?;
     put(&mut made, named);

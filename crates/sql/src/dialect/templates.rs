@@ -125,7 +125,7 @@ fn percents(template: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Returns the position that is written, or else the next one.
+/// Returns the explicit position, or else the next one.
 fn place_or(written: &str, next: &mut usize) -> Option<usize> {
     if !written.is_empty() {
         return written.parse().ok();

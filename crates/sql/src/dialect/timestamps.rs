@@ -1,6 +1,5 @@
-//! `timestamp '2024-01-01 12:00'`, which has no seconds, and timestamps of any year. The engine counts
-//! nanoseconds in 64 bits, which cover the years from 1677 to 2262 only: constants outside are read with
-//! microseconds.
+//! Reads `timestamp '2024-01-01 12:00'`, which has no seconds, and timestamps of any year. DataFusion 55.2 counts
+//! nanoseconds in 64 bits, which covers the years from 1677 to 2262 only; constants outside are read with microseconds.
 
 use crate::types::with_seconds;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Value, ValueWithSpan};

@@ -1,5 +1,5 @@
-//! `(a, b) IN (SELECT …)`: DataFusion compares one column only. Rewritten to EXISTS, with the logic of three
-//! values: rows are equal if all parts are, and unequal if one part is, else the comparison is NULL.
+//! Rewrites `(a, b) IN (SELECT …)` to EXISTS, since DataFusion 55.2 compares a single column only. Three-valued logic
+//! applies: rows are equal if all parts are, unequal if one part is unequal, and otherwise the comparison is NULL.
 
 use super::{refusal, rows, sql};
 use datafusion::common::Result;

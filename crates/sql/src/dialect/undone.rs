@@ -1,4 +1,4 @@
-//! Refuses forms that the engine parses and then silently ignores: a wrong answer is worse than none.
+//! Refuses forms that DataFusion 55.2 parses and then silently ignores: an error is better than a wrong result.
 
 use super::headers::normal;
 use super::refusal;
@@ -14,7 +14,7 @@ const LEAVE_OUT: &str = "leave it out";
 const ASOF_JOIN: &str = "ASOF JOIN";
 const ASOF_ADVICE: &str = "join with the latest time: … ON u.k = t.k AND u.t = (SELECT max(v.t) FROM u v WHERE v.k = t.k AND v.t <= t.t)";
 
-/// Converts the parser's error for an ASOF JOIN of DuckDB, of which it knows another form.
+/// Converts the parser's error for an ASOF JOIN in DuckDB's syntax; the parser knows a different syntax only.
 pub(super) fn asof_join(error: DataFusionError) -> DataFusionError {
     match error.to_string().contains("MATCH_CONDITION") {
         true => refusal(&format!("{ASOF_JOIN} is not done"), ASOF_ADVICE),
@@ -76,7 +76,7 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
     refuse(drops_files, "DROP of a file", "remove it with the system's own means")
 }
 
-/// Refuses two values for one column.
+/// Refuses two assignments to one column.
 fn assigned_once(update: &Update) -> Result<()> {
     let mut seen = HashSet::new();
     for assignment in &update.assignments {

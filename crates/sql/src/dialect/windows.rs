@@ -1,8 +1,8 @@
-//! Named windows that build on others: `OVER (w ORDER BY id)`, `WINDOW w2 AS (w ORDER BY id)`. The engine
-//! reads the name and leaves out what it stands for, and does not look into ORDER BY and QUALIFY.
+//! Expands named windows that build on others: `OVER (w ORDER BY id)`, `WINDOW w2 AS (w ORDER BY id)`. DataFusion 55.2
+//! parses the name but ignores the window that it refers to, and does not resolve names in ORDER BY and QUALIFY.
 //!
-//! Rules of the standard (SQL:2016, 7.15), as in PostgreSQL: a window names one that is defined before it,
-//! adds no PARTITION BY, adds ORDER BY only where there is none, and builds on none that has a frame.
+//! By the standard (SQL:2016, 7.15) and PostgreSQL, a window refers to one that is defined before it, adds no PARTITION
+//! BY, adds ORDER BY only if that one has none, and cannot refer to one that has a frame.
 
 use super::headers::normal;
 use super::refusal;
@@ -14,10 +14,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Writes out the windows that expressions of the SELECT name.
+/// Expands the windows that expressions of the SELECT refer to.
 pub(super) fn apply(select: &mut Select, lowers: bool) -> Result<()> {
     let windows = Windows::of(&select.named_window, lowers)?;
-    // The engine takes definitions for complete.
+    // The engine takes definitions to be complete.
     for (definition, (_, spec)) in select.named_window.iter_mut().zip(&windows.specs) {
         definition.1 = NamedWindowExpr::WindowSpec(spec.clone());
     }
@@ -26,7 +26,7 @@ pub(super) fn apply(select: &mut Select, lowers: bool) -> Result<()> {
     flow(select.qualify.visit(&mut write_out))
 }
 
-/// Writes out the windows that ORDER BY of the query names. Those of its SELECT have been written out.
+/// Expands the windows that the query's ORDER BY refers to. Those of its SELECT have been expanded already.
 pub(super) fn in_order(query: &mut Query, lowers: bool) -> Result<()> {
     let SetExpr::Select(select) = &*query.body else { return Ok(()) };
     let windows = Windows::of(&select.named_window, lowers)?;
@@ -43,7 +43,7 @@ fn flow(visited: ControlFlow<DataFusionError>) -> Result<()> {
     }
 }
 
-/// The windows of a SELECT by their names, written out, in their order.
+/// The expanded windows of a SELECT with their names, in order of definition.
 struct Windows {
     specs: Vec<(String, WindowSpec)>,
     lowers: bool,
@@ -78,7 +78,7 @@ impl Windows {
         })
     }
 
-    /// Returns `spec` with what it takes from the window that it names.
+    /// Returns `spec` completed by the window that it refers to.
     fn complete(&self, spec: &WindowSpec) -> Result<WindowSpec> {
         let Some(name) = &spec.window_name else { return Ok(spec.clone()) };
         let base = self.named(name)?;
@@ -106,7 +106,7 @@ impl Windows {
     }
 }
 
-/// Whether the expression stands for an EXCLUDE.
+/// Returns whether the expression is the mark of an EXCLUDE.
 fn is_exclusion(expr: &Expr) -> bool {
     match expr {
         Expr::Cast { expr, .. } => is_exclusion(expr),
@@ -119,7 +119,7 @@ fn is_exclusion(expr: &Expr) -> bool {
 
 struct WriteOut {
     windows: Windows,
-    /// Depth of nested queries at this position: a window's name is known in its own SELECT only.
+    /// Depth of nested queries at this position: a window's name is visible only in its own SELECT.
     within: usize,
 }
 

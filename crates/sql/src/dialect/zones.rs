@@ -1,7 +1,7 @@
-//! `t AT TIME ZONE zone`, which the engine plans as a cast, which keeps the instant instead of converting it
-//! to local time. It is rewritten to a call of `timezone`. The session's own zone is always UTC.
+//! Rewrites `t AT TIME ZONE zone` to a call of `timezone`. DataFusion 55.2 plans it as a cast, which keeps the instant
+//! instead of converting it to local time. The session's own zone is always UTC.
 //!
-//! The engine gives some functions of instants a type without a zone. The result of such a function is cast
+//! DataFusion gives some functions that return instants a type without a zone. The result of such a function is cast
 //! first.
 
 use super::headers::is_called;
@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 /// Functions whose results are instants in PostgreSQL and DuckDB; here they are in UTC.
 const INSTANTS: &[&str] = &["now", "current_timestamp", "to_timestamp", "transaction_timestamp"];
 
-/// Functions of times that return a time of the same kind.
+/// Functions of times that return a time of the same type.
 const KEEPERS: &[&str] = &["date_trunc", "date_bin", "coalesce", "greatest", "least"];
 
 pub(super) fn apply(expr: &mut Expr) {
@@ -47,7 +47,8 @@ fn as_instant(time: Expr) -> Expr {
     }
 }
 
-/// Whether `time` is the result of a function of instants, possibly truncated or with an interval added.
+/// Returns whether `time` is the result of a function that returns an instant, possibly truncated or with an interval
+/// added.
 fn is_instant(time: &Expr) -> bool {
     match time {
         Expr::Nested(inner) => is_instant(inner),
@@ -65,7 +66,7 @@ fn is_instant(time: &Expr) -> bool {
     }
 }
 
-/// Refuses SET TIME ZONE to anything but UTC.
+/// Refuses SET TIME ZONE with any zone but UTC.
 pub(super) fn statement(statement: &Statement) -> Result<()> {
     let values: Vec<&Expr> = match statement {
         Statement::Set(Set::SetTimeZone { value, .. }) => vec![value],
@@ -102,7 +103,7 @@ fn refused() -> DataFusionError {
     )
 }
 
-/// Whether `variable` is a name of the time zone setting, as the engine reads it.
+/// Returns whether `variable` is a name of the time zone setting, as the engine reads it.
 fn is_time_zone(variable: &str) -> bool {
     let lower = variable.to_lowercase();
     matches!(lower.as_str(), "timezone" | "time.zone" | "time zone" | "datafusion.execution.time_zone")

@@ -1,8 +1,9 @@
-//! `date_trunc` of times in any year. The engine's counts nanoseconds, which reach from 1677 to 2262 (as
-//! apache/datafusion#1359 says of comparisons).
+//! `date_trunc` for times in any year. The function of DataFusion 55.2 counts nanoseconds, which cover the years from
+//! 1677 to 2262 (compare apache/datafusion#1359). It can be used as it is once upstream truncates in the unit of the
+//! type.
 //!
-//! The Gregorian calendar repeats every 400 years, weekdays included: a time outside is moved by so many of them that it is
-//! inside, and what the engine makes of it is moved back.
+//! The Gregorian calendar repeats every 400 years, weekdays included: a time outside this range is moved by a multiple
+//! of 400 years into it, and the engine's result is moved back.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -22,16 +23,18 @@ use std::sync::Arc;
 /// Seconds of 400 years.
 const ERA: i64 = 146_097 * 86_400;
 
-/// The years to which times are moved begin here: 1800, in seconds from 1970.
+/// Start of the 400 years to which times are moved: 1800, in seconds from 1970.
 const FIRST: i64 = -5_364_662_400;
 
-/// Times whose nanoseconds 64 bits hold, in seconds from 1970; a year less at both ends, since the result is earlier.
+/// Times whose nanoseconds fit 64 bits, in seconds from 1970, less a year at both ends, since the result may be
+/// earlier.
 const INSIDE: std::ops::Range<i64> = (-9_223_372_036 + 366 * 86_400)..(9_223_372_036 - 366 * 86_400);
 
-/// Times that are moved, in seconds from 1970: millions of years. Of others the engine says that they are out of range.
+/// Times that are moved, in seconds from 1970: millions of years. For others the engine reports that they are out of
+/// range.
 const MOVED: std::ops::Range<i64> = -(1 << 48)..1 << 48;
 
-/// Puts the function in the place of the engine's.
+/// Registers the function in place of the engine's.
 pub(super) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::from(DateTrunc { inner: date_trunc() }));
 }
@@ -42,7 +45,7 @@ struct DateTrunc {
 }
 
 impl DateTrunc {
-    /// Truncates times some of which are outside; `None` if none is.
+    /// Truncates times of which some are out of the engine's range; returns `None` if none is.
     fn far<T: ArrowTimestampType>(
         &self,
         args: &ScalarFunctionArgs,
@@ -87,7 +90,7 @@ impl DateTrunc {
     }
 }
 
-/// Whether the offset of a zone never changes, so that its times may be moved.
+/// Returns whether the offset of a zone is constant, so that its times may be moved.
 fn is_even(zone: Option<&Arc<str>>) -> bool {
     zone.is_none_or(|zone| matches!(&**zone, "UTC" | "Etc/UTC" | "Z" | "+00:00"))
 }

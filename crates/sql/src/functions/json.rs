@@ -1,7 +1,7 @@
-//! Functions for JSON in strings. Those that read JSON come from the package `datafusion-functions-json`;
-//! those that make JSON write values as COPY does.
+//! Functions for JSON in strings. The functions that read JSON come from the package `datafusion-functions-json`; those
+//! that create JSON write values as COPY does.
 //!
-//! A string that is not JSON gives NULL, as does a path that leads nowhere.
+//! A string that is not JSON yields NULL, as does a path that does not exist.
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
@@ -19,7 +19,7 @@ use datafusion_functions_json::{json_field_metadata, udfs};
 use serde::de::IgnoredAny;
 use std::sync::Arc;
 
-/// Registers the functions in `context`; of the package, only those whose results have an SQL type.
+/// Registers the functions in `context`; of the package, only those whose result has an SQL type.
 pub(super) fn register(context: &SessionContext) {
     for function in [
         udfs::json_as_text_udf(),
@@ -57,7 +57,7 @@ struct LookAt {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Look {
-    /// The kind of the value, by DuckDB's names.
+    /// The kind of the value, as one of DuckDB's names.
     Type,
     /// Whether the string is valid JSON.
     Valid,
@@ -93,7 +93,7 @@ impl ScalarUDFImpl for LookAt {
     }
 }
 
-/// Whether `text` is valid JSON of any nesting depth: ignored values are skipped without recursion.
+/// Returns whether `text` is valid JSON of any nesting depth: ignored values are skipped without recursion.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
@@ -115,7 +115,7 @@ fn json_type(text: &str) -> Option<&'static str> {
     })
 }
 
-/// A function that makes JSON of values.
+/// A function that creates JSON from values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MakeJson {
     what: Make,
@@ -208,7 +208,7 @@ fn key(array: &ArrayRef) -> Result<(bool, ArrayRef)> {
     }
 }
 
-/// Whether a string column was made as JSON, which is embedded in other JSON as it is.
+/// Returns whether a string column was created as JSON, which is embedded in other JSON unchanged.
 fn is_json_text(field: &Field) -> bool {
     *field.data_type() == DataType::Utf8 && *field.metadata() == json_field_metadata()
 }

@@ -1,9 +1,10 @@
-//! Numbers the parameters of lambdas so that they stay behind all columns when operators are merged.
+//! Renumbers the parameters of lambdas so that they stay behind all columns when operators are merged.
 //!
-//! DataFusion numbers a parameter from the width of the operator's input: over 2 columns, `x -> x + i` has `x` as number 2.
-//! A projection that is merged with the one below it is evaluated over the input of that, which may have 5 columns: columns
-//! get their new numbers then, parameters do not, and number 2 is taken for a column ("Field of physical LambdaVariable …").
-//! Only the order of the numbers counts, so that parameters with large numbers stay parameters.
+//! DataFusion 55.2 numbers a parameter from the width of the operator's input: over 2 columns, `x -> x + i` has `x` as
+//! number 2. A projection that is merged with the one below it is evaluated over the input of that one, which may have
+//! 5 columns: columns are then renumbered, but parameters are not, and number 2 is taken for a column ("Field of
+//! physical LambdaVariable …"). Only the order of the numbers matters, so that parameters with large numbers stay
+//! parameters. This rule is obsolete once upstream renumbers parameters when it merges projections.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::config::ConfigOptions;
@@ -16,10 +17,10 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use std::sync::Arc;
 
-/// More columns than an operator has.
+/// More columns than any operator has.
 const FIRST: usize = 1 << 24;
 
-/// The optimizer rule. Runs before all that move expressions.
+/// The optimizer rule. It runs before all rules that move expressions.
 #[derive(Debug)]
 pub struct LambdaParameters;
 

@@ -1,5 +1,5 @@
-//! Scalar functions that the engine lacks. The SQL front maps many names of other databases to the engine's
-//! functions and these (`dialect/functions`).
+//! Scalar functions that DataFusion 55.2 lacks, or whose range there is too small. The SQL front maps many function
+//! names of other databases to the engine's functions and these (`dialect/functions`).
 
 mod date_trunc;
 mod json;

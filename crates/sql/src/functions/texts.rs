@@ -1,5 +1,5 @@
-//! Functions of texts that the SQL front writes: the pattern of `LIKE … ESCAPE` where it is computed, and casts
-//! to UUID.
+//! Functions of texts that rules of the SQL front insert: the translation of a computed pattern of `LIKE … ESCAPE`, and
+//! casts to UUID.
 
 use crate::dialect::escaped_anew;
 use arrow_array::StringArray;
@@ -23,9 +23,9 @@ pub(super) fn register(context: &SessionContext) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// `like_pattern(pattern, escape)`: the pattern with the engine's escape character.
+    /// `like_pattern(pattern, escape)` returns the pattern with the engine's escape character.
     LikePattern,
-    /// `to_uuid(text)`: the text of a UUID in its usual form.
+    /// `to_uuid(text)` returns the text of a UUID in canonical form.
     Uuid,
 }
 
@@ -69,7 +69,7 @@ impl ScalarUDFImpl for OfTexts {
     }
 }
 
-/// Returns the usual form of a UUID: 32 hexadecimal digits in lower case, in groups of 8, 4, 4, 4 and 12.
+/// Returns the canonical form of a UUID: 32 hexadecimal digits in lower case, in groups of 8, 4, 4, 4 and 12.
 fn uuid(text: &str) -> Result<String> {
     let plain = text.trim().trim_start_matches('{').trim_end_matches('}');
     let digits: String = plain.chars().filter(|c| *c != '-').collect::<String>().to_lowercase();

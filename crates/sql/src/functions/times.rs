@@ -28,7 +28,7 @@ pub(super) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::from(TimeBucket { signature }));
 }
 
-/// `age(t, u)`: the time from `u` to `t`. `age(t)`: the time from `t` to the last midnight.
+/// `age(t, u)` is the time from `u` to `t`, and `age(t)` the time from `t` to the last midnight.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Age {
     signature: Signature,
@@ -97,7 +97,7 @@ fn moment(microseconds: i64) -> Result<NaiveDateTime, ArrowError> {
     })
 }
 
-/// PostgreSQL's `timestamp_age`: the differences of years, months, days and the rest, each with the sign of
+/// Computes PostgreSQL's `timestamp_age`: the differences of years, months, days and the rest, each with the sign of
 /// the whole; a borrowed month has as many days as the month of the earlier time.
 fn age(later: NaiveDateTime, earlier: NaiveDateTime) -> Result<IntervalMonthDayNano, ArrowError> {
     if later < earlier {

@@ -131,7 +131,7 @@ impl ScalarUDFImpl for DivideInterval {
     }
 }
 
-/// Multiplies intervals by factors made of `numbers`.
+/// Multiplies intervals by factors that are derived from `numbers`.
 fn scaled_by(
     intervals: &PrimitiveArray<IntervalMonthDayNanoType>,
     numbers: &PrimitiveArray<Float64Type>,
@@ -146,11 +146,11 @@ fn scaled_by(
     Ok(Arc::new(made))
 }
 
-/// Returns the product. A fraction of a month becomes days, of which a month has 30, and one of a day becomes
-/// time, as in PostgreSQL; to the microsecond.
+/// Returns the product. As in PostgreSQL, a fraction of a month becomes days, 30 to a month, a fraction of a day
+/// becomes time, and the result is rounded to microseconds.
 fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDayNano> {
     let months = f64::from(interval.months) * factor;
-    // Rounding removes what binary fractions add: a third of three months is one.
+    // Rounding removes the error of binary fractions: a third of three months is one.
     let days = f64::from(interval.days) * factor + rounded((months - months.trunc()) * 30.0);
     let day_nanos = 86_400e9;
     let nanos = interval.nanoseconds as f64 * factor + rounded(days - days.trunc()) * day_nanos;
@@ -161,7 +161,7 @@ fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDa
     Some(IntervalMonthDayNano::new(part(months)?, part(days)?, nanos))
 }
 
-/// Rounds a number of days to less than half a microsecond.
+/// Rounds a number of days to a precision of less than half a microsecond.
 fn rounded(days: f64) -> f64 {
     (days * 1e11).round() / 1e11
 }

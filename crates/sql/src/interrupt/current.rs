@@ -1,4 +1,4 @@
-//! Which scope the thread works for at the moment, and since when.
+//! The scope that the current thread works for, and the time at which the poll began.
 
 use super::Scope;
 use crate::bounded::Charge;
@@ -8,33 +8,33 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Work after which a stream gives its thread back, so that other tasks, timers and aborts get their turn.
+/// Duration of work after which a stream yields, so that other tasks, timers and aborts get their turn.
 const TURN: Duration = Duration::from_millis(1);
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// What a thread works for.
+/// The work that a thread is doing.
 #[derive(Clone)]
 struct Current {
     entered: Arc<Entered>,
-    /// When the poll of the task began.
+    /// Time at which the poll of the task began.
     since: Instant,
-    /// What functions charge their results to; `None` outside of the operators of a plan.
+    /// The account for results of functions; `None` outside the operators of a plan.
     charge: Option<Arc<Charge>>,
 }
 
-/// A scope as a thread has entered it, within others that may be stopped as well.
+/// A scope that a thread has entered, nested in others that may be stopped as well.
 pub struct Entered {
     scope: Arc<Scope>,
     outer: Option<Arc<Entered>>,
-    /// For results of functions while a statement is planned.
+    /// The account for results of functions while a statement is planned.
     charge: Arc<Charge>,
 }
 
 impl Entered {
-    /// Enters `scope` within what the thread works for now.
+    /// Enters `scope`, nested in the scope that the thread works for now.
     pub fn new(scope: Arc<Scope>) -> Arc<Self> {
         let outer = entered().filter(|outer| !outer.is_of(&scope));
         Arc::new(Entered { scope, outer, charge: Arc::default() })
@@ -52,7 +52,7 @@ impl Entered {
     }
 }
 
-/// Restores what the thread worked for before.
+/// Restores the previous scope of the thread when it is dropped.
 struct Restore(Option<Current>);
 
 impl Drop for Restore {
@@ -66,12 +66,12 @@ fn with<T>(f: impl FnOnce(Option<&Current>) -> T) -> T {
     CURRENT.with(|current| f(current.borrow().as_ref()))
 }
 
-/// What the thread works for.
+/// Returns the scope that the thread works for.
 pub fn entered() -> Option<Arc<Entered>> {
     with(|current| current.map(|current| Arc::clone(&current.entered)))
 }
 
-/// Runs `work`, a poll, for `entered`.
+/// Runs `work`, one poll, for `entered`.
 pub fn enter<T>(entered: &Arc<Entered>, work: impl FnOnce() -> T) -> T {
     let since = with(|current| current.map(|current| current.since)).unwrap_or_else(Instant::now);
     let next = Current { entered: Arc::clone(entered), since, charge: None };
@@ -79,10 +79,10 @@ pub fn enter<T>(entered: &Arc<Entered>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs `work` with `charge` for the results of functions.
+/// Runs `work` with `charge` as the account for results of functions.
 pub fn charging<T>(charge: &Arc<Charge>, work: impl FnOnce() -> T) -> T {
     let Some(mut next) = with(|current| current.cloned()) else { return work() };
-    // The operator above asks for more: it is done with what its functions returned before.
+    // The operator above polls again: it no longer needs the previous results of its functions.
     if let Some(above) = next.charge.replace(Arc::clone(charge)) {
         above.release();
     }
@@ -90,7 +90,7 @@ pub fn charging<T>(charge: &Arc<Charge>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs `work` with a charge of its own, which is released when it returns.
+/// Runs `work` with an account of its own, which is released when it returns.
 pub fn charging_for_now<T>(work: impl FnOnce() -> T) -> T {
     let Some(next) = with(|current| current.cloned()) else { return work() };
     let next = Current { charge: Some(Arc::default()), ..next };
@@ -98,7 +98,7 @@ pub fn charging_for_now<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Returns what functions charge their results to, and the scope that they work for.
+/// Returns the account for results of functions, and the scope that they work for.
 pub fn charged() -> Option<(Arc<Scope>, Arc<Charge>)> {
     with(|current| {
         let Current { entered, charge, .. } = current?;
@@ -107,21 +107,21 @@ pub fn charged() -> Option<(Arc<Scope>, Arc<Charge>)> {
     })
 }
 
-/// Whether a statement is being planned rather than run.
+/// Returns whether a statement is being planned rather than run.
 pub fn is_planning() -> bool {
     with(|current| current.is_some_and(|current| current.charge.is_none()))
 }
 
-/// Fails if what the thread works for was stopped.
+/// Fails if the thread's scope, or one around it, was stopped.
 ///
 /// # Errors
-/// Why it was stopped.
+/// The reason why it was stopped.
 pub fn check() -> Result<(), DataFusionError> {
-    // A probe may run whatever the caller has for signals, which may enter scopes itself.
+    // A probe may run the caller's signal handlers, which may enter scopes themselves.
     entered().map_or(Ok(()), |entered| entered.check())
 }
 
-/// Whether the poll has taken so long that the thread should do something else before.
+/// Returns whether the poll has taken so long that the thread should yield to other tasks.
 pub fn is_turn_over() -> bool {
     with(|current| current.is_some_and(|current| current.since.elapsed() >= TURN))
 }

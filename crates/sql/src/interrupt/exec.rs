@@ -1,7 +1,7 @@
-//! Operators whose streams can be stopped, and give their thread back after a millisecond of work.
+//! Operators whose streams can be stopped, and yield the thread after a millisecond of work.
 //!
-//! Invariant: to everybody who looks, a plan is as it was before: its names, types, properties and metrics are those of the
-//! operators within.
+//! Invariant: wrapping does not change how a plan appears: names, types, properties and metrics are those of the
+//! wrapped operators.
 
 use super::current;
 use super::filters;
@@ -30,7 +30,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Makes every operator of `plan` one that can be stopped.
+/// Wraps every operator of `plan` so that it can be stopped.
 pub fn stoppable(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         let node = in_small_batches(filters::checked(node)?)?;
@@ -44,7 +44,8 @@ pub fn stoppable(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>
     .data()
 }
 
-/// Returns an operator that repeats lists, with small batches, for each of which there is memory.
+/// Returns an operator that repeats lists, wrapped so that it emits small batches and checks that there is memory for
+/// each.
 fn repeating(node: Arc<dyn ExecutionPlan>, repeats: Repeats) -> Result<StoppableExec> {
     let repeats = Arc::new(repeats);
     let checked = |child: &Arc<dyn ExecutionPlan>| {
@@ -60,17 +61,17 @@ fn repeating(node: Arc<dyn ExecutionPlan>, repeats: Repeats) -> Result<Stoppable
     Ok(StoppableExec { batch_rows: Some(REPEATED_ROWS), ..StoppableExec::over(node) })
 }
 
-/// Whether an operator returns lists or structures that one below it has repeated.
+/// Returns whether an operator returns lists or structures that an operator below it has repeated.
 fn passes_repeated_on(node: &dyn ExecutionPlan) -> bool {
     let repeats = |child: &&Arc<dyn ExecutionPlan>| {
-        // Not with the method of the trait, which looks at the operator within.
+        // The trait's own method would downcast the wrapped operator.
         let child = (&***child as &dyn Any).downcast_ref::<StoppableExec>();
         child.is_some_and(|child| child.batch_rows == Some(REPEATED_ROWS))
     };
     has_nested(&node.schema(), &[]) && node.children().iter().any(repeats)
 }
 
-/// Returns such an operator with batches that are as small: what filters and repartitions gathers rows until a batch is full.
+/// Returns such an operator with equally small batches: filters and repartitioning collect rows until a batch is full.
 fn gathering(node: Arc<dyn ExecutionPlan>) -> Result<StoppableExec> {
     let node = match node.downcast_ref::<FilterExec>() {
         Some(filter) => Arc::new(filter.with_batch_size(REPEATED_ROWS)?),
@@ -79,8 +80,8 @@ fn gathering(node: Arc<dyn ExecutionPlan>) -> Result<StoppableExec> {
     Ok(StoppableExec { batch_rows: Some(REPEATED_ROWS), ..StoppableExec::over(node) })
 }
 
-/// Gives an operator its input in small batches if it groups by many sets, all of which it does for a batch in one poll, or
-/// copies long lists for each row.
+/// Splits the input of an operator into small batches if it has many grouping sets, by all of which it groups a batch in one
+/// poll, or copies long lists for each row.
 fn in_small_batches(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let sets = node.downcast_ref::<AggregateExec>().map_or(1, |groups| groups.group_expr().groups().len());
     let rows_max = match rows_of_constant_lists(&*node)? {
@@ -96,16 +97,16 @@ fn in_small_batches(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPla
     node.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
 }
 
-/// Sets that a batch of the usual size is grouped by within a few milliseconds.
+/// Number of sets by which a batch of the usual size is grouped within a few milliseconds.
 const SETS_AT_ONCE: usize = 16;
 
 /// An operator that can be stopped.
 #[derive(Debug)]
 struct StoppableExec {
     inner: Arc<dyn ExecutionPlan>,
-    /// Most rows of a batch.
+    /// Maximal number of rows of a batch.
     rows_max: usize,
-    /// The rows that batches of the operator and those below it have, if it is not what the session says.
+    /// Batch size of the operator and those below it, if it differs from the session's.
     batch_rows: Option<usize>,
     /// The operator above, if it repeats these rows.
     repeats: Option<Arc<Repeats>>,
@@ -116,14 +117,14 @@ impl StoppableExec {
         StoppableExec { inner, rows_max: usize::MAX, batch_rows: None, repeats: None }
     }
 
-    /// Returns another operator in the place of the one within.
+    /// Returns a wrapper with the same settings around another operator.
     fn with_inner(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         let (rows_max, batch_rows, repeats) = (self.rows_max, self.batch_rows, self.repeats.clone());
         Arc::new(StoppableExec { inner, rows_max, batch_rows, repeats })
     }
 }
 
-/// The context with batches of so many rows.
+/// Returns the context with `rows` as the batch size.
 fn with_batch_rows(context: &TaskContext, rows: usize) -> Arc<TaskContext> {
     let config = context.session_config().clone().with_batch_size(rows);
     Arc::new(TaskContext::new(
@@ -248,20 +249,20 @@ impl ExecutionPlan for StoppableExec {
     }
 }
 
-/// The rows of an operator.
+/// The stream of an operator's batches.
 struct StoppableStream {
     rows: SendableRecordBatchStream,
     rows_max: usize,
     repeats: Option<Arc<Repeats>>,
-    /// What is left of a batch that has more.
+    /// The rows of a batch that exceed the limit, to be returned next.
     rest: Option<RecordBatch>,
-    /// What functions of the operator hold until the batch that they were computed for has been taken in.
+    /// Memory of results of the operator's functions, until the batch that they were computed for has been consumed.
     charge: Arc<Charge>,
     has_ended: bool,
 }
 
 impl StoppableStream {
-    /// Returns as many rows as a batch may have, and keeps the others.
+    /// Returns as many rows as a batch may have, and stores the rest.
     fn first_of(&mut self, mut batch: RecordBatch) -> Result<RecordBatch> {
         if batch.num_rows() > self.rows_max {
             self.rest = Some(batch.slice(self.rows_max, batch.num_rows() - self.rows_max));

@@ -1,5 +1,5 @@
-//! Conditions of joins that can be stopped. A join evaluates its condition over a batch of pairs at a time, and goes on within
-//! one poll for as long as no pair passes.
+//! Conditions of joins that can be stopped. A join evaluates its condition on one batch of pairs at a time, and
+//! continues within one poll as long as no pair passes.
 
 use super::current;
 use arrow_array::{BooleanArray, RecordBatch};
@@ -21,7 +21,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Returns the operator with a condition that is checked, if it is a join with a condition.
+/// Returns the operator with a condition that can be stopped, if it is a join with a condition.
 pub(super) fn checked(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
         && let Some(filter) = join.filter()
@@ -50,7 +50,7 @@ pub(super) fn checked(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionP
     Ok(node)
 }
 
-/// Whether the plan has a join with a condition.
+/// Returns whether the plan has a join with a condition.
 fn has_condition(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     plan.exists(|node| {
         let join = node.downcast_ref::<HashJoinExec>().map(|join| join.filter().is_some());
@@ -60,8 +60,9 @@ fn has_condition(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     })
 }
 
-/// Runs a plan; in a task of its own if one of its joins may compute on in one poll. Nobody can drop a stream while it is being
-/// polled: whoever waits for a task drops it at any time, and with it the scope, so that the condition fails next.
+/// Runs a plan, in a separate task if one of its joins may compute for long in one poll. A stream cannot be dropped
+/// while it is being polled; the caller can drop its handle of a task at any time, and with it the scope, so that the
+/// condition fails at its next evaluation.
 pub fn execute_apart(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -75,7 +76,7 @@ pub fn execute_apart(
     let sender = task.tx();
     task.spawn(async move {
         while let Some(batch) = rows.next().await {
-            // The receiver has gone: nobody wants the others.
+            // The receiver was dropped, so that no further batches are needed.
             if sender.send(batch).await.is_err() {
                 break;
             }
@@ -90,8 +91,8 @@ fn stoppable(filter: &JoinFilter) -> JoinFilter {
     JoinFilter::new(condition, filter.column_indices().to_vec(), Arc::clone(filter.schema()))
 }
 
-/// Runs a part of a poll that has taken long already, and has the other tasks of this thread go on with another one meanwhile.
-/// Joins on all threads of a runtime would otherwise keep those that could drop them from doing so.
+/// Runs a part of a poll that has already taken long, while another thread takes over the other tasks of this thread.
+/// Joins on all threads of a runtime would otherwise block the tasks that could drop them.
 fn beside_others<T>(work: impl FnOnce() -> T) -> T {
     let can_leave =
         || Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
@@ -101,7 +102,7 @@ fn beside_others<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A condition that fails once the statement was stopped.
+/// A condition that fails once the statement is stopped.
 #[derive(Debug)]
 struct Condition(Arc<dyn PhysicalExpr>);
 
@@ -140,7 +141,7 @@ impl PhysicalExpr for Condition {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         current::check()?;
-        // Of what its functions compute, only the truth values stay.
+        // Only the truth values outlive the call, so that other results of its functions are released at once.
         beside_others(|| current::charging_for_now(|| self.0.evaluate(batch)))
     }
 

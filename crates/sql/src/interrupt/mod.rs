@@ -1,18 +1,19 @@
-//! Stops statements: at their time limit, when the caller interrupts them, and when their rows are no longer wanted.
+//! Stops statements: at their time limit, when the caller interrupts them, and when their result is dropped.
 //!
-//! A poll of the engine may compute for minutes without returning: a cross join makes many batches of one, a filter of a join
-//! discards them all, planning is one synchronous call. While it does, its task cannot be aborted, and nobody on that thread
-//! looks after timers and signals. Three means together end such work:
+//! A poll of the engine may compute for minutes without returning: a cross join makes many batches of one, a filter of
+//! a join discards all of them, and planning is one synchronous call. Meanwhile the task cannot be aborted, and its
+//! thread handles no timers and signals. Three mechanisms together end such work:
 //!
-//! - A [`Scope`] is what may be stopped: a statement, one run of it, or whatever runs within an [`Interrupt`]. Each poll of its
-//!   futures enters it on the thread ([`current`]), and so do the tasks that the engine starts meanwhile ([`tasks`]).
-//! - Code that runs long asks [`check`]: streams between operators ([`exec`]), filters of joins ([`filters`]), rules of the
-//!   planner ([`rules`]), the parser ([`steps`]), and calls of functions ([`crate::bounded`]). Streams also give the thread back
-//!   after a millisecond; a join that goes on in one poll runs in a task of its own, which may be dropped meanwhile, and lets
-//!   other tasks go on beside it.
-//! - The time limit is kept by a thread of its own ([`timer`]), which wakes the future that waits.
+//! - A [`Scope`] is a unit of work that can be stopped: a statement, one run of it, or everything within an
+//!   [`Interrupt`]. Each poll of its futures enters it on the thread ([`current`]), and so do the tasks that the engine
+//!   spawns meanwhile ([`tasks`]).
+//! - Code that runs long calls [`check`]: streams between operators ([`exec`]), filters of joins ([`filters`]), rules
+//!   of the planner ([`rules`]), the parser ([`steps`]), and calls of functions ([`crate::bounded`]). Streams also
+//!   yield after a millisecond; a join that continues within one poll runs in a separate task, which may be dropped
+//!   meanwhile, and lets other tasks proceed.
+//! - The time limit is enforced by a separate thread ([`timer`]), which wakes the waiting future.
 //!
-//! Invariant: a scope that is stopped stays stopped, and everything that is checked within it fails from then on.
+//! Invariant: a scope that is stopped stays stopped, and every check within it fails from then on.
 
 #![expect(
     clippy::disallowed_methods,
@@ -38,7 +39,7 @@ use farpool_model::Error;
 use futures::FutureExt;
 use std::sync::Arc;
 
-/// Ends work of the engine from another thread, also while that computes. Clones end the same work.
+/// Stops work of the engine from another thread, even while it computes. Clones stop the same work.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<Scope>);
 
@@ -49,13 +50,13 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// Makes one that is stopped once `probe` returns true. Whoever computes calls it now and then, on the thread that does:
-    /// for callers that learn of an interrupt only by asking.
+    /// Creates an interrupt that stops once `probe` returns true. Computing threads call the probe from time to time:
+    /// for callers that must poll for an interrupt.
     pub fn probing(probe: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Interrupt(Scope::probing(Box::new(probe)))
     }
 
-    /// Runs `work`, which [`Interrupt::stop`] ends.
+    /// Runs `work` so that [`Interrupt::stop`] can stop it.
     pub async fn run<W: Future>(&self, work: W) -> W::Output {
         tasks::install();
         let entered = Entered::new(Arc::clone(&self.0));
@@ -63,18 +64,18 @@ impl Interrupt {
         std::future::poll_fn(move |context| current::enter(&entered, || work.poll_unpin(context))).await
     }
 
-    /// Has statements within the work fail as cancelled at their next check, a few milliseconds from now. Futures that wait
-    /// are not woken: whoever runs the work drops it, too.
+    /// Makes statements within the work fail as cancelled at their next check, within a few milliseconds. Waiting
+    /// futures are not woken: the caller that runs the work drops it as well.
     pub fn stop(&self) {
         self.0.stop();
     }
 
-    /// Has statements within the work fail for `error` at their next check.
+    /// Makes statements within the work fail with `error` at their next check.
     pub fn stop_for(&self, error: Error) {
         self.0.stop_for(error);
     }
 
-    /// Whether the work was stopped.
+    /// Returns whether the work was stopped.
     pub fn is_stopped(&self) -> bool {
         self.0.reason().is_some()
     }

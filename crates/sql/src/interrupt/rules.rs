@@ -1,5 +1,5 @@
-//! Rules of the planner that fail once the statement was stopped. The optimizer applies most of its rules to one operator after
-//! the other, so that it ends within the work for one operator.
+//! Rules of the planner that fail once the statement is stopped. The optimizer applies most of its rules to one
+//! operator at a time, so that a rule stops within the work for one operator.
 
 use super::check;
 use super::sizes::check_expressions;
@@ -15,7 +15,7 @@ use datafusion::physical_optimizer::{PhysicalOptimizerContext, PhysicalOptimizer
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// A rule that is checked before it is applied.
+/// A rule that checks for a stop before it is applied.
 #[derive(Debug)]
 struct Checked<R: ?Sized>(Arc<R>);
 
@@ -23,7 +23,7 @@ type Analyzer = dyn AnalyzerRule + Send + Sync;
 type Optimizer = dyn OptimizerRule + Send + Sync;
 type Physical = dyn PhysicalOptimizerRule + Send + Sync;
 
-/// Returns the state with all its rules over logical plans checked.
+/// Wraps all rules over logical plans in the state.
 pub fn checked(state: SessionState) -> SessionState {
     let mut builder = SessionStateBuilder::new_from_existing(state);
     if let Some(analyzer) = builder.analyzer() {
@@ -37,7 +37,7 @@ pub fn checked(state: SessionState) -> SessionState {
     builder.build()
 }
 
-/// Checks a rule over physical plans.
+/// Wraps a rule over physical plans.
 pub fn physical(rule: Arc<Physical>) -> Arc<Physical> {
     Arc::new(Checked(rule))
 }
@@ -67,7 +67,7 @@ impl OptimizerRule for Checked<Optimizer> {
         let rewritten = self.0.rewrite(plan, config)?;
         if rewritten.transformed {
             check_expressions(&rewritten.data)?;
-            // A filter that has changed its place with a projection.
+            // Also checks the filter below, if the rule has swapped a filter with a projection.
             rewritten.data.inputs().into_iter().try_for_each(check_expressions)?;
         }
         Ok(rewritten)

@@ -1,4 +1,4 @@
-//! What may be stopped, and why it was.
+//! Units of work that can be stopped, with the reason why they were.
 
 use super::current::{self, Entered};
 use super::{tasks, timer};
@@ -15,25 +15,25 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Time between two questions to a probe.
+/// Minimal time between two calls of a probe.
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A part of the engine's work that is stopped as one.
 pub struct Scope {
-    /// Why it was stopped, once it was.
+    /// The reason for the stop, once the scope is stopped.
     stopped: OnceLock<Error>,
-    /// The time at which it must have ended, with the limit that the caller set.
+    /// The time by which the work must have ended, with the limit that the caller set.
     deadline: Option<(Instant, Duration)>,
-    /// The work that this is a part of: a run is a part of its statement.
+    /// The enclosing work: a run is a part of its statement.
     parent: Option<Arc<Scope>>,
-    /// The memory that functions are charged to.
+    /// The memory pool that functions are charged to.
     memory: Option<Arc<dyn MemoryPool>>,
-    /// The future that waits for it.
+    /// The future that waits for the work.
     waiting: AtomicWaker,
     probe: Option<Probe>,
 }
 
-/// Asks whether the caller has interrupted the work.
+/// A callback that tells whether the caller has interrupted the work.
 struct Probe {
     ask: Box<dyn Fn() -> bool + Send + Sync>,
     asked: Mutex<Instant>,
@@ -46,26 +46,26 @@ impl fmt::Debug for Scope {
 }
 
 impl Scope {
-    /// A scope without a time limit.
+    /// Creates a scope without a time limit.
     pub fn unlimited() -> Arc<Self> {
         Scope::new(None, None, None)
     }
 
-    /// A scope without a time limit that is stopped once `ask` returns true.
+    /// Creates a scope without a time limit that is stopped once `ask` returns true.
     pub fn probing(ask: Box<dyn Fn() -> bool + Send + Sync>) -> Arc<Self> {
         let probe = Some(Probe { ask, asked: Mutex::new(Instant::now()) });
         let (stopped, waiting) = (OnceLock::new(), AtomicWaker::new());
         Arc::new(Scope { stopped, deadline: None, parent: None, memory: None, waiting, probe })
     }
 
-    /// The scope of a statement that begins now, may take `limit`, and whose functions use `memory`.
+    /// Creates the scope of a statement that begins now, may take `limit`, and whose functions are charged to `memory`.
     pub fn statement(limit: Option<Duration>, memory: Arc<dyn MemoryPool>) -> Arc<Self> {
         // A limit beyond the range of the clock is no limit.
         let deadline = limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
         Scope::new(deadline, None, Some(memory))
     }
 
-    /// The scope of one run of this statement.
+    /// Creates the scope of one run of this statement.
     pub fn run(self: &Arc<Self>) -> Arc<Self> {
         Scope::new(self.deadline, Some(Arc::clone(self)), self.memory.clone())
     }
@@ -84,28 +84,28 @@ impl Scope {
         scope
     }
 
-    /// Stops it as cancelled.
+    /// Stops the scope as cancelled.
     pub fn stop(&self) {
         self.stop_for(Error::cancelled());
     }
 
-    /// Stops it for this reason, unless it was stopped before.
+    /// Stops the scope with this reason, unless it was stopped before.
     pub fn stop_for(&self, reason: Error) {
         let _ = self.stopped.set(reason);
         self.waiting.wake();
     }
 
-    /// Wakes the future that waits, which sees that the deadline has come.
+    /// Wakes the waiting future, which then notices that the deadline has passed.
     pub(super) fn wake(&self) {
         self.waiting.wake();
     }
 
-    /// The memory that functions are charged to.
+    /// Returns the memory pool that functions are charged to.
     pub fn memory(&self) -> Option<&Arc<dyn MemoryPool>> {
         self.memory.as_ref()
     }
 
-    /// Why it must end; `None` if it may go on.
+    /// Returns the reason why the work must end; `None` if it may continue.
     pub fn reason(&self) -> Option<Error> {
         if let Some(reason) = self.stopped.get() {
             return Some(reason.clone());
@@ -114,17 +114,17 @@ impl Scope {
             self.stop();
             return self.stopped.get().cloned();
         }
-        // The clock is read here, too, so that computing ends although the thread of the timer gets no time.
+        // The clock is read here, too, so that computing ends even if the timer thread is not scheduled.
         match self.deadline {
             Some((at, limit)) if Instant::now() >= at => Some(Error::timed_out("the statement", limit)),
             _ => self.parent.as_ref()?.reason(),
         }
     }
 
-    /// Runs `work` to its end, or drops it when the scope is stopped or its deadline comes.
+    /// Runs `work` to completion, or drops it when the scope is stopped or its deadline passes.
     ///
     /// # Errors
-    /// The errors of `work`, and the reason why it was stopped.
+    /// The errors of `work`, and the reason for the stop.
     pub async fn keep<T>(self: &Arc<Self>, work: impl Future<Output = Result<T>>) -> Result<T> {
         let entered = Entered::new(Arc::clone(self));
         let mut work = pin!(work);
@@ -134,7 +134,7 @@ impl Scope {
                 return Poll::Ready(Err(reason));
             }
             let polled = current::enter(&entered, || work.poll_unpin(context));
-            // What fails because it was stopped may say so in other words, or have ended early.
+            // Work that was stopped may fail with a different error, or report an early end.
             match (polled, self.reason()) {
                 (Poll::Ready(Err(_)) | Poll::Pending, Some(reason)) => Poll::Ready(Err(reason)),
                 (polled, _) => polled,
@@ -177,8 +177,8 @@ type RecordBatches = BoxStream<'static, Result<RecordBatch>>;
 pub struct StopOnDrop(Arc<Scope>);
 
 impl StopOnDrop {
-    /// Passes `batches` on, and drops them when the scope is stopped or its deadline comes. The scope is stopped when the
-    /// stream is dropped.
+    /// Forwards `batches`, and drops them when the scope is stopped or its deadline passes. The scope is stopped when
+    /// the stream is dropped.
     pub fn keep_stream(self, batches: RecordBatches) -> RecordBatches {
         stream::try_unfold((batches, self), |(mut batches, stop)| async move {
             match stop.0.keep(batches.try_next()).await? {

@@ -1,6 +1,7 @@
-//! Bounds the sizes of plans. A plan refers to the same part as often as the statement names it: a row of subqueries, each of
-//! which reads the one before twice, is a small plan that becomes an exponential one when it is worked on. Expressions double in
-//! the same way when a condition moves below the columns that it is about.
+//! Bounds the sizes of plans. A plan contains a shared part as often as the statement refers to it: a chain of
+//! subqueries, each of which reads the previous one twice, is a small plan in memory that becomes exponential when it
+//! is traversed. Expressions double in the same way when a predicate is pushed below the projection that computes its
+//! columns.
 
 use crate::error;
 use datafusion::common::Result;
@@ -9,7 +10,8 @@ use datafusion::logical_expr::LogicalPlan;
 use farpool_model::{Error, limits};
 use std::collections::HashMap;
 
-/// Refuses a plan that has too many operators once it is written out. Takes time in proportion to what is there before.
+/// Refuses a plan that has too many operators once shared parts are expanded. Takes time in proportion to the plan
+/// before expansion.
 ///
 /// # Errors
 /// `OverLimit`.

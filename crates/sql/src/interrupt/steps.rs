@@ -1,20 +1,20 @@
-//! Bounds the parser. It tries one form after the other where a text may be several, and tries again in each bracket around:
-//! for a text that is wrong or too deep in its innermost bracket the time doubles with each bracket.
+//! Bounds the parser. It tries alternatives one after the other where a text is ambiguous, and again in each enclosing
+//! bracket: for a text that is invalid or too deep in its innermost bracket, the time doubles with each bracket.
 
 use super::check;
 use datafusion::sql::sqlparser::parser::ParserError;
 use farpool_model::limits;
 use std::cell::Cell;
 
-/// Steps between two looks at whether the statement was stopped.
+/// Number of steps between two checks of whether the statement was stopped.
 const CHECKED: usize = 256;
 
 thread_local! {
-    /// Steps that the parser may still take for the text that the thread parses.
+    /// Steps that the parser may still take for the text that this thread parses.
     static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Parses a text of so many bytes with `parse`.
+/// Parses a text of `bytes` bytes with `parse`.
 pub fn bounded<T>(bytes: usize, parse: impl FnOnce() -> T) -> T {
     let steps = limits::SQL_PARSE_STEPS_PER_BYTE_MAX.saturating_mul(bytes.max(limits::SQL_DEPTH_MAX));
     let before = LEFT.replace(steps);
@@ -26,7 +26,8 @@ pub fn bounded<T>(bytes: usize, parse: impl FnOnce() -> T) -> T {
 /// Counts a step of the parser.
 ///
 /// # Errors
-/// When there were too many, or the statement was stopped. Each further step fails, too, so that the parser ends.
+/// Fails if there were too many steps, or the statement was stopped. Each further step fails, too, so that the parser
+/// ends.
 pub fn step() -> Result<(), ParserError> {
     let left = LEFT.get().saturating_sub(1);
     if left == 0 || (left.is_multiple_of(CHECKED) && check().is_err()) {

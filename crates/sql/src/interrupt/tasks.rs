@@ -1,4 +1,4 @@
-//! Tasks that the engine starts work for the scope of the one that started them.
+//! Makes tasks that the engine spawns work for the scope of the task that spawned them.
 
 use super::current;
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
@@ -10,11 +10,11 @@ use std::sync::Once;
 type Output = Box<dyn Any + Send>;
 type Block = Box<dyn FnOnce() -> Output + Send>;
 
-/// Enters the scope at each poll of a task, and for the whole of a closure that blocks.
+/// Enters the scope at each poll of a task, and for the whole of a blocking closure.
 struct Inherit;
 
-/// Has tasks of the engine inherit scopes, in all of this process. A tracer that the process has set before stays; its tasks
-/// then end only where they wait.
+/// Makes tasks of the engine inherit scopes, in the whole process. A tracer that the process has set before stays; its
+/// tasks then stop only at await points.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

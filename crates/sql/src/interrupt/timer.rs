@@ -1,5 +1,5 @@
-//! A thread that wakes those whose deadline has come. Timers of a runtime are looked after by its worker threads, all of which
-//! may compute.
+//! A thread that wakes futures whose deadline has passed. A runtime's timers are driven by its worker threads, all of
+//! which may be computing.
 
 use super::Scope;
 use parking_lot::{Condvar, Mutex};
@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long the thread stays when there is nothing to wait for.
+/// Time after which the thread ends if there is nothing to wait for.
 const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct Watched {
-    /// By time, and by address, which tells two of the same time apart.
+    /// Keyed by time, and by address, which distinguishes scopes of the same time.
     scopes: BTreeMap<(Instant, usize), Weak<Scope>>,
-    /// The process whose thread there is: threads do not survive a fork.
+    /// The process in which the thread runs: threads do not survive a fork.
     process: Option<u32>,
 }
 
 static WATCHED: Mutex<Watched> = Mutex::new(Watched { scopes: BTreeMap::new(), process: None });
 static EARLIER: Condvar = Condvar::new();
 
-/// Has the future that waits for `scope` woken at this time.
+/// Wakes the future that waits for `scope` at this time.
 pub(super) fn watch(at: Instant, scope: &Arc<Scope>) {
     let process = std::process::id();
     let mut watched = WATCHED.lock();
@@ -29,14 +29,14 @@ pub(super) fn watch(at: Instant, scope: &Arc<Scope>) {
     watched.scopes.insert((at, Arc::as_ptr(scope).addr()), Arc::downgrade(scope));
     if watched.process != Some(process) {
         let started = std::thread::Builder::new().name("farpool-timer".into()).spawn(wait);
-        // Without the thread, deadlines are kept by the checks of those who compute, and when they are polled.
+        // Without the thread, deadlines are still enforced by checks, and when the futures are polled.
         watched.process = started.is_ok().then_some(process);
     } else if is_first {
         EARLIER.notify_one();
     }
 }
 
-/// Forgets the scope at this address.
+/// Removes the scope at this address.
 pub(super) fn forget(at: Instant, address: usize) {
     WATCHED.lock().scopes.remove(&(at, address));
 }

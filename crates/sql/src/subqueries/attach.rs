@@ -22,16 +22,16 @@ use std::sync::Arc;
 
 /// The rows of an outer query, to which subqueries are attached.
 pub(super) struct Attached<'a> {
-    /// The rows, with a column for what was attached so far.
+    /// The rows, with a column for each subquery attached so far.
     pub plan: LogicalPlan,
     /// The rows without these columns: the source of domains.
     rows: LogicalPlan,
     pub names: &'a Names,
-    /// Whether a domain was made of rows that may be others when they are read again.
+    /// Whether a domain was computed from rows that may differ when they are read again.
     pub is_torn: bool,
 }
 
-/// Columns of a subquery under the name of a table of its own.
+/// A subquery whose columns are qualified with a table name of their own.
 pub(super) struct Renamed {
     pub plan: LogicalPlan,
     pub columns: HashMap<Column, Expr>,
@@ -43,7 +43,7 @@ impl<'a> Attached<'a> {
         Attached { rows: plan.clone(), plan, names, is_torn: false }
     }
 
-    /// Keeps rows that pass a condition.
+    /// Keeps the rows that pass a condition.
     pub(super) fn filter(&mut self, condition: Expr) -> Result<()> {
         let plan = std::mem::take(&mut self.plan);
         self.plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
@@ -57,8 +57,8 @@ impl<'a> Attached<'a> {
         Ok(columns)
     }
 
-    /// Joins with the rows for which `subquery` has rows, or has one whose first columns equal `compared`.
-    /// `join_type` is a semi, an anti or a mark join; returns the mark.
+    /// Joins with the rows for which `subquery` returns a row, or one whose first columns equal `compared`. `join_type`
+    /// is a semi, an anti or a mark join; returns the mark.
     pub(super) fn matched(
         &mut self,
         subquery: LogicalPlan,
@@ -84,7 +84,7 @@ impl<'a> Attached<'a> {
         self.null_safe(plan, &all, &values, compared.len(), join_type)
     }
 
-    /// Attaches what a semi, an anti or a mark join makes of rows that match nothing; returns the mark.
+    /// Applies a semi, an anti or a mark join in which no row has a match; returns the mark.
     fn without_match(&mut self, join_type: JoinType) -> Result<Expr> {
         if join_type == JoinType::LeftSemi {
             self.filter(lit(false))?;
@@ -92,7 +92,7 @@ impl<'a> Attached<'a> {
         Ok(lit(false))
     }
 
-    /// Makes the columns of an expression over the outer rows outer references.
+    /// Converts the columns of an expression over the outer rows to outer references.
     fn as_outer(&self, expr: &Expr) -> Result<Expr> {
         let schema = self.plan.schema();
         let made = expr.clone().transform_up(|expr| match expr {
@@ -105,7 +105,7 @@ impl<'a> Attached<'a> {
         Ok(made.data)
     }
 
-    /// Joins on conditions over columns of `plan` and outer references to the rows.
+    /// Joins by conditions over columns of `plan` and outer references to the rows.
     fn joined_on(&mut self, plan: LogicalPlan, conditions: Vec<Expr>, join_type: JoinType) -> Result<Expr> {
         let renamed = self.renamed(plan)?;
         let conditions =
@@ -119,7 +119,7 @@ impl<'a> Attached<'a> {
         Ok(Expr::Column(Column::new(Some(renamed.table), "mark")))
     }
 
-    /// Joins `columns` of `plan` with `values`: NULL equals NULL but in the last `strict` of them.
+    /// Joins `columns` of `plan` with `values`. NULL equals NULL, except in the last `strict` pairs.
     fn null_safe(
         &mut self,
         plan: LogicalPlan,
@@ -144,7 +144,8 @@ impl<'a> Attached<'a> {
         Ok(domain)
     }
 
-    /// Attaches whether the first column of `subquery` has the value `compared`, in SQL's three-valued logic.
+    /// Attaches a column that tells whether the first column of `subquery` has the value `compared`, in three-valued
+    /// logic.
     pub(super) fn contained(&mut self, subquery: LogicalPlan, compared: &Expr) -> Result<Expr> {
         let subquery = self.steady(subquery)?;
         let field = subquery.schema().columns().swap_remove(0);
@@ -183,7 +184,7 @@ impl<'a> Attached<'a> {
         )))
     }
 
-    /// Attaches columns of a plan by the domain that it was made for.
+    /// Attaches columns of a plan by the domain that it was evaluated for.
     pub(super) fn by_domain(
         &mut self,
         plan: LogicalPlan,
@@ -199,7 +200,7 @@ impl<'a> Attached<'a> {
         Ok(wanted.iter().map(|column| renamed.columns[column].clone()).collect())
     }
 
-    /// Reads `plan` once where it may have other rows the next time.
+    /// Materializes `plan` if it may return different rows the next time.
     pub(super) fn steady(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         match self.shared(&plan)?.is_empty() && !is_repeatable(&plan)? {
             true => Ok(once::shared(plan)),
@@ -212,7 +213,7 @@ impl<'a> Attached<'a> {
         self.renamed_columns(plan, &columns)
     }
 
-    /// Projects columns to a table of its own, beside a column `found`.
+    /// Projects columns to a table name of their own, next to a column `found`.
     pub(super) fn renamed_columns(&self, plan: LogicalPlan, columns: &[Column]) -> Result<Renamed> {
         let table = self.names.table();
         let mut values = Vec::new();
@@ -229,7 +230,7 @@ impl<'a> Attached<'a> {
 }
 
 impl Renamed {
-    /// Converts an expression over the subquery's rows and outer references to one over the join.
+    /// Converts an expression over the subquery's rows and outer references to one over the joined rows.
     pub(super) fn in_join(&self, expr: Expr) -> Result<Expr> {
         let made = expr.transform_up(|expr| match &expr {
             Expr::Column(column) => match self.columns.get(column) {
@@ -242,7 +243,7 @@ impl Renamed {
     }
 }
 
-/// Whether an expression is the constant NULL: DataFusion loses a condition of a mark join that is one.
+/// Returns whether an expression is the constant NULL: DataFusion loses the condition of a mark join if it is one.
 fn is_null(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(value, _) => value.is_null(),
@@ -253,7 +254,7 @@ fn is_null(expr: &Expr) -> bool {
     }
 }
 
-/// Simplifies `(x = y) IS NOT FALSE` where neither is NULL.
+/// Simplifies `(x = y) IS NOT FALSE` if neither side is NULL.
 fn known(condition: Expr, schema: &DFSchema) -> Result<Expr> {
     match condition {
         Expr::IsNotFalse(inner) if !inner.nullable(schema)? => Ok(*inner),

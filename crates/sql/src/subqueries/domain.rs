@@ -16,12 +16,12 @@ pub(super) struct Domain {
     pub plan: LogicalPlan,
     /// Columns of `plan`.
     pub columns: Vec<Column>,
-    /// The outer column that each of them has the values of.
+    /// The outer column for each of `columns`, which has the same values.
     pub outer: Vec<Column>,
 }
 
 impl Domain {
-    /// Makes the domain of `outer`, columns of `rows`.
+    /// Creates the domain of `outer`, columns of `rows`.
     pub(super) fn of(rows: &LogicalPlan, outer: &[Column], names: &Names) -> Result<Domain> {
         if outer.is_empty() {
             let plan = LogicalPlanBuilder::empty(true).build()?;
@@ -52,7 +52,7 @@ impl Domain {
         self.columns.iter().cloned().map(Expr::Column).collect()
     }
 
-    /// Returns `plan`, which has the domain's columns, with these under another table name, and their names.
+    /// Renames the table of the domain's columns in `plan`; returns the plan and the new columns.
     pub(super) fn renamed(&self, plan: LogicalPlan, names: &Names) -> Result<(LogicalPlan, Vec<Column>)> {
         let table = names.table();
         let mut new = Vec::new();
@@ -75,8 +75,8 @@ impl Domain {
     }
 }
 
-/// Returns a plan below `rows` whose columns have all values of `columns`: operators that only add other
-/// columns or rows with other columns are left out, with the subqueries in them.
+/// Returns a plan below `rows` whose columns have all values of `columns`: operators that only add other columns or
+/// rows are skipped, with the subqueries in them.
 fn narrowed(rows: &LogicalPlan, columns: Vec<Column>) -> (&LogicalPlan, Vec<Column>) {
     let below = match rows {
         LogicalPlan::Projection(projection) => {
@@ -130,7 +130,7 @@ pub(super) fn join_null_safe(
         .map(LogicalPlan::Join)
 }
 
-/// Makes 0.0 of -0.0: they are one value of a domain, but hash differently.
+/// Replaces -0.0 by 0.0: they are one value of a domain, but hash differently.
 fn key(expr: Expr, schema: &DFSchemaRef) -> Result<Expr> {
     Ok(match expr.get_type(schema)? {
         DataType::Float64 => expr + lit(0.0_f64),
@@ -139,7 +139,7 @@ fn key(expr: Expr, schema: &DFSchemaRef) -> Result<Expr> {
     })
 }
 
-/// Whether a plan returns the same rows each time that it runs: it has no LIMIT, whose choice among tied rows
+/// Returns whether a plan returns the same rows each time that it runs: it has no LIMIT, whose choice among tied rows
 /// may differ, no order-sensitive function over unordered rows, and no volatile function.
 pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
     let mut is_repeatable = true;

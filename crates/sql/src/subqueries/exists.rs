@@ -1,4 +1,4 @@
-//! EXISTS: the rows that it depends on.
+//! Rewrites EXISTS to the rows that determine its result.
 
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::GroupingSet;
@@ -6,12 +6,12 @@ use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 
-/// Returns the rows on which EXISTS depends, without operators that leave at least one of them; `None` if
+/// Returns the rows that determine EXISTS, without operators that keep at least one row if there is one; `None` if
 /// there is always a row.
 pub(super) fn any_row(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Projection(projection) => {
-            // A projection of a list's elements has a node of its own above it.
+            // If the projection unnests lists, there is a separate node for that above it.
             any_row(Arc::unwrap_or_clone(projection.input))?
         }
         LogicalPlan::SubqueryAlias(alias) => any_row(Arc::unwrap_or_clone(alias.input))?,
@@ -42,7 +42,7 @@ pub(super) fn any_row(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
     })
 }
 
-/// Whether one of the sets groups all rows, so that there is a row without any.
+/// Returns whether one of the sets groups all rows, so that there is a result row even for no rows.
 pub(super) fn has_empty_set(set: &GroupingSet) -> bool {
     match set {
         GroupingSet::Rollup(_) | GroupingSet::Cube(_) => true,

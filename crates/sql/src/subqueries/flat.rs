@@ -1,4 +1,4 @@
-//! Subqueries that are joins, filters and projections only: the rows that they read, without references to
+//! Decomposes subqueries that consist of joins, filters and projections: the rows that they read, without references to
 //! outer columns, and the conditions that have such references.
 
 use super::references::{free_columns, has_subquery};
@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A subquery taken apart.
+/// A decomposed subquery.
 pub(super) struct Flat {
     /// Rows without references to outer columns.
     pub plan: LogicalPlan,
@@ -18,11 +18,11 @@ pub(super) struct Flat {
     pub conditions: Vec<Expr>,
     /// The subquery's columns as expressions over columns of `plan` and outer references.
     pub columns: HashMap<Column, Expr>,
-    /// Whether the subquery's columns are columns of `plan` by the same names.
+    /// Whether the subquery's columns are columns of `plan` with the same names.
     is_direct: bool,
 }
 
-/// Takes a subquery apart; `None` if it has other operators above references to outer columns.
+/// Decomposes a subquery; `None` if it has other operators above references to outer columns.
 pub(super) fn flat(plan: LogicalPlan) -> Result<Option<Flat>> {
     let fields = plan.schema().columns();
     if free_columns(&plan)?.is_empty() {
@@ -66,7 +66,7 @@ pub(super) fn flat(plan: LogicalPlan) -> Result<Option<Flat>> {
     })
 }
 
-/// Whether an expression may not move from the rows of a query to those of a join.
+/// Returns whether an expression must not be moved from a query's own rows to joined rows.
 fn is_unfit(expr: &Expr) -> bool {
     expr.is_volatile() || expr.exists(|expr| Ok(matches!(expr, Expr::Unnest(_)))).unwrap_or(true)
 }

@@ -15,8 +15,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuil
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A join: a lateral right side becomes a join by its outer columns; subqueries of an inner join's condition
-/// move to a filter above it, those of another join's must belong to one side.
+/// Rewrites a join. A lateral right side becomes a join by its outer columns. Subqueries in the condition of an inner
+/// join move to a filter above it; in the condition of other joins, each must refer to one side only.
 pub(super) fn joined(mut join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
     if let Some((subquery, alias)) = lateral(&join.right) {
         let query = match alias {
@@ -25,8 +25,8 @@ pub(super) fn joined(mut join: Join, names: &Names) -> Result<Transformed<Logica
         };
         return in_lateral(join, query, names).map(Transformed::yes);
     }
-    // A lateral query is not marked where only queries within it refer to the left side. Queries around this
-    // join have been unnested before.
+    // A lateral query is not marked if only queries within it refer to the left side. Enclosing queries have been
+    // unnested already.
     if free_columns(&join.right)?.iter().any(|column| join.left.schema().has_column(column)) {
         let query = LogicalPlan::clone(&join.right);
         return in_lateral(join, query, names).map(Transformed::yes);
@@ -60,8 +60,7 @@ pub(super) fn joined(mut join: Join, names: &Names) -> Result<Transformed<Logica
     }
 }
 
-/// Computes the subqueries in the condition of an outer, semi or anti join on the side whose columns they
-/// name.
+/// Evaluates the subqueries in the condition of an outer, semi or anti join on the side whose columns they refer to.
 fn with_sides(join: Join, names: &Names) -> Result<LogicalPlan> {
     let columns = join.schema.columns();
     let (mut left, mut right) = (Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right));
@@ -104,7 +103,7 @@ fn with_sides(join: Join, names: &Names) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(LogicalPlan::Join(made)).project(columns.into_iter().map(Expr::Column))?.build()
 }
 
-/// Removes the node that marks a lateral query.
+/// Removes the nodes that mark lateral queries.
 fn unwrapped(plan: LogicalPlan) -> Result<LogicalPlan> {
     let made = plan.transform_down(|plan| match plan {
         LogicalPlan::Subquery(subquery) => {
@@ -148,8 +147,8 @@ fn in_lateral(join: Join, query: LogicalPlan, names: &Names) -> Result<LogicalPl
 }
 
 impl Attached<'_> {
-    /// Attaches the rows of a lateral query to each of these rows. `outer` keeps rows without any, beside
-    /// NULLs. `condition` is over both.
+    /// Attaches the rows of a lateral query to each row. `outer` keeps rows without any, filled with NULLs. `condition`
+    /// refers to columns of both.
     pub(super) fn lateral(&mut self, query: LogicalPlan, condition: Option<Expr>, outer: bool) -> Result<()> {
         let fields = query.schema().columns();
         let join_type = if outer { JoinType::Left } else { JoinType::Inner };

@@ -1,16 +1,17 @@
-//! Rewrites subqueries to joins, before DataFusion's own rules do, which are wrong in many forms: a general
-//! form of Neumann and Kemper's unnesting (see [`push`]).
+//! Rewrites subqueries to joins before DataFusion's own rules do, which are incorrect for many forms: a general form of
+//! Neumann and Kemper's unnesting (see [`push`]).
 //!
-//! Upstream, wrong rows are reported for NOT IN (apache/datafusion#25336, #25347, #25473, #25480), EXISTS and IN of
-//! aggregates (#24960) and grouping sets (#25519), and OFFSET (#25283); LATERAL with HAVING is not done (#21198).
-//! `tests/upstream.rs` tells when one of them is mended.
+//! DataFusion 55.2 returns incorrect rows for NOT IN (apache/datafusion#25336, #25347, #25473, #25480), EXISTS and IN
+//! of aggregates (#24960) and grouping sets (#25519), and OFFSET (#25283); LATERAL with HAVING is not supported
+//! (#21198). `tests/upstream.rs` of `crates/datafusion` fails once one of them is fixed; with all of them fixed, these
+//! rules are obsolete.
 //!
-//! DataFusion still plans subqueries without outer references: values, EXISTS and IN as conditions, and NOT IN
+//! DataFusion still plans subqueries without outer references: scalar values, EXISTS and IN as conditions, and NOT IN
 //! of a column.
 //!
-//! Invariant: the new plan has the rows and columns of the old one, and no outer reference is left.
-//! Nodes are visited from the top: pushing the domain of an outer query down gives the queries within it
-//! references to the domain's columns, so that each level is one step.
+//! Invariant: the new plan has the rows and columns of the old one, and no outer reference remains. Nodes are visited
+//! from the top: pushing the domain of an outer query down gives the queries within it references to the domain's
+//! columns, so that each level is one step.
 
 mod attach;
 mod domain;
@@ -62,7 +63,7 @@ impl AnalyzerRule for UnnestSubqueries {
     }
 }
 
-/// Names of tables that no statement has.
+/// A generator of table names that no statement uses.
 #[derive(Default)]
 struct Names {
     count: Cell<usize>,
@@ -83,7 +84,7 @@ fn advised(what: &str, advice: &str) -> DataFusionError {
     error::wrap(Error::invalid(what).advise(advice))
 }
 
-/// Returns the plan with its own subqueries as joins below it.
+/// Returns the plan with its own subqueries rewritten to joins below it.
 fn unnested(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
     if let LogicalPlan::Join(join) = plan {
         return joins::joined(join, names);
@@ -102,8 +103,8 @@ fn unnested(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>
     }
 }
 
-/// Attaches subqueries to rows by `attach`; once more, to rows that are kept, where they would have been read
-/// twice and might not have been the same.
+/// Attaches subqueries to rows with `attach`. If the rows would be read twice and might differ, attaches them again to
+/// materialized rows.
 fn attached<'a, T>(
     rows: LogicalPlan,
     names: &'a Names,
@@ -119,8 +120,8 @@ fn attached<'a, T>(
     Ok((kept.plan, made))
 }
 
-/// A filter: rows are kept by semi and anti joins where a condition is an EXISTS or an IN, and first by the
-/// conditions without subqueries, so that no subquery fails for a row that these rule out.
+/// Rewrites a filter. Conditions without subqueries are applied first, so that no subquery fails for a row that they
+/// exclude; an EXISTS or an IN becomes a semi or anti join.
 fn filtered(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let columns = filter.input.schema().columns();
     let (nested, plain): (Vec<Expr>, Vec<Expr>) = split_conjunction_owned(filter.predicate.clone())
@@ -153,7 +154,7 @@ fn filtered(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(plan))
 }
 
-/// Simplifies a comparison of rows (`dialect/tuples.rs`) where NULL and false are the same.
+/// Simplifies a comparison of rows (`dialect/tuples.rs`) at a position where NULL and false are equivalent.
 fn as_condition(expr: Expr) -> Expr {
     let (case, is_negated) = match &expr {
         Expr::Case(case) => (case, false),
@@ -184,7 +185,7 @@ fn as_condition(expr: Expr) -> Expr {
     }
 }
 
-/// Keeps the rows that pass a condition by a semi or an anti join; returns whether it has that form.
+/// Applies a condition by a semi or an anti join; returns whether it has a suitable form.
 fn kept_by(rows: &mut Attached<'_>, condition: &Expr) -> Result<bool> {
     let (condition, is_negated) = match condition {
         Expr::Not(inner) => (&**inner, true),
@@ -217,8 +218,8 @@ fn kept_by(rows: &mut Attached<'_>, condition: &Expr) -> Result<bool> {
     }
 }
 
-/// Whether DataFusion's plan of a condition is right: its subqueries have no outer references, and are values,
-/// an EXISTS, an IN, or a NOT IN of a column.
+/// Returns whether DataFusion plans a condition correctly: its subqueries have no outer references, and are scalar
+/// values, an EXISTS, an IN, or a NOT IN of a column.
 fn is_left_to_engine(condition: &Expr) -> bool {
     let is_closed = |subquery: &datafusion::logical_expr::Subquery| {
         free_columns(&subquery.subquery).is_ok_and(|columns| columns.is_empty())
@@ -239,7 +240,7 @@ fn is_left_to_engine(condition: &Expr) -> bool {
     }
 }
 
-/// An operator whose expressions become expressions over values of subqueries.
+/// Rewrites an operator so that its expressions refer to attached values of subqueries.
 fn computed(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
     if plan.expressions().iter().filter(|expr| has_subquery(expr)).all(is_value_of_engine) {
         return Ok(Transformed::no(plan));
@@ -269,7 +270,7 @@ fn computed(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>
     .map(Transformed::yes)
 }
 
-/// Whether all subqueries of an expression are values without outer references, which DataFusion plans.
+/// Returns whether all subqueries of an expression are scalar values without outer references, which DataFusion plans.
 fn is_value_of_engine(expr: &Expr) -> bool {
     let is_other = |expr: &Expr| match expr {
         Expr::ScalarSubquery(subquery) => Ok(!free_columns(&subquery.subquery)?.is_empty()),
@@ -309,7 +310,7 @@ fn exists(rows: &mut Attached<'_>, subquery: LogicalPlan) -> Result<Expr> {
     }
 }
 
-/// Whether a query without outer references has rows.
+/// Returns the condition that a query without outer references has rows.
 fn has_rows(subquery: LogicalPlan) -> Result<Expr> {
     let counted = LogicalPlanBuilder::from(subquery)
         .limit(0, Some(1))?
@@ -318,7 +319,7 @@ fn has_rows(subquery: LogicalPlan) -> Result<Expr> {
     Ok(scalar_subquery(Arc::new(counted)).gt(lit(0_i64)))
 }
 
-/// Refuses a volatile operand, which comparisons would evaluate several times.
+/// Checks that an operand is not volatile, since comparisons evaluate it several times.
 fn is_steady(operand: &Expr) -> Result<()> {
     match operand.is_volatile() {
         true => {
@@ -329,7 +330,7 @@ fn is_steady(operand: &Expr) -> Result<()> {
     }
 }
 
-/// The value of a comparison with any or all rows of a query, by counts and extremes of its column.
+/// Returns the value of a comparison with any or all rows of a query, from counts and extremes of its column.
 fn compared(rows: &mut Attached<'_>, comparison: SetComparison) -> Result<Expr> {
     let SetComparison { expr, subquery, op, quantifier } = comparison;
     let subquery = LogicalPlan::clone(&subquery.subquery);

@@ -1,8 +1,8 @@
-//! Rows that several parts of a plan read and that might not be the same each time: the first reader runs the
-//! plan and keeps its rows, the others get them from there.
+//! Materialized rows, for parts of a plan that several readers share and that might return different rows each time:
+//! the first reader runs the plan and stores its rows, the others read the stored rows.
 //!
-//! All rows are kept in memory, which is reserved from the pool of the statement's memory; a plan that does
-//! not fit is refused there. Without order and partitions: one stream.
+//! All rows are kept in memory, which is reserved from the statement's memory pool; the plan fails if they do not fit.
+//! The rows are one stream, without an order or partitions.
 
 use arrow_array::RecordBatch;
 use async_trait::async_trait;
@@ -32,7 +32,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, atomic};
 use tokio::sync::OnceCell;
 
-/// Makes a plan whose clones share their rows.
+/// Creates a plan whose clones share their rows.
 pub(super) fn shared(plan: LogicalPlan) -> LogicalPlan {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, atomic::Ordering::Relaxed);
@@ -40,12 +40,12 @@ pub(super) fn shared(plan: LogicalPlan) -> LogicalPlan {
     LogicalPlan::Extension(Extension { node: Arc::new(node) })
 }
 
-/// Whether a node is that of shared rows: conditions of one reader may not go below it.
+/// Returns whether a node shares its rows: conditions of one reader must not be pushed below it.
 pub fn are_shared(extension: &Extension) -> bool {
     extension.node.as_any().is::<Once>()
 }
 
-/// The rows, once the first reader has them.
+/// The rows, once the first reader has stored them.
 #[derive(Default)]
 struct Kept {
     rows: OnceCell<(Vec<RecordBatch>, MemoryReservation)>,
@@ -113,7 +113,7 @@ impl UserDefinedLogicalNodeCore for Once {
     }
 
     fn necessary_children_exprs(&self, _: &[usize]) -> Option<Vec<Vec<usize>>> {
-        // Readers may need different columns of the rows that they share.
+        // Readers may need different columns of the shared rows.
         Some(vec![(0..self.input.schema().fields().len()).collect()])
     }
 }

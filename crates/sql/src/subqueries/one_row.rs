@@ -1,5 +1,4 @@
-//! The check that a subquery which stands for a value has one row at most, and values of subqueries that may
-//! have none.
+//! The check that a scalar subquery has at most one row, and scalar subqueries that may have none.
 
 use super::references::free_columns;
 use arrow_array::cast::AsArray;
@@ -16,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Returns `value`, or the error that there are several: `rows` is their number.
+/// Returns an expression that yields `value`, or fails if `rows`, the number of rows, is greater than one.
 pub(super) fn one_of(rows: Expr, value: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         Arc::new(ScalarUDF::from(OneRow { signature: Signature::any(2, Volatility::Immutable) }))
@@ -24,8 +23,8 @@ pub(super) fn one_of(rows: Expr, value: Expr) -> Expr {
     FUNCTION.call(vec![rows, value])
 }
 
-/// Makes the values of subqueries without outer references nullable where these may have no row: DataFusion
-/// takes their column's word for it.
+/// Makes the values of subqueries without outer references nullable if the subquery may have no row: DataFusion takes
+/// the nullability of its column.
 pub(super) fn with_nulls(plan: LogicalPlan) -> Result<LogicalPlan> {
     let names = NamePreserver::new(&plan);
     let made = plan.map_expressions(|expr| {

@@ -1,7 +1,7 @@
-//! References of subqueries to columns of the queries around them: which are free, and their replacement.
+//! References of subqueries to columns of enclosing queries: finds the free ones and replaces them.
 //!
-//! DataFusion's references have no depth. A reference is bound by the innermost query around it whose rows
-//! have a column of that name: a nested query may use the name of a table of an outer one for its own.
+//! In DataFusion 55.2, outer references have no depth. A reference is bound by the innermost enclosing query whose rows
+//! have a column of that name: a nested query may use the name of an outer query's table for its own.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchemaRef};
@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Columns of an outer query, and the columns that replace them.
+/// Columns of an outer query, with the columns that replace them.
 pub(super) type Replacements = HashMap<Column, Column>;
 
 /// Returns the subquery of an expression node.
@@ -27,7 +27,7 @@ pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
-/// Whether a subquery stands anywhere in the expression.
+/// Returns whether the expression contains a subquery.
 pub(super) fn has_subquery(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(subquery_of(expr).is_some())).unwrap_or(true)
 }

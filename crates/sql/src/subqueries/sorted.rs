@@ -1,4 +1,4 @@
-//! ORDER BY of subqueries: the columns that they name need not be columns of the result.
+//! Subqueries in ORDER BY, which may refer to columns that are not in the result.
 
 use super::references::{Replacements, free_columns_of, replaced};
 use super::{Names, computed, refused};
@@ -9,8 +9,8 @@ use datafusion::logical_expr::logical_plan::Projection;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr};
 use std::sync::Arc;
 
-/// Unnests the subqueries of ORDER BY. Columns below the projection that they name are added to it, and left
-/// out above the sort.
+/// Unnests the subqueries of ORDER BY. Columns that they refer to are added to the projection below the sort, and
+/// removed again above it.
 pub(super) fn sorted(mut sort: Sort, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let schema = Arc::clone(sort.input.schema());
     let mut missing = Vec::new();

@@ -1,5 +1,5 @@
-//! Subqueries as values: one of an aggregate without GROUP BY that is compared by equality is grouped by that
-//! key, and so is a lookup by keys; others are evaluated for the domain of their outer columns.
+//! Subqueries as scalar values. An aggregate without GROUP BY that is compared by equality is grouped by that key, as
+//! is a lookup by keys; other subqueries are evaluated for the domain of their outer columns.
 
 use super::attach::Attached;
 use super::flat::{Flat, flat, substituted};
@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Attached<'_> {
-    /// Attaches the value of a subquery, NULL where it has no row.
+    /// Attaches the value of a subquery, NULL if it has no row.
     pub(super) fn value(&mut self, subquery: LogicalPlan) -> Result<Expr> {
         if let Some((mut values, aggregate)) = above_aggregate(subquery.clone(), self.names)?
             && let Some(value) = values.0.pop()
@@ -62,7 +62,7 @@ impl Attached<'_> {
         })
     }
 
-    /// Attaches a value that is looked up by keys; `None` for other subqueries.
+    /// Attaches a value that is looked up by keys; returns `None` for other subqueries.
     fn looked_up(&mut self, subquery: &LogicalPlan, field: &Column) -> Result<Option<Expr>> {
         let Some(Flat { plan, conditions, columns, .. }) = flat(subquery.clone())? else { return Ok(None) };
         let value = columns[field].clone();
@@ -78,8 +78,8 @@ impl Attached<'_> {
         }
     }
 
-    /// Groups rows by keys and attaches the groups by these; returns a column that is NULL where there is no
-    /// group, and the aggregates.
+    /// Groups rows by keys and joins the groups by them; returns the aggregates, and a column that is NULL for rows
+    /// without a group.
     fn grouped(
         &mut self,
         plan: LogicalPlan,
@@ -151,8 +151,8 @@ impl Attached<'_> {
     }
 }
 
-/// Returns conditions as pairs of equal expressions, the first over rows of `plan`, the second over outer
-/// references; `None` if one has another form.
+/// Returns conditions as pairs of equal expressions, the first over rows of `plan`, the second over outer references;
+/// `None` if a condition has another form.
 fn keys(conditions: &[Expr], plan: &LogicalPlan) -> Result<Option<Vec<(Expr, Expr)>>> {
     let mut keys: Vec<(Expr, Expr)> = Vec::new();
     for condition in conditions {
@@ -166,7 +166,7 @@ fn keys(conditions: &[Expr], plan: &LogicalPlan) -> Result<Option<Vec<(Expr, Exp
             (_, _, true, true) => (right, left),
             _ => return Ok(None),
         };
-        // Names of groups leave casts out.
+        // Names of group keys omit casts.
         let is_named =
             |(known, _): &(Expr, Expr)| known.schema_name().to_string() == own.schema_name().to_string();
         if keys.iter().any(is_named) || has_subquery(own) || has_subquery(outer) {
@@ -179,8 +179,7 @@ fn keys(conditions: &[Expr], plan: &LogicalPlan) -> Result<Option<Vec<(Expr, Exp
     Ok(keys.iter().all(is_plain).then_some(keys))
 }
 
-/// Columns of an aggregate without GROUP BY, and the columns of projections above it as expressions over
-/// these.
+/// The columns of an aggregate without GROUP BY, and the columns of projections above it as expressions over these.
 type Above = ((Vec<Expr>, Vec<Column>), Aggregate);
 
 fn above_aggregate(plan: LogicalPlan, names: &Names) -> Result<Option<Above>> {
@@ -210,7 +209,7 @@ fn above_aggregate(plan: LogicalPlan, names: &Names) -> Result<Option<Above>> {
     })
 }
 
-/// Whether the subquery has one row at most for each outer row.
+/// Returns whether the subquery has at most one row for each outer row.
 fn has_one_row(plan: &LogicalPlan) -> Result<bool> {
     Ok(match plan {
         LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
@@ -236,8 +235,8 @@ fn has_one_row(plan: &LogicalPlan) -> Result<bool> {
     })
 }
 
-/// Refuses an aggregate that refers to columns of the outer query only: by the standard it belongs to the
-/// outer query and would group its rows (SQL:2016, 6.9; so do PostgreSQL and DuckDB).
+/// Refuses an aggregate that refers to columns of the outer query only: by the standard it belongs to the outer query
+/// and would aggregate its rows (SQL:2016, 6.9; PostgreSQL and DuckDB agree).
 fn is_of_this_query(functions: &[Expr]) -> Result<()> {
     let is_of_other = |function: &Expr| {
         function.exists(|expr| {

@@ -1,7 +1,8 @@
-//! Numbers with a point, and integers of more than 64 bits. By itself such a number is a double, as the
-//! engine reads it; one that meets a decimal is the decimal that is written, with all its digits.
+//! Numbers with a decimal point, and integers of more than 64 bits. Alone, such a number is a double, as DataFusion
+//! 55.2 reads it; as an operand next to a decimal it is a decimal with all the digits that are written. This module is
+//! obsolete once upstream types such constants by their context.
 //!
-//! Invariant: after the analyzer no call of the function is left.
+//! Invariant: after the analyzer no call of the function remains.
 
 use super::numbers::CHOICES;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
@@ -14,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-/// Name of the function of a number's text.
+/// Name of the function whose argument is the text of a number.
 pub const FUNCTION: &str = "exact_number";
 
 /// Registers the function in `context`.
@@ -33,7 +34,7 @@ impl ScalarUDFImpl for ExactNumber {
         FUNCTION
     }
 
-    /// Returns the name of the double.
+    /// Returns the name that the double would have.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         Ok(double(arguments).map_or_else(|| FUNCTION.to_string(), |double| double.schema_name().to_string()))
     }
@@ -73,7 +74,7 @@ fn double(arguments: &[Expr]) -> Option<Expr> {
     text(arguments)?.parse::<f64>().ok().map(lit)
 }
 
-/// Returns the decimal that is written; `None` if there is none with so many digits.
+/// Returns the decimal with these digits; `None` if there are more digits than a decimal can have.
 fn decimal(text: &str) -> Option<ScalarValue> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = [whole.trim_start_matches('0'), fraction].concat();
@@ -85,7 +86,7 @@ fn decimal(text: &str) -> Option<ScalarValue> {
     Some(ScalarValue::Decimal128(Some(value), precision, i8::try_from(fraction.len()).ok()?))
 }
 
-/// Replaces a call that has met no decimal by the double.
+/// Replaces a call that is not next to a decimal by the double.
 pub(super) fn as_double(expr: Expr) -> Result<Transformed<Expr>> {
     match &expr {
         Expr::ScalarFunction(call) if call.func.inner().is::<ExactNumber>() => match double(&call.args) {
@@ -96,7 +97,7 @@ pub(super) fn as_double(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Whether an expression consists of numbers that are written, at least one of them exact.
+/// Returns whether an expression consists of constant numbers, at least one of them exact.
 fn is_constant(expr: &Expr) -> bool {
     let mut has_exact = false;
     let parts = expr.exists(|part| {
@@ -112,7 +113,7 @@ fn is_constant(expr: &Expr) -> bool {
     !parts.unwrap_or(true) && has_exact
 }
 
-/// The argument of a call is a part of it.
+/// Returns whether a constant is the text of an exact number: the visitor also reaches the argument of a call.
 fn is_text_of_number(value: &ScalarValue) -> bool {
     matches!(value, ScalarValue::Utf8(Some(text)) if decimal(text).is_some())
 }
@@ -121,7 +122,7 @@ fn is_exact(op: Operator) -> bool {
     matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Modulo)
 }
 
-/// Returns a constant with its numbers as decimals; anything else stays.
+/// Converts the numbers of a constant expression to decimals; leaves any other expression unchanged.
 fn as_decimal(expr: Expr) -> Result<Transformed<Expr>> {
     if !is_constant(&expr) {
         return Ok(Transformed::no(expr));
@@ -136,7 +137,7 @@ fn is_decimal(expr: &Expr, columns: &DFSchema) -> bool {
     expr.get_type(columns).is_ok_and(|found| found.is_decimal())
 }
 
-/// Makes an operand a decimal if the other one is.
+/// Converts an operand to a decimal if the other one is a decimal.
 pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<BinaryExpr>> {
     let BinaryExpr { left, op, right } = binary;
     let (left, right) = match (is_decimal(&left, columns), is_decimal(&right, columns)) {
@@ -149,7 +150,7 @@ pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transfo
     Ok(Transformed::new_transformed(binary, is_changed))
 }
 
-/// Makes operands of sums, products and remainders decimals. A quotient with a double is a double.
+/// Converts operands of sums, products and remainders to decimals. A quotient with a double is a double.
 pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     match is_exact(binary.op) {
         true => operands(binary, columns)?.map_data(|binary| Ok(Expr::BinaryExpr(binary))),
@@ -157,7 +158,7 @@ pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Trans
     }
 }
 
-/// Casts the decimal that is written, not the double.
+/// Casts the decimal with the written digits instead of the double.
 pub(super) fn cast(cast: Cast) -> Result<Transformed<Expr>> {
     match cast.field.data_type().is_decimal() {
         true => as_decimal(*cast.expr)?
@@ -166,15 +167,16 @@ pub(super) fn cast(cast: Cast) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Makes arguments of functions that return one of them decimals, if another one is.
+/// Converts arguments of functions that return one of their arguments to decimals, if another argument is one.
 pub(super) fn function(mut call: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let meets = CHOICES.contains(&call.func.name()) && call.args.iter().any(|arg| is_decimal(arg, columns));
     let is_changed = if meets { all_as_decimals(call.args.iter_mut())? } else { false };
     Ok(Transformed::new_transformed(Expr::ScalarFunction(call), is_changed))
 }
 
-/// Makes a constant number of places of `round` one of 32 bits, as the function has it. The type of a rounded decimal depends
-/// on a constant; the engine casts that, has another type while it is a cast, and the first again once it is folded.
+/// Converts a constant number of places of `round` to 32 bits, the type of the function's parameter. The type of a
+/// rounded decimal depends on the constant: while the engine's own cast is unfolded, the result has another type than
+/// after folding.
 pub(super) fn places(expr: Expr) -> Transformed<Expr> {
     let Expr::ScalarFunction(mut call) = expr else { return Transformed::no(expr) };
     let places = match call.args.as_slice() {
@@ -189,7 +191,7 @@ pub(super) fn places(expr: Expr) -> Transformed<Expr> {
     Transformed::new_transformed(Expr::ScalarFunction(call), places.is_some())
 }
 
-/// Gives `ceil` and `floor` of a decimal a digit more, which the next whole number of 9.9 has. The engine keeps the type.
+/// Widens the argument of `ceil` and `floor` by a digit, which the next whole number of 9.9 has. The engine keeps the type.
 pub(super) fn next_whole(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let wider = match call.args.as_slice() {
@@ -211,7 +213,7 @@ pub(super) fn next_whole(expr: Expr, columns: &DFSchema) -> Result<Transformed<E
     Ok(Transformed::new_transformed(Expr::ScalarFunction(call), is_wider))
 }
 
-/// A constant integer.
+/// Returns the value of a constant integer.
 fn whole(expr: &Expr) -> Option<i64> {
     match expr {
         Expr::Literal(ScalarValue::Int64(value), _) => *value,
@@ -220,7 +222,8 @@ fn whole(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// Makes values of a CASE decimals, if another one is; and what its operand is compared with.
+/// Converts values of a CASE to decimals if another one is a decimal; likewise its operand and the values that it is
+/// compared with.
 pub(super) fn case(mut case: Case, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let mut is_changed = false;
     let (whens, thens) = (case.when_then_expr.iter(), case.when_then_expr.iter());

@@ -1,10 +1,10 @@
-//! Intervals are compared by their length, where a month is 30 days and a day 24 hours, as in PostgreSQL: the
-//! engine compares months, then days, then the rest. Keys of groups, sorts, joins and windows are brought to a
-//! normal form, whose parts have one sign and are as large as they can be, so that the engine's order of
-//! parts is the order of lengths and equal lengths are equal.
+//! Compares intervals by their length, with months of 30 days and days of 24 hours, as in PostgreSQL. DataFusion 55.2
+//! compares months, then days, then the rest. Keys of groups, sorts, joins and windows are converted to a normal form,
+//! whose parts have the same sign and are as large as possible, so that the engine's order of parts is the order of
+//! lengths and equal lengths are equal. This module is obsolete once upstream compares lengths.
 //!
-//! The time between two timestamps has days, of 24 hours, and a rest of less, as in PostgreSQL and DuckDB,
-//! where parts of it are extracted.
+//! The difference of two timestamps has days of 24 hours and a remainder of less than a day, as in PostgreSQL and
+//! DuckDB, if parts of it are extracted.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType};
@@ -25,19 +25,19 @@ const LENGTH: DataType = DataType::Decimal128(38, 0);
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 const NANOS_OF_MONTH: i128 = 30 * NANOS_OF_DAY;
 
-/// What an interval becomes.
+/// The representation that an interval is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     /// The normal form.
     Normal,
-    /// Days and a rest.
+    /// Days and a remainder.
     Days,
-    /// The length in nanoseconds, a number: the engine has no frames over intervals.
+    /// The length in nanoseconds, as a number: the engine has no frames over intervals.
     Length,
 }
 
-/// Brings an interval, or a number of units, to a form. It is not registered, so that statements cannot call
-/// it.
+/// Converts an interval, or a number of units, to a form. The function is not registered, so that statements cannot
+/// call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct InForm {
     form: Form,
@@ -108,8 +108,8 @@ fn of_days(nanos: i128) -> Option<IntervalMonthDayNano> {
     Some(IntervalMonthDayNano::new(0, days, i64::try_from(nanos % NANOS_OF_DAY).ok()?))
 }
 
-/// Returns the normal form. What 32 bits of months do not hold stays in days, and of these in the rest, which
-/// holds it: the parts of the interval did.
+/// Returns the normal form. Months beyond 32 bits remain as days, and days beyond 32 bits in the remainder, which
+/// always fits: the parts of the given interval did.
 fn normal(interval: IntervalMonthDayNano) -> IntervalMonthDayNano {
     let (months, nanos) = divided(length(interval), NANOS_OF_MONTH);
     let (days, nanos) = divided(nanos, NANOS_OF_DAY);
@@ -124,7 +124,7 @@ fn length(interval: IntervalMonthDayNano) -> i128 {
         + i128::from(interval.nanoseconds)
 }
 
-/// Returns the quotient, or the nearest number that 32 bits hold, and what is left.
+/// Returns the quotient, limited to 32 bits, and the remainder.
 fn divided(nanos: i128, unit: i128) -> (i32, i128) {
     let most = if nanos < 0 { i32::MIN } else { i32::MAX };
     let count = i32::try_from(nanos / unit).unwrap_or(most);
@@ -152,7 +152,7 @@ fn wrap(expr: &mut Expr) {
     }
 }
 
-/// Wraps those that are intervals; returns whether there are any.
+/// Wraps the expressions that are intervals; returns whether there are any.
 fn wrap_intervals<'a>(exprs: impl Iterator<Item = &'a mut Expr>, columns: &DFSchema) -> bool {
     let mut found = false;
     for expr in exprs.filter(|expr| is_interval(expr, columns)) {
@@ -180,7 +180,7 @@ pub(super) fn operands(mut binary: BinaryExpr, columns: &DFSchema) -> Result<Tra
     Ok(Transformed::new_transformed(Expr::BinaryExpr(binary), has))
 }
 
-/// Rewrites functions that compare intervals, and `date_part` of the time between timestamps.
+/// Rewrites functions that compare intervals, and `date_part` of the difference of timestamps.
 pub(super) fn function(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut made) = expr else { return Ok(Transformed::no(expr)) };
     let is_changed = match made.func.name() {
@@ -216,7 +216,7 @@ pub(super) fn aggregate(mut made: AggregateFunction, columns: &DFSchema) -> Resu
     Ok(Transformed::new_transformed(Expr::AggregateFunction(made), is_changed))
 }
 
-/// Rewrites keys of windows, and what their functions compare.
+/// Rewrites keys of windows, and arguments that their functions compare.
 pub(super) fn window(mut made: Box<WindowFunction>, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let compares = made.params.distinct || matches!(made.fun.name(), "min" | "max");
     let mut is_changed = compares && wrap_intervals(made.params.args.iter_mut(), columns);
@@ -228,7 +228,7 @@ pub(super) fn window(mut made: Box<WindowFunction>, columns: &DFSchema) -> Resul
     Ok(Transformed::new_transformed(Expr::WindowFunction(made), is_changed))
 }
 
-/// Rewrites keys of groups, sorts, joins and DISTINCT. Names stay.
+/// Rewrites keys of groups, sorts, joins and DISTINCT. Column names do not change.
 pub(super) fn keys(mut plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match &mut plan {
         LogicalPlan::Sort(sort) => {
@@ -271,7 +271,7 @@ pub(super) fn keys(mut plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// Returns the rows with intervals in their normal form, if there are any.
+/// Returns the input with its intervals in normal form; `None` if it has no intervals.
 fn normal_columns(input: &Arc<LogicalPlan>) -> Result<Option<LogicalPlan>> {
     let schema = input.schema();
     if !schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Interval(_))) {

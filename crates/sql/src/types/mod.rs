@@ -1,10 +1,10 @@
-//! What operations mean for the types of their operands, where the engine's type coercion gives them another
-//! meaning than PostgreSQL and DuckDB do, or loses digits. The rule runs before type coercion, over
-//! expressions as they were written.
+//! Rewrites operations for which the type coercion of DataFusion 55.2 has another meaning than that of PostgreSQL and
+//! DuckDB, or loses digits. The rule runs before type coercion, on expressions as they were written. Each part is
+//! obsolete once upstream coerces its types in this way.
 //!
-//! - Dates and times are neither compared nor unioned with numbers, nor cast ([`numbers`]).
-//! - A number with a point that meets a decimal is a decimal; a rounded decimal has one type ([`exact`]).
-//! - A text that meets a time is one, in any year ([`times`]).
+//! - Dates and times are neither compared nor unioned with numbers, nor cast to or from them ([`numbers`]).
+//! - A number with a decimal point next to a decimal is a decimal; a rounded decimal has one type ([`exact`]).
+//! - A text next to a time is a time, in any year ([`times`]).
 //! - A date plus hours is a timestamp ([`times`]).
 //! - Intervals are compared, sorted and grouped by their length ([`intervals`]).
 //! - TRY_CAST is not unwrapped ([`try_casts`]).
@@ -72,7 +72,7 @@ fn node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(changed)
 }
 
-/// Rewrites an expression whose parts have been rewritten.
+/// Rewrites an expression whose parts have already been rewritten.
 fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     numbers::check_expression(&expr, columns)?;
     match expr {
@@ -132,7 +132,7 @@ fn is_comparison(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// Rewrites a comparison by the types of its sides.
+/// Rewrites a comparison depending on the types of its sides.
 fn compared(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let exact = exact::operands(binary, columns)?;
     let mut timed = times::operands(exact.data, columns)?;
@@ -143,7 +143,7 @@ fn compared(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>>
     })
 }
 
-/// Rewrites BETWEEN as two comparisons, if one of them is rewritten.
+/// Rewrites BETWEEN to two comparisons, if one of them is rewritten.
 fn between_bounds(between: Between, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let bound = |op, bound: &Expr| {
         compared(BinaryExpr::new(between.expr.clone(), op, Box::new(bound.clone())), columns)
@@ -152,7 +152,7 @@ fn between_bounds(between: Between, columns: &DFSchema) -> Result<Transformed<Ex
     if !low.transformed && !high.transformed {
         return Ok(Transformed::no(Expr::Between(between)));
     }
-    // The usual form is recognized by other rules.
+    // Other rules recognize BETWEEN, so that it is kept if it has the same meaning.
     if let (Expr::BinaryExpr(low), Expr::BinaryExpr(high)) = (&low.data, &high.data)
         && (low.op, high.op) == (Operator::GtEq, Operator::LtEq)
         && low.left == high.left
@@ -164,7 +164,7 @@ fn between_bounds(between: Between, columns: &DFSchema) -> Result<Transformed<Ex
     Ok(Transformed::yes(if between.negated { Expr::Not(Box::new(inside)) } else { inside }))
 }
 
-/// Rewrites the members of an IN list. One that no value of the type equals is compared by itself.
+/// Rewrites the members of an IN list. A member that no value of the type equals becomes a separate comparison.
 fn in_list(list: InList, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let InList { expr, list, negated } = list;
     let (mut members, mut others, mut left, mut is_changed) = (Vec::new(), Vec::new(), None, false);

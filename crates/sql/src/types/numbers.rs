@@ -1,13 +1,13 @@
-//! Dates and times are no numbers. The engine counts days or smaller units where one meets a number
-//! (apache/datafusion#12291): `day > 20240101` is then true for no row. In PostgreSQL and DuckDB it is an
-//! error, and here.
+//! Refuses operations of dates and times with numbers. DataFusion 55.2 counts days or smaller units if one is compared
+//! with a number (apache/datafusion#12291): `day > 20240101` is then true for no row. In PostgreSQL and DuckDB it is an
+//! error. The check is obsolete once upstream refuses such operations.
 
 use arrow_schema::DataType;
 use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use farpool_model::{Error, sql_name};
 
-/// Refuses a node that puts numbers and times into one column, or joins by them.
+/// Refuses a node that puts numbers and times into one column, or joins them.
 pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     match plan {
         LogicalPlan::Union(union) => {
@@ -37,7 +37,7 @@ const COMPARED: &str = "be compared with";
 /// Refuses an operation of a number and a time.
 pub(super) fn check_expression(expr: &Expr, columns: &DFSchema) -> Result<()> {
     let all = |parts: &[&Expr], what: &str| {
-        // Without a type, a part is a parameter or an error that is reported elsewhere.
+        // A part without a type is a parameter, or an error that is reported elsewhere.
         let types: Vec<DataType> = parts.iter().filter_map(|part| part.get_type(columns).ok()).collect();
         let times = types.iter().find(|found| is_time(found));
         times.map_or(Ok(()), |time| types.iter().try_for_each(|other| distinct(time, other, what)))
@@ -110,7 +110,7 @@ fn refused(time: &DataType, number: &DataType, what: &str) -> DataFusionError {
     crate::error::wrap(Error::invalid(message).advise(advice))
 }
 
-/// Refuses casts between dates and numbers. Those of timestamps count units, which functions of epochs use.
+/// Refuses casts between dates and numbers. Casts of timestamps count units, which functions of epochs use.
 fn is_cast(from: &DataType, to: &DataType) -> Result<()> {
     let is_date = |found: &DataType| matches!(found, DataType::Date32 | DataType::Date64);
     if !(is_date(from) && to.is_numeric() || is_date(to) && from.is_numeric()) {

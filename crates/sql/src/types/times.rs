@@ -1,8 +1,9 @@
-//! Dates and timestamps beside texts, intervals and one another.
+//! Dates and timestamps next to texts, intervals and one another.
 //!
-//! The engine compares timestamps in the finer unit, and a text as a timestamp of the column's unit: years
-//! before 1677 and after 2262 do not fit nanoseconds (apache/datafusion#1359), and fail the statement. Here a
-//! time that the column's unit does not reach is before or after all of its values.
+//! DataFusion 55.2 compares timestamps in the finer unit, and converts a text to the unit of the column that it is
+//! compared with: years before 1677 and after 2262 do not fit nanoseconds (apache/datafusion#1359), and fail the
+//! statement. Here a time that is out of range for the column's unit is before or after all its values. This module is
+//! obsolete once upstream compares timestamps without overflow.
 
 use arrow_cast::parse::string_to_datetime;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
@@ -24,7 +25,7 @@ pub fn with_seconds(text: &str) -> Option<String> {
     (is_two(hours) && is_two(minutes)).then(|| format!("{date}{clock}:00{zone}"))
 }
 
-/// Gives a constant text that is cast to a timestamp its seconds.
+/// Appends seconds to a constant text that is cast to a timestamp.
 pub(super) fn cast(mut cast: Cast) -> Result<Transformed<Cast>> {
     if let (DataType::Timestamp(..), Some(whole)) =
         (cast.field.data_type(), constant_text(&cast.expr).and_then(with_seconds))
@@ -42,7 +43,7 @@ fn constant_text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns the time that an expression is, if it is a constant without a time zone.
+/// Returns the time of a constant without a time zone; `None` for any other expression.
 fn constant(expr: &Expr) -> Option<DateTime<Utc>> {
     match expr {
         Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(_, None)) => {
@@ -85,7 +86,7 @@ pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transfo
     Ok(Transformed::new_transformed(made, is_changed))
 }
 
-/// Compares a timestamp without a zone with a constant; `None` if that is left to the engine.
+/// Rewrites a comparison of a timestamp without a time zone with a constant; `None` if the engine can evaluate it.
 fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -> Option<Expr> {
     let DataType::Timestamp(unit, None) = found else { return None };
     let time = constant(other)?;
@@ -94,7 +95,7 @@ fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -
     if let Some(count) = count(time, *unit) {
         return Some(compare(op, scalar(count, *unit)));
     }
-    // No value of the type reaches this time.
+    // The time is out of range for the type.
     let (end, inside, outside) = match time.timestamp() > 0 {
         true => (i64::MAX, Operator::LtEq, Operator::Gt),
         false => (i64::MIN, Operator::GtEq, Operator::Lt),
@@ -110,7 +111,7 @@ fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -
     })
 }
 
-/// Returns how many units a time is from 1970, if 64 bits hold them.
+/// Returns the number of units from 1970 to a time, if it fits 64 bits.
 fn count(time: DateTime<Utc>, unit: TimeUnit) -> Option<i64> {
     match unit {
         TimeUnit::Second => Some(time.timestamp()),
@@ -129,7 +130,7 @@ fn scalar(count: i64, unit: TimeUnit) -> ScalarValue {
     }
 }
 
-/// Returns the unit of a time of the day.
+/// Returns the unit of a type of times of day.
 fn clock_unit(data_type: &DataType) -> Option<TimeUnit> {
     match data_type {
         DataType::Time32(unit) | DataType::Time64(unit) => Some(*unit),
@@ -137,8 +138,8 @@ fn clock_unit(data_type: &DataType) -> Option<TimeUnit> {
     }
 }
 
-/// Gives a text beside a timestamp its seconds, and counts a value that depends on no row, such as `now()`,
-/// in the units of the column beside it, of which nanoseconds do not hold all.
+/// Appends seconds to a text next to a timestamp, and casts an expression that depends on no row, such as `now()`, to
+/// the unit of the column next to it, since nanoseconds do not hold all its values.
 fn beside(expr: Expr, found: Option<&DataType>, other: Option<&DataType>) -> Transformed<Expr> {
     if let (Some(from), Some(to)) = (found.and_then(clock_unit), other.and_then(clock_unit))
         && from < to
@@ -160,7 +161,7 @@ fn beside(expr: Expr, found: Option<&DataType>, other: Option<&DataType>) -> Tra
     }
 }
 
-/// A date plus or minus an interval that is not of whole days is a timestamp.
+/// Converts a date plus or minus an interval with a part of less than a day to a timestamp.
 pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let BinaryExpr { left, op, right } = binary;
     let is_date = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Date32 | DataType::Date64));
@@ -183,7 +184,7 @@ pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Trans
     Ok(Transformed::new_transformed(made, is_changed))
 }
 
-/// Whether an interval is written with months and days only, possibly times a number.
+/// Returns whether an interval is written with months and days only, possibly times a number.
 fn is_of_days(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.nanoseconds == 0,
@@ -198,7 +199,7 @@ fn is_of_days(expr: &Expr) -> bool {
     }
 }
 
-/// A date that is truncated counts microseconds, which hold all dates. The engine counts nanoseconds.
+/// Casts a date that is truncated to microseconds, which hold all dates. The engine would cast it to nanoseconds.
 pub(super) fn truncated_date(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let is_date = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Date32 | DataType::Date64));
@@ -252,7 +253,7 @@ fn binary(left: Expr, op: Operator, right: i32) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(lit(right))))
 }
 
-/// The length of a list is the number of its elements. The engine takes that of its text.
+/// Replaces the length of a list by the number of its elements. The engine would return the length of its text.
 pub(super) fn length_of_list(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let is_list = |expr: &Expr| {

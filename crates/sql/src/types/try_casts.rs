@@ -1,8 +1,9 @@
-//! TRY_CAST as a function. The engine unwraps it in comparisons as if it never made a NULL
+//! TRY_CAST as a function. DataFusion 55.2 unwraps TRY_CAST in comparisons as if it never returned NULL
 //! (apache/datafusion#14303, #24702): `try_cast(i as int) > 1` is then true for integers that do not fit.
 //!
-//! Casts in conditions are functions, too, where they may fail: while it makes a plan, the engine casts the
-//! bounds of columns, and fails the statement although another part of the condition rules them out.
+//! Casts in conditions become functions, too, if they may fail: while DataFusion plans, it casts the bounds of columns,
+//! and fails the statement even if another part of the condition excludes them. This module is obsolete once upstream
+//! fixes both.
 
 use arrow_cast::cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -15,24 +16,24 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Replaces TRY_CAST; one to the same type is nothing.
+/// Replaces TRY_CAST; a TRY_CAST to the same type is removed.
 pub(super) fn function(cast: TryCast, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let to = cast.field.data_type().clone();
     let Ok(from) = cast.expr.get_type(columns) else { return Ok(Transformed::no(Expr::TryCast(cast))) };
     if !arrow_cast::can_cast_types(&from, &to) {
-        // The engine's error says so.
+        // The engine reports the error of a cast that is not supported.
         return Ok(Transformed::no(Expr::TryCast(cast)));
     }
     Ok(Transformed::yes(call(*cast.expr, to, true)))
 }
 
-/// Returns a cast as a function that fails on the rows on which the cast fails.
+/// Returns a cast as a function that fails on the same rows as the cast.
 pub fn cast_function(cast: Cast) -> Expr {
     let to = cast.field.data_type().clone();
     call(*cast.expr, to, false)
 }
 
-/// Whether a function is such a cast.
+/// Returns whether a function is such a cast.
 pub fn is_cast_function(function: &ScalarUDF) -> bool {
     function.inner().downcast_ref::<CastTo>().is_some_and(|cast| !cast.is_safe)
 }
@@ -42,8 +43,8 @@ fn call(value: Expr, to: DataType, is_safe: bool) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![value]))
 }
 
-/// A cast; a safe one gives NULL where the value does not fit. It is not registered, so that statements cannot
-/// call it.
+/// A cast; a safe one returns NULL for a value that does not fit. The function is not registered, so that statements
+/// cannot call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CastTo {
     to: DataType,
@@ -56,7 +57,7 @@ impl ScalarUDFImpl for CastTo {
         if self.is_safe { "try_cast" } else { "cast" }
     }
 
-    /// Returns the name that the engine's expression has.
+    /// Returns the name that the engine's cast would have.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         match arguments {
             [value] => Ok(value.schema_name().to_string()),

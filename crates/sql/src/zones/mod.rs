@@ -1,6 +1,6 @@
-//! `timezone(zone, t)`, to which `t AT TIME ZONE zone` is rewritten: converts an instant (`timestamptz`) to
-//! the local time in the zone, a `timestamp`, and a local time to the instant. Both as in PostgreSQL, for
-//! constants, columns and zones that differ from row to row.
+//! `timezone(zone, t)`, to which `t AT TIME ZONE zone` is rewritten: converts an instant (`timestamptz`) to the local
+//! time in the zone, a `timestamp`, and a local time to the instant, as in PostgreSQL, for constants, columns and zones
+//! that differ from row to row.
 //!
 //! Invariant: the only errors are an unknown zone, and a time that its type cannot hold.
 
@@ -28,7 +28,7 @@ pub const UTC: &str = "UTC";
 
 /// Registers the function in `context`.
 pub fn register(context: &SessionContext) {
-    // Types are checked here instead of by the signature, so that the error quotes what was written.
+    // Types are checked here instead of by the signature, so that the error can quote the statement's types.
     let signature = Signature::any(2, Volatility::Immutable);
     context.register_udf(ScalarUDF::from(TimeZone { signature }));
 }
@@ -151,7 +151,7 @@ fn each(times: &Int64Array, names: &ArrayRef, turn: &Turn) -> Result<Int64Array>
 
 /// A conversion between instants and local times.
 struct Turn {
-    /// From an instant to a local time; otherwise the other way round.
+    /// From an instant to a local time; otherwise the reverse.
     to_clock: bool,
     /// Units per second of the timestamps.
     per_second: i64,

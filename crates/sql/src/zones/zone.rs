@@ -1,5 +1,5 @@
-//! A time zone by its name in the IANA database, in any case, or an offset such as `+02:00`, east of
-//! Greenwich as in ISO 8601; and its offset from UTC.
+//! A time zone and its offset from UTC. The zone is given by its name in the IANA database, in any case, or as an
+//! offset such as `+02:00`, east of Greenwich as in ISO 8601.
 //!
 //! Source of the rule for local times that a clock change skips or repeats: PostgreSQL's
 //! `DetermineTimeZoneOffset`.
@@ -13,8 +13,8 @@ use farpool_model::{Error, Result, brief};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zone(Tz);
 
-/// For a skipped local time, earlier times are tried: the number of steps and the length of a step. No clock
-/// was ever set forward by more than a day.
+/// Number and length of the steps back in time by which the offset for a skipped local time is found. No clock was ever
+/// set forward by more than a day.
 const STEPS: i32 = 26 * 4;
 const STEP: TimeDelta = TimeDelta::minutes(15);
 
@@ -43,20 +43,20 @@ impl Zone {
         })
     }
 
-    /// Offset from UTC in seconds at an instant, given in seconds from 1970. `None` beyond the calendar.
+    /// Returns the offset from UTC in seconds at an instant, given in seconds from 1970. `None` beyond the calendar.
     pub(super) fn ahead_at(&self, seconds: i64) -> Option<i64> {
         Some(seconds_of(self.0.offset_from_utc_datetime(&calendar(seconds)?)))
     }
 
-    /// Offset from UTC in seconds at a local time, given in seconds from 1970 as if it were UTC. For a
-    /// repeated local time, the later instant's; for a skipped one, the offset before the change. `None`
-    /// beyond the calendar.
+    /// Returns the offset from UTC in seconds at a local time, given in seconds from 1970 as if it were UTC. For a
+    /// repeated local time it is the later instant's, for a skipped one the offset before the change. `None` beyond the
+    /// calendar.
     pub(super) fn ahead_on_clock(&self, seconds: i64) -> Option<i64> {
         let shown = calendar(seconds)?;
         (0..=STEPS).find_map(|step| self.shown_last(shown.checked_sub_signed(STEP * step)?))
     }
 
-    /// Offset at the last instant that has this local time; `None` for a skipped time.
+    /// Returns the offset at the last instant that has this local time; `None` for a skipped time.
     fn shown_last(&self, shown: NaiveDateTime) -> Option<i64> {
         match self.0.offset_from_local_datetime(&shown) {
             LocalResult::Single(offset) => Some(seconds_of(offset)),
@@ -70,7 +70,7 @@ fn seconds_of(offset: impl Offset) -> i64 {
     i64::from(offset.fix().local_minus_utc())
 }
 
-/// The last year for which the database is known to list the rules of today, with a margin.
+/// The last year for which the database is known to contain the current rules, with a margin.
 const LAST_YEAR: i32 = 2096;
 
 /// Converts to a calendar time. A year beyond the database is replaced by an earlier year that begins on the

@@ -1,5 +1,5 @@
-//! Tests what statements mean where the engine alone gives them another meaning, and tells when upstream is
-//! right. The expected values are those of PostgreSQL and DuckDB.
+//! Tests the meaning of statements that the plain engine evaluates differently, and fails when upstream is fixed.
+//! Expected values are those of PostgreSQL and DuckDB.
 
 use super::run;
 
@@ -18,7 +18,7 @@ async fn set_operations_count_rows() {
     }
 }
 
-/// Tells when the engine counts rows itself, and `set_all` can go (apache/datafusion#12955).
+/// Fails once the engine counts rows itself, so that `set_all` can be removed (apache/datafusion#12955).
 #[tokio::test]
 async fn the_engine_does_not_count_rows_of_intersect_all() {
     let context = datafusion::prelude::SessionContext::new();
@@ -28,7 +28,7 @@ async fn the_engine_does_not_count_rows_of_intersect_all() {
     assert_eq!(rows, 2, "SQL has 1: upstream is right, remove the rule");
 }
 
-/// Tells when the engine keeps TRY_CAST, and `types::try_casts` can go (apache/datafusion#14303).
+/// Fails once the engine keeps TRY_CAST, so that `types::try_casts` can be removed (apache/datafusion#14303).
 #[tokio::test]
 async fn the_engine_unwraps_try_cast() {
     let context = datafusion::prelude::SessionContext::new();
@@ -38,7 +38,8 @@ async fn the_engine_unwraps_try_cast() {
     assert_eq!(rows, 1, "SQL has 0: upstream is right, remove the rule");
 }
 
-/// Tells when the engine refuses numbers beside dates, and `types::numbers` can go (apache/datafusion#12291).
+/// Fails once the engine refuses to compare dates with numbers, so that `types::numbers` can be removed
+/// (apache/datafusion#12291).
 #[tokio::test]
 async fn the_engine_compares_dates_with_numbers() {
     let context = datafusion::prelude::SessionContext::new();
@@ -50,7 +51,8 @@ async fn the_engine_compares_dates_with_numbers() {
     assert!(rows.is_ok(), "upstream is right, remove the rule");
 }
 
-/// Tells when the engine's LEAD counts over gaps of NULLs, and `shifts` can go (apache/datafusion#25471).
+/// Fails once the engine's LEAD counts correctly across NULLs, so that `shifts` can be removed
+/// (apache/datafusion#25471).
 #[tokio::test]
 async fn the_engine_loses_rows_over_gaps_of_nulls() {
     let context = datafusion::prelude::SessionContext::new();
@@ -282,7 +284,7 @@ async fn other_forms_are_read_or_refused() {
 #[tokio::test]
 async fn frames_leave_out_rows_near_the_current_one() {
     let from = "FROM (VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 2, 'c'), (4, NULL, 'd')) t(id, g, s)";
-    // DuckDB 2.0.1 gives these values.
+    // Values from DuckDB 2.0.1.
     for (call, expected) in [
         (
             "sum(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW)",
@@ -318,7 +320,7 @@ async fn frames_leave_out_rows_near_the_current_one() {
     assert_eq!(run(&all).await, Ok(vec!["1 a".to_string()]));
 }
 
-/// PostgreSQL 15 gives these values.
+/// Expected values are from PostgreSQL 15.
 #[tokio::test]
 async fn rows_are_compared_by_their_parts() {
     let from =
@@ -380,7 +382,7 @@ async fn lambdas_see_the_columns_of_their_row() {
         let sql = format!("SELECT v FROM (SELECT id, {call} v FROM {from}) q ORDER BY id");
         assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
     }
-    // One list for all rows, and more elements than are worked on at once.
+    // One list for all rows, with more elements than are evaluated at a time.
     for (call, expected) in [
         ("list_transform([10, 20], x -> x + i)", "[11, 21]|[12, 22]"),
         ("(list_transform(range(0, 10000), x -> x * i))[10000]", "9999|19998"),

@@ -1,7 +1,7 @@
-//! `farpool calibrate --pool`: measures in which portions chunks come fastest over the link to a node.
+//! `farpool calibrate --pool`: measures with which request sizes chunks arrive fastest over the link to a node.
 //!
-//! A table of random numbers is made at the node, and read with each size of a request and number of requests that are under
-//! way at a time. The smallest that are about as fast as the fastest are kept: what is under way takes memory.
+//! A table of random numbers is created at the node, and read with each size of requests and each number of requests in
+//! flight. The smallest values that are nearly as fast as the fastest are stored: requests in flight need memory.
 
 use super::super::config::Config;
 use super::super::output::TextFormat;
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 const GROUPS: u64 = 16;
 const REQUEST_BYTES: [usize; 5] = [512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20];
 const REQUESTS: [usize; 3] = [1, 2, 4];
-/// Times that each way is tried; the fastest counts, since it was disturbed least.
+/// Runs of each combination; the fastest counts, since it was disturbed least.
 const RUNS: u64 = 3;
-/// After this time no other way is tried.
+/// Time after which no further combination is tried.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is as fast as this part of the fastest is as good.
+/// Share of the highest speed that is considered equally fast.
 const AS_GOOD: f64 = 0.95;
 
 pub fn run(url: PoolUrl, client: ClientArgs, format: TextFormat) -> Outcome {
@@ -95,7 +95,7 @@ async fn measure(url: &PoolUrl, options: ClientOptions) -> Outcome<CalibratedLin
     Ok(CalibratedLink { machine: farpool::machine_name(), latency_s, bytes_per_s, transfer })
 }
 
-/// Seconds that the columns of a table take to come, in a way.
+/// Returns the seconds in which the columns of a table arrive, for one combination.
 async fn read(remote: &Arc<RemotePool>, info: &TableInfo, transfer: Transfer) -> Outcome<f64> {
     let work = WorkMemory::new(WORK_BYTES_DEFAULT);
     let near = NearPool::open(remote.clone(), 4 * NEAR_BYTES_MIN, work, Nearness::Always)?;
@@ -136,7 +136,7 @@ async fn load(remote: &RemotePool) -> Outcome<TableInfo> {
     Ok(remote.load(&name, LoadMode::Create.into(), schema, Some(rows), batches).await?)
 }
 
-/// The table at the node, which is dropped with this value, also when the command is interrupted.
+/// The table at the node, which is dropped with this value, even if the command is interrupted.
 struct Loaded {
     name: TableName,
     url: PoolUrl,

@@ -1,4 +1,4 @@
-//! TPC-H tables, generated on a thread of their own and loaded meanwhile.
+//! TPC-H tables, generated on a separate thread while they are loaded.
 
 use crate::cli::progress::{Progress, Unit};
 use crate::cli::stop::Outcome;

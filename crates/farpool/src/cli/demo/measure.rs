@@ -1,5 +1,4 @@
-//! Measures one query with and without push-down in turns, so that other load on the machine affects both
-//! alike.
+//! Measures one query with and without push-down in turns, so that other load on the machine affects both equally.
 
 use super::queries::DemoQuery;
 use crate::cli::stop::Outcome;
@@ -29,7 +28,7 @@ pub struct Costs {
 /// Runs `query` once to warm up and `runs` times measured, both without and with push-down.
 ///
 /// # Errors
-/// When a run fails, or the results differ.
+/// Fails if a run fails, or the results differ.
 pub async fn measure(query: &DemoQuery, off: &Session, on: &Session, runs: usize) -> Outcome<Measured> {
     let expected = answer(&once(query, off).await?.batches)?;
     let (mut off_runs, mut on_runs) = (Vec::new(), vec![once(query, on).await?]);

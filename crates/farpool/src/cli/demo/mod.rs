@@ -93,7 +93,7 @@ async fn queries(url: &str, runs: usize) -> Outcome<Vec<(&'static queries::DemoQ
     Ok(results)
 }
 
-/// Opens a session with a connection of its own.
+/// Opens a session with a separate connection.
 async fn session(url: &str, pushdown: bool) -> Outcome<Session> {
     let session = Session::new(SessionOptions { pushdown, ..SessionOptions::default() });
     session.register_pool("farpool", farpool::connect(url, None).await?).await?;

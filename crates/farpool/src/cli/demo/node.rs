@@ -1,4 +1,4 @@
-//! A memory node on a free loopback port, on threads of its own, that stops when it is dropped.
+//! A memory node on a free loopback port, on separate threads, that stops when it is dropped.
 
 use crate::cli::stop::{Outcome, Stop, reason};
 use farpool::Error;
@@ -38,7 +38,7 @@ impl LocalNode {
 impl Drop for LocalNode {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // A server that has already stopped has closed the channel.
+            // The channel is closed if the server has already stopped.
             let _ = stop.send(());
         }
         if let Some(server) = self.server.take() {

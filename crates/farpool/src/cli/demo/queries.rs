@@ -4,7 +4,7 @@
 pub struct DemoQuery {
     /// A short title for the table of results.
     pub title: &'static str,
-    /// What the query demonstrates, as a sentence.
+    /// A sentence about the purpose of the query.
     pub about: &'static str,
     /// The text of the query.
     pub sql: &'static str,

@@ -51,7 +51,7 @@ pub fn costs(results: &[(&DemoQuery, Measured)]) -> String {
         ]);
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    // Removes the padding behind the last column.
+    // Removes the padding after the last column.
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 

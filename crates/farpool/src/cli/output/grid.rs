@@ -16,7 +16,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Makes a table with these columns and no rows.
+    /// Creates a table with these columns and no rows.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         Grid {
             header: columns.iter().map(|(name, _)| printable(name).into_owned()).collect(),
@@ -33,8 +33,8 @@ impl Grid {
 }
 
 impl Grid {
-    /// Returns the table in at most `width` characters, if that can be: cells of the columns that `is_text` tells are
-    /// shortened by `cut`, and columns in the middle left out if that is not enough.
+    /// Returns the table in at most `width` characters, if possible: cells of the columns marked in `is_text` are
+    /// shortened by `cut`, and columns in the middle are left out if that is not enough.
     pub fn fitted(&self, width: usize, is_text: &[bool], cut: fn(&str, usize) -> String) -> String {
         let slots = slots(&self.wishes(is_text), Some(width), Style::BETWEEN);
         let mut shortened = self.rows.clone();

@@ -1,4 +1,4 @@
-//! The rows of a result that are shown: all of them, or the first and the last if there are more than fit.
+//! The rows of a result that are shown: all of them, or the first and the last ones if there are too many.
 
 use super::layout::cut;
 use super::{Fit, stop};
@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 /// The cells of a row.
 pub type Row = Vec<String>;
 
-/// Keeps at most [`Fit::rows`] rows of a result, which may be of any length.
+/// A buffer of at most [`Fit::rows`] rows of a result of any length.
 pub struct Kept {
     most: usize,
-    /// Width from which a cell is cut before it is kept.
+    /// Width to which a cell is cut before it is stored.
     width: Option<usize>,
     first: Vec<Row>,
     last: VecDeque<Row>,
@@ -21,13 +21,13 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Keeps at most `most` rows; their cells are cut to the width of `fit`.
+    /// Creates a buffer of at most `most` rows, whose cells are cut to the width of `fit`.
     pub fn new(most: usize, fit: Fit) -> Self {
         let (first, last) = Default::default();
         Kept { most, width: fit.width, first, last, rows: 0 }
     }
 
-    /// Looks at more rows, whose cells `show` makes fit for the screen.
+    /// Adds rows, whose cells `show` escapes for the screen.
     pub fn add(&mut self, batch: &RecordBatch, show: impl Fn(&str) -> String) -> Outcome {
         let count = batch.num_rows();
         let first = self.most.saturating_sub(self.first.len()).min(count);
@@ -36,7 +36,7 @@ impl Kept {
         let shown = |row: usize| -> Outcome<Row> {
             let row = cells.row(row)?;
             let cell = |cell: String| match self.width {
-                // Both ends of a cell stay for the layout to cut again.
+                // Both ends of a cell are kept, so that the layout can cut it again.
                 Some(width) => cut(&show(&cell), width.max(1)),
                 None => show(&cell),
             };

@@ -1,16 +1,16 @@
-//! Which columns of a table are shown and how wide they are, so that a line fits the screen: texts are cut in
-//! their middle first, down to [`LEAST`] characters; if that is not enough, columns in the middle of the table
-//! are left out, and a column `…` stands for them. Numbers are never cut.
+//! Selects the columns of a table that are shown, and their widths, so that a line fits the screen: texts are first cut
+//! in the middle, down to [`LEAST`] characters; if that is not enough, columns in the middle of the table are left out
+//! and replaced by a column `…`. Numbers are never cut.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Width down to which texts and headers are cut before whole columns are left out.
+/// Width to which texts and headers are cut before whole columns are left out.
 const LEAST: usize = 10;
 
-/// What stands for what is left out.
+/// The replacement of text and columns that are left out.
 pub const GAP: &str = "…";
 
-/// How wide a column wants to be.
+/// The requested width of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     /// Width of its header.
@@ -22,7 +22,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// The width at which nothing of it is cut.
+    /// Returns the width at which nothing in the column is cut.
     pub fn natural(self) -> usize {
         self.header.max(self.values)
     }
@@ -33,17 +33,17 @@ impl Wish {
     }
 }
 
-/// A column of the screen.
+/// A column on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The index of the column; `None` for the one that stands for columns that are left out.
+    /// The index of the column; `None` for the replacement of columns that are left out.
     pub column: Option<usize>,
-    /// Its width in characters of a terminal.
+    /// Width in terminal columns.
     pub width: usize,
 }
 
-/// Returns the columns of the screen for columns with these wishes, in at most `room` characters with
-/// `between` of them between two columns. At least one column is shown, even if it does not fit.
+/// Returns the columns on the screen for columns with these requests, in at most `room` characters with `between`
+/// characters between two columns. At least one column is shown, even if it does not fit.
 pub fn slots(wishes: &[Wish], room: Option<usize>, between: usize) -> Vec<Slot> {
     let whole = || wishes.iter().map(|wish| wish.natural()).collect::<Vec<_>>();
     let widths = match room {
@@ -68,14 +68,14 @@ pub fn slots(wishes: &[Wish], room: Option<usize>, between: usize) -> Vec<Slot> 
     slots
 }
 
-/// Returns the widths of columns that have `room` characters together; `None` if they do not fit.
+/// Returns the widths of columns that have `room` characters in total; `None` if they do not fit.
 fn fitted(wishes: &[Wish], room: usize) -> Option<Vec<usize>> {
     let width = |wish: &Wish, most: usize| wish.natural().min(most).max(wish.least());
     let needed = |most: usize| wishes.iter().map(|wish| width(wish, most)).fold(0, usize::saturating_add);
     if needed(0) > room {
         return None;
     }
-    // The largest width that no cut column exceeds, and what is left of the room for the first of these.
+    // The largest width that no cut column exceeds, and the remaining characters for the first of these columns.
     let (mut fits, mut exceeds) = (0, room + 1);
     while exceeds - fits > 1 {
         let most = fits + (exceeds - fits) / 2;
@@ -91,7 +91,7 @@ fn fitted(wishes: &[Wish], room: usize) -> Option<Vec<usize>> {
     Some(widened.collect())
 }
 
-/// Returns how many columns at the beginning and at the end fit `room`, taken in turns.
+/// Returns the numbers of columns at the beginning and at the end that fit `room`, selected alternately.
 fn kept(wishes: &[Wish], mut room: usize, between: usize) -> (usize, usize) {
     let (mut left, mut right) = (0, 0);
     while left + right < wishes.len() {
@@ -107,7 +107,7 @@ fn kept(wishes: &[Wish], mut room: usize, between: usize) -> (usize, usize) {
     (left, right)
 }
 
-/// Cuts the text in its middle, so that it takes at most `width` columns of a terminal.
+/// Cuts the text in the middle, so that it takes at most `width` columns of a terminal.
 pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_string();

@@ -1,4 +1,4 @@
-//! Rows for people, a line for each value: wide rows and long texts, which a table would cut.
+//! Rows for people, one line for each value: suitable for wide rows and long texts, which a table would cut.
 
 use super::kept::{Cells, Kept, Row};
 use super::{Fit, LeftOut, Out, RowWriter};
@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use std::io::Write;
 use unicode_width::UnicodeWidthStr;
 
-/// Writes `name = value` lines, with an empty line between two rows.
+/// A writer of `name = value` lines, with an empty line between two rows.
 pub struct LineWriter {
     out: Out,
     names: Vec<String>,
@@ -19,13 +19,13 @@ pub struct LineWriter {
 }
 
 impl LineWriter {
-    /// Writes to `out`.
+    /// Creates a writer to `out`.
     pub fn new(out: Out, fit: Fit, schema: &SchemaRef, first: bool) -> Self {
         let names: Vec<String> =
             schema.fields().iter().map(|field| printable(field.name()).into_owned()).collect();
         let width = names.iter().map(|name| name.width()).max().unwrap_or(0);
         let padded = names.iter().map(|name| " ".repeat(width - name.width()) + name).collect();
-        // Values are shown whole.
+        // Values are never cut.
         let kept = fit.rows.map(|most| Kept::new(most, Fit { width: None, ..fit }));
         LineWriter { out, names: padded, kept, is_first: first }
     }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use style::Style;
 use table::{PlanWriter, TableWriter};
 
-/// How the rows of a query are printed.
+/// The format of the rows of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Aligned columns
@@ -44,7 +44,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Whether the format is for people, who also want to know how many rows there are.
+    /// Returns whether the format is for people, who also want to see the number of rows.
     pub fn is_for_people(self) -> bool {
         match self {
             Format::Table | Format::Box | Format::Markdown | Format::Line => true,
@@ -52,33 +52,33 @@ impl Format {
         }
     }
 
-    /// The name of the format on a command line.
+    /// Returns the name of the format on a command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
     }
 }
 
-/// How much of a result is shown by formats that need not show all of it: `Table`, `Box` and `Line`.
+/// The limits of the output for formats that need not show a whole result: `Table`, `Box` and `Line`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fit {
-    /// Most rows; all if `None`.
+    /// Maximal number of rows; all if `None`.
     pub rows: Option<usize>,
-    /// Most characters of a line; any number if `None`.
+    /// Maximal number of characters of a line; any number if `None`.
     pub width: Option<usize>,
 }
 
-/// What of a result was not shown.
+/// The parts of a result that were not shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Rows that were shown, if not all were.
     pub rows_shown: Option<usize>,
     /// Columns that were shown, if not all were.
     pub columns_shown: Option<usize>,
-    /// Whether something that was shown was cut.
+    /// Whether a value that was shown was cut.
     pub is_cut: bool,
 }
 
-/// How lists and states are printed.
+/// The format of lists and states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TextFormat {
     /// For people
@@ -108,19 +108,19 @@ pub fn print_exactly(text: &str) -> Outcome {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)
 }
 
-/// Where rows are printed, buffered.
+/// The buffered destination of rows.
 pub type Out = BufWriter<Box<dyn Write + Send>>;
 
 /// Prints the rows of one statement.
 pub trait RowWriter: Send {
-    /// Prints a batch, or keeps it until the widths of the columns are known.
+    /// Prints a batch, or buffers it until the widths of the columns are known.
     fn write(&mut self, batch: &RecordBatch) -> Outcome;
 
-    /// Prints what was kept, and the end of the output if the format has one.
+    /// Prints buffered rows, and the end of the output if the format has one.
     fn finish(self: Box<Self>) -> Outcome<LeftOut>;
 }
 
-/// Standard output.
+/// Returns standard output.
 pub fn stdout() -> Out {
     BufWriter::with_capacity(64 << 10, Box::new(io::stdout()))
 }
@@ -135,7 +135,7 @@ impl Buffer {
         BufWriter::new(Box::new(self.clone()))
     }
 
-    /// Returns what was written, and forgets it.
+    /// Returns the bytes that were written, and removes them from the buffer.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -151,7 +151,7 @@ impl Write for Buffer {
     }
 }
 
-/// Makes a writer of rows of `schema` to `out`. `first` says that nothing has been printed there yet.
+/// Creates a writer of rows of `schema` to `out`. `first` tells that nothing has been printed there yet.
 pub fn writer(
     format: Format,
     fit: Fit,
@@ -179,7 +179,8 @@ pub fn writer(
     })
 }
 
-/// Returns an output that escapes what a terminal would act on, if standard output is one. What a pager is given ends there, too.
+/// Returns an output that escapes control characters if standard output is a terminal. A pager's output reaches the
+/// terminal, too.
 fn on_terminal(out: Out, style: EscapeStyle) -> Out {
     match io::stdout().is_terminal() {
         true => BufWriter::new(Box::new(TerminalText::new(out, style, true))),

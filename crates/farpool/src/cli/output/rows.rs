@@ -1,7 +1,7 @@
 //! Output formats for programs: CSV, JSON lines and Arrow IPC.
 //!
-//! Strings are written as plain `Utf8` and binaries as plain `Binary`, which every reader knows; view arrays
-//! only serve to share memory with the pool.
+//! Strings are written as plain `Utf8` and binaries as plain `Binary`, which every reader supports; view arrays only
+//! serve to share memory with the pool.
 
 use super::{LeftOut, Out, RowWriter, stop};
 use crate::cli::stop::{Outcome, Stop};
@@ -15,14 +15,14 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Writes values separated by commas or tabs, as COPY does: nothing for NULL, and quotes for an empty text.
+/// A writer of values separated by commas or tabs, as in COPY: nothing for NULL, and quotes for an empty text.
 pub struct CsvWriter {
     out: Out,
     delimiter: u8,
 }
 
 impl CsvWriter {
-    /// Makes a writer to `out`. Results of several statements are separated by an empty line.
+    /// Creates a writer to `out`. Results of several statements are separated by an empty line.
     pub fn new(mut out: Out, delimiter: u8, schema: &SchemaRef, first: bool) -> Outcome<Self> {
         if !first {
             writeln!(out).map_err(Stop::output)?;
@@ -44,20 +44,20 @@ impl RowWriter for CsvWriter {
     }
 }
 
-/// Writes a JSON object for each row: on a line of its own, or all in one array.
+/// A writer of a JSON object for each row, on separate lines or in one array.
 pub struct JsonWriter<F: JsonFormat> {
     writer: arrow::json::Writer<Out, F>,
     schema: SchemaRef,
 }
 
 impl<F: JsonFormat> JsonWriter<F> {
-    /// Writes to `out`.
+    /// Creates a writer to `out`.
     pub fn new(out: Out, schema: &SchemaRef) -> Self {
         JsonWriter { writer: farpool::json_writer().build(out), schema: with_keys(schema) }
     }
 }
 
-/// An array with an object on each line.
+/// The format of an array with an object on each line.
 #[derive(Debug, Default)]
 pub struct LinesOfArray;
 
@@ -105,14 +105,14 @@ impl<F: JsonFormat + Send> RowWriter for JsonWriter<F> {
     }
 }
 
-/// Writes an Arrow IPC stream.
+/// A writer of an Arrow IPC stream.
 pub struct ArrowWriter {
     writer: StreamWriter<Out>,
     schema: SchemaRef,
 }
 
 impl ArrowWriter {
-    /// Writes the schema to `out`.
+    /// Creates a writer and writes the schema to `out`.
     pub fn new(out: Out, schema: &SchemaRef) -> Outcome<Self> {
         let fields = schema.fields().iter();
         let fields: Vec<Field> =

@@ -12,7 +12,7 @@ pub enum Align {
     Right,
 }
 
-/// How a table is drawn.
+/// The style in which a table is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Lines between columns and below the header.
@@ -27,7 +27,7 @@ impl Style {
     /// Characters between two columns.
     pub const BETWEEN: usize = 3;
 
-    /// Characters at both ends of a line together.
+    /// Returns the number of characters at both ends of a line together.
     pub fn around(self) -> usize {
         match self {
             Style::Lines => 0,
@@ -35,16 +35,16 @@ impl Style {
         }
     }
 
-    /// The least width of a column.
+    /// Returns the minimal width of a column.
     pub fn least(self) -> usize {
         match self {
             Style::Lines | Style::Boxed => 0,
-            // A rule of Markdown has three characters at least.
+            // A delimiter row of Markdown has at least three characters.
             Style::Markdown => 3,
         }
     }
 
-    /// Escapes what would end a cell.
+    /// Escapes characters that would end a cell.
     pub fn escaped(self, cell: String) -> String {
         match self {
             Style::Lines | Style::Boxed => cell,
@@ -53,15 +53,15 @@ impl Style {
     }
 }
 
-/// A table whose columns are laid out.
+/// A table whose columns have been laid out.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     pub style: Style,
     pub slots: Vec<Slot>,
     pub aligns: Vec<Align>,
-    /// Whether cells that are wider than their column are cut. Otherwise they push the rest of their own line away.
+    /// Whether cells that are wider than their column are cut. Otherwise they shift the rest of their own line.
     pub cuts: bool,
-    /// Whether a column is narrower than what is in it.
+    /// Whether a column is narrower than its contents.
     pub is_narrow: bool,
 }
 
@@ -92,7 +92,7 @@ impl Drawn {
         })
     }
 
-    /// Returns the line that stands for rows that are left out.
+    /// Returns the line that replaces rows that are left out.
     pub fn left_out(&self) -> String {
         self.line(|slot| ("⋮", slot.column.map_or(Align::Left, |column| self.aligns[column])))
     }

@@ -1,6 +1,6 @@
-//! Rows for people, as tables. A result that is not shown whole is kept until its end, of which only the first
-//! and the last rows are. One that is shown whole is printed as it arrives: the first rows decide how wide the
-//! columns are, and a wider value later pushes away the rest of its own line only.
+//! Rows for people, as tables. If only a part of a result is shown, its first and last rows are buffered until its end.
+//! A result that is shown completely is printed as it arrives: the first rows determine the widths of the columns, and
+//! a wider value later only shifts the rest of its own line.
 
 use super::kept::{Cells, Kept, Row};
 use super::layout::{Slot, Wish, slots};
@@ -17,7 +17,7 @@ use unicode_width::UnicodeWidthStr;
 /// Bytes of cells that are buffered to determine the widths of the columns: tens of thousands of rows, in a moment.
 const BYTES_MEASURED: usize = 16 << 20;
 
-/// Writes a table.
+/// A writer of a table.
 pub struct TableWriter {
     out: Out,
     style: Style,
@@ -34,7 +34,7 @@ enum Rows {
 }
 
 impl TableWriter {
-    /// Makes a writer to `out`. Results of several statements are separated by an empty line.
+    /// Creates a writer to `out`. Results of several statements are separated by an empty line.
     pub fn new(mut out: Out, style: Style, fit: Fit, schema: &SchemaRef, first: bool) -> Outcome<Self> {
         if !first {
             writeln!(out).map_err(Stop::output)?;
@@ -83,7 +83,7 @@ impl TableWriter {
         self.out.write_all(text.as_bytes()).map_err(Stop::output)
     }
 
-    /// Prints the header and what was measured; everything after it is printed at once.
+    /// Prints the header and the measured rows; later rows are printed at once.
     fn begin(&mut self, rows: &[Row]) -> Outcome<Drawn> {
         let drawn = self.drawn(rows.iter());
         self.write_text(&drawn.head(&self.header))?;
@@ -148,18 +148,18 @@ impl RowWriter for TableWriter {
     }
 }
 
-/// Writes the plans of EXPLAIN: texts of many lines, which a table would put on one line.
+/// A writer of the plans of EXPLAIN: texts of many lines, which a table would put on one line.
 pub struct PlanWriter {
     out: Out,
 }
 
 impl PlanWriter {
-    /// Whether rows of `schema` are plans.
+    /// Returns whether rows of `schema` are plans.
     pub fn takes(schema: &SchemaRef) -> bool {
         schema.fields().iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"])
     }
 
-    /// Writes to `out`.
+    /// Creates a writer to `out`.
     pub fn new(out: Out) -> Self {
         PlanWriter { out }
     }

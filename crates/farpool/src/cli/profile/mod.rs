@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
 
-    /// How to show it
+    /// Format of the output
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 
@@ -58,7 +58,7 @@ pub struct Args {
     read: ReadArgs,
 }
 
-/// How a profile is shown.
+/// The format of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Aligned columns for people

@@ -5,19 +5,19 @@ use super::super::size;
 use farpool::report::{Bin, Column, Correlation, Report, text};
 use std::fmt::Write;
 
-/// Most pairs of columns that are listed.
+/// Maximal number of pairs of columns that are listed.
 const PAIRS: usize = 8;
 
-/// Least absolute coefficient that is listed.
+/// Minimal absolute coefficient that is listed.
 const STRONG: f64 = 0.3;
 
-/// Characters of a line where there is no terminal.
+/// Characters of a line if there is no terminal.
 const WIDTH: usize = 100;
 
-/// Most characters of a value.
+/// Maximal number of characters of a value.
 const VALUE: usize = 40;
 
-/// Characters for the histogram; the most frequent value and its share have more where there is room.
+/// Characters for the histogram; the most frequent value and its share get more if there is room.
 const SHAPE: usize = 10;
 
 /// Characters for the heights of a histogram's bars.

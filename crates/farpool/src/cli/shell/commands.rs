@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// A command with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// What there is, or one command.
+    /// Lists all commands, or describes one.
     Help(Option<String>),
     /// Leaves the shell.
     Quit,
@@ -23,15 +23,15 @@ pub enum Command {
     Mode(Option<Format>),
     /// Switches between the formats line and table.
     Expanded(Option<bool>),
-    /// Whether times are shown.
+    /// Sets or shows whether times are shown.
     Timer(Option<bool>),
-    /// Sets or shows how many rows are shown.
+    /// Sets or shows the maximal number of rows that are shown.
     Rows(Option<Limit>),
-    /// Sets or shows how wide tables are.
+    /// Sets or shows the maximal width of tables.
     Width(Option<Limit>),
-    /// Whether it is explained what the pool is asked to do.
+    /// Sets or shows whether the requests to the pool are explained.
     Explain(Option<bool>),
-    /// Shows what the last statement cost, or whether it is shown for each.
+    /// Shows the costs of the last statement, or sets whether they are shown for each statement.
     Receipt(Option<bool>),
     /// Sets or shows the pager.
     Pager(Option<PagerChoice>),
@@ -39,29 +39,29 @@ pub enum Command {
     Read(PathBuf),
 }
 
-/// A limit of what is shown.
+/// A limit of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Everything is shown.
     All,
-    /// As without a setting: what fits the terminal.
+    /// The default, which fits the terminal.
     Auto,
-    /// So much is shown.
+    /// At most this many.
     Most(usize),
 }
 
-/// Which pager is used.
+/// The setting of the pager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PagerChoice {
     /// None.
     Off,
-    /// The usual one.
+    /// The default pager.
     On,
     /// A command of the system's shell.
     Program(String),
 }
 
-/// What a command takes, for its completion.
+/// The kind of a command's argument, for completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     Nothing,
@@ -72,9 +72,9 @@ pub enum Takes {
     File,
 }
 
-/// A command as `.help` shows it.
+/// A command as described by `.help`.
 pub struct Described {
-    /// Its names; the first is the usual one.
+    /// The names of the command, the usual one first.
     pub names: &'static [&'static str],
     pub arguments: &'static str,
     pub what: &'static str,
@@ -238,7 +238,7 @@ fn head(command: &Described) -> String {
     format!("{} {}", command.names.join(", "), command.arguments).trim_end().to_string()
 }
 
-/// What stands behind the name of a command.
+/// The text after the name of a command.
 struct Arguments {
     command: &'static Described,
     text: String,

@@ -1,5 +1,5 @@
-//! What Tab offers: at the beginning of a statement keywords, behind FROM tables, within a text files, elsewhere
-//! columns of the tables that the statement names, functions and keywords; and the commands of the shell.
+//! Completion by Tab: keywords at the beginning of a statement, tables after FROM, files within a text, and elsewhere
+//! columns of the statement's tables, functions and keywords; also the commands of the shell.
 
 use super::commands::{COMMANDS, Takes, described};
 use super::words::{KEYWORDS, STARTERS, in_quotes, is_keyword, quoted, unquoted};
@@ -8,37 +8,37 @@ use clap::ValueEnum;
 use farpool::{Piece, PieceKind, sql_pieces};
 use std::path::Path;
 
-/// Most choices that are offered; more are no help.
+/// Maximal number of choices that are offered; more are no help.
 const MANY: usize = 500;
 
-/// Tables whose columns are offered where a statement does not name any.
+/// Maximal number of tables whose columns are offered if a statement names none.
 const TABLES_LOOKED_AT: usize = 50;
 
-/// Readers of files, which stand where a table may.
+/// Readers of files, which may be used in place of a table.
 const READERS: [&str; 4] = ["read_csv", "read_json", "read_parquet", "read_arrow"];
 
-/// Behind these a table is named.
+/// Keywords that a table name follows.
 const BEFORE_TABLES: [&str; 10] =
     ["DESC", "DESCRIBE", "FROM", "INTO", "JOIN", "SUMMARIZE", "TABLE", "TRUNCATE", "UPDATE", "VIEW"];
 
-/// The names that there are.
+/// A source of names.
 pub trait Known {
     /// Tables and views.
     fn tables(&self) -> Vec<String>;
 
-    /// The columns of a table, a view or a file; none if there is no such thing.
+    /// Returns the columns of a table, a view or a file; none if there is no such relation.
     fn columns(&self, table: &str) -> Vec<String>;
 
     /// Functions.
     fn functions(&self) -> &[String];
 }
 
-/// A text to offer.
+/// A text that is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What is shown.
+    /// The text that is displayed.
     pub shown: String,
-    /// What takes the place of what was typed.
+    /// The text that replaces the typed word.
     pub text: String,
 }
 
@@ -49,7 +49,7 @@ impl Choice {
     }
 }
 
-/// Returns where the word at `place` begins, and what may stand for it.
+/// Returns the start of the word at `place`, and its possible completions.
 pub fn complete(line: &str, place: usize, known: &dyn Known) -> (usize, Vec<Choice>) {
     let (start, mut choices) = match line.trim_start().starts_with(['.', '\\']) {
         true => of_command(&line[..place], known),
@@ -85,7 +85,7 @@ fn of_command(before: &str, known: &dyn Known) -> (usize, Vec<Choice>) {
 fn of_statement(line: &str, place: usize, known: &dyn Known) -> (usize, Vec<Choice>) {
     let before = sql_pieces(&line[..place]);
     let text = |piece: &Piece| &line[piece.range.clone()];
-    // The statement that is written, and the word that the cursor is behind.
+    // The current statement, and the word before the cursor.
     let begin = before.iter().rposition(|piece| piece.kind == PieceKind::Semicolon).map_or(0, |i| i + 1);
     let mut pieces = &before[begin..];
     let (start, word) = match pieces.last() {
@@ -149,7 +149,7 @@ fn expression(word: &str, relations: &[Relation], known: &dyn Known) -> Vec<Choi
     choices
 }
 
-/// Names within double quotes, the first of which has been typed.
+/// Completes names in double quotes, after the opening quote has been typed.
 fn of_quoted(typed: &str, line: &str, before: &[Piece], known: &dyn Known) -> Vec<Choice> {
     let (_, before) = before.split_last().unwrap_or((&NOTHING, &[]));
     let before: Vec<&Piece> = before.iter().filter(|piece| piece.kind != PieceKind::Comment).collect();
@@ -174,7 +174,7 @@ fn of_quoted(typed: &str, line: &str, before: &[Piece], known: &dyn Known) -> Ve
 
 const NOTHING: Piece = Piece { kind: PieceKind::Sign, range: 0..0 };
 
-/// What may stand somewhere.
+/// The kind of a position, which determines the possible completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Beginning,
@@ -188,7 +188,7 @@ fn place_of(line: &str, before: &[&Piece]) -> Place {
     let is_before_tables = |word: &str| BEFORE_TABLES.contains(&word);
     let is_table = match last.kind {
         PieceKind::Word => is_before_tables(&text(last)),
-        // A comma continues the list behind FROM.
+        // A comma continues the list after FROM.
         PieceKind::Sign if text(last) == "," => {
             let clause = before.iter().rev().filter(|piece| piece.kind == PieceKind::Word).map(|p| text(p));
             let clauses = ["SELECT", "FROM", "WHERE", "BY", "ON", "SET", "VALUES", "HAVING", "USING"];
@@ -206,7 +206,7 @@ fn place_of(line: &str, before: &[&Piece]) -> Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Relation {
     name: String,
-    /// What it is called in the statement.
+    /// The alias of the table in the statement.
     alias: String,
 }
 
@@ -229,7 +229,7 @@ fn relations(line: &str, pieces: &[Piece], place: usize) -> Vec<Relation> {
     let text = |piece: &Piece| &line[piece.range.clone()];
     let mut found = Vec::new();
     for (i, piece) in pieces.iter().enumerate() {
-        // A table whose name is being typed is none yet.
+        // A table whose name is still being typed does not count.
         let is_typed = |piece: &Piece| piece.range.end == place;
         let is_name = |piece: &Piece| match piece.kind {
             PieceKind::Word => !is_keyword(text(piece)),
@@ -249,7 +249,7 @@ fn relations(line: &str, pieces: &[Piece], place: usize) -> Vec<Relation> {
     found
 }
 
-/// Offers names, in quotes where SQL needs them.
+/// Offers names, in quotes if SQL requires them.
 fn names(word: &str, names: impl IntoIterator<Item = String>) -> Vec<Choice> {
     let word = word.to_lowercase();
     let found = names.into_iter().filter(|name| name.to_lowercase().starts_with(&word));
@@ -268,7 +268,7 @@ fn beginning_with(word: &str, all: impl IntoIterator<Item = String>) -> Vec<Choi
     found.map(Choice::of).collect()
 }
 
-/// Offers files whose path begins with what was typed; `in_quotes` says that it is a text of SQL.
+/// Offers files whose path begins with the typed text; `in_quotes` tells that it is an SQL string.
 fn files(typed: &str, in_quotes: bool) -> Vec<Choice> {
     let path = if in_quotes { typed.trim_start_matches('\'').replace("''", "'") } else { typed.to_string() };
     let (folder, begin) =
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Completes at the `|`.
+    /// Completes at the position of `|`.
     fn offered(line: &str) -> Vec<String> {
         let place = line.find('|').unwrap();
         let known = Fixed(["count", "cos", "avg"].map(str::to_string).into());

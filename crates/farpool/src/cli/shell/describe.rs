@@ -1,4 +1,4 @@
-//! What tables, views and files look like: their columns, and the statements that make them.
+//! Descriptions of tables, views and files: their columns, and the statements that create them.
 
 use super::words::{quoted, unquoted};
 use crate::cli::stop::Outcome;
@@ -8,7 +8,7 @@ use farpool::model::{Listing, Relation, sql_name};
 use farpool::{Pool, Session, TableName};
 use std::fmt::Write;
 
-/// Returns the statement that lists the columns of what has this name: of a table, a view, or a file without quotes, too.
+/// Returns the statement that lists the columns of `name`: a table, a view, or a file, even without quotes.
 pub fn columns(name: &str) -> String {
     let is_quoted = name.starts_with(['\'', '"']) || name.contains('(');
     match name.contains(['/', '*', '\\']) || std::path::Path::new(name).is_file() {
@@ -17,7 +17,7 @@ pub fn columns(name: &str) -> String {
     }
 }
 
-/// Returns the statements that make the table or view of this name, or all that the pool has.
+/// Returns the statements that create the table or view of this name, or all tables and views of the pool.
 pub async fn schema(session: &Session, pool: &dyn Pool, name: Option<&str>) -> Outcome<String> {
     let mut text = String::new();
     let names: Vec<TableName> = match name {
@@ -50,7 +50,7 @@ async fn statement(session: &Session, pool: &dyn Pool, name: &TableName) -> Outc
     match pool.relation(name).await {
         Ok(Relation::View(view)) => Ok(format!("CREATE VIEW {} AS {};\n", in_sql(name), view.text())),
         Ok(Relation::Table(table)) => Ok(create_table(name, &table.schema)),
-        // It may be a table or view of the session, or a file.
+        // The name may refer to a table or view of the session, or a file.
         Err(missing) => {
             let table = session.context().table_provider(TableReference::bare(name.as_str())).await;
             match table {
@@ -61,7 +61,7 @@ async fn statement(session: &Session, pool: &dyn Pool, name: &TableName) -> Outc
     }
 }
 
-/// The name in SQL, with quotes where it needs them.
+/// Returns the name in SQL, with quotes if it needs them.
 fn in_sql(name: &TableName) -> String {
     match name.is_public() {
         true => quoted(name.table()),

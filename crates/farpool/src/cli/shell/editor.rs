@@ -1,5 +1,5 @@
-//! The prompt: a line editor with history, completion and colours. A statement may have several lines, and ends with
-//! a semicolon.
+//! The prompt: a line editor with history, completion and colours. A statement may have several lines, and ends with a
+//! semicolon.
 //!
 //! Invariant: the history has a bounded number of entries of a bounded size, and only its owner may read it.
 
@@ -27,35 +27,35 @@ use std::rc::Rc;
 const PROMPT: &str = "farpool> ";
 const PROMPT_BEHIND: &str = "      -> ";
 
-/// Bytes of a text that is edited as one: each line draws all of it again. What goes on behind that is a text of its own,
-/// so that a terminal that types what was pasted, a megabyte perhaps, does not take time with the square of its length.
+/// Bytes of a text that is edited as a unit: each new line redraws all of it. Text beyond that starts a new unit, so
+/// that pasting, possibly a megabyte, does not take time quadratic in its length.
 const BYTES_EDITED: usize = 4 << 10;
 
-/// Bytes of each text behind the first.
+/// Bytes of each unit after the first.
 const BYTES_EDITED_BEHIND: usize = 1 << 10;
 
-/// Bytes up to which each character draws the whole text again, for its colours; then only lines do.
+/// Number of bytes up to which each character redraws the whole unit with its colours; above, only lines do.
 const BYTES_REDRAWN: usize = 1 << 10;
 
-/// What was typed.
+/// The result of reading from the prompt.
 pub enum Typed {
     /// Statements and commands.
     Text(String),
-    /// Nothing: Ctrl-C took it back.
+    /// Nothing: the line was discarded with Ctrl-C.
     Nothing,
-    /// The end: Ctrl-D.
+    /// The end of the input: Ctrl-D.
     End,
 }
 
-/// Reads what is typed.
+/// The prompt with its editor.
 pub struct Prompt {
     editor: Editor<Assistant, FileHistory>,
-    /// `None` if there is no place for it.
+    /// The file of the history; `None` if it cannot be used.
     history: Option<PathBuf>,
 }
 
 impl Prompt {
-    /// Makes a prompt that offers `names`.
+    /// Creates a prompt that completes `names`.
     pub fn new(names: Rc<Names>) -> Outcome<Self> {
         let colours = match std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
             true => ColorMode::Enabled,
@@ -78,7 +78,7 @@ impl Prompt {
         Ok(prompt)
     }
 
-    /// Waits for something to be typed.
+    /// Reads the next input.
     pub fn read(&mut self) -> Outcome<Typed> {
         let mut text = String::new();
         loop {
@@ -129,7 +129,7 @@ impl Prompt {
         }
     }
 
-    /// Goes on with what was typed in this session only.
+    /// Continues with a history of this session only.
     fn without_file(&mut self, reason: &str) {
         if let Some(path) = self.history.take() {
             let place = path.display();
@@ -141,7 +141,7 @@ impl Prompt {
     }
 }
 
-/// Creates the file of the history, and its folder, if they are not there, and has nobody else read it.
+/// Creates the file of the history, and its folder, if they do not exist, and restricts access to the owner.
 fn make_private(path: &Path) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         let mut builder = DirBuilder::new();
@@ -156,7 +156,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
     if file.metadata()?.len() > limits::HISTORY_FILE_BYTES_MAX {
-        // Not of this program's making: its own are bounded by their entries.
+        // The file was not written by this program, whose own files are bounded by their entries.
         return Err(io::Error::other("it is too large"));
     }
     only_for_owner(&file)
@@ -173,7 +173,7 @@ fn only_for_owner(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Path of the history: in the user's folder of states.
+/// Returns the path of the history: in the user's state folder.
 fn history_file() -> Option<PathBuf> {
     Some(farpool::user_folder("XDG_STATE_HOME", ".local/state")?.join("history"))
 }
@@ -184,10 +184,10 @@ fn broken(error: ReadlineError) -> Stop {
         .into()
 }
 
-/// What helps while something is typed.
+/// The helper of the editor: completion, colours and validation.
 struct Assistant {
     names: Rc<Names>,
-    /// What was typed before, of a text that is longer than what is edited as one.
+    /// The earlier units of a text that is longer than one unit.
     before: String,
 }
 
@@ -218,7 +218,7 @@ impl Completer for Assistant {
     ) -> rustyline::Result<(usize, Vec<Choice>)> {
         let offset = self.before.len();
         let (start, choices) = complete(&format!("{}{line}", self.before), offset + place, &*self.names);
-        // A word that began in what can no longer be edited is not completed.
+        // A word that began in an earlier unit, which can no longer be edited, is not completed.
         Ok(start.checked_sub(offset).map_or_else(|| (place, Vec::new()), |start| (start, choices)))
     }
 }
@@ -240,7 +240,7 @@ impl Validator for Assistant {
         let is_long = text.len() > most;
         let is_whole = || match self.before.as_str() {
             "" => script::is_whole(text),
-            // Most lines of a long text cannot end it, so that it need not be looked at again.
+            // Most lines of a long text cannot end it, so that the text need not be examined again.
             before => text.contains(';') && script::is_whole(&format!("{before}{text}")),
         };
         Ok(if is_long || is_whole() { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })

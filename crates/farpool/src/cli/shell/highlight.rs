@@ -1,13 +1,14 @@
-//! Colours of what is typed, by the pieces that the parser sees.
+//! Colours of the typed text, by the parser's tokens.
 
 use super::words::is_keyword;
 use farpool::{PieceKind, sql_pieces};
 use std::borrow::Cow;
 
-/// Bytes of a text that is shown in colours. A longer one was pasted, and is as slow to draw as it is long.
+/// Maximal bytes of a text that is shown in colours. A longer one was pasted, and its drawing time grows with its
+/// length.
 const BYTES_COLOURED: usize = 64 << 10;
 
-/// Returns the text with escape sequences of a terminal for its colours.
+/// Returns the text with terminal escape sequences for its colours.
 pub fn highlighted(text: &str) -> Cow<'_, str> {
     if text.len() > BYTES_COLOURED {
         return Cow::Borrowed(text);

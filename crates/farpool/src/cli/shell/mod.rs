@@ -1,7 +1,7 @@
 //! `farpool shell`: statements and commands, typed at a prompt or read from a script.
 //!
-//! A statement runs on the threads of a runtime while this one waits for it or for Ctrl-C, which ends the statement
-//! and not the shell. Errors are told, and the shell goes on; a script ends with the first.
+//! A statement runs on the threads of a runtime while this thread waits for it or for Ctrl-C, which ends the statement
+//! but not the shell. Errors are printed, and the shell continues; a script stops at the first error.
 
 mod commands;
 mod complete;
@@ -63,14 +63,14 @@ pub struct Args {
 }
 
 impl Args {
-    /// The arguments of the shell without any.
+    /// Returns the arguments of a shell that was started without any.
     pub fn alone() -> Result<Self, clap::Error> {
         let command = Args::augment_args(clap::Command::new("farpool"));
         Args::from_arg_matches(&command.try_get_matches_from(["farpool"])?)
     }
 }
 
-/// Runs the shell until it is left; without a terminal, runs what standard input has.
+/// Runs the shell until it is left; without a terminal, runs the script on standard input.
 pub fn run(args: Args) -> Outcome {
     let config = Config::read()?;
     let settings = Settings::new(&args.display, &config);
@@ -89,10 +89,10 @@ pub fn run(args: Args) -> Outcome {
     outcome
 }
 
-/// What can be set at the prompt.
+/// The settings that can be changed at the prompt.
 struct Settings {
     format: Format,
-    /// `None` for what fits the terminal, if there is one.
+    /// Limit of the rows; `None` for the number that fits the terminal, if there is one.
     rows: Option<Limit>,
     width: Option<Limit>,
     times: bool,
@@ -122,7 +122,7 @@ impl Settings {
         }
     }
 
-    /// How much of a result is shown on the terminal of the present size.
+    /// Returns the limits of the output for the current size of the terminal.
     fn fit(&self) -> Fit {
         let screen = terminal::size();
         let most = |limit: Option<Limit>, auto: Option<usize>| match limit {
@@ -142,7 +142,7 @@ impl Settings {
     }
 }
 
-/// Whether the shell goes on.
+/// Whether the shell continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     GoOn,
@@ -153,16 +153,16 @@ struct Shell {
     runtime: Runtime,
     opened: Opened,
     settings: Settings,
-    /// What the last statement cost.
+    /// The costs of the last statement.
     last: Option<Receipt>,
-    /// How many scripts are being read, one by the other.
+    /// Number of scripts that are being read, each by the one before.
     depth: usize,
-    /// Whether a result has been printed since something was typed: the next one stands off from it.
+    /// Whether a result has been printed since the last input: the next result is then separated from it.
     has_printed: bool,
 }
 
 impl Shell {
-    /// Reads what is typed and carries it out, until the end.
+    /// Reads input and executes it, until the end.
     fn converse(&mut self) -> Outcome {
         let place = self.opened.node.as_ref().map_or_else(
             || "files and tables of this process".to_string(),
@@ -199,7 +199,7 @@ impl Shell {
         self.run_text(&text).map(drop)
     }
 
-    /// Carries out statements and commands, up to the first that fails.
+    /// Executes statements and commands, up to the first that fails.
     fn run_text(&mut self, text: &str) -> Outcome<Next> {
         for item in script::items(text)? {
             match item {
@@ -254,12 +254,12 @@ impl Shell {
         Ok(())
     }
 
-    /// Shows a result that was taken whole: on the screen if all of it fits there, otherwise in the pager.
+    /// Shows a result that was read completely: on the screen if it fits, otherwise in the pager.
     fn show(&mut self, printer: &Printer, taken: &Taken, start: Instant) -> Outcome {
         let rows: usize = taken.batches.iter().map(RecordBatch::num_rows).sum();
         let columns = taken.schema.fields().len();
         let (width, height) = terminal::size().unwrap_or((usize::MAX, usize::MAX));
-        // Beside the rows there are the header, what is said about the result, and the prompt.
+        // The header, the summary and the prompt take lines in addition to the rows.
         let lines = if printer.format == Format::Line { rows.saturating_mul(columns + 1) } else { rows + 5 };
         let mut text = None;
         if lines <= height && !taken.is_cut {
@@ -348,7 +348,7 @@ impl Shell {
     }
 }
 
-/// Sets a switch, or turns it if nothing is said, and tells where it is.
+/// Sets a switch, or toggles it without an argument, and prints its state.
 fn switch(name: &str, is_on: &mut bool, wanted: Option<bool>) {
     *is_on = wanted.unwrap_or(!*is_on);
     eprintln!("{name} {}", if *is_on { "on" } else { "off" });

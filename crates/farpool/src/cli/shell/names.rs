@@ -1,5 +1,5 @@
-//! The names that Tab offers, asked for when it is pressed: at most so long that whoever types does not notice, and
-//! not again within a moment. A node that does not answer costs choices, and nothing else.
+//! The names for completion, which are requested when Tab is pressed: with a short time limit, so that typing is not
+//! delayed, and cached for a moment. If a node does not answer, only completions are missing.
 
 use super::complete::Known;
 use datafusion::common::TableReference;
@@ -11,22 +11,23 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// How long to wait for names.
+/// Time limit of a request for names.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// How long names are taken to be the same.
+/// Time for which names are cached.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// Lists the tables and views of all pools, and the session's own; outside of `public` behind their schema.
+/// A query that lists the tables and views of all pools, and the session's own; names outside of `public` include their
+/// schema.
 pub const ALL_TABLES: &str = "SELECT CASE WHEN table_schema = 'public' THEN '' ELSE table_schema || '.' END || table_name AS name, \
                               CASE WHEN table_type = 'VIEW' THEN 'view' ELSE 'table' END AS kind \
                               FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY name";
 
-/// Lists those in `public`.
+/// A query that lists the tables and views in `public`.
 const TABLES: &str = "SELECT table_name AS name, CASE WHEN table_type = 'VIEW' THEN 'view' ELSE 'table' END AS kind \
                           FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name";
 
-/// Looks names up in a session.
+/// A cache of the names of a session.
 pub struct Names {
     session: Session,
     runtime: Handle,
@@ -41,7 +42,7 @@ struct Found {
 }
 
 impl Names {
-    /// Looks names up in `session`, on a thread that is not the runtime's.
+    /// Creates a cache of the names of `session`. It must be used on a thread that is not the runtime's.
     pub fn new(session: Session, runtime: Handle) -> Self {
         let state = session.context().state();
         let names = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
@@ -53,12 +54,12 @@ impl Names {
         Names { session, runtime, functions, found: Mutex::default() }
     }
 
-    /// Forgets names, since a statement may have changed them.
+    /// Drops the cached names, since a statement may have changed them.
     pub fn forget(&self) {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Found::default();
     }
 
-    /// Waits for names; there are none when that takes too long or fails.
+    /// Waits for names; returns `None` if that takes too long or fails.
     fn await_names(&self, names: impl Future<Output = Result<Vec<String>>>) -> Option<Vec<String>> {
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, names).await }).ok()?.ok()
     }
@@ -104,7 +105,7 @@ impl Known for Names {
         if let Some((_, names)) = known.filter(|(since, _)| since.elapsed() < FRESH) {
             return names;
         }
-        // What is no table is not asked for again at once, either.
+        // A name that is no table is cached as well, so that it is not requested again at once.
         let names = self.await_names(self.fetch_columns(table)).unwrap_or_default();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.columns.insert(table.to_string(), (Instant::now(), names.clone()));

@@ -1,24 +1,24 @@
-//! Shows a result in a pager, a program that whoever reads may leave at any time.
+//! Shows a result in a pager, which the user may leave at any time.
 //!
-//! The result was taken from the node before: a pager that waits keeps memory of the shell, and nothing else.
+//! The result was read from the node before: a waiting pager holds only memory of the shell.
 
 use crate::cli::stop::{Outcome, Stop};
 use farpool::Error;
 use std::io::{self, BufWriter, Write};
 use std::process::{Child, Command, Stdio};
 
-/// What is shown where there is nothing else, as by git: it leaves the screen alone, ends by itself if all of it fits,
-/// and scrolls to the side.
+/// The default pager and its options, as in git: it leaves the screen unchanged, exits by itself if the text fits, and
+/// scrolls sideways.
 const USUAL: &str = "less";
 const LESS: &str = "FRSX";
 
-/// Returns the command of the usual pager.
+/// Returns the command of the default pager.
 pub fn usual() -> String {
     let named = |name| std::env::var(name).ok().filter(|program| !program.trim().is_empty());
     named("FARPOOL_PAGER").or_else(|| named("PAGER")).unwrap_or_else(|| USUAL.to_string())
 }
 
-/// Has `write` write to the pager `program`, a command of the system's shell, and waits until it is left.
+/// Starts the pager `program`, a shell command, lets `write` write to it, and waits until it exits.
 pub fn show(program: &str, write: impl FnOnce(BufWriter<Box<dyn Write + Send>>) -> Outcome) -> Outcome {
     let failed = |error: io::Error| {
         Stop::from(
@@ -38,7 +38,7 @@ pub fn show(program: &str, write: impl FnOnce(BufWriter<Box<dyn Write + Send>>) 
     let written = write(BufWriter::with_capacity(64 << 10, Box::new(input)));
     let status = pager.0.wait().map_err(failed)?;
     match written {
-        // Whoever reads has seen enough.
+        // The user has left the pager early.
         Ok(()) | Err(Stop::OutputClosed) if status.code() == Some(127) => {
             Err(failed(io::Error::other("there is no such program")))
         }
@@ -47,12 +47,12 @@ pub fn show(program: &str, write: impl FnOnce(BufWriter<Box<dyn Write + Send>>) 
     }
 }
 
-/// A pager, which is ended with the shell if it comes to that.
+/// A running pager, which is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already unless writing to it panicked.
+        // The pager has ended already unless writing to it panicked.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

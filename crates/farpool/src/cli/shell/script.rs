@@ -1,25 +1,25 @@
-//! Cuts the text of a script, or what was typed at the prompt, into statements and commands of the shell: lines
-//! that begin with `.` or `\` where a statement could begin.
+//! Splits the text of a script, or input at the prompt, into statements and commands of the shell. A command is a line
+//! that begins with `.` or `\` at a position where a statement could begin.
 
 use farpool::{PieceKind, Statement, is_whole_sql, split_statements, sql_pieces};
 use std::ops::Range;
 
-/// What a script has one after the other.
+/// An item of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// A statement of SQL.
     Statement(Statement),
-    /// A command of the shell: its line, without white space around it.
+    /// A command of the shell: its line, without surrounding white space.
     Command(String),
 }
 
-/// Words that are commands when they stand alone, as in psql.
+/// Words that are commands if they are the only word of the input, as in psql.
 const WORDS: [&str; 3] = ["quit", "exit", "help"];
 
 /// Returns the items of `text`.
 ///
 /// # Errors
-/// `Invalid` with the position, when the text does not consist of SQL tokens.
+/// `Invalid` with the position, if the text does not consist of SQL tokens.
 pub fn items(text: &str) -> farpool::Result<Vec<Item>> {
     if let Some(word) = lone_word(text) {
         return Ok(vec![Item::Command(format!(".{word}"))]);
@@ -41,7 +41,7 @@ pub fn items(text: &str) -> farpool::Result<Vec<Item>> {
     }
 }
 
-/// Whether what was typed is to be carried out, and no further line belongs to it.
+/// Returns whether the input is complete, so that it can be executed without another line.
 pub fn is_whole(text: &str) -> bool {
     let mut rest = text;
     while let Some(command) = command_line(rest) {

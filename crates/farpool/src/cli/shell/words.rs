@@ -1,5 +1,5 @@
-//! The keywords that the shell completes and highlights: those that people write. The parser knows hundreds more,
-//! many of which are names of columns as often.
+//! The keywords that the shell completes and highlights: those that are commonly used. The parser knows hundreds more,
+//! many of which occur just as often as names of columns.
 
 /// Keywords, in order.
 pub const KEYWORDS: &[&str] = &[
@@ -140,12 +140,12 @@ pub const STARTERS: [&str; 16] = [
     "WITH",
 ];
 
-/// Whether the word is a keyword, in any case.
+/// Returns whether the word is a keyword, in any case.
 pub fn is_keyword(word: &str) -> bool {
     KEYWORDS.binary_search(&word.to_ascii_uppercase().as_str()).is_ok()
 }
 
-/// Returns a name as SQL writes it: in double quotes where it is needed.
+/// Returns a name as written in SQL: in double quotes if they are needed.
 pub fn quoted(name: &str) -> String {
     let mut letters = name.bytes();
     let is_plain = letters.next().is_some_and(|b| b.is_ascii_lowercase() || b == b'_')
@@ -159,7 +159,7 @@ pub fn in_quotes(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Returns a name as it is meant: without its quotes, or in lower case if it has none.
+/// Returns the name that a text refers to: without its quotes, or in lower case if it has none.
 pub fn unquoted(text: &str) -> String {
     for quote in ['"', '\''] {
         if let Some(inner) = text.strip_prefix(quote) {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// Largest number of columns for which the cells show the values.
 const VALUES_MAX: usize = 14;
 
-/// Most pixels of a label.
+/// Maximal width of a label in pixels.
 const LABEL: f64 = 124.0;
 
 /// Renders the heat map as an SVG element.

@@ -1,5 +1,5 @@
-//! A profile as one self-contained HTML page: no network, no script. Pictures are SVG; hovering over them
-//! shows the exact values.
+//! A profile as one self-contained HTML page: no network, no script. Pictures are SVG; hovering over them shows the
+//! exact values.
 //!
 //! Invariant: every name and value goes through [`escape`].
 
@@ -12,7 +12,7 @@ use super::{Column, Distinct, Quantile, Report, Source, text};
 use crate::size;
 use std::fmt::Write;
 
-/// Pixels that a fact has, its name and its value, which shares a line with another one in the narrowest card.
+/// Pixels for a fact, its name and its value, that shares a line with another one in the narrowest card.
 const FACT: f64 = 130.0;
 
 const STYLE: &str = include_str!("style.css");
@@ -151,7 +151,7 @@ fn facts(column: &Column, rows: u64) -> String {
     out
 }
 
-/// What of the markup is outside of tags.
+/// Returns the text of the markup outside of tags.
 fn visible(markup: &str) -> String {
     markup.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect()
 }
@@ -159,7 +159,8 @@ fn visible(markup: &str) -> String {
 /// Height in pixels of the text that [`width_of`] measures.
 const SIZE: f64 = 12.0;
 
-/// Returns how many pixels a text of 12 pixels takes, as a page cannot measure it: those of the wider of the usual fonts.
+/// Returns the estimated width in pixels of a text of 12 pixels, which a page without scripts cannot measure: for the
+/// wider of the usual fonts.
 fn width_of(text: &str) -> f64 {
     text.chars().map(width_of_character).sum()
 }

@@ -72,7 +72,7 @@ pub fn shares(top: &[Frequent]) -> String {
 /// Renders a bar for each frequent value, as long as its share of the most frequent value's count.
 pub fn top(top: &[Frequent], rows: u64) -> String {
     const LINE: f64 = 20.0;
-    // What a label has; the inner `svg` cuts off what a wider font has beyond.
+    // Width of a label; the inner `svg` clips the text of a wider font.
     const LABEL: f64 = 124.0;
     const NUMBERS: f64 = 92.0;
     let most = top.iter().map(|value| value.count).max().unwrap_or(0).max(1) as f64;

@@ -1,5 +1,5 @@
-//! Checks the page's structure, and that nothing of a table gets into its markup. `tests/profile.rs` opens
-//! the page in a browser where there is one.
+//! Checks the page's structure, and that no content of a table is interpreted as markup. `tests/profile.rs` opens the
+//! page in a browser if there is one.
 
 use super::*;
 use crate::report::{Bin, Correlation, Frequent, Quantile, Quantiles};

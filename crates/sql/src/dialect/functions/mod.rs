@@ -1,6 +1,6 @@
-//! Rewrites calls of functions that the engine has under another name, or that its own functions can compute,
-//! so that they mean the same over a file and in a pool. The engine's own functions, and those that an
-//! application registers, take precedence.
+//! Rewrites calls of functions that the engine has under another name, or that its own functions can compute, so that
+//! they mean the same for a file and for a table in a pool. Functions of the engine, and those that an application
+//! registers, take precedence.
 
 mod table;
 #[cfg(test)]
@@ -20,12 +20,12 @@ use table::{FUNCTIONS, Function, Means};
 /// Rewrites function calls in one statement.
 pub(super) struct Functions<'a> {
     pub state: &'a SessionState,
-    /// Number of expression parts that were duplicated: nested calls may double it at each level.
+    /// Number of parts of expressions that were duplicated: nested calls may double it at each level.
     pub copied: usize,
 }
 
 impl Functions<'_> {
-    /// Rewrites `expr`, whose parts have been rewritten already.
+    /// Rewrites `expr`, whose parts have already been rewritten.
     pub(super) fn apply(&mut self, expr: &mut Expr) -> Result<()> {
         let Expr::Function(call) = &mut *expr else { return Ok(()) };
         let Some(name) = name_of(call).filter(|name| !self.is_known(name)) else { return Ok(()) };
@@ -55,7 +55,7 @@ impl Functions<'_> {
         Ok(())
     }
 
-    /// Whether the session has a function of this name.
+    /// Returns whether the session has a function of this name.
     fn is_known(&self, name: &str) -> bool {
         self.state.scalar_functions().contains_key(name)
             || self.state.aggregate_functions().contains_key(name)
@@ -132,7 +132,7 @@ fn pass_on(call: &Call, inner: &mut Call, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// Whether a call has clauses besides arguments, FILTER and OVER.
+/// Returns whether a call has clauses besides arguments, FILTER and OVER.
 fn is_adorned(call: &Call) -> bool {
     let is_plain =
         |list: &FunctionArgumentList| list.duplicate_treatment.is_none() && list.clauses.is_empty();
@@ -151,12 +151,12 @@ fn all() -> impl Iterator<Item = &'static Function> {
     FUNCTIONS.iter().flat_map(|(_, functions)| *functions)
 }
 
-/// Returns the names of the functions that stand for other expressions.
+/// Returns the names of the functions that are rewritten.
 pub fn function_names() -> impl Iterator<Item = &'static str> {
     all().map(|function| function.name)
 }
 
-/// Returns the list of the functions in docs/sql.md.
+/// Returns the table of functions that docs/sql.md contains.
 #[cfg(test)]
 fn listed() -> String {
     let mut text = String::from("| about | functions |\n| --- | --- |\n");
@@ -186,7 +186,7 @@ fn usage(function: &Function) -> String {
     format!("{}({})", function.name, parameters.join(", "))
 }
 
-/// Returns the text for the unit of time that is the first argument.
+/// Returns the replacement text for the unit of time, which is the first argument.
 fn by_unit(call: &Call, texts: &[(&str, &'static str)], usage: &str) -> Result<&'static str> {
     let unit = match arguments(call).and_then(<[FunctionArg]>::first) {
         Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(ValueWithSpan {
@@ -203,8 +203,8 @@ fn by_unit(call: &Call, texts: &[(&str, &'static str)], usage: &str) -> Result<&
     })
 }
 
-/// Converts an argument: a constant C format to the engine's letters (`%f` is six digits in C and nine here),
-/// a JSON path to steps.
+/// Converts an argument: a constant C format to the engine's (`%f` is six digits in C and nine here), a JSON path to a
+/// list of steps.
 fn in_format(function: &str, parameter: &str, value: &Expr) -> Result<Expr> {
     if parameter == "path" {
         return json::path(value);

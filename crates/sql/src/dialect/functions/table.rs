@@ -1,6 +1,6 @@
-//! Functions of other systems, written in terms of the engine's functions, and pushed down like these.
+//! Functions of other systems, defined in terms of the engine's functions, and therefore pushed down like these.
 
-/// A function of DuckDB or PostgreSQL, and what the engine computes in its place.
+/// A function of DuckDB or PostgreSQL, and the expression that replaces it.
 pub(super) struct Function {
     pub name: &'static str,
     pub parameters: &'static [&'static str],
@@ -93,8 +93,7 @@ const TIMES: &[Function] = &[
     function("to_seconds", &["n"], Sql("multiply_interval(INTERVAL '1 second', n)")),
 ];
 
-/// The number of boundaries of the unit between two times; for weeks, the number of multiples of seven days,
-/// as in DuckDB.
+/// Number of boundaries of the unit between two times; for weeks, the number of multiples of seven days, as in DuckDB.
 const DIFFERENCES: &[(&str, &str)] = &[
     ("year", "CAST(date_part('year', u) - date_part('year', t) AS BIGINT)"),
     (
@@ -182,7 +181,7 @@ const JSON: &[Function] = &[
     function("json_agg", &["x"], Sql("to_json(array_agg(x))")),
 ];
 
-/// Type names as in PostgreSQL.
+/// The names of JSON types as in PostgreSQL.
 const JSON_TYPEOF: &str = "CASE json_type(json) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' \
     WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' \
     WHEN 'UBIGINT' THEN 'number' WHEN 'BIGINT' THEN 'number' WHEN 'DOUBLE' THEN 'number' END";

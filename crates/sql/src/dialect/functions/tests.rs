@@ -1,4 +1,4 @@
-//! The table of functions beside the engine's, and beside the page that lists it.
+//! Checks the table of functions against the engine's functions, and against the documentation page that lists it.
 
 use super::{FUNCTIONS, Means, all, listed};
 use datafusion::prelude::SessionContext;

@@ -1,4 +1,4 @@
-//! Pushes a domain down operators with several inputs: joins, UNION and VALUES.
+//! Pushes a domain below operators with several inputs: joins, UNION and VALUES.
 
 use super::{Pusher, either, named};
 use crate::subqueries::domain::join_null_safe;
@@ -137,7 +137,7 @@ impl Pusher<'_> {
         LogicalPlanBuilder::from(plan).project(all)?.build()
     }
 
-    /// Makes a row of the domain with each of the rows of VALUES.
+    /// Combines each row of the domain with each row of VALUES.
     pub(super) fn values(&self, values: Values) -> Result<LogicalPlan> {
         let empty = Arc::new(DFSchema::empty());
         let rows = values.values.into_iter().map(|row| {

@@ -1,9 +1,10 @@
-//! Pushes a domain down a subquery until no reference to an outer column is left: the result has the rows of
-//! the subquery for each row of the domain, beside that row (Neumann and Kemper, "Unnesting Arbitrary
-//! Queries", 2015, section 3).
+//! Pushes a domain down a subquery until no reference to an outer column remains: the result has the rows of the
+//! subquery for each row of the domain, next to that row (Neumann and Kemper, "Unnesting Arbitrary Queries", 2015,
+//! section 3).
 //!
-//! Invariant: the new plan has the columns of the domain and those of the old plan, by their names. Rows of
-//! different rows of the domain never meet: joins compare the domain, groups and windows are made within it.
+//! Invariant: the new plan has the columns of the domain and those of the old plan, with their names. Rows for
+//! different rows of the domain are never combined: joins compare the domain, and groups and windows include it in
+//! their keys.
 
 mod inputs;
 
@@ -24,7 +25,7 @@ use std::sync::Arc;
 /// A plan over a domain.
 pub(super) struct Pushed {
     pub plan: LogicalPlan,
-    /// A column that numbers the rows of each row of the domain in their order, if they have one.
+    /// A column that numbers the rows for each row of the domain in their order, if they are ordered.
     order: Option<Column>,
 }
 
@@ -37,7 +38,7 @@ impl From<LogicalPlan> for Pushed {
 /// Pushes `domain` down `plan`.
 ///
 /// # Errors
-/// For operators that cannot be evaluated for many outer rows at once.
+/// Fails for operators that cannot be evaluated for many outer rows at once.
 pub(super) fn push(plan: LogicalPlan, domain: &Domain, names: &Names) -> Result<LogicalPlan> {
     Pusher { domain, names }.push(plan, false).map(|pushed| pushed.plan)
 }
@@ -65,7 +66,7 @@ impl Pusher<'_> {
         keys.into_iter().map(replaced).collect()
     }
 
-    /// `ordered` says that a LIMIT above depends on the order of the rows.
+    /// Pushes the domain down one node. `ordered` tells that a LIMIT above depends on the order of the rows.
     fn push(&self, plan: LogicalPlan, ordered: bool) -> Result<Pushed> {
         if self.is_free(&plan)? && !(ordered && is_sorted(&plan)) {
             return self.crossed(plan).map(Pushed::from);
@@ -120,7 +121,7 @@ impl Pusher<'_> {
         }
     }
 
-    /// Returns each row of `plan` beside each of the domain.
+    /// Returns each row of `plan` combined with each row of the domain.
     fn crossed(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         if let LogicalPlan::EmptyRelation(empty) = &plan
             && empty.produce_one_row
@@ -131,7 +132,7 @@ impl Pusher<'_> {
         LogicalPlanBuilder::from(self.domain.plan.clone()).cross_join(plan)?.build()
     }
 
-    /// Projects the domain's columns, and expressions by the names of `schema`.
+    /// Projects the domain's columns, and expressions under the names of `schema`.
     fn projected(&self, below: Pushed, exprs: Vec<Expr>, schema: &DFSchemaRef) -> Result<Pushed> {
         let order = below.order.clone().map(Expr::Column);
         let named = named(exprs, schema);
@@ -170,7 +171,7 @@ impl Pusher<'_> {
         self.with_missing(grouped, own, empty, &aggregate.schema)
     }
 
-    /// Adds the row of aggregates over no rows for each row of the domain that has none.
+    /// Adds, for each row of the domain without input rows, the result of the aggregates over no rows.
     fn with_missing(
         &self,
         grouped: LogicalPlan,
@@ -208,7 +209,7 @@ impl Pusher<'_> {
             GroupingSet::GroupingSets(sets) if sets.iter().all(|set| !set.is_empty()) => {
                 Ok(GroupingSet::GroupingSets(sets.into_iter().map(all).collect()))
             }
-            // The empty set has a row for each outer row, also where there is none to group.
+            // The empty grouping set has a row for each outer row, even if there are no rows to group.
             _ => Err(refused(
                 "ROLLUP, CUBE and the empty grouping set in a subquery that names columns of an outer query are not done",
             )),
@@ -297,7 +298,7 @@ impl Pusher<'_> {
         }
     }
 
-    /// Adds a column that numbers the rows of each row of the domain by the keys.
+    /// Adds a column that numbers the rows for each row of the domain in the order of the keys.
     fn numbered(&self, plan: LogicalPlan, keys: Vec<SortKey>, schema: &DFSchemaRef) -> Result<Pushed> {
         let number = Column::new(Some(self.names.table()), "n");
         let window = row_number().partition_by(self.domain.exprs()).order_by(keys).build()?;
@@ -316,13 +317,13 @@ impl Pusher<'_> {
         let bound =
             |bound: Option<Box<Expr>>| bound.map(|bound| self.replaced(*bound, &[&schema])).transpose();
         let (skip, fetch) = (bound(limit.skip)?, bound(limit.fetch)?);
-        // Filters may have left gaps in the numbers.
+        // Filters may have removed rows and left gaps in the numbers.
         let keys = below.order.map(|order| SortExpr::new(Expr::Column(order), true, false));
         let pushed = self.numbered(below.plan, keys.into_iter().collect(), &schema)?;
         self.cut(pushed, skip, fetch)
     }
 
-    /// Keeps the rows of each row of the domain whose numbers are within the bounds.
+    /// Keeps the rows whose number, for each row of the domain, is within the bounds.
     fn cut(&self, pushed: Pushed, skip: Option<Expr>, fetch: Option<Expr>) -> Result<Pushed> {
         let Some(order) = pushed.order.clone() else { return Ok(pushed) };
         let number = cast(Expr::Column(order), arrow_schema::DataType::Int64);
@@ -341,7 +342,7 @@ impl Pusher<'_> {
     }
 }
 
-/// Whether the order of the plan's rows is that of a sort below, by operators that keep it.
+/// Returns whether the plan's rows have the order of a sort below, through operators that preserve it.
 fn is_sorted(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Sort(_) => true,
@@ -352,7 +353,7 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Gives expressions the names of a schema's fields.
+/// Names expressions like a schema's fields.
 fn named(exprs: Vec<Expr>, schema: &DFSchemaRef) -> Vec<Expr> {
     exprs
         .into_iter()
@@ -364,7 +365,7 @@ fn named(exprs: Vec<Expr>, schema: &DFSchemaRef) -> Vec<Expr> {
         .collect()
 }
 
-/// Casts values to the types of a schema, where the number of a grouping set has become wider.
+/// Casts values to the types of a schema, in case the column that identifies the grouping set has become wider.
 fn with_types(own: Vec<Expr>, made: &DFSchemaRef, skip: usize, wanted: &DFSchemaRef) -> Vec<Expr> {
     let types = made.fields().iter().skip(skip).zip(wanted.fields());
     own.into_iter()
@@ -385,7 +386,7 @@ pub(super) fn of_no_rows(function: &Expr, rows: &LogicalPlan) -> Result<ScalarVa
     }
 }
 
-/// `CASE WHEN condition THEN value ELSE other END`.
+/// Returns `CASE WHEN condition THEN value ELSE other END`.
 pub(super) fn either(condition: Expr, value: Expr, other: Expr) -> Expr {
     Expr::Case(Case::new(None, vec![(Box::new(condition), Box::new(value))], Some(Box::new(other))))
 }
