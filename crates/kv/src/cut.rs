@@ -257,7 +257,7 @@ impl KeyCut {
         mut f: impl FnMut(&[ReadEntry<'_>]),
     ) -> Result<ReadCount> {
         let (shard, cut) = &self.shards[part.shard];
-        let mut reading = Reading { filter, count: ReadCount::default(), f: &mut f };
+        let mut reading = BatchConsumer { filter, count: ReadCount::default(), f: &mut f };
         let mut next: Option<CutCursor> = Some(part.part.begin());
         let (mut plain, mut slow) = (PlainValues::default(), PackedEntries::default());
         while let Some(cursor) = next {
@@ -294,13 +294,13 @@ impl KeyCut {
 }
 
 /// The consumer of the batches of one read.
-struct Reading<'f> {
+struct BatchConsumer<'f> {
     filter: Option<&'f RowFilter>,
     count: ReadCount,
     f: &'f mut dyn FnMut(&[ReadEntry<'_>]),
 }
 
-impl Reading<'_> {
+impl BatchConsumer<'_> {
     /// Returns the kind of values that the filter applies to.
     fn kind(&self) -> Kind {
         self.filter.map_or(Kind::String, RowFilter::kind)

@@ -4,7 +4,7 @@
 //! eighth slot instead of the summary would save 12 % of the memory. The summary makes most lookups touch one line
 //! instead of two, avoids lookups in the stash, and tells a scan where the bucket's keys are; see the module above.
 
-use crate::slab::Place;
+use crate::slab::EntryAddress;
 
 /// Number of slots of a bucket.
 pub const SLOTS: usize = 7;
@@ -17,9 +17,9 @@ const ROUTE_BITS: u32 = 6;
 
 const AWAY: u64 = 1 << 63;
 const TAG_BITS: u32 = 15;
-const PLACE: u64 = (1 << Place::BITS) - 1;
+const PLACE: u64 = (1 << EntryAddress::BITS) - 1;
 
-const _: () = assert!(Place::BITS + TAG_BITS + 1 == u64::BITS && 1 << ROUTE_BITS == u64::BITS);
+const _: () = assert!(EntryAddress::BITS + TAG_BITS + 1 == u64::BITS && 1 << ROUTE_BITS == u64::BITS);
 
 /// The route of a key: the distance between its two buckets, one of 64. The tag determines the route, so that an
 /// entry's other bucket is known without its key (partial-key cuckoo hashing, MemC3 section 3.2).
@@ -60,10 +60,10 @@ impl KeyHash {
 
     /// Returns the slot of an entry that is at home. A slot in use is never zero, as no tag is zero.
     #[inline]
-    pub fn slot(self, place: Place) -> Slot {
-        debug_assert!(place.to_bits() <= PLACE, "a place of more than {} bits", Place::BITS);
+    pub fn slot(self, place: EntryAddress) -> Slot {
+        debug_assert!(place.to_bits() <= PLACE, "a place of more than {} bits", EntryAddress::BITS);
         let tag = (self.0 >> (u64::BITS - TAG_BITS)).max(1);
-        Slot(tag << Place::BITS | place.to_bits())
+        Slot(tag << EntryAddress::BITS | place.to_bits())
     }
 }
 
@@ -92,8 +92,8 @@ impl Slot {
     }
 
     #[inline]
-    pub fn place(self) -> Place {
-        Place::from_bits(self.0 & PLACE)
+    pub fn place(self) -> EntryAddress {
+        EntryAddress::from_bits(self.0 & PLACE)
     }
 
     #[inline]
@@ -109,7 +109,7 @@ impl Slot {
     /// Returns the tag and the away bit.
     #[inline]
     fn mark(self) -> u64 {
-        self.0 >> Place::BITS
+        self.0 >> EntryAddress::BITS
     }
 }
 
@@ -167,7 +167,7 @@ impl BucketRef<'_> {
 
     /// Returns the index of the slot for which `is_it` is true, among those with the tag and away bit of `like`.
     #[inline]
-    pub fn find(self, like: Slot, is_it: impl Fn(Place) -> bool) -> Option<usize> {
+    pub fn find(self, like: Slot, is_it: impl Fn(EntryAddress) -> bool) -> Option<usize> {
         // Branch-free, because the branches could not be predicted.
         let is_like = |i| u32::from(self.slot(i).mark() == like.mark()) << i;
         let mut found = (0..SLOTS).fold(0, |found, i| found | is_like(i));

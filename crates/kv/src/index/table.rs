@@ -41,7 +41,7 @@ pub struct Table {
 }
 
 /// The one or two buckets that a key can be in, given its other bucket and its route.
-pub type Facing = (usize, Option<usize>);
+pub type CandidateBuckets = (usize, Option<usize>);
 
 impl Table {
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Table {
@@ -87,7 +87,7 @@ impl Table {
     }
 
     /// Returns the buckets on the other side of a route. The relation is symmetric.
-    pub fn facing(&self, bucket: usize, route: Route) -> Facing {
+    pub fn candidate_buckets(&self, bucket: usize, route: Route) -> CandidateBuckets {
         let known = self.known(bucket);
         let number = (bucket as u64 ^ route.distance()) & known;
         let first = self.address(number);

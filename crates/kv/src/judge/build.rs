@@ -3,9 +3,9 @@
 //! Negations are pushed down to single conditions: through AND and OR by De Morgan's laws; a negated condition is true
 //! where the condition is false, and for NULL neither is true.
 
-use super::fields::{Fields, Listed, Number};
-use super::texts::{Place, Test, Text};
-use super::{Node, RowFilter};
+use super::fields::{FieldRanges, ListCondition, Number};
+use super::texts::{ByteSource, BytesCondition, BytesTest};
+use super::{ConditionNode, RowFilter};
 use crate::entry::Kind;
 use crate::predicate::{NumberRange, NumberType};
 use crate::rows::{ColumnType, RowSchema};
@@ -31,7 +31,7 @@ pub(super) fn filter(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: u
         texts: 0,
     };
     let root = builder.node(condition, false);
-    if matches!(root, Node::Always) && !builder.is_exact {
+    if matches!(root, ConditionNode::Always) && !builder.is_exact {
         return None;
     }
     let width = |column: &usize| rows.and_then(|rows| rows.column(*column).kind.width());
@@ -54,19 +54,19 @@ struct Builder {
 }
 
 /// The stored form of a column.
-enum Stored {
+enum StoredColumn {
     Number(Number, ColumnType),
-    Text(Place),
+    Text(ByteSource),
 }
 
 impl Builder {
     /// Returns a node for a part that is left out: it may be true for every entry.
-    fn left_out(&mut self) -> Node {
+    fn left_out(&mut self) -> ConditionNode {
         self.is_exact = false;
-        Node::Always
+        ConditionNode::Always
     }
 
-    fn node(&mut self, expr: &Expr, is_negated: bool) -> Node {
+    fn node(&mut self, expr: &Expr, is_negated: bool) -> ConditionNode {
         match expr {
             Expr::And(parts) => self.all(parts, !is_negated, is_negated),
             Expr::Or(parts) => self.all(parts, is_negated, is_negated),
@@ -75,18 +75,18 @@ impl Builder {
             condition => {
                 self.conditions += 1;
                 let node = self.condition(condition, is_negated).unwrap_or_else(|| self.left_out());
-                self.texts += usize::from(matches!(node, Node::Text(_)));
+                self.texts += usize::from(matches!(node, ConditionNode::Text(_)));
                 node
             }
         }
     }
 
     /// Compiles a condition other than AND, OR and NOT; `None` if it cannot be evaluated in place.
-    fn condition(&mut self, expr: &Expr, is_negated: bool) -> Option<Node> {
+    fn condition(&mut self, expr: &Expr, is_negated: bool) -> Option<ConditionNode> {
         match expr {
             Expr::Literal(literal) => match literal.value() {
-                Value::Bool(truth) if *truth != is_negated => Some(Node::Always),
-                Value::Bool(_) | Value::Null => Some(Node::Never),
+                Value::Bool(truth) if *truth != is_negated => Some(ConditionNode::Always),
+                Value::Bool(_) | Value::Null => Some(ConditionNode::Never),
                 _ => None,
             },
             Expr::Column(column) => self.truth(*column, !is_negated),
@@ -116,51 +116,53 @@ impl Builder {
     }
 
     /// Compiles AND or OR. If a part of AND is left out, the others remain; if a part of OR is left out, nothing does.
-    fn all(&mut self, parts: &[Expr], is_all: bool, is_negated: bool) -> Node {
-        let (mut fields, mut nodes) = (Fields::default(), Vec::new());
+    fn all(&mut self, parts: &[Expr], is_all: bool, is_negated: bool) -> ConditionNode {
+        let (mut fields, mut nodes) = (FieldRanges::default(), Vec::new());
         let mut has_fields = false;
         for part in parts {
             match (self.node(part, is_negated), is_all) {
-                (Node::Always, true) | (Node::Never, false) => {}
-                (Node::Always, false) => return Node::Always,
-                (Node::Never, true) => return Node::Never,
-                (Node::Fields(of_part), true) => {
+                (ConditionNode::Always, true) | (ConditionNode::Never, false) => {}
+                (ConditionNode::Always, false) => return ConditionNode::Always,
+                (ConditionNode::Never, true) => return ConditionNode::Never,
+                (ConditionNode::Fields(of_part), true) => {
                     fields.add_all(of_part);
                     has_fields = true;
                 }
-                (Node::All(more), true) | (Node::Any(more), false) => nodes.extend(more),
+                (ConditionNode::All(more), true) | (ConditionNode::Any(more), false) => nodes.extend(more),
                 (node, _) => nodes.push(node),
             }
         }
         if has_fields {
             fields.pack(self.rows.as_ref().map_or(0, |rows| rows.fixed_bytes()));
-            nodes.push(Node::Fields(fields));
+            nodes.push(ConditionNode::Fields(fields));
         }
-        nodes.sort_by_key(Node::cost);
+        nodes.sort_by_key(ConditionNode::cost);
         match (nodes.len(), is_all) {
-            (0, true) => Node::Always,
-            (0, false) => Node::Never,
+            (0, true) => ConditionNode::Always,
+            (0, false) => ConditionNode::Never,
             (1, _) => nodes.swap_remove(0),
-            (_, true) => Node::All(nodes),
-            (_, false) => Node::Any(nodes),
+            (_, true) => ConditionNode::All(nodes),
+            (_, false) => ConditionNode::Any(nodes),
         }
     }
 
-    fn stored(&mut self, column: usize) -> Option<Stored> {
+    fn stored(&mut self, column: usize) -> Option<StoredColumn> {
         let stored = match (&self.rows, column) {
-            (None, 0) => Stored::Text(Place::Key(0)),
-            (None, 1) => Stored::Text(Place::Value),
+            (None, 0) => StoredColumn::Text(ByteSource::Key(0)),
+            (None, 1) => StoredColumn::Text(ByteSource::Value),
             // The expiry is stored in another form than `ttl` shows.
             (None, _) => return None,
             (Some(rows), 0) => match rows.key().kind {
-                ColumnType::Utf8 | ColumnType::Binary => Stored::Text(Place::Key(self.prefix_bytes)),
+                ColumnType::Utf8 | ColumnType::Binary => {
+                    StoredColumn::Text(ByteSource::Key(self.prefix_bytes))
+                }
                 _ => return None,
             },
             (Some(rows), column) => {
                 let (at, kind) = (column - 1, rows.fields().get(column - 1)?.kind);
                 match kind.width() {
-                    Some(bytes) => Stored::Number(Number { at, offset: rows.offset(at), bytes }, kind),
-                    None => Stored::Text(Place::Field(rows.clone(), at)),
+                    Some(bytes) => StoredColumn::Number(Number { at, offset: rows.offset(at), bytes }, kind),
+                    None => StoredColumn::Text(ByteSource::Field(rows.clone(), at)),
                 }
             }
         };
@@ -168,79 +170,90 @@ impl Builder {
         Some(stored)
     }
 
-    fn range(number: Number, range: NumberRange, is_negated: bool) -> Node {
-        let mut fields = Fields::default();
+    fn range(number: Number, range: NumberRange, is_negated: bool) -> ConditionNode {
+        let mut fields = FieldRanges::default();
         fields.add(number, if is_negated { range.inverted() } else { range });
         fields.pack(0);
-        Node::Fields(fields)
+        ConditionNode::Fields(fields)
     }
 
-    fn truth(&mut self, column: usize, wanted: bool) -> Option<Node> {
+    fn truth(&mut self, column: usize, wanted: bool) -> Option<ConditionNode> {
         match self.stored(column)? {
-            Stored::Number(number, ColumnType::Bool) => {
+            StoredColumn::Number(number, ColumnType::Bool) => {
                 Some(Self::range(number, NumberRange::truth(wanted, !wanted), false))
             }
             _ => None,
         }
     }
 
-    fn compare(&mut self, column: usize, op: CompareOp, literal: &Literal, is_negated: bool) -> Option<Node> {
+    fn compare(
+        &mut self,
+        column: usize,
+        op: CompareOp,
+        literal: &Literal,
+        is_negated: bool,
+    ) -> Option<ConditionNode> {
         if literal.is_null() {
-            return Some(Node::Never);
+            return Some(ConditionNode::Never);
         }
         match self.stored(column)? {
-            Stored::Number(number, kind) => {
+            StoredColumn::Number(number, kind) => {
                 Some(Self::range(number, number_range(kind, op, literal)?, is_negated))
             }
-            Stored::Text(place) => {
-                let test = Test::Compare(op, bytes_of(literal)?.into());
-                Some(Node::Text(Text { place, test, is_inverted: is_negated }))
+            StoredColumn::Text(place) => {
+                let test = BytesTest::Compare(op, bytes_of(literal)?.into());
+                Some(ConditionNode::Text(BytesCondition { place, test, is_inverted: is_negated }))
             }
         }
     }
 
-    fn null(&mut self, column: usize, is_null: bool) -> Option<Node> {
+    fn null(&mut self, column: usize, is_null: bool) -> Option<ConditionNode> {
         match (&self.rows, column) {
-            (_, 0) => Some(if is_null { Node::Never } else { Node::Always }),
-            (None, 1) => Some(Node::Null { field: None, is_null }),
+            (_, 0) => Some(if is_null { ConditionNode::Never } else { ConditionNode::Always }),
+            (None, 1) => Some(ConditionNode::Null { field: None, is_null }),
             (None, _) => None,
             // A field beyond the end of the row is NULL, too.
             (Some(rows), column) => {
                 rows.fields().get(column - 1)?;
-                Some(Node::Null { field: Some((rows.clone(), column - 1)), is_null })
+                Some(ConditionNode::Null { field: Some((rows.clone(), column - 1)), is_null })
             }
         }
     }
 
-    fn listed(&mut self, column: usize, list: &[Literal], is_negated: bool) -> Option<Node> {
+    fn listed(&mut self, column: usize, list: &[Literal], is_negated: bool) -> Option<ConditionNode> {
         let has_null = list.iter().any(Literal::is_null);
         if has_null && is_negated {
-            return Some(Node::Never);
+            return Some(ConditionNode::Never);
         }
         let literals: Vec<&Literal> = list.iter().filter(|literal| !literal.is_null()).collect();
         match self.stored(column)? {
-            Stored::Text(place) => {
+            StoredColumn::Text(place) => {
                 let mut all: Vec<Box<[u8]>> = literals
                     .into_iter()
                     .map(|literal| bytes_of(literal).map(Box::from))
                     .collect::<Option<_>>()?;
                 all.sort_unstable();
-                Some(Node::Text(Text { place, test: Test::OneOf(all), is_inverted: is_negated }))
+                Some(ConditionNode::Text(BytesCondition {
+                    place,
+                    test: BytesTest::OneOf(all),
+                    is_inverted: is_negated,
+                }))
             }
-            Stored::Number(number, kind) => {
+            StoredColumn::Number(number, kind) => {
                 if literals.len() <= RANGES {
                     let equal = |literal| {
                         Some(Self::range(number, number_range(kind, CompareOp::Eq, literal)?, is_negated))
                     };
                     let mut nodes = literals.into_iter().map(equal).collect::<Option<Vec<_>>>()?;
                     return Some(match (nodes.len(), is_negated) {
-                        (0, true) => {
-                            Node::Null { field: Some((self.rows.clone()?, number.at)), is_null: false }
-                        }
-                        (0, false) => Node::Never,
+                        (0, true) => ConditionNode::Null {
+                            field: Some((self.rows.clone()?, number.at)),
+                            is_null: false,
+                        },
+                        (0, false) => ConditionNode::Never,
                         (1, _) => nodes.swap_remove(0),
-                        (_, true) => Node::All(nodes),
-                        (_, false) => Node::Any(nodes),
+                        (_, true) => ConditionNode::All(nodes),
+                        (_, false) => ConditionNode::Any(nodes),
                     });
                 }
                 let bits_of = |literal: &Literal| match kind {
@@ -252,34 +265,36 @@ impl Builder {
                 };
                 let mut bits = literals.into_iter().map(bits_of).collect::<Option<Vec<u64>>>()?;
                 bits.sort_unstable();
-                Some(Node::Listed(Listed { number, bits, is_inverted: is_negated }))
+                Some(ConditionNode::Listed(ListCondition { number, bits, is_inverted: is_negated }))
             }
         }
     }
 
-    fn like(&mut self, column: usize, pattern: &str, is_negated: bool) -> Option<Node> {
+    fn like(&mut self, column: usize, pattern: &str, is_negated: bool) -> Option<ConditionNode> {
         match self.stored(column)? {
-            Stored::Text(place) => {
-                let test = Test::Like(LikePieces::of(pattern)?);
-                Some(Node::Text(Text { place, test, is_inverted: is_negated }))
+            StoredColumn::Text(place) => {
+                let test = BytesTest::Like(LikePieces::of(pattern)?);
+                Some(ConditionNode::Text(BytesCondition { place, test, is_inverted: is_negated }))
             }
-            Stored::Number(..) => None,
+            StoredColumn::Number(..) => None,
         }
     }
 }
 
-impl Node {
+impl ConditionNode {
     /// Returns the cost class, by which conditions are sorted.
     fn cost(&self) -> u32 {
         match self {
-            Node::Always | Node::Never => 0,
-            Node::Null { .. } => 1,
-            Node::Fields(_) => 2,
-            Node::Listed(_) => 3,
-            Node::Any(parts) | Node::All(parts) => 1 + parts.iter().map(Node::cost).max().unwrap_or(0),
-            Node::Text(Text { test: Test::Compare(..), .. }) => 8,
-            Node::Text(Text { test: Test::OneOf(_), .. }) => 9,
-            Node::Text(Text { test: Test::Like(_), .. }) => 10,
+            ConditionNode::Always | ConditionNode::Never => 0,
+            ConditionNode::Null { .. } => 1,
+            ConditionNode::Fields(_) => 2,
+            ConditionNode::Listed(_) => 3,
+            ConditionNode::Any(parts) | ConditionNode::All(parts) => {
+                1 + parts.iter().map(ConditionNode::cost).max().unwrap_or(0)
+            }
+            ConditionNode::Text(BytesCondition { test: BytesTest::Compare(..), .. }) => 8,
+            ConditionNode::Text(BytesCondition { test: BytesTest::OneOf(_), .. }) => 9,
+            ConditionNode::Text(BytesCondition { test: BytesTest::Like(_), .. }) => 10,
         }
     }
 }

@@ -8,13 +8,13 @@ const FIELDS_TOGETHER: usize = u64::BITS as usize;
 
 /// Numeric fields that must all be in their ranges.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct FieldRanges {
     /// Mask of validity bits that must be set, for the first fields.
     valid: u64,
-    ranges: Vec<Field>,
+    ranges: Vec<FieldRange>,
     /// Fields compared at once, and the remaining ones.
     lanes: Option<Lanes>,
-    rest: Vec<Field>,
+    rest: Vec<FieldRange>,
 }
 
 /// Number of 32-bit integers compared at once.
@@ -46,14 +46,14 @@ pub(super) struct Number {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Field {
+struct FieldRange {
     number: Number,
     range: NumberRange,
 }
 
 /// A number in a row that must, or must not, be one of a list.
 #[derive(Clone, Debug)]
-pub(super) struct Listed {
+pub(super) struct ListCondition {
     pub number: Number,
     /// Bits of the numbers, ascending.
     pub bits: Vec<u64>,
@@ -94,17 +94,17 @@ impl Number {
     }
 }
 
-impl Fields {
+impl FieldRanges {
     /// Adds a condition: the number is not NULL and in the range.
     pub fn add(&mut self, number: Number, range: NumberRange) {
         if number.at < FIELDS_TOGETHER {
             self.valid |= 1 << number.at;
         }
-        self.ranges.push(Field { number, range });
+        self.ranges.push(FieldRange { number, range });
     }
 
     /// Adds all conditions of another list.
-    pub fn add_all(&mut self, other: Fields) {
+    pub fn add_all(&mut self, other: FieldRanges) {
         self.valid |= other.valid;
         self.ranges.extend(other.ranges);
     }
@@ -142,7 +142,7 @@ impl Fields {
 
 impl Lanes {
     /// Returns lanes that start at `offset` or slightly before it, and the fields outside of them.
-    fn at(offset: usize, fixed_bytes: usize, fields: &[Field]) -> Option<(Lanes, Vec<Field>)> {
+    fn at(offset: usize, fixed_bytes: usize, fields: &[FieldRange]) -> Option<(Lanes, Vec<FieldRange>)> {
         let beyond = (offset + LANES * LANE_BYTES).saturating_sub(fixed_bytes);
         let offset = offset.checked_sub(beyond.next_multiple_of(LANE_BYTES))?;
         let (sign, low, more) = ([0; LANES], [0; LANES], [u32::MAX; LANES]);
@@ -152,7 +152,7 @@ impl Lanes {
     }
 
     /// Adds a condition if its number is in a lane that has none yet.
-    fn take(&mut self, field: &Field) -> bool {
+    fn take(&mut self, field: &FieldRange) -> bool {
         let distance = field.number.offset.wrapping_sub(self.offset);
         let (lane, is_whole) = (distance / LANE_BYTES, distance.is_multiple_of(LANE_BYTES));
         let Some((sign, low, more)) = field.range.as_lane().filter(|_| field.number.at < FIELDS_TOGETHER)
@@ -183,7 +183,7 @@ impl Lanes {
     }
 }
 
-impl Field {
+impl FieldRange {
     fn judge(&self, batch: &Batch<'_>, asked: u64) -> u64 {
         let at = self.number.at;
         let asked = if at < FIELDS_TOGETHER {
@@ -209,7 +209,7 @@ impl Field {
     }
 }
 
-impl Listed {
+impl ListCondition {
     pub fn judge(&self, batch: &Batch<'_>, asked: u64) -> u64 {
         each(batch, asked, |row| {
             let row = batch.values()[row];

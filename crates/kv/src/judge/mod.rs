@@ -23,14 +23,14 @@ pub(crate) use batch::{BATCH_ENTRIES, Batch, Slots};
 use crate::entry::Kind;
 use crate::rows::RowSchema;
 use farpool_model::Expr;
-use fields::{Fields, Listed};
+use fields::{FieldRanges, ListCondition};
 use std::sync::Arc;
-use texts::Text;
+use texts::BytesCondition;
 
 /// A compiled condition on entries, evaluated in place.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
-    root: Node,
+    root: ConditionNode,
     is_exact: bool,
     kind: Kind,
     /// Bytes of the fixed-width columns that it reads.
@@ -46,23 +46,23 @@ const BYTES_PER_NS: usize = 8;
 
 /// A node of a compiled condition.
 #[derive(Clone, Debug)]
-enum Node {
+enum ConditionNode {
     /// True for every entry, or not evaluable in place.
     Always,
     /// True for no entry.
     Never,
     /// Numeric fields of a row that must all be in their ranges.
-    Fields(Fields),
+    Fields(FieldRanges),
     /// A field of a row that is, or is not, one of some numbers.
-    Listed(Listed),
+    Listed(ListCondition),
     /// A key, value or field that is compared as bytes.
-    Text(Text),
+    Text(BytesCondition),
     /// A field of a row, or the value of a string, that is, or is not, NULL.
     Null { field: Option<(Arc<RowSchema>, usize)>, is_null: bool },
     /// All parts must be true; the cheapest comes first.
-    All(Vec<Node>),
+    All(Vec<ConditionNode>),
     /// One part must be true; the cheapest comes first.
-    Any(Vec<Node>),
+    Any(Vec<ConditionNode>),
 }
 
 impl RowFilter {
@@ -99,26 +99,26 @@ impl RowFilter {
     }
 }
 
-impl Node {
+impl ConditionNode {
     /// Returns the entries among `asked` for which the node is true.
     fn judge(&self, batch: &Batch<'_>, asked: u64) -> u64 {
         match self {
-            Node::Always => asked,
-            Node::Never => 0,
-            Node::Fields(fields) => fields.judge(batch, asked),
-            Node::Listed(listed) => listed.judge(batch, asked),
-            Node::Text(text) => text.judge(batch, asked),
-            Node::Null { field: None, is_null } => {
+            ConditionNode::Always => asked,
+            ConditionNode::Never => 0,
+            ConditionNode::Fields(fields) => fields.judge(batch, asked),
+            ConditionNode::Listed(listed) => listed.judge(batch, asked),
+            ConditionNode::Text(text) => text.judge(batch, asked),
+            ConditionNode::Null { field: None, is_null } => {
                 asked & if *is_null { !batch.has_value() } else { batch.has_value() }
             }
-            Node::Null { field: Some((schema, at)), is_null } => {
+            ConditionNode::Null { field: Some((schema, at)), is_null } => {
                 each(batch, asked, |row| schema.field(batch.values()[row], *at).is_none() == *is_null)
             }
-            Node::All(parts) => parts.iter().fold(asked, |left, part| match left {
+            ConditionNode::All(parts) => parts.iter().fold(asked, |left, part| match left {
                 0 => 0,
                 left => part.judge(batch, left),
             }),
-            Node::Any(parts) => parts.iter().fold(0, |found, part| match asked & !found {
+            ConditionNode::Any(parts) => parts.iter().fold(0, |found, part| match asked & !found {
                 0 => found,
                 left => found | part.judge(batch, left),
             }),

@@ -5,7 +5,7 @@ use super::{Batch, RowFilter};
 use crate::cut::{KeyCut, ReadEntry};
 use crate::predicate::plain_schema;
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Keyspace, Moment, NoHost, RowSchema, Session};
+use crate::{Args, Keyspace, NoHost, RowSchema, Session, TimeAndRandom};
 use arrow_schema::{DataType, Schema};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{CompareOp, Expr, LikePieces, Literal, TenantName, Value};
@@ -21,7 +21,7 @@ const COLUMNS: &str =
 fn run(keys: &Keyspace, args: &Args<'_>) {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-    let moment = Moment { now: NOW, random: 1 };
+    let moment = TimeAndRandom { now: NOW, random: 1 };
     Session::default().execute(keys, args, moment, &mut NoHost, &mut replies);
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The bytes that a condition reads.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum ByteSource {
     /// The key without its first bytes.
     Key(usize),
     /// The string.
@@ -18,7 +18,7 @@ pub(super) enum Place {
 
 /// A test of bytes.
 #[derive(Clone, Debug)]
-pub(super) enum Test {
+pub(super) enum BytesTest {
     Compare(CompareOp, Box<[u8]>),
     /// True if the bytes are in this sorted list.
     OneOf(Vec<Box<[u8]>>),
@@ -27,17 +27,17 @@ pub(super) enum Test {
 
 /// A condition on bytes; false if there are none.
 #[derive(Clone, Debug)]
-pub(super) struct Text {
-    pub place: Place,
-    pub test: Test,
+pub(super) struct BytesCondition {
+    pub place: ByteSource,
+    pub test: BytesTest,
     /// Whether the test must fail.
     pub is_inverted: bool,
 }
 
-impl Test {
+impl BytesTest {
     fn passes(&self, bytes: &[u8]) -> bool {
         match self {
-            Test::Compare(op, constant) => match op {
+            BytesTest::Compare(op, constant) => match op {
                 CompareOp::Eq => bytes == &**constant,
                 CompareOp::NotEq => bytes != &**constant,
                 CompareOp::Lt => bytes < &**constant,
@@ -45,22 +45,22 @@ impl Test {
                 CompareOp::Gt => bytes > &**constant,
                 CompareOp::GtEq => bytes >= &**constant,
             },
-            Test::OneOf(all) => all.binary_search_by(|one| (**one).cmp(bytes)).is_ok(),
-            Test::Like(pieces) => pieces.is_match(bytes),
+            BytesTest::OneOf(all) => all.binary_search_by(|one| (**one).cmp(bytes)).is_ok(),
+            BytesTest::Like(pieces) => pieces.is_match(bytes),
         }
     }
 }
 
-impl Text {
+impl BytesCondition {
     pub fn judge(&self, batch: &Batch<'_>, asked: u64) -> u64 {
         match &self.place {
-            Place::Key(prefix) => each(batch, asked, |row| {
+            ByteSource::Key(prefix) => each(batch, asked, |row| {
                 let key = batch.entry(row).key();
                 self.test.passes(key.get(*prefix..).unwrap_or_default()) != self.is_inverted
             }),
-            Place::Value => {
+            ByteSource::Value => {
                 let asked = asked & batch.has_value();
-                if let Test::Like(pieces) = &self.test
+                if let BytesTest::Like(pieces) = &self.test
                     && let Some(finder) = pieces.anywhere()
                     && let Some(found) = batch.find(finder, asked)
                 {
@@ -68,7 +68,7 @@ impl Text {
                 }
                 each(batch, asked, |row| self.test.passes(batch.values()[row]) != self.is_inverted)
             }
-            Place::Field(schema, at) => each(batch, asked, |row| {
+            ByteSource::Field(schema, at) => each(batch, asked, |row| {
                 let field = schema.field(batch.values()[row], *at);
                 field.is_some_and(|bytes| self.test.passes(bytes) != self.is_inverted)
             }),

@@ -38,7 +38,7 @@ pub(crate) struct Packers {
 pub(crate) struct Unpackers(Arc<Vec<Arc<Packer>>>);
 
 /// A packed value: its bytes, and the bytes to allocate for it.
-pub(crate) struct Packed {
+pub(crate) struct PackedValue {
     pub bytes: Vec<u8>,
     pub room: usize,
 }
@@ -79,7 +79,13 @@ impl Packers {
 
     /// Packs a value if that saves its entry a size class. `keeps` forbids reusing the number of a packer without
     /// entries, because a cut may still refer to it. The result must be passed to [`Packers::packed`].
-    pub fn pack(&mut self, key_bytes: usize, plain: &[u8], expires: bool, keeps: bool) -> Option<Packed> {
+    pub fn pack(
+        &mut self,
+        key_bytes: usize,
+        plain: &[u8],
+        expires: bool,
+        keeps: bool,
+    ) -> Option<PackedValue> {
         let slot = slot_bytes(entry_bytes(key_bytes, plain.len(), expires));
         let least = slot_bytes(entry_bytes(key_bytes, HEAD_BYTES + 1, expires));
         if plain.len() > KV_PACKED_BYTES_MAX || least >= slot {
@@ -97,11 +103,11 @@ impl Packers {
             self.buffer = bytes;
             return None;
         }
-        Some(Packed { bytes, room })
+        Some(PackedValue { bytes, room })
     }
 
     /// Notes whether a packed value was stored in an entry, and takes its buffer back.
-    pub fn packed(&mut self, packed: Packed, is_put: bool) {
+    pub fn packed(&mut self, packed: PackedValue, is_put: bool) {
         if let Some(number) = packed.bytes.first().filter(|_| is_put) {
             self.entries[usize::from(*number)] += 1;
         }

@@ -5,7 +5,7 @@ use crate::clock::SystemClock;
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Moment, NoHost, Session};
+use farpool_kv::{NoHost, Session, TimeAndRandom};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{Clock, ErrorKind, Result, TenantName};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Bench {
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
         let (mut session, mut bytes) = (Session::default(), Vec::new());
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-        let moment = Moment { now: 1_700_000_000_000, random: 5 };
+        let moment = TimeAndRandom { now: 1_700_000_000_000, random: 5 };
         session.execute(&keys, &args, moment, &mut NoHost, &mut replies);
         (String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", "|"), session.take_recorded())
     }

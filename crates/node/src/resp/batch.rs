@@ -4,7 +4,7 @@
 //! several calls, and its arguments are gathered by the thread that executes it.
 
 use farpool_kv::resp::{Limits, Parser, ProtocolError, Step};
-use farpool_kv::{Ahead, Keyspace, SpaceId, Upcoming};
+use farpool_kv::{Keyspace, LookAhead, PrefetchList, SpaceId};
 use farpool_model::limits;
 use std::ops::{Deref, Range};
 
@@ -40,7 +40,7 @@ pub(super) struct Batch {
 
 struct Waiting {
     places: Places,
-    ahead: Ahead,
+    ahead: LookAhead,
 }
 
 /// The location of a request's arguments.
@@ -149,18 +149,18 @@ impl Batch {
                 Places::Few(start..self.arguments.len())
             }
         };
-        self.requests.push(Waiting { places, ahead: Ahead::default() });
+        self.requests.push(Waiting { places, ahead: LookAhead::default() });
     }
 
     /// Parses and prefetches requests not executed yet, for the keyspace that they go to.
     pub fn look_ahead(&mut self, buffer: &[u8], keys: &Keyspace, space: SpaceId) {
-        let mut upcoming = Upcoming::new();
+        let mut upcoming = PrefetchList::new();
         for Waiting { places, ahead } in &mut self.requests[self.next..] {
             let args = match places {
                 Places::Few(places) => Arguments::of(buffer, &self.arguments[places.clone()]),
                 Places::Many(from, places) => Arguments::of(&buffer[*from..], &places[..FEW]),
             };
-            *ahead = Ahead::of(keys, &args);
+            *ahead = LookAhead::of(keys, &args);
             upcoming.add(keys, ahead, &args);
         }
         upcoming.prefetch(keys, space);
@@ -172,7 +172,7 @@ impl Batch {
     }
 
     /// Takes the next request.
-    pub fn take<'a>(&mut self, buffer: &'a [u8]) -> Option<(Arguments<'a>, Ahead)> {
+    pub fn take<'a>(&mut self, buffer: &'a [u8]) -> Option<(Arguments<'a>, LookAhead)> {
         let Waiting { places, ahead } = self.requests.get(self.next)?;
         self.next += 1;
         let arguments = match places {

@@ -5,7 +5,7 @@ use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use super::introspect;
 use crate::pause::Paused;
 use farpool_kv::resp::{Replies, parse_integer};
-use farpool_kv::{Args, Outcome, Ran, Refusal, Session, command};
+use farpool_kv::{Args, ExecutedCommand, Outcome, Refusal, Session, command};
 use farpool_model::limits::CLIENT_PAUSE_MS_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -289,9 +289,9 @@ impl Client {
 
     /// Counts a command that took `ns` nanoseconds.
     #[inline]
-    pub(super) fn count(&mut self, ran: Ran, ns: u64, args: &Args<'_>) {
+    pub(super) fn count(&mut self, ran: ExecutedCommand, ns: u64, args: &Args<'_>) {
         let name = match (ran.outcome, ran.name) {
-            (Outcome::Queued | Outcome::PutOff(_), _) => return,
+            (Outcome::Queued | Outcome::Deferred(_), _) => return,
             // Commands of the host have set their name when they ran.
             (Outcome::Done | Outcome::Failed, "") => std::mem::take(&mut self.ran_name),
             (Outcome::Rejected, _) => introspect::asked(args).map_or("", |about| about.name),

@@ -4,7 +4,7 @@
 //! requests that visit all clients contend for it.
 
 use crate::pause::Pause;
-use farpool_kv::{Outcome, Uses};
+use farpool_kv::{Outcome, UsageCounters};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -35,7 +35,7 @@ impl Tallies {
     pub fn count(&mut self, name: &'static str, outcome: Outcome, ns: u64) {
         let tally = self.of(name);
         match outcome {
-            Outcome::Queued | Outcome::PutOff(_) => {}
+            Outcome::Queued | Outcome::Deferred(_) => {}
             Outcome::Rejected => tally.rejected += 1,
             Outcome::Done | Outcome::Failed => {
                 tally.calls += 1;
@@ -198,7 +198,7 @@ struct Past {
     /// Number of clients that have ever connected.
     received: u64,
     /// Key counters at the last `CONFIG RESETSTAT`.
-    uses: Uses,
+    uses: UsageCounters,
     /// Time of the last sample in milliseconds since the epoch, and the number of commands until then.
     sampled: (u64, u64),
     per_second: u64,
@@ -209,7 +209,7 @@ pub(super) struct Counts {
     pub by_name: BTreeMap<&'static str, Tally>,
     pub received: u64,
     pub per_second: u64,
-    pub uses: Uses,
+    pub uses: UsageCounters,
 }
 
 /// A guard that keeps a connection in the list of its tenant's clients.
@@ -281,7 +281,7 @@ impl Clients {
     }
 
     /// Resets all counts; `uses` are the key counters so far.
-    pub(super) fn reset_counts(&self, uses: Uses) {
+    pub(super) fn reset_counts(&self, uses: UsageCounters) {
         let all = self.all();
         let mut past = self.past.lock();
         *past = Past { uses, ..Past::default() };
@@ -385,7 +385,7 @@ mod tests {
         clients.sample(10_999);
         clients.sample(12_000);
         assert_eq!((clients.counts().per_second, clients.counts().received), (4, 2));
-        clients.reset_counts(Uses::default());
+        clients.reset_counts(UsageCounters::default());
         assert_eq!((command_lines(&clients.counts()).as_str(), clients.counts().received), ("", 0));
     }
 }

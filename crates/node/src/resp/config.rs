@@ -4,7 +4,7 @@ use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use crate::key_log::Fsync;
 use farpool_kv::evict::Policy;
 use farpool_kv::resp::{Replies, parse_integer};
-use farpool_kv::{Args, Limits, Moment, Pattern, Refusal};
+use farpool_kv::{Args, Limits, Pattern, Refusal, TimeAndRandom};
 use farpool_model::limits::SLOW_LOG_ENTRIES_MAX;
 use std::borrow::Cow;
 
@@ -178,7 +178,7 @@ impl Client {
         else {
             return Ok(());
         };
-        let moment = Moment { now: self.now_ms(), random: 0 };
+        let moment = TimeAndRandom { now: self.now_ms(), random: 0 };
         let set = keys.set_limits(moment, |limits| {
             let Limits { maxmemory, policy } = *limits;
             *limits = Limits {

@@ -11,7 +11,7 @@ use super::long::LongCommands;
 use crate::Node;
 use bytes::{Buf, BytesMut};
 use farpool_kv::resp::Replies;
-use farpool_kv::{Moment, Pace, PutOff, Session};
+use farpool_kv::{DeferReason, ExecutionMode, Session, TimeAndRandom};
 use farpool_model::limits;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) enum Progress {
 impl Desk {
     pub fn new(node: &Arc<Node>, client: Client, number: u64) -> Self {
         let mut session = Session::default();
-        session.set_pace(Pace::Short);
+        session.set_mode(ExecutionMode::Short);
         Desk {
             node: Arc::clone(node),
             client,
@@ -114,9 +114,9 @@ impl Desk {
 
     /// Executes the next command, which takes long.
     pub fn carry_out_long(&mut self) -> Progress {
-        self.session.set_pace(Pace::Long);
+        self.session.set_mode(ExecutionMode::Long);
         let progress = self.carry_out_some(1);
-        self.session.set_pace(Pace::Short);
+        self.session.set_mode(ExecutionMode::Short);
         progress
     }
 
@@ -167,14 +167,14 @@ impl Desk {
             }
             let releases = keys.as_ref().map_or(0, |keys| keys.releases());
             *random = next_random(*random);
-            let moment = Moment { now: now_ms, random: *random };
+            let moment = TimeAndRandom { now: now_ms, random: *random };
             let mut to = Replies::new(replies, client.protocol()).within(replies_max);
             let put_off = client.execute(keys.as_deref(), session, (&args, ahead), moment, &mut to);
             if let Some(why) = put_off {
                 batch.put_back();
                 return match why {
-                    PutOff::IsLong => Progress::Long,
-                    PutOff::IsHeld => Progress::Held(releases),
+                    DeferReason::IsLong => Progress::Long,
+                    DeferReason::IsHeld => Progress::Held(releases),
                 };
             }
             done += 1;

@@ -20,8 +20,8 @@ use crate::{Caller, Node};
 use auth::token_of;
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{
-    Ahead, Args, Host, Keyspace, Moment, Outcome, Pattern, PutOff, Ran, ReadEntry, Refusal, Session, Space,
-    wrong_number,
+    Args, DeferReason, ExecutedCommand, Host, Keyspace, LookAhead, Outcome, Pattern, ReadEntry, Refusal,
+    Session, Space, TimeAndRandom, wrong_number,
 };
 use farpool_memory::Reservation;
 use farpool_model::limits::KV_STEP_WORK_MAX;
@@ -75,7 +75,7 @@ pub(super) struct Client {
     pub(super) facts: Facts,
     pub(super) counted: Tallies,
     /// The latest command, and the name of the latest one implemented here.
-    ran: Ran,
+    ran: ExecutedCommand,
     pub(super) ran_name: &'static str,
     /// End of the transaction's latest command, in nanoseconds of the node's clock.
     marked_ns: u64,
@@ -126,7 +126,7 @@ impl Client {
             now_ms,
             facts: Facts { used_ms: now_ms, ..Facts::default() },
             counted: Tallies::default(),
-            ran: Ran { name: "", outcome: Outcome::Queued },
+            ran: ExecutedCommand { name: "", outcome: Outcome::Queued },
             ran_name: "",
             marked_ns: 0,
             muted: Muted::None,
@@ -340,15 +340,15 @@ impl Client {
         &mut self,
         keys: Option<&Keyspace>,
         session: &mut Session,
-        (args, ahead): (&Args<'_>, Ahead),
-        moment: Moment,
+        (args, ahead): (&Args<'_>, LookAhead),
+        moment: TimeAndRandom,
         replies: &mut Replies<'_>,
-    ) -> Option<PutOff> {
+    ) -> Option<DeferReason> {
         (self.now_ms, self.facts.space) = (moment.now, session.space());
         self.is_queueing = session.is_queueing();
         let before = replies.bytes();
         self.execute_aloud(keys, session, (args, ahead), moment, replies);
-        if let Outcome::PutOff(why) = self.ran.outcome {
+        if let Outcome::Deferred(why) = self.ran.outcome {
             return Some(why);
         }
         if self.muted.step() {
@@ -361,13 +361,13 @@ impl Client {
         &mut self,
         keys: Option<&Keyspace>,
         session: &mut Session,
-        (args, ahead): (&Args<'_>, Ahead),
-        moment: Moment,
+        (args, ahead): (&Args<'_>, LookAhead),
+        moment: TimeAndRandom,
         replies: &mut Replies<'_>,
     ) {
         let before = replies.bytes();
         let Some(keys) = keys else {
-            self.ran = Ran { name: "", outcome: Outcome::Done };
+            self.ran = ExecutedCommand { name: "", outcome: Outcome::Done };
             let is_allowed = own(args[0]).is_some_and(|(name, _)| OF_STRANGERS.contains(&name));
             let done = match is_allowed {
                 true => self.knows(args).and_then(|_| self.run(args, replies)),
@@ -383,7 +383,7 @@ impl Client {
         if !ahead.is_of_keys()
             && let Some(("quit" | "reset", _)) = own(args[0])
         {
-            self.ran = Ran { name: "", outcome: Outcome::Done };
+            self.ran = ExecutedCommand { name: "", outcome: Outcome::Done };
             let known = self.knows(args);
             if known.is_err() {
                 self.ran.outcome = Outcome::Rejected;
@@ -498,7 +498,7 @@ impl Host for Client {
         }
     }
 
-    fn ran(&mut self, ran: Ran) {
+    fn ran(&mut self, ran: ExecutedCommand) {
         let now_ns = self.node.clock().now_ns();
         self.count(ran, now_ns.saturating_sub(self.marked_ns), &[]);
         self.marked_ns = now_ns;

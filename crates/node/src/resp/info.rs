@@ -3,7 +3,7 @@
 use super::clients::{Counts, command_lines};
 use super::host::{Client, REDIS_VERSION};
 use farpool_kv::resp::Replies;
-use farpool_kv::{Args, Uses};
+use farpool_kv::{Args, UsageCounters};
 use farpool_model::limits::RESP_CONNECTIONS_MAX;
 
 /// The requested sections.
@@ -111,7 +111,7 @@ impl Client {
 
     fn stats(&self, counts: &Counts) -> String {
         let uses = self.keys().map(|keys| keys.uses()).unwrap_or_default();
-        let since = |of: fn(&Uses) -> u64| of(&uses).saturating_sub(of(&counts.uses)).to_string();
+        let since = |of: fn(&UsageCounters) -> u64| of(&uses).saturating_sub(of(&counts.uses)).to_string();
         let commands: u64 = counts.by_name.values().map(|tally| tally.calls).sum();
         lines([
             ("total_connections_received", counts.received.to_string()),

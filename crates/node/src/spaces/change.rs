@@ -14,7 +14,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use farpool_catalog::{Commit, Load};
 use farpool_columns::Table;
-use farpool_kv::{ChangeAgain, KeyChange, KeyState, Moment, ReadEntry};
+use farpool_kv::{ChangeAgain, KeyChange, KeyState, ReadEntry, TimeAndRandom};
 use farpool_model::cast::u64_from;
 use farpool_model::limits::KV_CHANGED_MAX;
 use farpool_model::{
@@ -147,10 +147,10 @@ impl Caller {
         }
     }
 
-    fn moment(&self) -> Moment {
+    fn moment(&self) -> TimeAndRandom {
         let now = self.node().keyspaces().time().now_ms();
         // Distinguishes the parts of this record from those of others.
-        Moment { now, random: self.node().keyspaces().moments().next().0 }
+        TimeAndRandom { now, random: self.node().keyspaces().moments().next().0 }
     }
 
     fn change_keys(

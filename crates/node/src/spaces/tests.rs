@@ -5,7 +5,7 @@ use crate::{Node, NodeConfig, Shape};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Moment, NoHost, Session};
+use farpool_kv::{NoHost, Session, TimeAndRandom};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output,
     Pattern, Value,
@@ -16,7 +16,7 @@ fn command(caller: &Caller, text: &str) {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
     let args: Vec<&[u8]> = text.split('|').map(str::as_bytes).collect();
-    let moment = Moment { now: caller.clock().unix_ms(), random: 1 };
+    let moment = TimeAndRandom { now: caller.clock().unix_ms(), random: 1 };
     Session::default().execute(&caller.keys().unwrap(), &args, moment, &mut NoHost, &mut replies);
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
 }
@@ -365,7 +365,7 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
     let keys = caller.keys().unwrap();
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-    let moment = Moment { now: caller.clock().unix_ms(), random: 1 };
+    let moment = TimeAndRandom { now: caller.clock().unix_ms(), random: 1 };
     Session::default().execute(&keys, &[b"SET", b"b", b"no \xff text"], moment, &mut NoHost, &mut replies);
     let like = |pattern: &str| Expr::Like {
         value: Box::new(Expr::Column(1)),

@@ -9,7 +9,7 @@ use crate::access::Access;
 use crate::caller::tests::{exercise, load};
 use crate::node::NodeConfig;
 use crate::rights::{Right, VERBS};
-use farpool_kv::{KeyChange, KeyState, Moment, ReadEntry};
+use farpool_kv::{KeyChange, KeyState, ReadEntry, TimeAndRandom};
 use farpool_model::{ErrorKind, Expr, LoadMode, NamedExpr, Output, Program, Result, TableName, TenantName};
 
 /// All commands and subcommands.
@@ -225,7 +225,7 @@ fn no_command_and_no_verb_waits_for_a_long_command() {
         scan(&node.caller(Some("bobs")).unwrap()).unwrap();
         Ok(vec![Some(KeyState::Remove)])
     };
-    let moment = Moment { now: node.keyspaces().time().now_ms(), random: 1 };
+    let moment = TimeAndRandom { now: node.keyspaces().time().now_ms(), random: 1 };
     keys.change((0, None), &changes, (Some(&cut), Some(&mut again)), moment).unwrap();
     assert!(puts_off > 200, "{puts_off}");
 }

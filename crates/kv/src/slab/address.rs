@@ -11,14 +11,14 @@ const PAGE_BITS: u32 = 32;
 /// 32 for the page, 10 for the slot in the page. Scans order places by page and slot, the lower 42 bits, and not by
 /// class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place(u64);
+pub struct EntryAddress(u64);
 
-impl Place {
+impl EntryAddress {
     /// Number of bits of a place.
     pub const BITS: u32 = 48;
 
-    pub(super) fn new(class: usize, page: u32, slot: usize) -> Place {
-        Place((class as u64) << (PAGE_BITS + SLOT_BITS) | u64::from(page) << SLOT_BITS | slot as u64)
+    pub(super) fn new(class: usize, page: u32, slot: usize) -> EntryAddress {
+        EntryAddress((class as u64) << (PAGE_BITS + SLOT_BITS) | u64::from(page) << SLOT_BITS | slot as u64)
     }
 
     /// Returns the place as a number below 2^48.
@@ -29,8 +29,8 @@ impl Place {
 
     /// Returns the place from a number that [`Self::to_bits`] returned; higher bits are ignored.
     #[inline]
-    pub fn from_bits(bits: u64) -> Place {
-        Place(bits & ((1 << Place::BITS) - 1))
+    pub fn from_bits(bits: u64) -> EntryAddress {
+        EntryAddress(bits & ((1 << EntryAddress::BITS) - 1))
     }
 
     #[inline]
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for EntryAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Place({}/{}/{})", self.class(), self.page(), self.slot())
     }
@@ -65,13 +65,13 @@ impl SlabCursor {
     }
 
     /// Returns the cursor from which a scan returns the entry at `place` first.
-    pub fn of(place: Place) -> SlabCursor {
+    pub fn of(place: EntryAddress) -> SlabCursor {
         SlabCursor(place.0 & ((1 << (PAGE_BITS + SLOT_BITS)) - 1))
     }
 
     /// Returns whether a scan at this cursor has passed `place`. Example: a scan is at page 5, slot 0. An entry that
     /// moves from page 6 (not passed) to page 2 (passed) would be missed by it.
-    pub fn is_past(self, place: Place) -> bool {
+    pub fn is_past(self, place: EntryAddress) -> bool {
         SlabCursor::of(place) < self
     }
 

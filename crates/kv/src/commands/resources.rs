@@ -1,22 +1,22 @@
 //! The shards that a command has locked, and its recorder.
 
-use super::room::Kept;
+use super::room::ProtectedKeys;
 use super::{Args, Keys};
-use crate::holds::{Hold, ShardGuard};
+use crate::holds::{HoldAnnouncement, ShardGuard};
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
-use crate::session::Pace;
+use crate::session::ExecutionMode;
 use crate::shard::Shard;
 use std::ops::Range;
 
 /// The exclusive resources of a running command.
-pub(crate) struct Taken<'a> {
-    pub(super) shards: Shards<'a>,
+pub(crate) struct CommandResources<'a> {
+    pub(super) shards: LockedShards<'a>,
     /// Announcement of a long command.
-    _hold: Option<Hold<'a>>,
+    _hold: Option<HoldAnnouncement<'a>>,
     pub(super) recorder: Recorder<'a>,
     /// Keys that must not be evicted to make room.
-    pub(super) kept: Kept,
+    pub(super) protected: ProtectedKeys,
     /// Whether the running command may change keys.
     pub(super) writes: bool,
     /// Address and hash of a key that was hashed ahead; the argument does not move while the command runs.
@@ -24,52 +24,59 @@ pub(crate) struct Taken<'a> {
 }
 
 /// The command's shards other than the one of a key.
-pub(super) struct Others<'s, 'a>(
+pub(super) struct OtherShards<'s, 'a>(
     pub &'s mut [(usize, ShardGuard<'a>)],
     pub &'s mut [(usize, ShardGuard<'a>)],
 );
 
 /// Locked shards, in ascending order.
-pub(super) enum Shards<'a> {
+pub(super) enum LockedShards<'a> {
     One(usize, ShardGuard<'a>),
     Several(Vec<(usize, ShardGuard<'a>)>),
 }
 
-impl<'a> Taken<'a> {
+impl<'a> CommandResources<'a> {
     /// Locks the shards of the keys of all commands; changes are recorded in `recorder`. Returns `None` at
-    /// [`Pace::Short`] if a long command holds one of them.
+    /// [`ExecutionMode::Short`] if a long command holds one of them.
     pub fn of<'b>(
         keyspace: &'a Keyspace,
         recorder: Recorder<'a>,
         commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
-        pace: Pace,
+        mode: ExecutionMode,
     ) -> Option<Self> {
-        let mut kept = Kept::default();
-        let (wanted, takes_all) = wanted_shards(keyspace, commands, &mut kept);
-        let (mut taken, hold) = match pace {
-            Pace::Short => (keyspace.take_all(&wanted)?, None),
-            Pace::Long => {
+        let mut protected = ProtectedKeys::default();
+        let (wanted, takes_all) = wanted_shards(keyspace, commands, &mut protected);
+        let (mut taken, hold) = match mode {
+            ExecutionMode::Short => (keyspace.take_all(&wanted)?, None),
+            ExecutionMode::Long => {
                 let (taken, hold) = keyspace.hold_all(&wanted);
                 (taken, Some(hold))
             }
         };
         let shards = match taken.pop() {
-            Some(only) if wanted.len() == 1 && !takes_all => Shards::One(wanted[0], only),
-            last => Shards::Several(wanted.into_iter().zip(taken.into_iter().chain(last)).collect()),
+            Some(only) if wanted.len() == 1 && !takes_all => LockedShards::One(wanted[0], only),
+            last => LockedShards::Several(wanted.into_iter().zip(taken.into_iter().chain(last)).collect()),
         };
-        kept.shards = shards.count();
-        Some(Taken { shards, _hold: hold, recorder, kept, writes: false, known: None })
+        protected.shards = shards.count();
+        Some(CommandResources { shards, _hold: hold, recorder, protected, writes: false, known: None })
     }
 
     /// Locks the shard of a key with a known hash for a step; `None` if a long command holds it.
     pub fn one(keyspace: &'a Keyspace, recorder: Recorder<'a>, key: &[u8], hash: u64) -> Option<Self> {
-        let mut kept = Kept::of(1);
+        let mut protected = ProtectedKeys::of(1);
         if keyspace.evicts() {
-            kept.add(hash);
+            protected.add(hash);
         }
         let shard = keyspace.shard_of(hash);
-        let shards = Shards::One(shard, keyspace.take(shard)?);
-        Some(Taken { shards, _hold: None, recorder, kept, writes: false, known: Some((place_of(key), hash)) })
+        let shards = LockedShards::One(shard, keyspace.take(shard)?);
+        Some(CommandResources {
+            shards,
+            _hold: None,
+            recorder,
+            protected,
+            writes: false,
+            known: Some((place_of(key), hash)),
+        })
     }
 
     /// Returns the hash of a key.
@@ -84,7 +91,7 @@ impl<'a> Taken<'a> {
     /// Protects a key from eviction that the command does not name.
     pub fn keep(&mut self, keyspace: &Keyspace, key: &[u8]) {
         if keyspace.evicts() {
-            self.kept.add(keyspace.hash(key));
+            self.protected.add(keyspace.hash(key));
         }
     }
 
@@ -96,7 +103,7 @@ impl<'a> Taken<'a> {
 
     /// Returns the hashes of the protected keys, if a value found no memory although more keys could be evicted.
     pub fn wants_room(&mut self) -> Option<Vec<u64>> {
-        self.kept.wants_room.then(|| self.kept.sorted().to_vec())
+        self.protected.wants_room.then(|| self.protected.sorted().to_vec())
     }
 
     pub fn shard(&mut self, shard: usize) -> &mut Shard {
@@ -116,7 +123,7 @@ fn place_of(key: &[u8]) -> Range<usize> {
 fn wanted_shards<'b>(
     keyspace: &Keyspace,
     commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
-    kept: &mut Kept,
+    protected: &mut ProtectedKeys,
 ) -> (Vec<usize>, bool) {
     let evicts = keyspace.evicts();
     let (mut wanted, mut takes_all) = (Vec::new(), false);
@@ -125,7 +132,7 @@ fn wanted_shards<'b>(
         for key in keys.of(args) {
             let hash = keyspace.hash(key);
             if evicts {
-                kept.add(hash);
+                protected.add(hash);
             }
             let shard = keyspace.shard_of(hash);
             if wanted.last() != Some(&shard) {
@@ -141,41 +148,41 @@ fn wanted_shards<'b>(
     (wanted, false)
 }
 
-impl<'a> Shards<'a> {
+impl<'a> LockedShards<'a> {
     pub fn all(&mut self) -> &mut [(usize, ShardGuard<'a>)] {
         match self {
-            Shards::One(..) => &mut [],
-            Shards::Several(shards) => shards,
+            LockedShards::One(..) => &mut [],
+            LockedShards::Several(shards) => shards,
         }
     }
 
     /// Returns all shards, for a command that needs all.
     pub fn several(&self) -> &[(usize, ShardGuard<'a>)] {
         match self {
-            Shards::One(..) => &[],
-            Shards::Several(shards) => shards,
+            LockedShards::One(..) => &[],
+            LockedShards::Several(shards) => shards,
         }
     }
 
     fn count(&self) -> usize {
         match self {
-            Shards::One(..) => 1,
-            Shards::Several(shards) => shards.len(),
+            LockedShards::One(..) => 1,
+            LockedShards::Several(shards) => shards.len(),
         }
     }
 
     /// Returns one shard, and the others.
-    pub fn split(&mut self, shard: usize) -> (&mut Shard, Others<'_, 'a>) {
+    pub fn split(&mut self, shard: usize) -> (&mut Shard, OtherShards<'_, 'a>) {
         match self {
-            Shards::One(taken, guard) => {
+            LockedShards::One(taken, guard) => {
                 debug_assert_eq!(*taken, shard, "a key of the command");
-                (&mut **guard, Others(&mut [], &mut []))
+                (&mut **guard, OtherShards(&mut [], &mut []))
             }
-            Shards::Several(guards) => {
+            LockedShards::Several(guards) => {
                 let at = guards.binary_search_by_key(&shard, |(shard, _)| *shard);
                 let (before, rest) = guards.split_at_mut(at.expect("the shards of all keys were taken"));
                 let (taken, behind) = rest.split_first_mut().expect("it was found");
-                (&mut *taken.1, Others(before, behind))
+                (&mut *taken.1, OtherShards(before, behind))
             }
         }
     }
@@ -183,8 +190,8 @@ impl<'a> Shards<'a> {
     /// Returns a shard if the command has locked it.
     pub fn at(&self, shard: usize) -> Option<&Shard> {
         match self {
-            Shards::One(taken, guard) => (*taken == shard).then(|| &**guard),
-            Shards::Several(guards) => {
+            LockedShards::One(taken, guard) => (*taken == shard).then(|| &**guard),
+            LockedShards::Several(guards) => {
                 let at = guards.binary_search_by_key(&shard, |(shard, _)| *shard).ok()?;
                 Some(&*guards[at].1)
             }
@@ -193,11 +200,11 @@ impl<'a> Shards<'a> {
 
     pub fn get(&mut self, shard: usize) -> &mut Shard {
         match self {
-            Shards::One(taken, guard) => {
+            LockedShards::One(taken, guard) => {
                 debug_assert_eq!(*taken, shard, "a key of the command");
                 guard
             }
-            Shards::Several(guards) => {
+            LockedShards::Several(guards) => {
                 let at = guards.binary_search_by_key(&shard, |(shard, _)| *shard);
                 &mut guards[at.expect("the shards of all keys were taken")].1
             }
