@@ -12,7 +12,8 @@ use farpool_model::{
     TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_node::{
-    Caller, Commit, LocalDirectory, MasterKey, Node, NodeConfig, Packing, Shape, Tier, compressing, unlock,
+    Caller, Commit, CompressionPolicy, LocalDirectory, MasterKey, Node, NodeConfig, Shape, Tier, compressing,
+    unlock,
 };
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
@@ -96,7 +97,7 @@ impl EmbeddedPool {
     /// As [`EmbeddedPool::open`]; `Busy` where another process has the directory open; `Corrupt`, with the file's name,
     /// where it is damaged; `OverLimit` when its tables do not fit.
     pub fn open_durable(memory_bytes: usize, work: Arc<WorkMemory>, path: &Path) -> Result<Arc<Self>> {
-        Self::open_durable_with(memory_bytes, work, path, None, Packing::Auto)
+        Self::open_durable_with(memory_bytes, work, path, None, CompressionPolicy::Auto)
     }
 
     /// As [`EmbeddedPool::open_durable`], of a directory that is encrypted under a master key. One that is empty is
@@ -110,7 +111,7 @@ impl EmbeddedPool {
         work: Arc<WorkMemory>,
         path: &Path,
         key: Option<(&MasterKey, Tier)>,
-        compression: Packing,
+        compression: CompressionPolicy,
     ) -> Result<Arc<Self>> {
         let (master, tier) = key.unzip();
         let data = Some(compressing(unlock(LocalDirectory::open(path)?, master, tier)?, compression));

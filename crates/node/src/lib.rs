@@ -45,7 +45,7 @@ pub use farpool_catalog::{
     AccessKind, AccessTrace, Commit, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data, place_on_disk,
 };
 pub use farpool_disk::{
-    Codec, Directory, Dropped, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping,
+    Codec, CompressionPolicy, Directory, KeySource, Keys, LocalDirectory, MasterKey, Tier, TornEnd, Wiping,
     compressing, node_key, rotate_master_key, unlock,
 };
 pub use farpool_wire::ServerTls;

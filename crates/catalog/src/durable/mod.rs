@@ -125,7 +125,7 @@ impl Durable {
             return Ok(None);
         }
         record.set_version(version);
-        let number = self.log.try_append(record.bytes(), record.urgency())?;
+        let number = self.log.try_append(record.bytes(), record.reserve_policy())?;
         if let Some(number) = number {
             record.locations().iter().for_each(|location| location.put_in_log(number));
         }
@@ -137,7 +137,7 @@ impl Durable {
         if record.floor != self.floor() {
             record.prepare_again(self)?;
         }
-        self.log.make_room(record.bytes().len(), record.urgency())
+        self.log.make_room(record.bytes().len(), record.reserve_policy())
     }
 
     /// Records which row groups a row group was merged from, so that their chunks stay on disk until a manifest has the

@@ -6,7 +6,7 @@ use super::{Durable, proto};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_columns::{Chunk, RowGroup, Table, type_to_bytes};
-use farpool_disk::{TableKey, Urgency};
+use farpool_disk::{ReservePolicy, TableKey};
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, LoadId, Result, SchemaName, TableName, TenantName, Tier, Version, View};
 use prost::Message;
@@ -98,10 +98,10 @@ impl Prepared {
     }
 
     /// Returns whether the record may use the log space that is reserved for changes that free space.
-    pub fn urgency(&self) -> Urgency {
+    pub fn reserve_policy(&self) -> ReservePolicy {
         match self.change {
-            Change::Drop(..) | Change::DropView(..) | Change::DropSchema(..) => Urgency::FreesSpace,
-            _ => Urgency::Normal,
+            Change::Drop(..) | Change::DropView(..) | Change::DropSchema(..) => ReservePolicy::FreesSpace,
+            _ => ReservePolicy::Normal,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::views::Kept;
 use crate::{Catalog, Current};
 use arrow_buffer::Buffer;
 use farpool_columns::{Encoder, Table, TableBuilder};
-use farpool_disk::{Directory, Dropped, Log, Recovered, read_sealed, segment_number, write_sealed};
+use farpool_disk::{Directory, Log, RecoveredLog, TornEnd, read_sealed, segment_number, write_sealed};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName, limits};
@@ -41,7 +41,7 @@ pub struct Recovery {
     /// Number of log records that were replayed.
     pub records: u64,
     /// Unacknowledged end of the log that a loss of power tore, if any.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<TornEnd>,
     /// Damaged data, one error each: table, rows, column, and position on disk.
     pub damaged: Vec<Error>,
     /// Latest loads of each tenant that had an id.
@@ -316,7 +316,7 @@ fn newest_manifest(directory: &dyn Directory, names: &[String]) -> Result<Option
         name.starts_with("log-") || name.strip_suffix(".new").and_then(manifest_number) == Some(1)
     };
     let is_log_empty =
-        || Log::read(directory, 0, &mut |_, _| Ok(())).is_ok_and(|found| found == Recovered::default());
+        || Log::read(directory, 0, &mut |_, _| Ok(())).is_ok_and(|found| found == RecoveredLog::default());
     let has_log = names.iter().any(|name| name.starts_with("log-"));
     match names.iter().find(|name| !is_of_beginning(name)) {
         None if !has_log || is_log_empty() => Ok(None),

@@ -31,7 +31,7 @@ pub(crate) use recovery::{Opening, has_keys};
 pub use stepped::{SteppedHost, SteppedKeys};
 
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, Observer, Urgency};
+use farpool_disk::{Directory, Log, Observer, ReservePolicy};
 use farpool_kv::Journal;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
@@ -259,7 +259,7 @@ impl KeyLog {
 
     /// Preallocates `bytes`, or as many as a file of the log allows at once.
     fn make_room(&self, bytes: usize) -> Result<()> {
-        self.log.make_room(bytes.min(self.bytes_at_once()), Urgency::Normal)
+        self.log.make_room(bytes.min(self.bytes_at_once()), ReservePolicy::Normal)
     }
 
     fn bytes_at_once(&self) -> usize {
@@ -272,9 +272,9 @@ impl KeyLog {
 
     fn append(&self, record: &[u8]) -> Result<u64> {
         // The command has changed keys already, so it may use the rest of the file.
-        let appended = match self.log.try_append(record, Urgency::FreesSpace) {
+        let appended = match self.log.try_append(record, ReservePolicy::FreesSpace) {
             Ok(Some(number)) => Ok(number),
-            Ok(None) => self.log.append(record, Urgency::FreesSpace),
+            Ok(None) => self.log.append(record, ReservePolicy::FreesSpace),
             Err(error) => Err(error),
         };
         let before = self.waiting.fetch_add(record.len(), Ordering::Relaxed);

@@ -6,7 +6,7 @@
 use super::snapshot::{self, FORMAT, NAME, Snapshot, Snapshots};
 use super::{Fsync, KeyLog, PREFIX, Progress, Sizes, Told, start, tenant_of};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Dropped, Log, prefixed, read_sealed};
+use farpool_disk::{Directory, Log, TornEnd, prefixed, read_sealed};
 use farpool_kv::{Keyspace, Replay};
 use farpool_model::cast::u64_from;
 use farpool_model::{Clock, Error, ErrorKind, Result, TenantName};
@@ -30,7 +30,7 @@ pub struct KeysFound {
     /// Number of log records after the snapshot.
     pub changes: u64,
     /// The torn end of the log that was dropped, if any.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<TornEnd>,
 }
 
 /// Checks the keys of a data directory that no node has open, without changing it. Returns `None` if there are none.

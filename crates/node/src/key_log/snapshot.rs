@@ -12,7 +12,7 @@
 
 use super::{KeyLog, head_of, recovery};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, Urgency, prefixed, write_sealed};
+use farpool_disk::{Directory, Log, ReservePolicy, prefixed, write_sealed};
 use farpool_kv::{Journal, Walk};
 use farpool_model::cast::u64_from;
 use farpool_model::{Clock, Error, Result, limits};
@@ -114,7 +114,7 @@ impl Journal for Writer<'_> {
     }
 
     fn append(&self, record: &[u8]) -> Result<u64> {
-        let number = self.log.append(record, Urgency::FreesSpace)?;
+        let number = self.log.append(record, ReservePolicy::FreesSpace)?;
         let bytes = u64_from(record.len());
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before / PIECE_BYTES < (before + bytes) / PIECE_BYTES {
