@@ -2,7 +2,7 @@
 
 use crate::log::mended;
 use arrow_array::Array;
-use farpool_catalog::{Background, Catalog, Chore, Helpers, check_data};
+use farpool_catalog::{Background, Catalog, Chore, HelperThreads, check_data};
 use farpool_disk::{
     Codec, CompressionPolicy, Directory, Faults, Log, NewPart, ReservePolicy, SegmentWriter,
     SimulatedDirectory, TableKey, WrappedKey, compressing, unlock, write_sealed,
@@ -201,7 +201,7 @@ pub fn catalog() -> Arc<Catalog> {
 #[derive(Debug)]
 struct Alone;
 
-impl Helpers for Alone {
+impl HelperThreads for Alone {
     fn threads_max(&self) -> usize {
         1
     }

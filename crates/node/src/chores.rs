@@ -7,7 +7,7 @@
 //! set aside they are tried again; if no other background work is done, only after a short pause.
 
 use crate::profiles::within_step;
-use farpool_catalog::{Chore, Stepped};
+use farpool_catalog::{Chore, StepOutcome};
 use farpool_model::Clock;
 use farpool_pipeline::{Class, End, Progress, Readiness, Region, Scheduler, Task};
 use parking_lot::Mutex;
@@ -95,13 +95,13 @@ impl ChoreLine {
     fn step(&self, clock: &dyn Clock) -> Progress {
         let Some(first) = self.first() else { return Progress::Done };
         match first.step(&within_step(clock)) {
-            Stepped::Worked => self.lines.futile.store(0, Ordering::Relaxed),
-            Stepped::Lacked => {
+            StepOutcome::Worked => self.lines.futile.store(0, Ordering::Relaxed),
+            StepOutcome::Lacked => {
                 let mut state = self.state.lock();
                 state.chores.remove(&first.order());
                 state.lacking.insert(first.order(), first);
             }
-            Stepped::Nothing => {
+            StepOutcome::Nothing => {
                 self.state.lock().chores.remove(&first.order());
                 first.leave();
             }

@@ -19,7 +19,7 @@ const QUARTERS: u64 = 3;
 const CHUNKS_AT_ONCE: usize = 8;
 
 /// Chunks that are still to be read.
-struct WarmUp {
+struct Preloader {
     catalog: Weak<Catalog>,
     /// Batches of chunks that are read at once.
     batches: VecDeque<Vec<Weak<Chunk>>>,
@@ -54,7 +54,7 @@ impl Catalog {
         if used.is_empty() || bytes <= self.pool.usage().bytes_limit / 4 * QUARTERS {
             batches.extend(others.iter().flat_map(|(_, current)| by_row_group(current)));
         }
-        WarmUp { catalog: Arc::downgrade(self), batches, pinned }.go_on();
+        Preloader { catalog: Arc::downgrade(self), batches, pinned }.go_on();
     }
 }
 
@@ -75,7 +75,7 @@ fn by_number<'a>(tables: &[(&'a TenantName, &'a Current)]) -> HashMap<u64, (&'a 
     chunks
 }
 
-impl WarmUp {
+impl Preloader {
     /// Starts reading the next batch that is not in memory.
     fn go_on(mut self) {
         loop {
@@ -97,7 +97,7 @@ impl WarmUp {
     }
 }
 
-impl Reader for WarmUp {
+impl Reader for Preloader {
     fn is_waiting(&self) -> bool {
         self.catalog.strong_count() > 0
     }

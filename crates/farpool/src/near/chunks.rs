@@ -7,7 +7,7 @@
 
 use super::tables::NearTable;
 use arrow::buffer::Buffer;
-use farpool_catalog::{Awaited, Cache};
+use farpool_catalog::{Cache, ValueRequests};
 use farpool_columns::{Chunk, Reader, Source, read_into_pool};
 use farpool_memory::{Pool, PoolConfig, Reclaim, Tenure};
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -59,7 +59,7 @@ pub(super) struct Chunks {
     remote: Arc<RemotePool>,
     pool: Arc<Pool>,
     cache: Arc<Cache>,
-    awaited: Awaited,
+    awaited: ValueRequests,
     tenant: TenantName,
     handles: Mutex<Handles>,
     queue: Mutex<Queue>,
@@ -149,7 +149,7 @@ impl Chunks {
             remote,
             pool,
             cache,
-            awaited: Awaited::default(),
+            awaited: ValueRequests::default(),
             tenant: TenantName::default(),
             handles: Mutex::default(),
             queue: Mutex::default(),

@@ -3,7 +3,7 @@
 use farpool_model::Result;
 
 /// Threads of the host that help the calling thread.
-pub trait Helpers: std::fmt::Debug + Send + Sync {
+pub trait HelperThreads: std::fmt::Debug + Send + Sync {
     /// Returns the number of threads worth using at the same time, including the caller's.
     fn threads_max(&self) -> usize;
 

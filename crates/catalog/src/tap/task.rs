@@ -2,17 +2,17 @@
 //! part, a partial profile that one worker at a time owns. When all rows are in and the tap before this one
 //! is settled, the parts are merged. Workers take one step at a time and bring back its result.
 //!
-//! Once a gathering's rows are complete, it does not begin with them before the gathering that it builds on
+//! Once a task's rows are complete, it does not begin with them before the task that it builds on
 //! is settled: in a chain of appends only one holds a profile outside the pool.
 //!
-//! Invariants: no lock is held during a step; locks are taken from a gathering to the one that it builds on,
-//! never the other way; a worker that panics settles the gathering with an error, so that no one waits for
+//! Invariants: no lock is held during a step; locks are taken from a task to the one that it builds on,
+//! never the other way; a worker that panics settles the task with an error, so that no one waits for
 //! ever.
 
 use super::memory::PartMemory;
 use super::part::Wake;
-use super::work::{Done, Stage, Stored, Waiter, Work, Worker};
-use super::{Gathered, Known, Outcome, Tap, defect};
+use super::work::{ProfileStage, ProfileWork, StepResult, Stored, Waiter, WorkerKind};
+use super::{CollectedProfile, KnownProfile, Outcome, Tap, defect};
 use crate::durable::StoredProfile;
 use crate::{Background, Chore};
 use arrow_schema::SchemaRef;
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
 
 /// Result of a step of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stepped {
+pub enum StepOutcome {
     /// Work was done, and more may follow.
     Worked,
     /// Memory for the next step is short; try again later.
@@ -43,12 +43,12 @@ pub enum Stepped {
 
 /// The state of a profile being computed, shared by its tap and its workers.
 #[derive(Debug)]
-pub struct Gathering {
+pub struct ProfileTask {
     number: u64,
     tenant: TenantName,
     schema: SchemaRef,
     background: Arc<dyn Background>,
-    work: Mutex<Work>,
+    work: Mutex<ProfileWork>,
     /// Signals waiting threads that there may be work to do, or that the profile is settled.
     changed: Condvar,
     abandoned: AtomicBool,
@@ -56,28 +56,28 @@ pub struct Gathering {
     submitted: AtomicBool,
 }
 
-impl Gathering {
+impl ProfileTask {
     pub(super) fn new(
         number: u64,
         tenant: TenantName,
         schema: SchemaRef,
         background: Arc<dyn Background>,
         account: Option<Account>,
-    ) -> Gathering {
+    ) -> ProfileTask {
         let memory = PartMemory::new(account, schema.clone());
-        Gathering {
+        ProfileTask {
             number,
             tenant,
             schema,
             background,
-            work: Mutex::new(Work { memory, ..Work::default() }),
+            work: Mutex::new(ProfileWork { memory, ..ProfileWork::default() }),
             changed: Condvar::new(),
             abandoned: AtomicBool::new(false),
             submitted: AtomicBool::new(false),
         }
     }
 
-    /// Returns a number that grows from one gathering of a catalog to the next.
+    /// Returns a number that grows from one task of a catalog to the next.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -88,16 +88,16 @@ impl Gathering {
     }
 
     /// Does background work until `go_on` returns false, and on one column at least.
-    pub fn step(self: &Arc<Self>, go_on: &dyn Fn() -> bool) -> Stepped {
-        if self.work_on(Worker::Background, go_on) {
-            return Stepped::Worked;
+    pub fn step(self: &Arc<Self>, go_on: &dyn Fn() -> bool) -> StepOutcome {
+        if self.work_on(WorkerKind::Background, go_on) {
+            return StepOutcome::Worked;
         }
         let work = self.work.lock();
-        let lacks = work.memory.lacking().is_some() && work.has_step(Worker::Background);
-        if lacks { Stepped::Lacked } else { Stepped::Nothing }
+        let lacks = work.memory.lacking().is_some() && work.has_step(WorkerKind::Background);
+        if lacks { StepOutcome::Lacked } else { StepOutcome::Nothing }
     }
 
-    /// Marks the gathering as no longer queued in the background. It is submitted again when there is work.
+    /// Marks the task as no longer queued in the background. It is submitted again when there is work.
     pub fn leave(self: &Arc<Self>) {
         self.submitted.store(false, Ordering::SeqCst);
         // Changes since the last step were not announced.
@@ -116,7 +116,7 @@ impl Gathering {
     }
 
     pub(super) fn complete(self: &Arc<Self>, base: Option<Arc<Tap>>, encoder: Encoder) {
-        self.work.lock().stage = Stage::Complete { base, encoder };
+        self.work.lock().stage = ProfileStage::Complete { base, encoder };
         self.announce();
     }
 
@@ -124,7 +124,7 @@ impl Gathering {
         let mut work = self.work.lock();
         work.rows_seen = groups.iter().map(|group| u64_from(group.rows)).sum();
         work.waiting = groups.into();
-        work.stage = Stage::Stored(Stored { profile, encoder, is_wanted: false, is_read: false });
+        work.stage = ProfileStage::Stored(Stored { profile, encoder, is_wanted: false, is_read: false });
     }
 
     pub(super) fn want(self: &Arc<Self>) {
@@ -133,41 +133,44 @@ impl Gathering {
         }
         let weak = Arc::downgrade(self);
         self.background.read(Box::new(move || {
-            if let Some(gathering) = weak.upgrade() {
-                gathering.read();
+            if let Some(task) = weak.upgrade() {
+                task.read();
             }
         }));
     }
 
     pub(super) fn read(self: &Arc<Self>) {
         let Some((profile, encoder)) = self.work.lock().begin_reading() else { return };
-        let read = || Gathered::read(&profile, &self.schema, &encoder);
+        let read = || CollectedProfile::read(&profile, &self.schema, &encoder);
         let read = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(defect()));
         let mut work = self.work.lock();
         let held = work.end_reading(read);
-        let next = if matches!(work.stage, Stage::Settled(_)) { work.next.take() } else { None };
+        let next = if matches!(work.stage, ProfileStage::Settled(_)) { work.next.take() } else { None };
         drop(work);
         drop(held);
         self.announce();
         next.into_iter().for_each(|next| next.announce());
     }
 
-    pub(super) fn known(&self) -> Option<Known> {
+    pub(super) fn known(&self) -> Option<KnownProfile> {
         match &self.work.lock().stage {
-            Stage::Settled(Ok(gathered)) => Some(Known::Gathered(gathered.clone())),
-            Stage::Stored(stored) => Some(Known::Stored(stored.profile.clone())),
+            ProfileStage::Settled(Ok(collected)) => Some(KnownProfile::Gathered(collected.clone())),
+            ProfileStage::Stored(stored) => Some(KnownProfile::Stored(stored.profile.clone())),
             _ => None,
         }
     }
 
-    pub(super) fn set_next(&self, next: Arc<Gathering>) {
+    pub(super) fn set_next(&self, next: Arc<ProfileTask>) {
         self.work.lock().next = Some(next);
     }
 
     pub(super) fn settled(&self) -> Option<Outcome> {
         match &self.work.lock().stage {
-            Stage::Settled(outcome) => Some(outcome.clone()),
-            Stage::Open | Stage::Stored(_) | Stage::Complete { .. } | Stage::Settling(_) => None,
+            ProfileStage::Settled(outcome) => Some(outcome.clone()),
+            ProfileStage::Open
+            | ProfileStage::Stored(_)
+            | ProfileStage::Complete { .. }
+            | ProfileStage::Settling(_) => None,
         }
     }
 
@@ -208,7 +211,7 @@ impl Gathering {
 
     /// Returns whether there is work to do for a waiter.
     pub(super) fn has_step(&self) -> bool {
-        self.work.lock().has_step(Worker::Waiting)
+        self.work.lock().has_step(WorkerKind::Waiting)
     }
 
     /// Bytes of memory that the next step lacks, for a waiter to reserve.
@@ -228,8 +231,8 @@ impl Gathering {
         let held = {
             let mut work = self.work.lock();
             match work.stage {
-                Stage::Open | Stage::Complete { .. } => work.fail_with(why.clone()),
-                Stage::Stored(_) | Stage::Settling(_) | Stage::Settled(_) => return,
+                ProfileStage::Open | ProfileStage::Complete { .. } => work.fail_with(why.clone()),
+                ProfileStage::Stored(_) | ProfileStage::Settling(_) | ProfileStage::Settled(_) => return,
             }
         };
         drop(held);
@@ -241,7 +244,7 @@ impl Gathering {
         self.abandoned.store(true, Ordering::Relaxed);
         let mut work = self.work.lock();
         let busy = work.busy;
-        let held = mem::replace(&mut *work, Work { busy, ..Work::default() });
+        let held = mem::replace(&mut *work, ProfileWork { busy, ..ProfileWork::default() });
         drop(work);
         // Outside the lock, since this frees pages, profiles and the taps before this one.
         drop(held);
@@ -251,12 +254,12 @@ impl Gathering {
     /// wait for memory timed out.
     pub(super) fn work_until_settled(self: &Arc<Self>, refused: &OnceLock<Error>) {
         loop {
-            while self.work_on(Worker::Waiting, &|| true) {}
+            while self.work_on(WorkerKind::Waiting, &|| true) {}
             let mut work = self.work.lock();
-            if matches!(work.stage, Stage::Settled(_)) || refused.get().is_some() {
+            if matches!(work.stage, ProfileStage::Settled(_)) || refused.get().is_some() {
                 return;
             }
-            if work.has_step(Worker::Waiting) {
+            if work.has_step(WorkerKind::Waiting) {
                 continue;
             }
             let Some((account, bytes)) = work.memory.wait_wanted() else {
@@ -278,22 +281,22 @@ impl Gathering {
     }
 
     /// Does one step, which ends when `go_on` returns false. Returns false when there is nothing to do.
-    pub(super) fn work_on(self: &Arc<Self>, worker: Worker, go_on: &dyn Fn() -> bool) -> bool {
+    pub(super) fn work_on(self: &Arc<Self>, worker: WorkerKind, go_on: &dyn Fn() -> bool) -> bool {
         let Some(step) = self.work.lock().take(worker) else { return false };
         let go_on = || go_on() && !self.abandoned.load(Ordering::Relaxed);
         let weak = Arc::downgrade(self);
         let wake: Wake = Arc::new(move || {
-            if let Some(gathering) = weak.upgrade() {
-                gathering.announce();
+            if let Some(task) = weak.upgrade() {
+                task.announce();
             }
         });
         let done = catch_unwind(AssertUnwindSafe(|| step.run(&self.schema, &go_on, &wake)));
-        self.done(done.unwrap_or_else(|_| Err(defect())).unwrap_or_else(Done::Failed));
+        self.done(done.unwrap_or_else(|_| Err(defect())).unwrap_or_else(StepResult::Failed));
         true
     }
 
     /// Records the result of a step, unless the profile was abandoned.
-    fn done(self: &Arc<Self>, done: Done) {
+    fn done(self: &Arc<Self>, done: StepResult) {
         let mut work = self.work.lock();
         work.busy -= 1;
         // Dropped after the lock is released.
@@ -301,7 +304,7 @@ impl Gathering {
             true => (Some(done), None),
             false => (None, work.book(done)),
         };
-        let next = if matches!(work.stage, Stage::Settled(_)) { work.next.take() } else { None };
+        let next = if matches!(work.stage, ProfileStage::Settled(_)) { work.next.take() } else { None };
         drop(work);
         self.announce();
         next.into_iter().for_each(|next| next.announce());
@@ -311,7 +314,7 @@ impl Gathering {
     fn announce(self: &Arc<Self>) {
         let (waiters, is_for_background) = {
             let work = self.work.lock();
-            (work.waiters.clone(), work.has_step(Worker::Background))
+            (work.waiters.clone(), work.has_step(WorkerKind::Background))
         };
         self.changed.notify_all();
         waiters.iter().for_each(|waiter| (waiter.wake)());

@@ -1,7 +1,7 @@
 //! The end of a profile: merges its parts and appends them to the profile that comes before, one column at a
 //! time, and stores the result in the pool.
 
-use super::Gathered;
+use super::CollectedProfile;
 use super::memory::{self, Held};
 use farpool_columns::Encoder;
 use farpool_model::{Result, Spread};
@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The parts of a profile being merged.
 #[derive(Debug)]
-pub(super) struct Settling {
-    base: Option<Arc<Gathered>>,
+pub(super) struct ProfileMerge {
+    base: Option<Arc<CollectedProfile>>,
     whole: Profile,
     whole_held: Held,
     /// The other parts, each with its memory.
@@ -23,20 +23,20 @@ pub(super) struct Settling {
     spreads: Vec<Option<Arc<Spread>>>,
 }
 
-impl Settling {
+impl ProfileMerge {
     /// Merges `parts` into the first part, `whole`, and both behind `base`.
     pub fn new(
         (whole, whole_held): (Profile, Held),
         parts: Vec<(Profile, Held)>,
-        base: Option<Arc<Gathered>>,
+        base: Option<Arc<CollectedProfile>>,
         encoder: Encoder,
-    ) -> Settling {
+    ) -> ProfileMerge {
         let (states, distinct, spreads) = Default::default();
-        Settling { base, whole, whole_held, parts, encoder, states, distinct, spreads }
+        ProfileMerge { base, whole, whole_held, parts, encoder, states, distinct, spreads }
     }
 
     /// Works until `go_on` returns false, and on one column at least; returns the statistics when done.
-    pub fn run(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Arc<Gathered>>> {
+    pub fn run(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Arc<CollectedProfile>>> {
         while self.distinct.len() < self.whole.columns().len() {
             self.settle_column(self.distinct.len())?;
             if !go_on() {
@@ -59,7 +59,7 @@ impl Settling {
         Ok(())
     }
 
-    fn keep(&mut self) -> Result<Arc<Gathered>> {
+    fn keep(&mut self) -> Result<Arc<CollectedProfile>> {
         self.parts.iter().try_for_each(|(part, _)| self.whole.merge_moments(part))?;
         if let Some(base) = &self.base {
             self.whole.put_moments_behind(base.moments.as_ref())?;
@@ -67,7 +67,7 @@ impl Settling {
         self.states.extend(self.whole.moments_state());
         let (columns, moments) = self.whole.arrange(self.encoder.keep(&self.states)?);
         let (distinct, spreads) = (std::mem::take(&mut self.distinct), std::mem::take(&mut self.spreads));
-        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, location: OnceLock::new() }))
+        Ok(Arc::new(CollectedProfile { columns, moments, distinct, spreads, location: OnceLock::new() }))
     }
 }
 

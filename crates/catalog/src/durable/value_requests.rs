@@ -6,7 +6,7 @@
 //! even in the smallest pool, and no reader waits until another one uses its values.
 //!
 //! Example: two readers need two chunks each, and the pool has room for three. Were both to hold one chunk and wait for
-//! the second, neither could proceed. The reader with the turn gets both chunks; the other one holds none.
+//! the second, neither could proceed. The reader with the permit gets both chunks; the other one holds none.
 
 use farpool_columns::{Chunk, Kept, Reader};
 use farpool_model::{Error, Result};
@@ -17,18 +17,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Reciprocal of the share of the pool's memory that held values may take.
-const KEPT_PART: usize = 4;
+const HELD_PART: usize = 4;
 
 /// Requests for values of handles that have not arrived yet.
 #[derive(Debug, Default)]
-pub struct Awaited {
+pub struct ValueRequests {
     /// Keyed by the handle's address.
     requests: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
-    kept: Arc<Mutex<AllKept>>,
-    has_turn: Arc<AtomicBool>,
+    kept: Arc<Mutex<HeldMemory>>,
+    has_permit: Arc<AtomicBool>,
 }
 
-impl Awaited {
+impl ValueRequests {
     /// Registers that `reader` waits for the values of `handles`, in a pool of `pool_bytes`. Returns the handles that
     /// no other request waits for, which the caller must read now.
     pub fn want(
@@ -37,12 +37,12 @@ impl Awaited {
         reader: Box<dyn Reader>,
         pool_bytes: usize,
     ) -> Vec<Arc<Chunk>> {
-        let parts = self.parts(&handles, pool_bytes / KEPT_PART);
+        let parts = self.parts(&handles, pool_bytes / HELD_PART);
         let (values, left) = (Vec::with_capacity(handles.len()), AtomicUsize::new(handles.len()));
-        let turn = if parts.is_none() && reader.is_urgent() { self.turn() } else { None };
-        let keeps = parts.is_some() || turn.is_some();
+        let permit = if parts.is_none() && reader.is_urgent() { self.permit() } else { None };
+        let keeps = parts.is_some() || permit.is_some();
         let parts = parts.unwrap_or_default();
-        let state = State { values, error: None, reader: Some(reader), parts, turn, keeps };
+        let state = RequestState { values, error: None, reader: Some(reader), parts, permit, keeps };
         let request = Arc::new(Request { left, state: Mutex::new(state) });
         let mut new = handles;
         new.retain(|handle| {
@@ -84,7 +84,7 @@ impl Awaited {
 
     /// Reserves memory for held values, one part for each handle, if that much is left. Requests for the same values
     /// share a part.
-    fn parts(&self, handles: &[Arc<Chunk>], most: usize) -> Option<Vec<Arc<KeptPart>>> {
+    fn parts(&self, handles: &[Arc<Chunk>], most: usize) -> Option<Vec<Arc<HeldReservation>>> {
         let part = |handle: &Arc<Chunk>| {
             let mut kept = self.kept.lock();
             if let Some(part) = kept.parts.get(&address(handle)).and_then(Weak::upgrade) {
@@ -92,17 +92,17 @@ impl Awaited {
             }
             let bytes = handle.bytes_encoded();
             kept.bytes = kept.bytes.checked_add(bytes).filter(|kept| *kept <= most)?;
-            let part = Arc::new(KeptPart { handle: handle.clone(), bytes, of: self.kept.clone() });
+            let part = Arc::new(HeldReservation { handle: handle.clone(), bytes, of: self.kept.clone() });
             kept.parts.insert(address(handle), Arc::downgrade(&part));
             Some(part)
         };
         handles.iter().map(part).collect()
     }
 
-    /// Takes the turn to exceed the share of held memory, unless another request has it.
-    fn turn(&self) -> Option<Turn> {
-        let is_taken = self.has_turn.swap(true, Ordering::Acquire);
-        (!is_taken).then(|| Turn(self.has_turn.clone()))
+    /// Takes the permit to exceed the share of held memory, unless another request has it.
+    fn permit(&self) -> Option<OverdraftPermit> {
+        let is_taken = self.has_permit.swap(true, Ordering::Acquire);
+        (!is_taken).then(|| OverdraftPermit(self.has_permit.clone()))
     }
 }
 
@@ -113,37 +113,37 @@ fn address(handle: &Chunk) -> usize {
 /// Request of one reader for the values of some handles.
 struct Request {
     left: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<RequestState>,
 }
 
-struct State {
+struct RequestState {
     values: Vec<Arc<Chunk>>,
     error: Option<Error>,
     reader: Option<Box<dyn Reader>>,
-    parts: Vec<Arc<KeptPart>>,
-    turn: Option<Turn>,
+    parts: Vec<Arc<HeldReservation>>,
+    permit: Option<OverdraftPermit>,
     /// True if values are held until all have arrived and are used.
     keeps: bool,
 }
 
 /// Memory taken by held values of all requests.
 #[derive(Debug, Default)]
-struct AllKept {
+struct HeldMemory {
     bytes: usize,
     /// Keyed by the handle's address.
-    parts: HashMap<usize, Weak<KeptPart>>,
+    parts: HashMap<usize, Weak<HeldReservation>>,
 }
 
 /// Reservation of memory for the held values of one handle.
 #[derive(Debug)]
-struct KeptPart {
+struct HeldReservation {
     /// Keeps the handle alive, so that its address is not reused.
     handle: Arc<Chunk>,
     bytes: usize,
-    of: Arc<Mutex<AllKept>>,
+    of: Arc<Mutex<HeldMemory>>,
 }
 
-impl Drop for KeptPart {
+impl Drop for HeldReservation {
     fn drop(&mut self) {
         let mut kept = self.of.lock();
         kept.bytes -= self.bytes;
@@ -158,9 +158,9 @@ impl Drop for KeptPart {
 
 /// Permission to exceed the share of held memory. One request has it at a time: two of them could each wait for memory
 /// that the other one holds.
-struct Turn(Arc<AtomicBool>);
+struct OverdraftPermit(Arc<AtomicBool>);
 
-impl Drop for Turn {
+impl Drop for OverdraftPermit {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -191,9 +191,9 @@ impl Request {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let (values, parts, turn) =
-            (std::mem::take(&mut state.values), std::mem::take(&mut state.parts), state.turn.take());
-        let kept: Kept = Arc::new((values, parts, turn));
+        let (values, parts, permit) =
+            (std::mem::take(&mut state.values), std::mem::take(&mut state.parts), state.permit.take());
+        let kept: Kept = Arc::new((values, parts, permit));
         let outcome = state.error.take().map_or(Ok(kept), Err);
         let reader = state.reader.take();
         drop(state);
