@@ -285,7 +285,7 @@ impl Caller {
     /// Lets `run` share what it reads with other runs over the same table.
     pub(crate) fn in_company(&self, run: Arc<Run>, program: &BoundProgram) -> Arc<Run> {
         if self.node.shares_scans() {
-            run.join(self.node.shares().passes(&self.tenant).company(program, &self.account));
+            run.join(self.node.shares().shared_scans(&self.tenant).sharing(program, &self.account));
         }
         run
     }

@@ -9,7 +9,7 @@ use crate::outcomes::Outcomes;
 use crate::turns::Turns;
 use farpool_catalog::{Background, Chore, after_a_moment};
 use farpool_model::{Error, Result, TenantName, limits};
-use farpool_pipeline::{Passes, Region, Scheduler, TenantShare};
+use farpool_pipeline::{Region, Scheduler, SharedScans, TenantShare};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ struct Share {
     programs: Arc<ProgramTurns>,
     connections: Arc<Connections>,
     outcomes: Arc<Outcomes>,
-    passes: Arc<Passes>,
+    shared_scans: Arc<SharedScans>,
 }
 
 /// The turns of a tenant's programs, and their average duration.
@@ -208,20 +208,20 @@ impl Shares {
     }
 
     /// Returns the state that concurrent programs of `tenant` over the same tables share.
-    pub fn passes(&self, tenant: &TenantName) -> Arc<Passes> {
-        self.share(tenant).passes
+    pub fn shared_scans(&self, tenant: &TenantName) -> Arc<SharedScans> {
+        self.share(tenant).shared_scans
     }
 
     /// Returns the bytes of the memory for work that outcomes of loads and cached filter results take.
     pub fn remembered_bytes(&self) -> usize {
-        self.all().iter().map(|share| share.outcomes.bytes_held() + share.passes.bytes_held()).sum()
+        self.all().iter().map(|share| share.outcomes.bytes_held() + share.shared_scans.bytes_held()).sum()
     }
 
     /// Drops old outcomes of all tenants' loads, and cached filter results of row groups that no longer exist.
     pub fn forget_old(&self, now_ns: u64) {
         for share in self.all() {
             share.outcomes.forget_old(now_ns);
-            share.passes.forget_gone();
+            share.shared_scans.forget_gone();
         }
     }
 
@@ -245,7 +245,7 @@ impl Shares {
             programs: Arc::new(ProgramTurns::new(&limits)),
             connections: Arc::default(),
             outcomes: Arc::default(),
-            passes: Arc::default(),
+            shared_scans: Arc::default(),
         };
         shares.insert(tenant.clone(), share.clone());
         share

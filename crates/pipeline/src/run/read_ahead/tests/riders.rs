@@ -1,7 +1,7 @@
 //! Tests of runs that share reads, against the same runs by themselves.
 
 use super::*;
-use crate::{BoundProgram, Passes};
+use crate::{BoundProgram, SharedScans};
 use farpool_memory::WorkMemory;
 use farpool_model::{SortKey, TableName};
 
@@ -52,15 +52,20 @@ struct Rider {
 }
 
 impl Rider {
-    fn new(table: &Arc<Table>, passes: &Arc<Passes>, filter: Option<Expr>, output: Output) -> Rider {
-        Rider::of(&bound(table, filter, output, None, Budget::default()), passes)
+    fn new(
+        table: &Arc<Table>,
+        shared_scans: &Arc<SharedScans>,
+        filter: Option<Expr>,
+        output: Output,
+    ) -> Rider {
+        Rider::of(&bound(table, filter, output, None, Budget::default()), shared_scans)
     }
 
-    fn of(program: &BoundProgram, passes: &Arc<Passes>) -> Rider {
+    fn of(program: &BoundProgram, shared_scans: &Arc<SharedScans>) -> Rider {
         let run = Run::start(program).unwrap();
-        run.join(passes.company(program, &WorkMemory::new(1 << 30).account(&TenantName::default())));
+        run.join(shared_scans.sharing(program, &WorkMemory::new(1 << 30).account(&TenantName::default())));
         // About two row groups.
-        run.reading.most.store(AHEAD, Ordering::Relaxed);
+        run.read_ahead.most.store(AHEAD, Ordering::Relaxed);
         Rider { run, batches: Vec::new(), is_done: false }
     }
 
@@ -124,8 +129,9 @@ fn what_several_need_is_read_once() {
     let (_, table, shelf) = shelved();
     let once = bytes_of(&table, &[0, 2]);
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
-    let passes = Arc::<Passes>::default();
-    let mut riders: Vec<Rider> = (0..6).map(|_| Rider::new(&table, &passes, None, rows_sum())).collect();
+    let shared_scans = Arc::<SharedScans>::default();
+    let mut riders: Vec<Rider> =
+        (0..6).map(|_| Rider::new(&table, &shared_scans, None, rows_sum())).collect();
     ride(&mut riders, &[1; 6], &mut memory);
     assert_eq!(shelf.fetched.load(Ordering::Relaxed), once);
     let answers: Vec<_> = riders.iter().map(|rider| rows_of(&rider.batches)).collect();
@@ -164,13 +170,13 @@ fn who_comes_late_rides_along_and_reads_the_rest_later() {
     let (_, table, shelf) = shelved();
     let once = bytes_of(&table, &[2]);
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
-    let passes = Arc::<Passes>::default();
-    let mut riders = vec![Rider::new(&table, &passes, None, sum_of(2))];
+    let shared_scans = Arc::<SharedScans>::default();
+    let mut riders = vec![Rider::new(&table, &shared_scans, None, sum_of(2))];
     while shelf.fetched.load(Ordering::Relaxed) < once / 2 {
         riders[0].step();
         memory.answer();
     }
-    riders.push(Rider::new(&table, &passes, None, sum_of(2)));
+    riders.push(Rider::new(&table, &shared_scans, None, sum_of(2)));
     ride(&mut riders, &[1, 1], &mut memory);
     let read = shelf.fetched.load(Ordering::Relaxed);
     assert!(read < once * 3 / 2 + once / 16, "{read} of {once}");
@@ -182,8 +188,8 @@ fn who_is_slower_is_not_waited_for() {
     let (_, table, shelf) = shelved();
     let once = bytes_of(&table, &[2]);
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
-    let passes = Arc::<Passes>::default();
-    let mut riders: Vec<Rider> = (0..2).map(|_| Rider::new(&table, &passes, None, sum_of(2))).collect();
+    let shared_scans = Arc::<SharedScans>::default();
+    let mut riders: Vec<Rider> = (0..2).map(|_| Rider::new(&table, &shared_scans, None, sum_of(2))).collect();
     // The second run never steps at all.
     let (fast, slow) = riders.split_at_mut(1);
     ride(fast, &[1], &mut memory);
@@ -196,8 +202,9 @@ fn who_is_slower_is_not_waited_for() {
 #[test]
 fn all_together_read_no_more_ahead_than_one() {
     let (_, table, shelf) = shelved();
-    let passes = Arc::<Passes>::default();
-    let mut riders: Vec<Rider> = (0..12).map(|_| Rider::new(&table, &passes, None, sum_of(2))).collect();
+    let shared_scans = Arc::<SharedScans>::default();
+    let mut riders: Vec<Rider> =
+        (0..12).map(|_| Rider::new(&table, &shared_scans, None, sum_of(2))).collect();
     // No values arrive before all runs wait.
     for _ in 0..100 {
         riders.iter_mut().for_each(|rider| _ = rider.step());
@@ -222,9 +229,11 @@ fn all_together_read_no_more_ahead_than_one() {
 #[test]
 fn columns_that_only_one_needs_are_read_for_it_alone() {
     let (_, table, shelf) = shelved();
-    let passes = Arc::<Passes>::default();
-    let mut riders =
-        vec![Rider::new(&table, &passes, None, rows_sum()), Rider::new(&table, &passes, None, sum_of(2))];
+    let shared_scans = Arc::<SharedScans>::default();
+    let mut riders = vec![
+        Rider::new(&table, &shared_scans, None, rows_sum()),
+        Rider::new(&table, &shared_scans, None, sum_of(2)),
+    ];
     let once = bytes_of(&table, &[0, 2]);
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
     ride(&mut riders, &[1, 1], &mut memory);
@@ -235,7 +244,7 @@ fn columns_that_only_one_needs_are_read_for_it_alone() {
 #[test]
 fn an_order_of_its_own_is_kept() {
     let (_, table, shelf) = shelved();
-    let passes = Arc::<Passes>::default();
+    let shared_scans = Arc::<SharedScans>::default();
     let top = farpool_model::Program {
         table: TableName::new("t").unwrap(),
         version: None,
@@ -245,7 +254,8 @@ fn an_order_of_its_own_is_kept() {
         limit: Some(3),
     };
     let top = BoundProgram::prepare(&top, table.clone(), farpool_model::Version(1), Budget::default());
-    let mut riders = vec![Rider::new(&table, &passes, None, sum_of(2)), Rider::of(&top.unwrap(), &passes)];
+    let mut riders =
+        vec![Rider::new(&table, &shared_scans, None, sum_of(2)), Rider::of(&top.unwrap(), &shared_scans)];
     let mut memory = Memory::new(&shelf, bytes_of(&table, &[2]) / (GROUPS / FITTING) as usize);
     ride(&mut riders, &[1, 1], &mut memory);
     // Zone maps rule out all row groups but the last, even those that others have read.
@@ -264,7 +274,7 @@ proptest! {
     ) {
         let plain = table_of(12, GROUP_ROWS);
         let (table, shelf) = on_shelf(&plain, tier);
-        let passes = Arc::<Passes>::default();
+        let shared_scans = Arc::<SharedScans>::default();
         let mut random = random(seed);
         let mut riders: Vec<(Rider, Vec<Vec<Option<i64>>>)> = Vec::new();
         let mut left = 3 * count;
@@ -275,14 +285,14 @@ proptest! {
                 let output = outputs().swap_remove(random() % 3);
                 let alone = bound(&plain, filter.clone(), output.clone(), None, Budget::default());
                 let alone = drive(&Run::start(&alone).unwrap(), None, &mut random);
-                riders.push((Rider::new(&table, &passes, filter, output), rows_of(&alone)));
+                riders.push((Rider::new(&table, &shared_scans, filter, output), rows_of(&alone)));
             }
             let place = random() % riders.len();
             let (rider, expected) = &mut riders[place];
             match random() % 40 {
                 0 => shelf.evict(random()),
-                1 => rider.run.keep_values(Keeping::Nothing),
-                2 => rider.run.keep_values(Keeping::Everything),
+                1 => rider.run.keep_values(HoldPolicy::Nothing),
+                2 => rider.run.keep_values(HoldPolicy::Everything),
                 3 => {
                     rider.run.cancel();
                     riders.swap_remove(place);

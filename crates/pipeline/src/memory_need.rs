@@ -29,7 +29,7 @@ const PARTIAL_PART: usize = 2;
 
 /// Memory that a run needs besides the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct MemoryNeed {
     /// Bytes of the program, which are in use before the run begins.
     pub program: usize,
     /// Bytes of results that wait to be returned.
@@ -44,9 +44,9 @@ pub struct Need {
     pub groups_least: usize,
 }
 
-impl Need {
+impl MemoryNeed {
     /// Returns the need of `program`, compiled to `plan`.
-    pub(crate) fn of(program: &BoundProgram, plan: &Plan) -> Need {
+    pub(crate) fn of(program: &BoundProgram, plan: &Plan) -> MemoryNeed {
         let (prepared, table, budget) = (program.prepared(), program.table(), program.budget());
         let columns = program.columns();
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
@@ -69,7 +69,7 @@ impl Need {
             }
             None => (budget.state_bytes_max, budget.state_bytes_max),
         };
-        Need {
+        MemoryNeed {
             program: program.bytes(),
             results: results.min(limits::STREAM_WINDOW_BYTES),
             thread: copies * plain + parts.min(limits::LANES_MAX) * LANE_BYTES,
@@ -81,21 +81,21 @@ impl Need {
 
     /// Adds the memory for re-encoding `columns`: old values, new values, and encoded ones.
     #[must_use]
-    pub(crate) fn encoding(self, table: &Table, columns: &[usize]) -> Need {
+    pub(crate) fn encoding(self, table: &Table, columns: &[usize]) -> MemoryNeed {
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
-        Need { thread: self.thread + FORMS * plain, ..self }
+        MemoryNeed { thread: self.thread + FORMS * plain, ..self }
     }
 
     /// Reduces the number of threads so that they take at most `bytes`; at least one remains.
     #[must_use]
-    pub fn with_threads_within(self, bytes: usize) -> Need {
-        Need { threads: self.threads.min((bytes / self.thread.max(1)).max(1)), ..self }
+    pub fn with_threads_within(self, bytes: usize) -> MemoryNeed {
+        MemoryNeed { threads: self.threads.min((bytes / self.thread.max(1)).max(1)), ..self }
     }
 
     /// Halves the memory for groups; `None` if they may not be returned in parts, or are at their minimum.
-    pub fn smaller(self) -> Option<Need> {
+    pub fn smaller(self) -> Option<MemoryNeed> {
         let groups = (self.groups / 2).max(self.groups_least);
-        (groups < self.groups).then_some(Need { groups, ..self })
+        (groups < self.groups).then_some(MemoryNeed { groups, ..self })
     }
 
     /// Returns the sum of all bytes, for all threads.
@@ -111,13 +111,14 @@ mod tests {
 
     #[test]
     fn a_need_becomes_smaller_down_to_its_least() {
-        let need = Need { program: 8, results: 2, thread: 100, threads: 8, groups: 1000, groups_least: 100 };
+        let need =
+            MemoryNeed { program: 8, results: 2, thread: 100, threads: 8, groups: 1000, groups_least: 100 };
         assert_eq!(need.bytes(), 1810);
         assert_eq!(need.with_threads_within(350).threads, 3);
         assert_eq!(need.with_threads_within(1).threads, 1);
         let groups: Vec<usize> =
             std::iter::successors(Some(need), |need| need.smaller()).map(|need| need.groups).collect();
         assert_eq!(groups, [1000, 500, 250, 125, 100]);
-        assert_eq!(Need { groups_least: 1000, ..need }.smaller(), None);
+        assert_eq!(MemoryNeed { groups_least: 1000, ..need }.smaller(), None);
     }
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Read-ahead of a run.
-pub(super) struct Reading {
+pub(super) struct ReadAhead {
     /// Limit of the read-ahead in bytes; reduced when values were evicted before their use.
     most: AtomicUsize,
     /// Bytes that are being read, or were read and not used yet.
@@ -27,13 +27,13 @@ pub(super) struct Reading {
     requests: AtomicU64,
     /// True if other runs have read so far ahead that this run waits for its own requests.
     is_held_back: AtomicBool,
-    /// Current value of [`Keeping`].
+    /// Current value of [`HoldPolicy`].
     keeping: AtomicU8,
 }
 
 /// Policy for holding values in memory from when they were read until they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Keeping {
+pub enum HoldPolicy {
     /// Holds none: no client takes results at present.
     Nothing,
     /// Holds values that were evicted once before their use. For streams that may wait for one another.
@@ -44,7 +44,7 @@ pub enum Keeping {
 
 /// Reads made for a row group.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct GroupReads {
     /// Bytes that count towards the read-ahead.
     bytes: usize,
     /// Bytes read since the row group was claimed.
@@ -57,7 +57,7 @@ pub(super) struct Read {
 }
 
 /// A row group about to be processed.
-pub(super) enum Filled {
+pub(super) enum GroupValues {
     /// All needed values are in memory: in this row group if the table's has handles or is encrypted, and else in the
     /// table's.
     Here(Option<Arc<RowGroup>>),
@@ -67,10 +67,10 @@ pub(super) enum Filled {
     Unneeded,
 }
 
-impl Read {
+impl GroupReads {
     /// Creates the state of a row group that another run has read.
-    pub fn keeping(kept: Kept) -> Read {
-        Read { kept: Some(kept), ..Read::default() }
+    pub fn keeping(kept: Kept) -> GroupReads {
+        GroupReads { kept: Some(kept), ..GroupReads::default() }
     }
 
     /// Releases the values, which may then be evicted.
@@ -79,14 +79,14 @@ impl Read {
     }
 }
 
-impl Reading {
-    pub fn new() -> Reading {
-        Reading {
+impl ReadAhead {
+    pub fn new() -> ReadAhead {
+        ReadAhead {
             most: AtomicUsize::new(limits::READ_AHEAD_BYTES),
             ahead: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
             is_held_back: AtomicBool::new(false),
-            keeping: AtomicU8::new(Keeping::Everything as u8),
+            keeping: AtomicU8::new(HoldPolicy::Everything as u8),
         }
     }
 
@@ -96,7 +96,7 @@ impl Reading {
         ahead > 0 && ahead >= self.most()
     }
 
-    /// Returns true if no more may be read, given that other runs of the pass wait for `bytes`. If so, this run waits
+    /// Returns true if no more may be read, given that other runs of the shared scan wait for `bytes`. If so, this run waits
     /// for its own requests.
     pub fn is_enough_with(&self, bytes: usize) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl Reading {
     }
 
     /// Counts the values read for a row group as used.
-    pub fn used(&self, read: &mut Read) {
+    pub fn used(&self, read: &mut GroupReads) {
         self.ahead.fetch_sub(std::mem::take(&mut read.bytes), Ordering::Relaxed);
     }
 
@@ -134,19 +134,19 @@ pub(super) fn is_absent(group: &RowGroup, columns: &[usize]) -> bool {
 impl Run {
     /// Returns true if there is nothing to do until values have been read.
     pub(crate) fn waits_for_values(&self) -> bool {
-        if self.reading.ahead.load(Ordering::Relaxed) == 0 {
+        if self.read_ahead.ahead.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let held = self.held.lock();
         !held.awaited.is_empty()
             && held.rests.is_empty()
-            && (self.agenda.is_empty() || self.reading.waits() && !self.agenda.has_offers())
+            && (self.morsel_queue.is_empty() || self.read_ahead.waits() && !self.morsel_queue.has_offers())
     }
 
-    /// Sets the policy for holding values. [`Keeping::Nothing`] also releases the values held now.
-    pub fn keep_values(&self, keeping: Keeping) {
-        let before = self.reading.keeping.swap(keeping as u8, Ordering::Relaxed);
-        if keeping != Keeping::Nothing || before == Keeping::Nothing as u8 {
+    /// Sets the policy for holding values. [`HoldPolicy::Nothing`] also releases the values held now.
+    pub fn keep_values(&self, keeping: HoldPolicy) {
+        let before = self.read_ahead.keeping.swap(keeping as u8, Ordering::Relaxed);
+        if keeping != HoldPolicy::Nothing || before == HoldPolicy::Nothing as u8 {
             return;
         }
         let let_go: Vec<Option<Kept>> = {
@@ -154,7 +154,7 @@ impl Run {
             held.rests.iter_mut().filter_map(|rest| rest.read.as_mut()).map(|read| read.kept.take()).collect()
         };
         drop(let_go);
-        self.agenda.let_go();
+        self.morsel_queue.let_go();
     }
 
     /// Offers a row group whose values another run has read.
@@ -169,8 +169,8 @@ impl Run {
             return;
         }
         let is_whole = !handles.iter().any(|handle| handle.is_absent());
-        let keeps = self.reading.keeping.load(Ordering::Relaxed) == Keeping::Everything as u8;
-        if self.agenda.offer_read(place, bytes, kept.filter(|_| keeps).cloned(), is_whole) {
+        let keeps = self.read_ahead.keeping.load(Ordering::Relaxed) == HoldPolicy::Everything as u8;
+        if self.morsel_queue.offer_read(place, bytes, kept.filter(|_| keeps).cloned(), is_whole) {
             self.changed();
         }
     }
@@ -178,7 +178,7 @@ impl Run {
     /// Offers a row group for which another run with the same filter has determined which rows pass.
     pub(crate) fn offered_judged(&self, place: usize, group: &Arc<RowGroup>) {
         if self.has(place, group) && !is_absent(group, &self.columns) {
-            self.agenda.offer_judged(place);
+            self.morsel_queue.offer_judged(place);
         }
     }
 
@@ -204,8 +204,8 @@ impl Run {
         morsel: &mut Morsel,
         table: &Table,
         pace: &mut StepPace<'_>,
-    ) -> Result<Filled> {
-        let is_begun = morsel.progress.rows() > 0 || morsel.begun.is_some();
+    ) -> Result<GroupValues> {
+        let is_begun = morsel.progress.rows() > 0 || morsel.rewrite.is_some();
         // Columns of the filter are not needed if it is known which rows pass.
         let columns = if morsel.progress.is_known() { self.plan.output_columns() } else { &self.columns };
         let are_unneeded = match verdict {
@@ -214,10 +214,10 @@ impl Run {
             Verdict::Some => false,
         };
         if are_unneeded {
-            return Ok(Filled::Here(None));
+            return Ok(GroupValues::Here(None));
         }
         if let Some(opened) = &morsel.opened {
-            return Ok(Filled::Here(Some(opened.clone())));
+            return Ok(GroupValues::Here(Some(opened.clone())));
         }
         let is_encrypted = table.cipher().is_some();
         let judged = match is_encrypted || is_absent(group, columns) {
@@ -229,7 +229,7 @@ impl Run {
         };
         // Reuses the columns that were decrypted for the filter.
         let Ok(filled) = judged.as_ref().unwrap_or(group).with_values(columns.iter().copied()) else {
-            return Ok(Filled::Absent(handles(group, columns)));
+            return Ok(GroupValues::Absent(handles(group, columns)));
         };
         let filled = filled.or(judged).map(Arc::new);
         morsel.opened = filled.clone().filter(|_| is_encrypted);
@@ -241,7 +241,7 @@ impl Run {
         } else {
             columns.iter().try_for_each(|column| group.chunks[*column].check_intact())?;
         }
-        Ok(Filled::Here(filled))
+        Ok(GroupValues::Here(filled))
     }
 
     /// Evaluates the filter before the other columns of a row group are read or decrypted. Returns `Break` if that
@@ -254,21 +254,21 @@ impl Run {
         morsel: &mut Morsel,
         table: &Table,
         pace: &mut StepPace<'_>,
-    ) -> Result<ControlFlow<Filled, Option<RowGroup>>> {
+    ) -> Result<ControlFlow<GroupValues, Option<RowGroup>>> {
         let of_filter = self.plan.filter_columns();
         let is_wanted = morsel.read.as_ref().is_some_and(|read| read.is_wanted);
         let is_known = is_wanted || morsel.progress.is_known();
         let is_asked = verdict == Verdict::Some && !is_known && morsel.progress.rows() == 0;
         if !is_asked
             || of_filter.is_empty()
-            || morsel.begun.is_some()
+            || morsel.rewrite.is_some()
             || self.columns.len() <= of_filter.len()
         {
             return Ok(ControlFlow::Continue(None));
         }
         let filled = match group.with_values(of_filter.iter().copied()) {
             Ok(filled) => filled,
-            Err(_) => return Ok(ControlFlow::Break(Filled::Absent(handles(group, of_filter)))),
+            Err(_) => return Ok(ControlFlow::Break(GroupValues::Absent(handles(group, of_filter)))),
         };
         let judged = filled.as_ref().unwrap_or(group);
         self.check_intact(judged, morsel.place, table, of_filter)?;
@@ -283,7 +283,7 @@ impl Run {
         let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));
         self.tally.scanned(rows, bytes);
         self.tally.left(group, rows, bytes);
-        Ok(ControlFlow::Break(Filled::Unneeded))
+        Ok(ControlFlow::Break(GroupValues::Unneeded))
     }
 
     /// Counts a use of the values of `columns`, and the bytes that did not have to be read.
@@ -326,15 +326,15 @@ impl Run {
     pub(super) fn fetch(&self, mut morsel: Morsel, handles: Vec<Arc<Chunk>>) {
         let absent = || handles.iter().filter(|handle| handle.is_absent());
         let bytes: usize = absent().map(|handle| handle.bytes_encoded()).sum();
-        let number = self.reading.requests.fetch_add(1, Ordering::Relaxed);
+        let number = self.read_ahead.requests.fetch_add(1, Ordering::Relaxed);
         let read = morsel.read.get_or_insert_default();
         if read.kept.take().is_none() && read.is_missed {
-            self.reading.read_less();
+            self.read_ahead.read_less();
         }
         // Values that are absent again were evicted before their use.
         let is_urgent = std::mem::replace(&mut read.is_missed, true);
         read.bytes += bytes;
-        self.reading.ahead.fetch_add(bytes, Ordering::Relaxed);
+        self.read_ahead.ahead.fetch_add(bytes, Ordering::Relaxed);
         {
             let mut held = self.held.lock();
             if matches!(held.phase, Phase::Stopped(_) | Phase::Done) {
@@ -365,8 +365,8 @@ impl Run {
     fn arrived(&self, number: u64, is_urgent: bool, outcome: Result<Kept>) {
         match outcome {
             Ok(kept) => {
-                let least = if is_urgent { Keeping::Missed } else { Keeping::Everything };
-                let is_kept = self.reading.keeping.load(Ordering::Relaxed) >= least as u8;
+                let least = if is_urgent { HoldPolicy::Missed } else { HoldPolicy::Everything };
+                let is_kept = self.read_ahead.keeping.load(Ordering::Relaxed) >= least as u8;
                 let mut held = self.held.lock();
                 let Some(mut morsel) = held.awaited.remove(&number) else { return };
                 let place = morsel.place;
@@ -375,14 +375,14 @@ impl Run {
                     _ => None,
                 };
                 held.rests.push(morsel);
-                self.reading.is_held_back.store(false, Ordering::Relaxed);
+                self.read_ahead.is_held_back.store(false, Ordering::Relaxed);
                 let group = held.table.as_ref().and_then(|table| table.row_groups.get(place)).cloned();
                 drop(held);
                 drop(let_go);
                 // Values of an urgent request hold the only turn, which ends with this request.
-                let pass = self.company.get().and_then(|company| company.pass.as_ref());
-                if let (Some(pass), Some(group)) = (pass, group) {
-                    pass.offer(self, place, &group, (!is_urgent).then_some(&kept));
+                let shared_scan = self.sharing.get().and_then(|sharing| sharing.shared_scan.as_ref());
+                if let (Some(shared_scan), Some(group)) = (shared_scan, group) {
+                    shared_scan.offer(self, place, &group, (!is_urgent).then_some(&kept));
                 }
                 drop(kept);
             }

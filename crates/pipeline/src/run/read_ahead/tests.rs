@@ -141,7 +141,7 @@ fn drive(run: &Run, shelf: Option<&Shelf>, random: &mut dyn FnMut() -> usize) ->
                 shelf.answer(random(), random().is_multiple_of(2));
             }
             if random().is_multiple_of(8) {
-                let all = [Keeping::Nothing, Keeping::Missed, Keeping::Everything];
+                let all = [HoldPolicy::Nothing, HoldPolicy::Missed, HoldPolicy::Everything];
                 run.keep_values(all[random() % 3]);
             }
         }
@@ -289,7 +289,7 @@ fn rows_are_deleted(plain: &Arc<Table>, tier: Option<Tier>) {
     let (expected, found) = (changed(plain), changed(&shelved));
     assert_eq!((found.rows, found.rows), (expected.rows, (GROUP_ROWS + 500) as u64));
     assert!(found.groups[&0].is_none());
-    let decode = |changed: &crate::Changed, column: usize| {
+    let decode = |changed: &crate::ChangedGroups, column: usize| {
         let group = changed.groups[&1].clone().unwrap();
         let opened = group.with_values(0..3).unwrap();
         let group = opened.as_ref().unwrap_or(&group);

@@ -1,4 +1,4 @@
-//! Passes: concurrent runs over the same table share reads.
+//! Shared scans: concurrent runs over the same table share reads.
 //!
 //! Cooperative scans (Zukowski et al., *Cooperative Scans: Dynamic Bandwidth Sharing in a DBMS*, VLDB 2007) without a
 //! leader or a schedule. Runs that must read continue at the position where any of them read last, each with a row
@@ -15,7 +15,7 @@
 //! Runs that need their own order are not riders, but the values that they read are offered, too.
 
 use crate::bound::BoundProgram;
-use crate::judgement::{Judgement, Judgements};
+use crate::predicate_cache::{PredicateCache, PredicateCacheEntry};
 use crate::run::Run;
 use farpool_columns::{Kept, RowGroup};
 use farpool_memory::Account;
@@ -28,87 +28,91 @@ use std::sync::{Arc, Weak};
 
 /// State shared by the programs of a tenant.
 #[derive(Debug, Default)]
-pub struct Passes {
-    by_table: Mutex<HashMap<TableName, Weak<Pass>>>,
-    judgements: Judgements,
+pub struct SharedScans {
+    by_table: Mutex<HashMap<TableName, Weak<SharedScan>>>,
+    predicate_cache: PredicateCache,
 }
 
 /// State that a run shares with others.
 #[derive(Debug)]
-pub struct Company {
-    passes: Arc<Passes>,
+pub struct RunSharing {
+    shared_scans: Arc<SharedScans>,
     /// Runs over the same table; `None` if its values are always in memory.
-    pub(crate) pass: Option<Arc<Pass>>,
+    pub(crate) shared_scan: Option<Arc<SharedScan>>,
     /// Runs with the same filter.
-    pub(crate) judgement: Option<Arc<Judgement>>,
+    pub(crate) cache_entry: Option<Arc<PredicateCacheEntry>>,
     account: Account,
 }
 
 /// Runs that notify each other of row groups: those over one table, in whichever version.
 #[derive(Default)]
-pub(crate) struct Pass {
+pub(crate) struct SharedScan {
     /// Position behind the row group that was taken last.
     hand: AtomicUsize,
     riders: Mutex<Vec<Weak<Run>>>,
 }
 
-impl Passes {
+impl SharedScans {
     /// Returns the state that a run of `program` shares with other runs of the tenant. Memory is reserved from
     /// `account`.
-    pub fn company(self: &Arc<Self>, program: &BoundProgram, account: &Account) -> Company {
+    pub fn sharing(self: &Arc<Self>, program: &BoundProgram, account: &Account) -> RunSharing {
         let columns = program.columns();
         let has_handles = |group: &RowGroup| columns.iter().any(|column| group.chunks[*column].is_handle());
         let may_read = program.table().row_groups.iter().any(|group| has_handles(group));
-        let pass = may_read.then(|| self.over(&program.prepared().effective.table));
-        let judgement = self.judgements.of(program);
-        Company { passes: self.clone(), pass, judgement, account: account.clone() }
+        let shared_scan = may_read.then(|| self.over(&program.prepared().effective.table));
+        let cache_entry = self.predicate_cache.of(program);
+        RunSharing { shared_scans: self.clone(), shared_scan, cache_entry, account: account.clone() }
     }
 
-    /// Returns the bytes of working memory that judgements take.
+    /// Returns the bytes of working memory that cached results take.
     pub fn bytes_held(&self) -> usize {
-        self.judgements.bytes_held()
+        self.predicate_cache.bytes_held()
     }
 
-    /// Removes judgements of row groups that no table has any more.
+    /// Removes cached results of row groups that no table has any more.
     pub fn forget_gone(&self) {
-        self.judgements.forget_gone();
+        self.predicate_cache.forget_gone();
     }
 
-    /// Returns the pass over a table, which exists while a run holds it.
-    fn over(&self, table: &TableName) -> Arc<Pass> {
-        let mut passes = self.by_table.lock();
-        if let Some(pass) = passes.get(table).and_then(Weak::upgrade) {
-            return pass;
+    /// Returns the shared scan of a table, which exists while a run holds it.
+    fn over(&self, table: &TableName) -> Arc<SharedScan> {
+        let mut shared_scans = self.by_table.lock();
+        if let Some(shared_scan) = shared_scans.get(table).and_then(Weak::upgrade) {
+            return shared_scan;
         }
-        passes.retain(|_, pass| pass.strong_count() > 0);
-        let pass = Arc::new(Pass::default());
-        passes.insert(table.clone(), Arc::downgrade(&pass));
-        pass
+        shared_scans.retain(|_, shared_scan| shared_scan.strong_count() > 0);
+        let shared_scan = Arc::new(SharedScan::default());
+        shared_scans.insert(table.clone(), Arc::downgrade(&shared_scan));
+        shared_scan
     }
 }
 
-impl Company {
+impl RunSharing {
     /// Makes `run` receive offers of row groups that others have read or judged.
     pub(crate) fn add(&self, run: &Weak<Run>) {
-        let of_filter = self.judgement.as_ref().map(|judgement| &judgement.company);
-        self.pass.as_deref().into_iter().chain(of_filter).for_each(|pass| pass.add(run.clone()));
+        let of_filter = self.cache_entry.as_ref().map(|cache_entry| &cache_entry.runs);
+        self.shared_scan
+            .as_deref()
+            .into_iter()
+            .chain(of_filter)
+            .for_each(|shared_scan| shared_scan.add(run.clone()));
     }
 
-    /// Returns the judgement that is being recorded, if any.
-    pub(crate) fn judging(&self) -> Option<&Judgement> {
-        self.judgement.as_deref().filter(|judgement| judgement.is_wanted())
+    /// Returns the cache entry that is being filled, if any.
+    pub(crate) fn judging(&self) -> Option<&PredicateCacheEntry> {
+        self.cache_entry.as_deref().filter(|cache_entry| cache_entry.is_wanted())
     }
 
     /// Records which rows of `group`, at `place`, pass the filter of `run`, and notifies all other runs with that
     /// filter.
     pub(crate) fn note(&self, run: &Run, place: usize, group: &Arc<RowGroup>, bits: Arc<[u64]>) {
-        let Some(judgement) = &self.judgement else { return };
-        self.passes.judgements.note(judgement, group, bits, &self.account);
-        judgement.company.tell(run, |other| other.offered_judged(place, group));
+        let Some(cache_entry) = &self.cache_entry else { return };
+        self.shared_scans.predicate_cache.note(cache_entry, group, bits, &self.account);
+        cache_entry.runs.tell(run, |other| other.offered_judged(place, group));
     }
 }
 
-impl Pass {
+impl SharedScan {
     /// Returns the position at which to look for the next row group.
     pub(crate) fn hand(&self) -> usize {
         self.hand.load(Ordering::Relaxed)
@@ -145,8 +149,8 @@ impl Pass {
     }
 }
 
-impl fmt::Debug for Pass {
+impl fmt::Debug for SharedScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("hand", &self.hand).finish_non_exhaustive()
+        f.debug_struct("SharedScan").field("hand", &self.hand).finish_non_exhaustive()
     }
 }

@@ -3,21 +3,21 @@
 //! A run whose result depends on the order has a list: for example, a top-k that begins with the most promising row
 //! groups. All other runs take row groups in this order: those that other runs have just read or filtered, those in
 //! memory, and those that must be read, starting at the position that all runs of the table have reached
-//! ([`crate::pass`]).
+//! ([`crate::shared_scan`]).
 //!
 //! Invariant: each row group is taken once or closed off, and the completions add up to the total exactly once.
 //! Example: if an offer for row group 5 arrives after the run has taken it, taking the offer would count its rows
 //! twice; the offer is dropped because 5 is no longer in the sets.
 
-use super::{Run, reading};
-use crate::pass::{Company, Pass};
+use super::{Run, read_ahead};
+use crate::shared_scan::{RunSharing, SharedScan};
 use farpool_columns::{Kept, Table};
 use farpool_model::limits;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The row groups of a run.
-pub(super) struct Agenda {
+pub(super) struct MorselQueue {
     order: Mutex<Order>,
     total: usize,
     /// Row groups not yet taken by a thread and not yet closed off.
@@ -27,8 +27,8 @@ pub(super) struct Agenda {
     offers: AtomicUsize,
 }
 
-/// A row group taken from the agenda.
-pub(super) struct Taken {
+/// A row group taken from the morsel queue.
+pub(super) struct TakenGroup {
     /// Position in the table.
     pub place: usize,
     /// True if another run has read it.
@@ -45,9 +45,9 @@ enum Order {
 
 struct Free {
     /// Row groups whose values were in memory when last checked.
-    here: Places,
+    here: PositionSet,
     /// Row groups of which some values must be read.
-    absent: Places,
+    absent: PositionSet,
     /// Offers of row groups with all needed values, latest last. Some may have been taken since.
     whole: Vec<Offer>,
     /// Offers of row groups with some needed columns.
@@ -65,15 +65,15 @@ struct Offer {
 }
 
 /// A set of positions in a table.
-struct Places {
+struct PositionSet {
     words: Vec<u64>,
     /// Index of the first word that may be nonzero.
     first: usize,
 }
 
-impl Agenda {
-    /// Creates the agenda of all row groups of `table`, in this order if it is given.
-    pub fn new(table: &Table, columns: &[usize], order: Option<Vec<usize>>) -> Agenda {
+impl MorselQueue {
+    /// Creates the queue of all row groups of `table`, in this order if it is given.
+    pub fn new(table: &Table, columns: &[usize], order: Option<Vec<usize>>) -> MorselQueue {
         let order = match order {
             Some(list) => Order::Listed(list, 0),
             None => Order::Free(Free::new(table, columns)),
@@ -82,7 +82,7 @@ impl Agenda {
             Order::Listed(list, _) => list.len(),
             Order::Free(_) => table.row_groups.len(),
         };
-        Agenda {
+        MorselQueue {
             order: Mutex::new(order),
             total,
             left: AtomicUsize::new(total),
@@ -107,8 +107,8 @@ impl Agenda {
     }
 
     /// Takes the next row group of `run`; `None` if there is none, or the read-ahead is exhausted.
-    pub fn take(&self, run: &Run, table: &Table, company: Option<&Company>) -> Option<Taken> {
-        let may_read = !run.reading.is_enough();
+    pub fn take(&self, run: &Run, table: &Table, sharing: Option<&RunSharing>) -> Option<TakenGroup> {
+        let may_read = !run.read_ahead.is_enough();
         // Keeps idle threads that poll from contending for the lock.
         if self.is_empty() || !may_read && !self.has_offers() {
             return None;
@@ -118,10 +118,10 @@ impl Agenda {
             Order::Listed(list, next) => {
                 let place = if may_read { list.get(*next).copied() } else { None };
                 *next += usize::from(place.is_some());
-                place.map(Taken::alone)
+                place.map(TakenGroup::alone)
             }
             Order::Free(free) => {
-                let taken = free.take(run, table, company, may_read);
+                let taken = free.take(run, table, sharing, may_read);
                 self.offers.store(free.whole.len(), Ordering::Relaxed);
                 taken
             }
@@ -192,16 +192,18 @@ impl Agenda {
 impl Free {
     fn new(table: &Table, columns: &[usize]) -> Free {
         let total = table.row_groups.len();
-        let mut free = Free { here: Places::none(total), absent: Places::none(total), ..Free::nothing() };
+        let mut free =
+            Free { here: PositionSet::none(total), absent: PositionSet::none(total), ..Free::nothing() };
         for (place, group) in table.row_groups.iter().enumerate() {
-            let places = if reading::is_absent(group, columns) { &mut free.absent } else { &mut free.here };
+            let places =
+                if read_ahead::is_absent(group, columns) { &mut free.absent } else { &mut free.here };
             places.add(place);
         }
         free
     }
 
     fn nothing() -> Free {
-        let (here, absent) = (Places::none(0), Places::none(0));
+        let (here, absent) = (PositionSet::none(0), PositionSet::none(0));
         Free { here, absent, whole: Vec::new(), partial: Vec::new(), bytes_kept: 0 }
     }
 
@@ -213,9 +215,15 @@ impl Free {
         self.here.remove(place) || self.absent.remove(place)
     }
 
-    fn take(&mut self, run: &Run, table: &Table, company: Option<&Company>, may_read: bool) -> Option<Taken> {
+    fn take(
+        &mut self,
+        run: &Run,
+        table: &Table,
+        sharing: Option<&RunSharing>,
+        may_read: bool,
+    ) -> Option<TakenGroup> {
         let columns = &run.columns;
-        let is_absent = |place: usize| reading::is_absent(&table.row_groups[place], columns);
+        let is_absent = |place: usize| read_ahead::is_absent(&table.row_groups[place], columns);
         // Latest first: a slow run takes the values that are still in memory.
         while let Some(offer) = self.whole.pop() {
             self.bytes_kept -= offer.bytes_kept();
@@ -233,37 +241,37 @@ impl Free {
                 return Some(offer.taken());
             }
         }
-        let judging = company.and_then(Company::judging).map(|judgement| &judgement.company);
-        while let Some(place) = self.here.next(judging.map_or(0, Pass::hand)) {
+        let judging = sharing.and_then(RunSharing::judging).map(|cache_entry| &cache_entry.runs);
+        while let Some(place) = self.here.next(judging.map_or(0, SharedScan::hand)) {
             self.here.remove(place);
             if !is_absent(place) {
                 judging.inspect(|judging| judging.move_hand(place + 1));
-                return Some(Taken::alone(place));
+                return Some(TakenGroup::alone(place));
             }
             self.absent.add(place);
         }
-        let pass = company.and_then(|company| company.pass.as_deref());
-        let place = self.next_absent(run, pass)?;
+        let shared_scan = sharing.and_then(|sharing| sharing.shared_scan.as_deref());
+        let place = self.next_absent(run, shared_scan)?;
         self.absent.remove(place);
-        Some(Taken::alone(place))
+        Some(TakenGroup::alone(place))
     }
 
     /// Returns the next row group to be read: one that other runs wait for, if these read far enough ahead for all.
-    fn next_absent(&mut self, run: &Run, pass: Option<&Pass>) -> Option<usize> {
-        let Some(pass) = pass else { return self.absent.next(0) };
-        let awaited = pass.awaited(run);
+    fn next_absent(&mut self, run: &Run, shared_scan: Option<&SharedScan>) -> Option<usize> {
+        let Some(shared_scan) = shared_scan else { return self.absent.next(0) };
+        let awaited = shared_scan.awaited(run);
         let bytes: usize = awaited.values().sum();
-        if bytes >= run.reading.most()
+        if bytes >= run.read_ahead.most()
             && let Some(place) = awaited.into_keys().find(|place| self.absent.has(*place))
         {
             // Its values are requested once for all runs.
             return Some(place);
         }
-        if run.reading.is_enough_with(bytes) {
+        if run.read_ahead.is_enough_with(bytes) {
             return None;
         }
-        let place = self.absent.next(pass.hand())?;
-        pass.move_hand(place + 1);
+        let place = self.absent.next(shared_scan.hand())?;
+        shared_scan.move_hand(place + 1);
         Some(place)
     }
 
@@ -310,22 +318,22 @@ impl Offer {
         if self.kept.is_some() { self.bytes } else { 0 }
     }
 
-    fn taken(self) -> Taken {
-        Taken { place: self.place, is_shared: self.is_read, kept: self.kept }
+    fn taken(self) -> TakenGroup {
+        TakenGroup { place: self.place, is_shared: self.is_read, kept: self.kept }
     }
 }
 
-impl Taken {
+impl TakenGroup {
     /// Takes a row group that no other run has offered.
-    fn alone(place: usize) -> Taken {
-        Taken { place, is_shared: false, kept: None }
+    fn alone(place: usize) -> TakenGroup {
+        TakenGroup { place, is_shared: false, kept: None }
     }
 }
 
-impl Places {
+impl PositionSet {
     /// Creates an empty set of positions below `total`.
-    fn none(total: usize) -> Places {
-        Places { words: vec![0; total.div_ceil(64)], first: 0 }
+    fn none(total: usize) -> PositionSet {
+        PositionSet { words: vec![0; total.div_ceil(64)], first: 0 }
     }
 
     /// Returns the capacity: the number of possible positions, rounded up to whole words.
