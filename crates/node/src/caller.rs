@@ -9,7 +9,7 @@ use crate::access::TenantLimits;
 use crate::admission;
 use crate::job::Job;
 use crate::node::Node;
-use crate::outcomes::Begun;
+use crate::outcomes::LoadRegistration;
 use crate::profiles::{ProfileMemory, StatisticsTask};
 use crate::queries::Identity;
 use crate::rights::{Right, Verb};
@@ -378,7 +378,11 @@ impl Caller {
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember the outcome.
-    pub(crate) fn record_load(&self, id: LoadId, end: Box<dyn Fn() + Send + Sync>) -> Result<Begun> {
+    pub(crate) fn record_load(
+        &self,
+        id: LoadId,
+        end: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<LoadRegistration> {
         self.check(Verb::Load)?;
         let clock = self.clock().clone();
         self.node.shares().outcomes(&self.tenant).begin(id, &self.account, move || clock.now_ns(), end)

@@ -1,9 +1,9 @@
-//! The per-tenant state of a node: the share of the workers' time, the line of background chores, the turns
+//! The per-tenant state of a node: the share of the workers' time, the queue of background chores, the turns
 //! of profile requests and of programs, the connections, and the outcomes of loads.
 
 use crate::access::TenantLimits;
 use crate::background::BackgroundThreads;
-use crate::chores::{ChoreLine, Lines};
+use crate::chores::{ChoreCounters, ChoreQueue};
 use crate::disk::DiskJobs;
 use crate::outcomes::Outcomes;
 use crate::turns::Turns;
@@ -25,14 +25,14 @@ pub(crate) struct Shares {
     threads: Option<Arc<BackgroundThreads>>,
     /// Jobs for the disk, if the node has a data directory.
     jobs: Option<Arc<DiskJobs>>,
-    lines: Arc<Lines>,
+    counters: Arc<ChoreCounters>,
     shares: Mutex<BTreeMap<TenantName, Share>>,
 }
 
 #[derive(Clone)]
 struct Share {
     time: Arc<TenantShare>,
-    chores: Arc<ChoreLine>,
+    chores: Arc<ChoreQueue>,
     turns: Arc<Turns>,
     programs: Arc<ProgramTurns>,
     connections: Arc<Connections>,
@@ -149,8 +149,8 @@ impl Shares {
         threads: Option<Arc<BackgroundThreads>>,
         jobs: Option<Arc<DiskJobs>>,
     ) -> Self {
-        let (limits, lines, shares) = Default::default();
-        Shares { scheduler, limits, threads, jobs, lines, shares }
+        let (limits, counters, shares) = Default::default();
+        Shares { scheduler, limits, threads, jobs, counters, shares }
     }
 
     /// Changes the limits of a tenant. What it already has beyond them stays until it ends.
@@ -237,7 +237,7 @@ impl Shares {
         let limits = self.limits(tenant);
         let time = self.scheduler.add_tenant(limits.weight);
         let region = self.scheduler.add_region(&time);
-        let chores = Arc::new(ChoreLine::new(self.scheduler.clone(), region, self.lines.clone()));
+        let chores = Arc::new(ChoreQueue::new(self.scheduler.clone(), region, self.counters.clone()));
         let share = Share {
             time,
             chores,

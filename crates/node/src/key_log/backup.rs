@@ -9,7 +9,7 @@
 //! one by one would find some of them gone once the node takes its next snapshot.
 
 use super::snapshot::{FORMAT, NAME, Snapshot};
-use super::{KeyLog, PREFIX, Sizes, recovery};
+use super::{KeyLog, LogThresholds, PREFIX, recovery};
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Log, ReservePolicy, prefixed, read_sealed, write_sealed};
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -151,7 +151,7 @@ pub fn adopt_keys(directory: &Arc<dyn Directory>, new_log: u64) -> Result<()> {
     let contents = read_sealed(&*directory, NAME, FORMAT)?;
     let snapshot = Snapshot::decode(&contents).ok_or_else(|| recovery::damaged(&*directory))?;
     let tail = tail_directory(&snapshot, &directory);
-    let file_bytes = Sizes::default().file_bytes;
+    let file_bytes = LogThresholds::default().file_bytes;
     let (log, _) =
         Log::open_sized(directory.clone(), file_bytes, Some(new_log.max(1)), 0, &mut |_, _| Ok(()))?;
     let read =

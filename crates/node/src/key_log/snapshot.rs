@@ -167,7 +167,7 @@ impl KeyLog {
     }
 
     pub(super) fn is_due(&self) -> bool {
-        self.bytes() > self.sizes.snapshot_bytes.max(self.snapshots().latest.bytes)
+        self.bytes() > self.thresholds.snapshot_bytes.max(self.snapshots().latest.bytes)
     }
 
     /// Takes a snapshot at a clean stop, unless the log is so short that replaying it costs little.

@@ -1,7 +1,7 @@
 //! The start of a connection: detects whether the peer is a farpool client, agrees on a version, and
 //! authenticates it. Also closes refused connections so that the peer can still read the reason.
 
-use crate::node::{ConnectionGuard, Pass};
+use crate::node::{AccessPass, ConnectionGuard};
 use crate::queries::Identity;
 use crate::shares::Port;
 use crate::{Caller, Node};
@@ -38,7 +38,7 @@ pub(super) struct Client {
     pub socket: Arc<dyn Socket>,
     pub caller: Caller,
     /// Tells when the connection must end.
-    pub pass: Pass,
+    pub pass: AccessPass,
     /// Bytes received after the hello.
     pub received: BytesMut,
     /// Counts the connection.
@@ -46,7 +46,7 @@ pub(super) struct Client {
 }
 
 /// Progress of a greeting.
-struct Stage {
+struct GreetingState {
     /// The connection as accepted, or TLS over it.
     socket: Arc<dyn Socket>,
     received: BytesMut,
@@ -58,7 +58,7 @@ struct Stage {
 /// Waits for the hello and answers it.
 pub(super) async fn greet(socket: Arc<dyn Socket>, node: &Arc<Node>) -> Greeting {
     let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
-    let mut stage = Stage { socket, received: BytesMut::new(), is_answering: false };
+    let mut stage = GreetingState { socket, received: BytesMut::new(), is_answering: false };
     match timeout(patience, exchange(&mut stage, node)).await {
         Ok(greeting) => greeting.unwrap_or(Greeting::Gone),
         Err(_) if stage.is_answering => Greeting::Gone,
@@ -93,7 +93,7 @@ pub(super) fn error_bytes(error: &Error) -> Vec<u8> {
     bytes
 }
 
-async fn exchange(stage: &mut Stage, node: &Arc<Node>) -> io::Result<Greeting> {
+async fn exchange(stage: &mut GreetingState, node: &Arc<Node>) -> io::Result<Greeting> {
     let tls = node.tls();
     let mut opened = stage.opening().await?;
     if let (Opening::Tls, Some(tls)) = (&opened, &tls) {
@@ -119,7 +119,7 @@ async fn exchange(stage: &mut Stage, node: &Arc<Node>) -> io::Result<Greeting> {
     }
 }
 
-impl Stage {
+impl GreetingState {
     /// Reads until the protocol that the peer speaks is known; `Incomplete` when the peer closes before.
     async fn opening(&mut self) -> io::Result<Opening> {
         let mut requests = 0;
@@ -202,7 +202,7 @@ fn hello(
     message: &Message,
     socket: &dyn Socket,
     node: &Arc<Node>,
-) -> Result<(Caller, Pass, ConnectionGuard, Vec<Outgoing>)> {
+) -> Result<(Caller, AccessPass, ConnectionGuard, Vec<Outgoing>)> {
     let request = Request::decode(message, None)?;
     let Request::Hello { version_min, version_max, token, timeout_ms, client } = request else {
         return Err(Error::corrupt("the first message is not Hello"));

@@ -7,7 +7,7 @@ use farpool_kv::{Args, UsageCounters};
 use farpool_model::limits::RESP_CONNECTIONS_MAX;
 
 /// The requested sections.
-struct Wanted {
+struct RequestedSections {
     names: Vec<Vec<u8>>,
     /// Whether the default sections are requested.
     is_default: bool,
@@ -15,12 +15,12 @@ struct Wanted {
     is_all: bool,
 }
 
-impl Wanted {
-    fn of(args: &Args<'_>) -> Wanted {
+impl RequestedSections {
+    fn of(args: &Args<'_>) -> RequestedSections {
         let names: Vec<_> = args[1..].iter().map(|name| name.to_ascii_lowercase()).collect();
         let is_all = names.iter().any(|name| matches!(name.as_slice(), b"all" | b"everything"));
         let is_default = is_all || names.is_empty() || names.iter().any(|name| name == b"default");
-        Wanted { names, is_default, is_all }
+        RequestedSections { names, is_default, is_all }
     }
 
     fn has(&self, section: &str) -> bool {
@@ -31,7 +31,7 @@ impl Wanted {
 
 /// A writer of the requested sections.
 struct Sections {
-    wanted: Wanted,
+    wanted: RequestedSections,
     text: String,
 }
 
@@ -52,7 +52,7 @@ fn lines<const N: usize>(pairs: [(&str, String); N]) -> String {
 impl Client {
     pub(super) fn info(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) {
         self.settle_now();
-        let mut sections = Sections { wanted: Wanted::of(args), text: String::new() };
+        let mut sections = Sections { wanted: RequestedSections::of(args), text: String::new() };
         let counts = self.clients().map(|clients| clients.counts());
         sections.add("server", "Server", || self.server());
         sections.add("clients", "Clients", || self.connected());

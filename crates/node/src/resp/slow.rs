@@ -18,10 +18,10 @@ const TOKEN_BYTES_MAX: usize = 1024;
 pub(crate) struct SlowLog {
     /// Threshold in microseconds; if negative, no command is slow.
     slower_than_us: AtomicI64,
-    kept: Mutex<Kept>,
+    kept: Mutex<SlowLogState>,
 }
 
-struct Kept {
+struct SlowLogState {
     /// Entries, latest first.
     entries: VecDeque<Entry>,
     next_id: i64,
@@ -39,7 +39,7 @@ struct Entry {
 
 impl Default for SlowLog {
     fn default() -> Self {
-        let kept = Kept { entries: VecDeque::new(), next_id: 0, most: SLOW_LOG_ENTRIES_MAX };
+        let kept = SlowLogState { entries: VecDeque::new(), next_id: 0, most: SLOW_LOG_ENTRIES_MAX };
         SlowLog { slower_than_us: AtomicI64::new(SLOWER_THAN_US), kept: Mutex::new(kept) }
     }
 }

@@ -5,7 +5,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
-use super::again::Again;
+use super::recomputation::Recomputation;
 use super::{SpaceRows, SpaceTable, not_for_spaces};
 use crate::caller::Caller;
 use crate::rights::Verb;
@@ -124,7 +124,7 @@ impl Caller {
         }
         let cut = read.and_then(SpaceRows::cut);
         // Compiled before any shard is locked.
-        let compiled = Again::new(self, space, &program.prepared().effective, &columns)?;
+        let compiled = Recomputation::new(self, space, &program.prepared().effective, &columns)?;
         let mut again = |entries: &[ReadEntry<'_>], now| compiled.states(self, entries, now);
         self.change_keys(space, &changes, cut, Some(&mut again))?;
         Ok(Some(self.changed(space)))

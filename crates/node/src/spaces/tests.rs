@@ -256,7 +256,7 @@ fn rows_of(caller: &Caller, program: &Program) -> [(Vec<String>, u64, u64); 2] {
     let any: &dyn Any = &*rows;
     let space = any.downcast_ref::<SpaceRows>().unwrap();
     let schema = &space.space.schema;
-    let What::Cut(cut) = &space.what else { panic!("a cut was wanted") };
+    let RowSource::Cut(cut) = &space.what else { panic!("a cut was wanted") };
     let parts = cut.parts.iter().map(|part| plain_part(schema, part.entries(), part.bytes()));
     let parts: Vec<Part> = parts.collect();
     let table = Arc::new(Table::live(schema.clone(), &parts, Arc::new(Unfiltered(rows.clone()))));
@@ -390,7 +390,7 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
 #[test]
 fn large_conditions_are_not_kept_behind_their_command() {
     let caller = with_rows(1);
-    let (keys, mut last) = (caller.keys().unwrap(), LastJudge::default());
+    let (keys, mut last) = (caller.keys().unwrap(), LastCondition::default());
     let mut is_kept = |text: &str| {
         let condition =
             Expr::Regex { value: Box::new(Expr::Column(2)), pattern: Pattern::new(text, false).unwrap() };

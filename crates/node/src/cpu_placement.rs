@@ -12,19 +12,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The seat of a waiting worker.
+/// The placement of a waiting worker.
 const NOWHERE: usize = usize::MAX;
 
 /// The CPU that each worker runs on.
 #[derive(Debug)]
-pub(crate) struct Seats {
+pub(crate) struct CpuPlacement {
     taken: Box<[AtomicUsize]>,
 }
 
-impl Seats {
-    /// Creates seats for `workers` threads, all of them waiting.
+impl CpuPlacement {
+    /// Creates the placement of `workers` threads, all of them waiting.
     pub(crate) fn new(workers: usize) -> Self {
-        Seats { taken: (0..workers).map(|_| AtomicUsize::new(NOWHERE)).collect() }
+        CpuPlacement { taken: (0..workers).map(|_| AtomicUsize::new(NOWHERE)).collect() }
     }
 
     /// Returns the number of workers.
@@ -37,10 +37,10 @@ impl Seats {
         let Some(here) = system::current_cpu() else { return };
         self.taken[worker].store(here, Ordering::Relaxed);
         // Only the worker with the higher index moves: if both did, they might meet again.
-        if !self.taken[..worker].iter().any(|seat| seat.load(Ordering::Relaxed) == here) {
+        if !self.taken[..worker].iter().any(|taken| taken.load(Ordering::Relaxed) == here) {
             return;
         }
-        let is_free = |cpu: usize| self.taken.iter().all(|seat| seat.load(Ordering::Relaxed) != cpu);
+        let is_free = |cpu: usize| self.taken.iter().all(|taken| taken.load(Ordering::Relaxed) != cpu);
         if let Some(cpu) = system::move_to_one_of(is_free) {
             self.taken[worker].store(cpu, Ordering::Relaxed);
         }
@@ -121,16 +121,16 @@ mod tests {
     #[test]
     fn the_latter_of_two_workers_on_a_cpu_moves_and_is_not_bound() {
         let allowed = system::cpus_allowed();
-        let seats = Seats::new(2);
-        seats.take(1);
-        let alone = seats.taken[1].load(Ordering::Relaxed);
+        let cpu_placement = CpuPlacement::new(2);
+        cpu_placement.take(1);
+        let alone = cpu_placement.taken[1].load(Ordering::Relaxed);
         assert!(allowed.contains(&alone));
-        // Both seats belong to this thread, so they are on one CPU unless the system moves the thread in
+        // Both entries belong to this thread, so they are on one CPU unless the system moves the thread in
         // between.
         let parted = (0..100).any(|_| {
-            seats.take(0);
-            seats.take(1);
-            seats.taken[0].load(Ordering::Relaxed) != seats.taken[1].load(Ordering::Relaxed)
+            cpu_placement.take(0);
+            cpu_placement.take(1);
+            cpu_placement.taken[0].load(Ordering::Relaxed) != cpu_placement.taken[1].load(Ordering::Relaxed)
         });
         assert_eq!(parted, allowed.len() > 1);
         assert_eq!(system::cpus_allowed(), allowed);
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn who_waits_takes_no_seat() {
-        let seats = Seats::new(2);
-        seats.take(0);
-        seats.leave(0);
-        assert_eq!(seats.taken[0].load(Ordering::Relaxed), NOWHERE);
+        let cpu_placement = CpuPlacement::new(2);
+        cpu_placement.take(0);
+        cpu_placement.leave(0);
+        assert_eq!(cpu_placement.taken[0].load(Ordering::Relaxed), NOWHERE);
     }
 }

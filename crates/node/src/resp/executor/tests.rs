@@ -50,10 +50,10 @@ fn node() -> Arc<Node> {
     Node::start(NodeConfig { memory_bytes: 256 << 20, access, ..NodeConfig::default() }).unwrap()
 }
 
-fn desk(node: &Arc<Node>, token: &str) -> Desk {
+fn executor(node: &Arc<Node>, token: &str) -> RequestExecutor {
     let mut client = Client::new(node, &Arc::default(), 1, ("peer".into(), "local".into()));
     client.admit(Some(token)).unwrap();
-    Desk::new(node, client, 1)
+    RequestExecutor::new(node, client, 1)
 }
 
 fn request(args: &[&[u8]]) -> Vec<u8> {
@@ -96,15 +96,19 @@ fn requests() -> Vec<(String, Vec<u8>)> {
 
 /// Executes a request as far as the connection's thread does; returns the progress, and asserts that no turn exceeds
 /// its limits.
-fn drive(desk: &mut Desk, (name, bytes): &(String, Vec<u8>)) -> Progress {
-    desk.received.extend_from_slice(bytes);
+fn drive(executor: &mut RequestExecutor, (name, bytes): &(String, Vec<u8>)) -> ExecutorProgress {
+    executor.received.extend_from_slice(bytes);
     let turns_max = bytes.len() / limits::KV_STEP_WORK_MAX + 2;
     for _ in 0..turns_max {
-        desk.replies.clear();
-        let progress = desk.carry_out();
-        assert!(desk.replies.len() <= limits::KV_STEP_WORK_MAX + 4096, "{name}: {}", desk.replies.len());
+        executor.replies.clear();
+        let progress = executor.carry_out();
+        assert!(
+            executor.replies.len() <= limits::KV_STEP_WORK_MAX + 4096,
+            "{name}: {}",
+            executor.replies.len()
+        );
         match progress {
-            Progress::HasMore => {}
+            ExecutorProgress::HasMore => {}
             other => return other,
         }
     }
@@ -112,25 +116,25 @@ fn drive(desk: &mut Desk, (name, bytes): &(String, Vec<u8>)) -> Progress {
 }
 
 /// Checks that the GET of the other tenant takes one turn.
-fn probe(other: &mut Desk, name: &str) {
+fn probe(other: &mut RequestExecutor, name: &str) {
     other.replies.clear();
     other.received.extend_from_slice(&words("GET probe"));
     // The turn may have ended by its time limit after the reply.
-    assert!(matches!(other.carry_out(), Progress::Waits | Progress::HasMore), "{name}");
+    assert!(matches!(other.carry_out(), ExecutorProgress::Waits | ExecutorProgress::HasMore), "{name}");
     assert_eq!(other.replies, b"$1\r\n1\r\n", "{name}");
 }
 
-fn ask(desk: &mut Desk, text: &str) {
-    match drive(desk, &(text.to_string(), words(text))) {
-        Progress::Long => drop(desk.carry_out_long()),
-        progress => assert!(matches!(progress, Progress::Waits), "{text}"),
+fn ask(executor: &mut RequestExecutor, text: &str) {
+    match drive(executor, &(text.to_string(), words(text))) {
+        ExecutorProgress::Long => drop(executor.carry_out_long()),
+        progress => assert!(matches!(progress, ExecutorProgress::Waits), "{text}"),
     }
-    desk.replies.clear();
+    executor.replies.clear();
 }
 
-fn filled() -> (Arc<Node>, Desk) {
+fn filled() -> (Arc<Node>, RequestExecutor) {
     let node = node();
-    let (mut a, mut b) = (desk(&node, "anns"), desk(&node, "bobs"));
+    let (mut a, mut b) = (executor(&node, "anns"), executor(&node, "bobs"));
     ask(&mut a, "SETRANGE big 3000000 x");
     for start in (0..4_000).step_by(400) {
         let pairs: Vec<String> = (start..start + 400).map(|number| format!("key:{number} value")).collect();
@@ -155,18 +159,18 @@ fn scan(caller: &Caller) -> Result<()> {
 fn every_command_leaves_the_thread_within_its_turns() {
     let (node, mut other) = filled();
     for wanted in &requests() {
-        let mut desk = desk(&node, "anns");
-        let progress = drive(&mut desk, wanted);
+        let mut executor = executor(&node, "anns");
+        let progress = drive(&mut executor, wanted);
         probe(&mut other, &wanted.0);
         match progress {
-            Progress::Long => {
-                desk.replies.clear();
-                desk.carry_out_long();
-                assert!(!desk.replies.is_empty(), "{}", wanted.0);
+            ExecutorProgress::Long => {
+                executor.replies.clear();
+                executor.carry_out_long();
+                assert!(!executor.replies.is_empty(), "{}", wanted.0);
             }
             // A request that exceeds the limits of the protocol.
-            Progress::Waits | Progress::Leaves | Progress::Paused => {}
-            Progress::Held(_) | Progress::HasMore => panic!("{}", wanted.0),
+            ExecutorProgress::Waits | ExecutorProgress::Leaves | ExecutorProgress::Paused => {}
+            ExecutorProgress::Held(_) | ExecutorProgress::HasMore => panic!("{}", wanted.0),
         }
     }
 }
@@ -176,15 +180,18 @@ fn settings_and_commands_are_not_searched_with_costly_patterns_on_the_thread_of_
     let node = node();
     let costly = "*[^a]".repeat(13_000);
     for command in ["CONFIG GET", "CONFIG GET maxmemory", "COMMAND LIST FILTERBY PATTERN"] {
-        let mut desk = desk(&node, "anns");
+        let mut executor = executor(&node, "anns");
         let wanted = words(&format!("{command} {costly}"));
-        assert!(matches!(drive(&mut desk, &(command.into(), wanted)), Progress::Long), "{command}");
-        desk.carry_out_long();
-        assert!(desk.replies.starts_with(b"*"), "{command}");
+        assert!(
+            matches!(drive(&mut executor, &(command.into(), wanted)), ExecutorProgress::Long),
+            "{command}"
+        );
+        executor.carry_out_long();
+        assert!(executor.replies.starts_with(b"*"), "{command}");
     }
     for command in ["CONFIG GET max*", "COMMAND LIST FILTERBY PATTERN get*"] {
-        let progress = drive(&mut desk(&node, "anns"), &(command.into(), words(command)));
-        assert!(matches!(progress, Progress::Waits), "{command}");
+        let progress = drive(&mut executor(&node, "anns"), &(command.into(), words(command)));
+        assert!(matches!(progress, ExecutorProgress::Waits), "{command}");
     }
 }
 
@@ -204,14 +211,14 @@ fn no_command_and_no_verb_waits_for_a_long_command() {
             what: KeyState::Remove,
         })
         .collect();
-    ask(&mut desk(&node, "anns"), "SET key:7 changed");
+    ask(&mut executor(&node, "anns"), "SET key:7 changed");
     let mut puts_off = 0;
     let mut again = |entries: &[ReadEntry<'_>], _| {
         assert_eq!(entries.len(), 1);
         for wanted in &requests() {
-            let mut desk = desk(&node, "anns");
-            let progress = drive(&mut desk, wanted);
-            puts_off += usize::from(matches!(progress, Progress::Long | Progress::Held(_)));
+            let mut executor = executor(&node, "anns");
+            let progress = drive(&mut executor, wanted);
+            puts_off += usize::from(matches!(progress, ExecutorProgress::Long | ExecutorProgress::Held(_)));
             probe(&mut other, &wanted.0);
         }
         for (verb, ..) in VERBS {

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::batch::{Batch, Filled};
+use super::batch::{Batch, FillOutcome};
 use super::clients::Buffers;
 use super::host::Client;
 use super::long::LongCommands;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Length of a turn: nanoseconds of work for one connection before others of its thread get theirs.
 pub(super) const TURN_NS: u64 = 100_000;
 
-pub(super) struct Desk {
+pub(super) struct RequestExecutor {
     node: Arc<Node>,
     pub client: Client,
     pub session: Session,
@@ -32,8 +32,8 @@ pub(super) struct Desk {
     random: u64,
 }
 
-/// The reason why [`Desk::carry_out`] returned.
-pub(super) enum Progress {
+/// The reason why [`RequestExecutor::carry_out`] returned.
+pub(super) enum ExecutorProgress {
     /// The next request is incomplete.
     Waits,
     /// There may be more complete requests.
@@ -49,11 +49,11 @@ pub(super) enum Progress {
     Leaves,
 }
 
-impl Desk {
+impl RequestExecutor {
     pub fn new(node: &Arc<Node>, client: Client, number: u64) -> Self {
         let mut session = Session::default();
         session.set_mode(ExecutionMode::Short);
-        Desk {
+        RequestExecutor {
             node: Arc::clone(node),
             client,
             session,
@@ -99,7 +99,7 @@ impl Desk {
     /// Ends the connection without waiting for long commands: watched keys and large queues are cleaned up by a thread
     /// for long commands; the connection's place is free at once.
     pub fn part(self, long: &Arc<LongCommands>) {
-        let Desk { client, mut session, .. } = self;
+        let RequestExecutor { client, mut session, .. } = self;
         let tenant = client.tenant().cloned();
         let Some((tenant, (keys, mut memory))) = tenant.zip(client.part()) else { return };
         if session.is_watching() || session.bytes() > limits::KV_STEP_WORK_MAX {
@@ -113,7 +113,7 @@ impl Desk {
     }
 
     /// Executes the next command, which takes long.
-    pub fn carry_out_long(&mut self) -> Progress {
+    pub fn carry_out_long(&mut self) -> ExecutorProgress {
         self.session.set_mode(ExecutionMode::Long);
         let progress = self.carry_out_some(1);
         self.session.set_mode(ExecutionMode::Short);
@@ -121,13 +121,13 @@ impl Desk {
     }
 
     /// Executes complete requests for the duration of a turn, or until many bytes of replies have accumulated.
-    pub fn carry_out(&mut self) -> Progress {
+    pub fn carry_out(&mut self) -> ExecutorProgress {
         self.carry_out_some(usize::MAX)
     }
 
-    fn carry_out_some(&mut self, most: usize) -> Progress {
+    fn carry_out_some(&mut self, most: usize) -> ExecutorProgress {
         self.note_buffers();
-        let Desk { node, client, session, batch, received, replies, random } = self;
+        let RequestExecutor { node, client, session, batch, received, replies, random } = self;
         // One clock reading per command gives the start of this one and the duration of the previous one.
         let (began_ms, began_ns) = (node.keyspaces().time().now_ms(), node.clock().now_ns());
         let (mut now_ms, mut now_ns) = (began_ms, began_ns);
@@ -141,29 +141,29 @@ impl Desk {
             if batch.is_done() {
                 received.advance(batch.clear());
                 match batch.fill(received, keys.as_deref(), session.space()) {
-                    Ok(Filled::Some) => {}
-                    Ok(Filled::None) => return Progress::Waits,
-                    Ok(Filled::InPart) => return Progress::HasMore,
+                    Ok(FillOutcome::Some) => {}
+                    Ok(FillOutcome::None) => return ExecutorProgress::Waits,
+                    Ok(FillOutcome::InPart) => return ExecutorProgress::HasMore,
                     Err(error) => {
                         if let Some(text) = error.reply() {
                             Replies::new(replies, client.protocol()).error(text);
                         }
-                        return Progress::Leaves;
+                        return ExecutorProgress::Leaves;
                     }
                 }
             }
             if most > 1 && keys.is_some() && batch.is_next_long() {
-                return Progress::Long;
+                return ExecutorProgress::Long;
             }
             let Some((args, ahead)) = batch.take(received) else { continue };
             if client.must_wait(session, &args) {
                 batch.put_back();
-                return Progress::Paused;
+                return ExecutorProgress::Paused;
             }
             // These commands end watches, which locks the shards of watched keys and may wait.
             if most > 1 && session.is_watching() && client.would_reset(&args) {
                 batch.put_back();
-                return Progress::Long;
+                return ExecutorProgress::Long;
             }
             let releases = keys.as_ref().map_or(0, |keys| keys.releases());
             *random = next_random(*random);
@@ -173,8 +173,8 @@ impl Desk {
             if let Some(why) = put_off {
                 batch.put_back();
                 return match why {
-                    DeferReason::IsLong => Progress::Long,
-                    DeferReason::IsHeld => Progress::Held(releases),
+                    DeferReason::IsLong => ExecutorProgress::Long,
+                    DeferReason::IsHeld => ExecutorProgress::Held(releases),
                 };
             }
             done += 1;
@@ -183,7 +183,7 @@ impl Desk {
             (now_ns, now_ms) = (ended_ns, began_ms + ended_ns.saturating_sub(began_ns) / 1_000_000);
             client.took(&args, took_ns, now_ms);
             if client.is_leaving() {
-                return Progress::Leaves;
+                return ExecutorProgress::Leaves;
             }
             // The client may have changed its tenant, and so its keys.
             if !ahead.is_of_keys() && !client.has_keys(keys.as_ref()) {
@@ -194,7 +194,7 @@ impl Desk {
                 }
             }
         }
-        Progress::HasMore
+        ExecutorProgress::HasMore
     }
 }
 

@@ -4,8 +4,8 @@
 //! values are therefore computed again for such rows, under the locks of their shards. If the condition is no longer
 //! true for one of them, the whole statement is planned again, as the number of changed rows was already announced.
 
-use super::gather::Wanted;
-use super::judge::Entries;
+use super::condition::EntryRows;
+use super::gather::ColumnSelection;
 use super::{SpaceTable, plain_part};
 use crate::caller::{Caller, Shape};
 use arrow_array::cast::AsArray;
@@ -26,21 +26,26 @@ const ROWS_AT_ONCE: usize = 2048;
 const BYTES: usize = 1 << 20;
 
 /// A compiled change, applied to rows that are passed to it.
-pub(super) struct Again {
+pub(super) struct Recomputation {
     space: SpaceTable,
     /// Columns that the condition and the values read, and columns to set; without any, rows are removed.
     columns: Vec<usize>,
     targets: Vec<usize>,
     bound: BoundProgram,
-    entries: Arc<Entries>,
+    entries: Arc<EntryRows>,
 }
 
-impl Again {
+impl Recomputation {
     /// Compiles the change that a program makes of rows; its outputs are the new values of `targets`.
     ///
     /// # Errors
     /// Fails only on a bug: the program was compiled for the same columns before.
-    pub fn new(caller: &Caller, space: &SpaceTable, program: &Program, targets: &[usize]) -> Result<Again> {
+    pub fn new(
+        caller: &Caller,
+        space: &SpaceTable,
+        program: &Program,
+        targets: &[usize],
+    ) -> Result<Recomputation> {
         let Output::Rows(outputs) = &program.output else {
             return Err(Error::internal("a change that is no rows"));
         };
@@ -49,7 +54,7 @@ impl Again {
         fields.push(Arc::new(Field::new("place", DataType::UInt32, false)));
         let mut part = plain_part(&space.schema, ROWS_AT_ONCE, BYTES);
         part.bytes_plain.push(size_of::<u32>() * ROWS_AT_ONCE);
-        let entries = Arc::new(Entries::default());
+        let entries = Arc::new(EntryRows::default());
         let table = Arc::new(Table::live(Arc::new(Schema::new(fields)), &[part], entries.clone()));
         let mut columns = BTreeSet::new();
         program.filter.iter().for_each(|filter| filter.collect_columns(&mut columns));
@@ -62,7 +67,7 @@ impl Again {
             return Err(Error::internal(format!("a change cannot be carried out again: {reason}")));
         }
         let (space, columns) = (space.clone(), columns.into_iter().collect());
-        Ok(Again { space, columns, targets: targets.to_vec(), bound, entries })
+        Ok(Recomputation { space, columns, targets: targets.to_vec(), bound, entries })
     }
 
     /// Returns the new state of each entry; `None` where the condition is not true.
@@ -89,7 +94,7 @@ impl Again {
         now: u64,
         states: &mut [Option<KeyState>],
     ) -> Result<()> {
-        let mut group = self.space.gather(entries.len(), now, Wanted::of(&self.columns), |f| {
+        let mut group = self.space.gather(entries.len(), now, ColumnSelection::of(&self.columns), |f| {
             f(entries);
             Ok(())
         })?;

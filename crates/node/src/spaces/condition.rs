@@ -1,6 +1,6 @@
 //! Evaluates conditions of the Redis protocol on columns, by the same operators as SQL.
 
-use super::gather::Wanted;
+use super::gather::ColumnSelection;
 use super::{SpaceTable, plain_part};
 use crate::caller::{Caller, Shape};
 use arrow_array::cast::AsArray;
@@ -23,7 +23,7 @@ const ENTRIES_AT_ONCE: usize = 2048;
 const BYTES: usize = 1 << 20;
 
 /// A compiled condition on the entries of a space.
-struct Judge {
+struct CompiledCondition {
     condition: Expr,
     /// Whether it is too large to be cached between commands.
     is_large: bool,
@@ -31,18 +31,18 @@ struct Judge {
     space: SpaceTable,
     columns: Vec<usize>,
     bound: BoundProgram,
-    entries: Arc<Entries>,
+    entries: Arc<EntryRows>,
 }
 
 /// A cache of the condition that a client used last, which it is likely to use again.
 #[derive(Default)]
-pub(crate) struct LastJudge(Option<Judge>);
+pub(crate) struct LastCondition(Option<CompiledCondition>);
 
-impl LastJudge {
+impl LastCondition {
     /// Evaluates a condition for entries of a space, named or not.
     ///
     /// # Errors
-    /// Errors of [`Judge::new`] and [`Judge::judge`].
+    /// Errors of [`CompiledCondition::new`] and [`CompiledCondition::judge`].
     pub fn judge(
         &mut self,
         (caller, keys): (&Caller, &Arc<Keyspace>),
@@ -53,7 +53,7 @@ impl LastJudge {
         let refused = |error: Error| Refusal(Cow::Owned(format!("ERR {}", error.message)));
         let judge = match self.0.take().filter(|judge| judge.is_for(space, condition)) {
             Some(judge) => judge,
-            None => Judge::new(caller, keys, space, condition).map_err(refused)?,
+            None => CompiledCondition::new(caller, keys, space, condition).map_err(refused)?,
         };
         self.0.insert(judge).judge(caller, entries, now).map_err(refused)
     }
@@ -72,23 +72,23 @@ impl LastJudge {
 
 /// The entries to be evaluated, with their index as an additional last column.
 #[derive(Debug, Default)]
-pub(super) struct Entries(Mutex<Option<RowGroup>>);
+pub(super) struct EntryRows(Mutex<Option<RowGroup>>);
 
-impl Entries {
+impl EntryRows {
     /// Sets the entries of the next run.
     pub fn set(&self, group: RowGroup) {
         *self.0.lock() = Some(group);
     }
 }
 
-impl LiveRows for Entries {
+impl LiveRows for EntryRows {
     fn row_group(&self, _: usize, _: &[usize]) -> Result<Made> {
         let entries = self.0.lock().take().ok_or_else(|| Error::internal("no entries to judge"))?;
         Ok(entries.into())
     }
 }
 
-impl Judge {
+impl CompiledCondition {
     /// Compiles a condition on the entries of a space, named or not.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Judge {
         keyspace: &Arc<Keyspace>,
         of: Option<&Arc<Space>>,
         condition: &Expr,
-    ) -> Result<Judge> {
+    ) -> Result<CompiledCondition> {
         let space = match of {
             Some(space) => SpaceTable::named(keyspace, space),
             None => SpaceTable::selected(keyspace, 0),
@@ -110,7 +110,7 @@ impl Judge {
         let schema = Arc::new(Schema::new(fields));
         let mut part = plain_part(&space.schema, ENTRIES_AT_ONCE, BYTES);
         part.bytes_plain.push(size_of::<u32>() * ENTRIES_AT_ONCE);
-        let entries = Arc::new(Entries::default());
+        let entries = Arc::new(EntryRows::default());
         let table = Arc::new(Table::live(schema, &[part], entries.clone()));
         let column = NamedExpr { name: "place".to_string(), expr: Expr::Column(place) };
         let program = Program {
@@ -129,7 +129,7 @@ impl Judge {
         condition.collect_columns(&mut columns);
         let (of, columns) = (of.cloned(), columns.into_iter().collect());
         let is_large = condition.pattern_bytes() > KV_PREDICATE_KEPT_BYTES_MAX;
-        Ok(Judge { condition: condition.clone(), is_large, of, space, columns, bound, entries })
+        Ok(CompiledCondition { condition: condition.clone(), is_large, of, space, columns, bound, entries })
     }
 
     /// Returns whether this was compiled for the condition and the space.
@@ -161,7 +161,7 @@ impl Judge {
         now: u64,
         passed: &mut [bool],
     ) -> Result<()> {
-        let mut group = self.space.gather(entries.len(), now, Wanted::of(&self.columns), |f| {
+        let mut group = self.space.gather(entries.len(), now, ColumnSelection::of(&self.columns), |f| {
             f(entries);
             Ok(())
         })?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The prepared programs of one connection, by handle.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct PreparedPrograms {
     /// Entries by time of use, the most recently used last.
     entries: VecDeque<Entry>,
     bytes: usize,
@@ -29,7 +29,7 @@ struct Entry {
     bound: Option<Digest>,
 }
 
-impl Shelf {
+impl PreparedPrograms {
     /// Stores a prepared program, with the memory `held` for it.
     pub fn put(&mut self, handle: u32, program: BoundProgram, held: Reservation, bound: Option<Digest>) {
         self.remove(handle);
@@ -103,24 +103,25 @@ mod tests {
     #[test]
     fn what_was_used_longest_ago_is_forgotten() {
         let make = maker();
-        let mut shelf = Shelf::default();
-        let put = |shelf: &mut Shelf, handle: u32, bytes| {
+        let mut programs = PreparedPrograms::default();
+        let put = |programs: &mut PreparedPrograms, handle: u32, bytes| {
             let (program, held) = make(handle.into(), bytes);
-            shelf.put(handle, program, held, None);
+            programs.put(handle, program, held, None);
         };
         let most = u32::try_from(limits::HANDLES_PER_CONNECTION_MAX).unwrap();
-        (0..most).for_each(|handle| put(&mut shelf, handle, 1));
-        assert!(shelf.get(0).is_some());
-        put(&mut shelf, most, 1);
-        assert!(shelf.get(0).is_some() && shelf.get(1).is_none());
+        (0..most).for_each(|handle| put(&mut programs, handle, 1));
+        assert!(programs.get(0).is_some());
+        put(&mut programs, most, 1);
+        assert!(programs.get(0).is_some() && programs.get(1).is_none());
         let name = TableName::new("t").unwrap();
-        let has =
-            |shelf: &Shelf, wanted| shelf.table(&name, |version, _| version == Version(wanted)).is_some();
-        assert!(has(&shelf, 2) && !has(&shelf, 1));
+        let has = |programs: &PreparedPrograms, wanted| {
+            programs.table(&name, |version, _| version == Version(wanted)).is_some()
+        };
+        assert!(has(&programs, 2) && !has(&programs, 1));
         // A plan that takes all the memory evicts all others.
-        put(&mut shelf, 7, limits::HANDLE_BYTES_MAX);
-        assert_eq!((shelf.entries.len(), shelf.bytes), (1, limits::HANDLE_BYTES_MAX));
-        shelf.remove(7);
-        assert_eq!((shelf.entries.len(), shelf.bytes), (0, 0));
+        put(&mut programs, 7, limits::HANDLE_BYTES_MAX);
+        assert_eq!((programs.entries.len(), programs.bytes), (1, limits::HANDLE_BYTES_MAX));
+        programs.remove(7);
+        assert_eq!((programs.entries.len(), programs.bytes), (0, 0));
     }
 }
