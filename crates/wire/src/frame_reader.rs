@@ -22,11 +22,11 @@ const HEADER_READ_BYTES: usize = 1 << 10;
 
 /// The receiving side of one connection.
 #[derive(Debug, Default)]
-pub struct Intake {
+pub struct FrameReader {
     /// Bytes that have been read and belong to no message yet.
     buffer: BytesMut,
     assembler: Assembler,
-    direct: Option<Direct>,
+    direct: Option<DirectFrame>,
     /// Whether the last frame said that its message continues.
     more: bool,
     /// Bytes of the largest message of several frames so far, to reserve as much for the next.
@@ -35,16 +35,16 @@ pub struct Intake {
 
 /// A frame whose payload is read directly into its message.
 #[derive(Debug)]
-struct Direct {
+struct DirectFrame {
     header: FrameHeader,
     message: Incomplete,
     missing: usize,
 }
 
-impl Intake {
-    /// Creates the intake of a connection on which `received` has come already.
+impl FrameReader {
+    /// Creates the frame reader of a connection on which `received` has come already.
     pub fn new(received: BytesMut) -> Self {
-        Intake { buffer: received, ..Intake::default() }
+        FrameReader { buffer: received, ..FrameReader::default() }
     }
 
     /// Returns the buffer for the next read, with room reserved, and the most bytes to read, at least one.
@@ -59,7 +59,7 @@ impl Intake {
         }
     }
 
-    /// Records that `bytes` were read into [`Intake::room`].
+    /// Records that `bytes` were read into [`FrameReader::room`].
     pub fn read(&mut self, bytes: usize) {
         if let Some(direct) = &mut self.direct {
             direct.missing = direct.missing.saturating_sub(bytes);
@@ -98,7 +98,7 @@ impl Intake {
     }
 
     /// Bytes of memory that hold received data which is not a complete message yet: for a budget over all
-    /// connections. Between two calls of [`Intake::next`] that need more bytes they grow by at most one
+    /// connections. Between two calls of [`FrameReader::next`] that need more bytes they grow by at most one
     /// frame, or one read, and by the size of the largest message so far.
     pub fn bytes_held(&self) -> usize {
         let direct = self.direct.as_ref().map_or(0, |direct| direct.message.body.capacity());
@@ -126,7 +126,7 @@ impl Intake {
         message.body.extend_from_slice(&self.buffer[FRAME_HEADER_BYTES..]);
         self.buffer.clear();
         self.more = header.more;
-        self.direct = Some(Direct { header, message, missing: payload - here });
+        self.direct = Some(DirectFrame { header, message, missing: payload - here });
         Ok(true)
     }
 }
@@ -142,28 +142,30 @@ mod tests {
     fn what_is_held_is_told_and_a_short_message_holds_no_more_than_itself() {
         let batch = Outgoing::new(FrameKind::LoadBatch, vec![Bytes::from(vec![7; 3 << 20])]).unwrap();
         let frames = batch.frames(1).concat();
-        let mut intake = Intake::default();
+        let mut frame_reader = FrameReader::default();
         let mut at = 0;
         while at < frames.len() - 1 {
-            let (buffer, most) = intake.room();
+            let (buffer, most) = frame_reader.room();
             let count = most.min(frames.len() - 1 - at);
             buffer.extend_from_slice(&frames[at..at + count]);
-            intake.read(count);
+            frame_reader.read(count);
             at += count;
-            assert_eq!(intake.next(|_| Ok(true)).unwrap(), None);
-            assert!(intake.bytes_held() >= at - at.div_ceil(limits::FRAME_BYTES_MAX) * FRAME_HEADER_BYTES);
+            assert_eq!(frame_reader.next(|_| Ok(true)).unwrap(), None);
+            assert!(
+                frame_reader.bytes_held() >= at - at.div_ceil(limits::FRAME_BYTES_MAX) * FRAME_HEADER_BYTES
+            );
         }
-        intake.forget(1);
-        intake.room().0.extend_from_slice(&frames[at..]);
-        intake.read(1);
-        assert!(intake.next(|header| Ok(header.stream == 2)).unwrap().is_none());
-        assert!(intake.bytes_held() <= 2 * READ_BYTES, "{}", intake.bytes_held());
+        frame_reader.forget(1);
+        frame_reader.room().0.extend_from_slice(&frames[at..]);
+        frame_reader.read(1);
+        assert!(frame_reader.next(|header| Ok(header.stream == 2)).unwrap().is_none());
+        assert!(frame_reader.bytes_held() <= 2 * READ_BYTES, "{}", frame_reader.bytes_held());
 
         let short = Outgoing::new(FrameKind::LoadBatch, vec![Bytes::from_static(b"abc")]).unwrap();
         let mut read = BytesMut::with_capacity(READ_BYTES);
         read.extend_from_slice(&short.frames(3).concat());
         let place = read.as_ptr_range();
-        let message = Intake::new(read).next(|_| Ok(true)).unwrap().unwrap();
+        let message = FrameReader::new(read).next(|_| Ok(true)).unwrap().unwrap();
         assert!(!place.contains(&message.body.as_ptr()), "it holds what was read with it");
     }
 
@@ -181,20 +183,20 @@ mod tests {
             // Frames of an unwanted stream are interleaved with the others.
             let frames = bodies.iter().flat_map(|body| [message(body).frames(1), message(body).frames(2)]);
             let sent = frames.flatten().collect::<Vec<_>>().concat();
-            let mut intake = Intake::new(BytesMut::from(&sent[..sent.len().min(5)]));
+            let mut frame_reader = FrameReader::new(BytesMut::from(&sent[..sent.len().min(5)]));
             let mut at = sent.len().min(5);
             let mut came = Vec::new();
             for step in steps.iter().cycle() {
-                while let Some(message) = intake.next(|header| Ok(header.stream == 1)).unwrap() {
+                while let Some(message) = frame_reader.next(|header| Ok(header.stream == 1)).unwrap() {
                     came.push(message);
                 }
                 if at == sent.len() {
                     break;
                 }
-                let (buffer, most) = intake.room();
+                let (buffer, most) = frame_reader.room();
                 let count = most.min(*step).min(sent.len() - at);
                 buffer.extend_from_slice(&sent[at..at + count]);
-                intake.read(count);
+                frame_reader.read(count);
                 at += count;
             }
             prop_assert_eq!(came.len(), bodies.len());
