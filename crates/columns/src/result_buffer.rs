@@ -63,7 +63,7 @@ impl ResultMemory {
 
 /// The part of the result memory that one reader allocates from.
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct ResultBuffer {
     memory: Option<Arc<ResultMemory>>,
     /// Bytes to take from the allocator before the first page: the unused part of a page is then no larger
     /// than the result's other memory, however many small results are kept.
@@ -77,16 +77,16 @@ pub struct Room {
     text: Vec<u8>,
 }
 
-impl Room {
+impl ResultBuffer {
     /// Creates a room in `memory`; without it all buffers come from the allocator.
-    pub fn new(memory: Option<Arc<ResultMemory>>) -> Room {
-        Room { memory, bytes_before: PAGE_BYTES, ..Room::default() }
+    pub fn new(memory: Option<Arc<ResultMemory>>) -> ResultBuffer {
+        ResultBuffer { memory, bytes_before: PAGE_BYTES, ..ResultBuffer::default() }
     }
 
     /// Creates a room that takes even its first buffers from pages.
     #[cfg(test)]
-    pub(crate) fn of_pages(memory: &Arc<ResultMemory>) -> Room {
-        Room { bytes_before: 0, ..Room::new(Some(memory.clone())) }
+    pub(crate) fn of_pages(memory: &Arc<ResultMemory>) -> ResultBuffer {
+        ResultBuffer { bytes_before: 0, ..ResultBuffer::new(Some(memory.clone())) }
     }
 
     /// Returns whether results are assumed to be kept. They may then come in large batches: nothing will find them in
@@ -118,7 +118,7 @@ impl Room {
     /// The error of `fill`.
     ///
     /// # Panics
-    /// As [`Room::buffer`].
+    /// As [`ResultBuffer::buffer`].
     pub(crate) fn try_buffer<T: ArrowNativeType>(
         &mut self,
         count: usize,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn fill_and_drop(memory: &Arc<ResultMemory>, past_caches: bool) {
-        let mut room = Room::of_pages(memory);
+        let mut room = ResultBuffer::of_pages(memory);
         let mut kept = Vec::new();
         for round in 0..40_i64 {
             let values: Vec<i64> = (0..60_001).map(|i| i * round).collect();
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn what_is_small_or_too_much_is_left_to_the_allocator() {
         let memory = ResultMemory::new(PAGE_BYTES).unwrap();
-        let mut room = Room::of_pages(&memory);
+        let mut room = ResultBuffer::of_pages(&memory);
         assert!(room.buffer::<u8>(BYTES_MIN - 1, |_| ()).is_none());
         assert!(room.buffer::<u8>(PAGE_BYTES + 1, |_| ()).is_none());
         assert_eq!(memory.bytes_used(), 0);
@@ -209,8 +209,8 @@ mod tests {
         assert!(whole.len() == PAGE_BYTES && whole.iter().all(|byte| *byte == 1));
         drop(whole);
         drop(room);
-        assert!(Room::default().buffer::<u8>(PAGE_BYTES, |_| ()).is_none());
-        let mut room = Room::new(Some(memory));
+        assert!(ResultBuffer::default().buffer::<u8>(PAGE_BYTES, |_| ()).is_none());
+        let mut room = ResultBuffer::new(Some(memory));
         assert!(room.buffer::<u8>(PAGE_BYTES, |_| ()).is_none());
         assert!(room.buffer::<u8>(BYTES_MIN, |writer| writer.append(&[2; BYTES_MIN])).is_some());
     }

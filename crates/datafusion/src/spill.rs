@@ -8,7 +8,7 @@ use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
-use farpool_cipher::{Mark, MemoryCipher};
+use farpool_cipher::{MemoryCipher, MessageTag};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, Tier, limits};
@@ -53,7 +53,7 @@ struct Frames {
 struct Frame {
     offset: u64,
     bytes: usize,
-    mark: Mark,
+    mark: MessageTag,
 }
 
 /// What DataFusion has of a file.

@@ -2,7 +2,7 @@
 //! resident: in an encrypted directory they are encrypted in memory, too. Heads under the key of a table stay encrypted
 //! as on disk.
 
-use farpool_cipher::{Mark, MemoryCipher, Tag};
+use farpool_cipher::{MemoryCipher, MessageTag, Tag};
 use farpool_model::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) enum PartHead {
     Clear(Vec<u8>),
     Hidden {
         cipher: Arc<MemoryCipher>,
-        mark: Mark,
+        message_tag: MessageTag,
         bytes: Box<[u8]>,
     },
     /// Encrypted under the key of the part's table, as in the file.
@@ -28,16 +28,16 @@ impl PartHead {
     pub fn hidden(self, cipher: &Arc<MemoryCipher>) -> Result<PartHead> {
         let PartHead::Clear(bytes) = self else { return Ok(self) };
         let mut bytes = bytes.into_boxed_slice();
-        let mark = cipher.encrypt(&mut bytes)?;
-        Ok(PartHead::Hidden { cipher: cipher.clone(), mark, bytes })
+        let message_tag = cipher.encrypt(&mut bytes)?;
+        Ok(PartHead::Hidden { cipher: cipher.clone(), message_tag, bytes })
     }
 
     pub fn open(&self) -> Result<Cow<'_, [u8]>> {
         match self {
             PartHead::Clear(bytes) => Ok(Cow::Borrowed(bytes)),
-            PartHead::Hidden { cipher, mark, bytes } => {
+            PartHead::Hidden { cipher, message_tag, bytes } => {
                 let mut open = vec![0; bytes.len()];
-                cipher.decrypt(mark, bytes, &mut open)?;
+                cipher.decrypt(message_tag, bytes, &mut open)?;
                 Ok(Cow::Owned(open))
             }
             PartHead::OfTable { .. } => Err(Error::internal("a head is opened without the key of its table")),

@@ -17,7 +17,7 @@
 use crate::bound::BoundProgram;
 use crate::predicate_cache::{PredicateCache, PredicateCacheEntry};
 use crate::run::Run;
-use farpool_columns::{Kept, RowGroup};
+use farpool_columns::{HeldValues, RowGroup};
 use farpool_memory::Account;
 use farpool_model::TableName;
 use parking_lot::Mutex;
@@ -137,7 +137,7 @@ impl SharedScan {
     }
 
     /// Offers the row group at `place`, of which `run` has read values, to all others.
-    pub(crate) fn offer(&self, run: &Run, place: usize, group: &Arc<RowGroup>, kept: Option<&Kept>) {
+    pub(crate) fn offer(&self, run: &Run, place: usize, group: &Arc<RowGroup>, kept: Option<&HeldValues>) {
         self.tell(run, |rider| rider.offered(place, group, kept));
     }
 

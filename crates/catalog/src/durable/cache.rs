@@ -243,25 +243,25 @@ impl Reclaim for Cache {
 mod tests {
     use super::*;
     use arrow_array::{ArrayRef, Int64Array};
-    use farpool_columns::{Reader, Source, encode_row_group};
+    use farpool_columns::{ValueReader, ValueSource, encode_row_group};
     use farpool_memory::{Pool, PoolConfig};
 
     /// Source of handles whose values are never read again.
     #[derive(Debug, Default)]
     struct Nowhere(TenantName);
 
-    impl Source for Nowhere {
+    impl ValueSource for Nowhere {
         fn tenant(&self) -> &TenantName {
             &self.0
         }
 
-        fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn Reader>) {}
+        fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn ValueReader>) {}
     }
 
     /// Creates handles with values in memory.
     fn handles(count: i64) -> Vec<Arc<Chunk>> {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
-        let source: Arc<dyn Source> = Arc::new(Nowhere::default());
+        let source: Arc<dyn ValueSource> = Arc::new(Nowhere::default());
         let field = arrow_schema::Field::new("c", arrow_schema::DataType::Int64, true);
         let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
         let handle = |salt: i64| {

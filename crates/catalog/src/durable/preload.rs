@@ -7,7 +7,7 @@
 
 use super::locations::Location;
 use crate::{Catalog, Current};
-use farpool_columns::{Chunk, Kept, Reader, RowGroup, fetch};
+use farpool_columns::{Chunk, HeldValues, RowGroup, ValueReader, fetch};
 use farpool_model::{Result, TenantName};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -97,12 +97,12 @@ impl Preloader {
     }
 }
 
-impl Reader for Preloader {
+impl ValueReader for Preloader {
     fn is_waiting(&self) -> bool {
         self.catalog.strong_count() > 0
     }
 
-    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
         // Errors are ignored: a query that needs the chunk reads it again and reports them.
         drop(outcome);
         self.go_on();

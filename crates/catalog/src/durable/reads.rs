@@ -6,7 +6,7 @@ use super::trace::{AccessKind, AccessTrace};
 use super::value_requests::ValueRequests;
 use crate::Background;
 use arrow_buffer::Buffer;
-use farpool_columns::{Chunk, Reader, Source, encrypt_into_pool, read_into_pool};
+use farpool_columns::{Chunk, ValueReader, ValueSource, encrypt_into_pool, read_into_pool};
 use farpool_memory::{Pool, Reclaim, Tenure};
 use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
@@ -91,7 +91,7 @@ impl Reads {
     }
 
     /// Returns the source of the handles of a tenant.
-    pub fn source(self: &Arc<Self>, tenant: &TenantName) -> Arc<dyn Source> {
+    pub fn source(self: &Arc<Self>, tenant: &TenantName) -> Arc<dyn ValueSource> {
         Arc::new(OfTenant { reads: self.clone(), tenant: tenant.clone() })
     }
 
@@ -170,7 +170,7 @@ impl Reads {
     }
 }
 
-impl Source for OfTenant {
+impl ValueSource for OfTenant {
     fn tenant(&self) -> &TenantName {
         &self.tenant
     }
@@ -187,7 +187,7 @@ impl Source for OfTenant {
         self.reads.record(handle, AccessKind::Used);
     }
 
-    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
         let pool_bytes = usize_saturating(self.reads.pool_bytes());
         for handle in self.reads.awaited.want(handles, reader, pool_bytes) {
             let wanted = ReadRequest { handle, tenant: self.tenant.clone(), retries: RetryBudget::new() };

@@ -8,7 +8,7 @@
 //! Example: two readers need two chunks each, and the pool has room for three. Were both to hold one chunk and wait for
 //! the second, neither could proceed. The reader with the permit gets both chunks; the other one holds none.
 
-use farpool_columns::{Chunk, Kept, Reader};
+use farpool_columns::{Chunk, HeldValues, ValueReader};
 use farpool_model::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ impl ValueRequests {
     pub fn want(
         &self,
         handles: Vec<Arc<Chunk>>,
-        reader: Box<dyn Reader>,
+        reader: Box<dyn ValueReader>,
         pool_bytes: usize,
     ) -> Vec<Arc<Chunk>> {
         let parts = self.parts(&handles, pool_bytes / HELD_PART);
@@ -119,7 +119,7 @@ struct Request {
 struct RequestState {
     values: Vec<Arc<Chunk>>,
     error: Option<Error>,
-    reader: Option<Box<dyn Reader>>,
+    reader: Option<Box<dyn ValueReader>>,
     parts: Vec<Arc<HeldReservation>>,
     permit: Option<OverdraftPermit>,
     /// True if values are held until all have arrived and are used.
@@ -193,7 +193,7 @@ impl Request {
         }
         let (values, parts, permit) =
             (std::mem::take(&mut state.values), std::mem::take(&mut state.parts), state.permit.take());
-        let kept: Kept = Arc::new((values, parts, permit));
+        let kept: HeldValues = Arc::new((values, parts, permit));
         let outcome = state.error.take().map_or(Ok(kept), Err);
         let reader = state.reader.take();
         drop(state);

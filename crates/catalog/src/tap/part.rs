@@ -4,7 +4,7 @@ use super::memory::{self, Held};
 use super::observe;
 use crate::durable::is_in_segment;
 use arrow_schema::SchemaRef;
-use farpool_columns::{Kept, Reader, RowGroup};
+use farpool_columns::{HeldValues, RowGroup, ValueReader};
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 use farpool_statistics::Profile;
@@ -139,7 +139,7 @@ enum ReadStage {
     #[default]
     Nothing,
     UnderWay,
-    Arrived(Result<Kept>),
+    Arrived(Result<HeldValues>),
 }
 
 impl PartRead {
@@ -147,13 +147,13 @@ impl PartRead {
         matches!(*self.0.lock(), ReadStage::UnderWay)
     }
 
-    fn begin(&self, wake: &Wake) -> Box<dyn Reader> {
+    fn begin(&self, wake: &Wake) -> Box<dyn ValueReader> {
         *self.0.lock() = ReadStage::UnderWay;
         Box::new(PartReader { reading: self.clone(), wake: wake.clone() })
     }
 
     /// Takes the hold on values that have arrived.
-    fn take(&self) -> Result<Option<Kept>> {
+    fn take(&self) -> Result<Option<HeldValues>> {
         match std::mem::take(&mut *self.0.lock()) {
             ReadStage::Arrived(outcome) => outcome.map(Some),
             ReadStage::Nothing | ReadStage::UnderWay => Ok(None),
@@ -167,7 +167,7 @@ struct PartReader {
     wake: Wake,
 }
 
-impl Reader for PartReader {
+impl ValueReader for PartReader {
     fn is_waiting(&self) -> bool {
         // A dropped part has no other reference left.
         Arc::strong_count(&self.reading.0) > 1
@@ -177,7 +177,7 @@ impl Reader for PartReader {
         true
     }
 
-    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
         *self.reading.0.lock() = ReadStage::Arrived(outcome);
         (self.wake)();
     }

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Schema};
-use farpool_columns::{Chunk, LiveRows, Made, RowGroup, Table};
+use farpool_columns::{Chunk, LiveGroup, LiveRows, RowGroup, Table};
 use farpool_kv::{Keyspace, ReadEntry, Refusal, Space};
 use farpool_model::limits::KV_PREDICATE_KEPT_BYTES_MAX;
 use farpool_model::{Error, Expr, NamedExpr, Output, Program, Result, Version};
@@ -82,7 +82,7 @@ impl EntryRows {
 }
 
 impl LiveRows for EntryRows {
-    fn row_group(&self, _: usize, _: &[usize]) -> Result<Made> {
+    fn row_group(&self, _: usize, _: &[usize]) -> Result<LiveGroup> {
         let entries = self.0.lock().take().ok_or_else(|| Error::internal("no entries to judge"))?;
         Ok(entries.into())
     }

@@ -16,7 +16,7 @@ pub(crate) use condition::LastCondition;
 use crate::caller::Caller;
 use crate::rights::Verb;
 use arrow_schema::{Field, SchemaRef};
-use farpool_columns::{Filtered, LiveRows, Made, Part, RowGroup, Table};
+use farpool_columns::{FilteredLiveRows, LiveGroup, LiveGroupBounds, LiveRows, RowGroup, Table};
 use farpool_kv::predicate::plain_schema;
 use farpool_kv::{
     Fingerprint, KeyCut, KeyCutPart, Keyspace, ReadCount, RowFilter, RowSchema, Space, SpaceId, Spaces,
@@ -98,7 +98,7 @@ impl CutRows {
         place: usize,
         wanted: ColumnSelection<'_>,
         filter: Option<&RowFilter>,
-    ) -> Result<Made> {
+    ) -> Result<LiveGroup> {
         let part = self.parts.get(place).ok_or_else(|| Error::internal("no such part of a space"))?;
         let mut count = ReadCount::default();
         // The number of rows that pass the filter is unknown.
@@ -107,7 +107,7 @@ impl CutRows {
             count = self.cut.read(part, filter, f)?;
             Ok(())
         })?;
-        Ok(Made { rows_dropped: count.entries - group.rows, bytes_judged: count.bytes_judged, group })
+        Ok(LiveGroup { rows_dropped: count.entries - group.rows, bytes_judged: count.bytes_judged, group })
     }
 }
 
@@ -116,7 +116,7 @@ impl LiveRows for FilteredRows {
         self.space.keyspace.poll_released(self.space.keyspace.releases(), context)
     }
 
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup> {
         let wanted = ColumnSelection { columns, judged: &self.columns };
         self.rows.make(&self.space, place, wanted, Some(&self.filter))
     }
@@ -145,7 +145,7 @@ impl LiveRows for SpaceRows {
         self.space.keyspace.poll_released(self.space.keyspace.releases(), context)
     }
 
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup> {
         match &self.what {
             RowSource::Cut(rows) => rows.make(&self.space, place, ColumnSelection::of(columns), None),
             RowSource::Found(found, _) => {
@@ -155,14 +155,14 @@ impl LiveRows for SpaceRows {
         }
     }
 
-    fn filtered(&self, condition: &Expr) -> Option<Filtered> {
+    fn filtered(&self, condition: &Expr) -> Option<FilteredLiveRows> {
         let RowSource::Cut(rows) = &self.what else { return None };
         let filter = RowFilter::of(condition, self.space.rows.as_ref(), self.space.prefix.len())?;
         let is_exact = filter.is_exact();
         let mut columns = BTreeSet::new();
         condition.collect_columns(&mut columns);
         let (space, rows, columns) = (self.space.clone(), rows.clone(), columns.into_iter().collect());
-        Some(Filtered { rows: Arc::new(FilteredRows { space, rows, filter, columns }), is_exact })
+        Some(FilteredLiveRows { rows: Arc::new(FilteredRows { space, rows, filter, columns }), is_exact })
     }
 }
 
@@ -250,7 +250,7 @@ impl SpaceTable {
         let schema = self.schema.clone();
         let keys = program.filter.as_ref().and_then(|filter| lookup::keys(filter, &self));
         if let Some((found, fingerprints)) = keys.and_then(|keys| self.look_up(&keys, now)) {
-            let part = Part {
+            let part = LiveGroupBounds {
                 rows: found.rows,
                 bytes_plain: found.chunks.iter().map(|chunk| chunk.bytes_plain()).collect(),
             };
@@ -262,7 +262,7 @@ impl SpaceTable {
         let held = || Error::busy("a long command has the keys of the space", *RETRY_AFTER_MS.start());
         let cut = self.keyspace.try_cut(self.id, now).ok_or_else(held)?;
         let parts = cut.parts(PART_ENTRIES, PART_BYTES)?;
-        let bounds: Vec<Part> =
+        let bounds: Vec<LiveGroupBounds> =
             parts.iter().map(|part| plain_part(&schema, part.entries(), part.bytes())).collect();
         let bytes = cut.bytes() + parts.len() * size_of::<KeyCutPart>();
         let rows = SpaceRows { space: self, what: RowSource::Cut(Arc::new(CutRows { cut, parts })) };
@@ -271,7 +271,7 @@ impl SpaceTable {
 }
 
 /// Returns upper bounds for a row group of `entries` entries and `bytes` bytes.
-fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> Part {
+fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> LiveGroupBounds {
     let column = |(at, field): (usize, &Arc<Field>)| match field.data_type().primitive_width() {
         Some(width) => (width + 1) * entries,
         None => {
@@ -280,7 +280,7 @@ fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> Part {
             bytes.min(entries * longest) + (size_of::<u32>() + 1) * entries
         }
     };
-    Part { rows: entries, bytes_plain: schema.fields().iter().enumerate().map(column).collect() }
+    LiveGroupBounds { rows: entries, bytes_plain: schema.fields().iter().enumerate().map(column).collect() }
 }
 
 /// A generator of version numbers for tables of spaces: one per moment at which a space is read.

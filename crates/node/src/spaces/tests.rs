@@ -244,7 +244,7 @@ fn a_space_that_compresses_its_values_is_read_and_changed_as_any_other() {
 struct Unfiltered(Arc<dyn LiveRows>);
 
 impl LiveRows for Unfiltered {
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup> {
         self.0.row_group(place, columns)
     }
 }
@@ -258,7 +258,7 @@ fn rows_of(caller: &Caller, program: &Program) -> [(Vec<String>, u64, u64); 2] {
     let schema = &space.space.schema;
     let RowSource::Cut(cut) = &space.what else { panic!("a cut was wanted") };
     let parts = cut.parts.iter().map(|part| plain_part(schema, part.entries(), part.bytes()));
-    let parts: Vec<Part> = parts.collect();
+    let parts: Vec<LiveGroupBounds> = parts.collect();
     let table = Arc::new(Table::live(schema.clone(), &parts, Arc::new(Unfiltered(rows.clone()))));
     // Later changes make no difference.
     command(caller, "DEL|t:3|t:30|t:300");

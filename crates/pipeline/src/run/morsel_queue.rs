@@ -11,7 +11,7 @@
 
 use super::{Run, read_ahead};
 use crate::shared_scan::{RunSharing, SharedScan};
-use farpool_columns::{Kept, Table};
+use farpool_columns::{HeldValues, Table};
 use farpool_model::limits;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub(super) struct TakenGroup {
     /// True if another run has read it.
     pub is_shared: bool,
     /// Holds its values in memory.
-    pub kept: Option<Kept>,
+    pub kept: Option<HeldValues>,
 }
 
 enum Order {
@@ -60,7 +60,7 @@ struct Free {
 struct Offer {
     place: usize,
     bytes: usize,
-    kept: Option<Kept>,
+    kept: Option<HeldValues>,
     is_read: bool,
 }
 
@@ -134,7 +134,7 @@ impl MorselQueue {
 
     /// Adds an offer: another run has read values of the row group at `place`, of which this run needs `bytes`. Returns
     /// whether it can be taken at once.
-    pub fn offer_read(&self, place: usize, bytes: usize, kept: Option<Kept>, is_whole: bool) -> bool {
+    pub fn offer_read(&self, place: usize, bytes: usize, kept: Option<HeldValues>, is_whole: bool) -> bool {
         self.offer(Offer { place, bytes, kept, is_read: true }, is_whole)
     }
 
@@ -159,7 +159,7 @@ impl MorselQueue {
 
     /// Releases the values that offers hold.
     pub fn let_go(&self) {
-        let let_go: Vec<Option<Kept>> = match &mut *self.order.lock() {
+        let let_go: Vec<Option<HeldValues>> = match &mut *self.order.lock() {
             Order::Listed(..) => Vec::new(),
             Order::Free(free) => free.let_go(usize::MAX),
         };
@@ -276,7 +276,7 @@ impl Free {
     }
 
     /// Adds an offer. Returns values that are no longer held.
-    fn offer(&mut self, offer: Offer, is_whole: bool) -> Vec<Option<Kept>> {
+    fn offer(&mut self, offer: Offer, is_whole: bool) -> Vec<Option<HeldValues>> {
         self.bytes_kept += offer.bytes_kept();
         if is_whole {
             self.whole.push(offer)
@@ -298,7 +298,7 @@ impl Free {
     }
 
     /// Releases at least `bytes` of the values that offers hold, oldest first.
-    fn let_go(&mut self, bytes: usize) -> Vec<Option<Kept>> {
+    fn let_go(&mut self, bytes: usize) -> Vec<Option<HeldValues>> {
         let mut let_go = Vec::new();
         let mut freed = 0;
         for offer in self.partial.iter_mut().chain(&mut self.whole) {

@@ -10,7 +10,7 @@
 
 use super::{Morsel, Phase, Run};
 use crate::pace::StepPace;
-use farpool_columns::{Chunk, Kept, Reader, RowGroup, Table};
+use farpool_columns::{Chunk, HeldValues, RowGroup, Table, ValueReader};
 use farpool_model::{Error, ErrorKind, Result, cast, limits};
 use farpool_operators::Verdict;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(super) struct GroupReads {
     bytes: usize,
     /// Bytes read since the row group was claimed.
     bytes_read: usize,
-    kept: Option<Kept>,
+    kept: Option<HeldValues>,
     /// True if a row passes the filter, so that the other columns are needed.
     is_wanted: bool,
     /// True if values were evicted before their use.
@@ -69,12 +69,12 @@ pub(super) enum GroupValues {
 
 impl GroupReads {
     /// Creates the state of a row group that another run has read.
-    pub fn keeping(kept: Kept) -> GroupReads {
+    pub fn keeping(kept: HeldValues) -> GroupReads {
         GroupReads { kept: Some(kept), ..GroupReads::default() }
     }
 
     /// Releases the values, which may then be evicted.
-    pub fn let_go(&mut self) -> Option<Kept> {
+    pub fn let_go(&mut self) -> Option<HeldValues> {
         self.kept.take()
     }
 }
@@ -149,7 +149,7 @@ impl Run {
         if keeping != HoldPolicy::Nothing || before == HoldPolicy::Nothing as u8 {
             return;
         }
-        let let_go: Vec<Option<Kept>> = {
+        let let_go: Vec<Option<HeldValues>> = {
             let mut held = self.held.lock();
             held.rests.iter_mut().filter_map(|rest| rest.read.as_mut()).map(|read| read.kept.take()).collect()
         };
@@ -158,7 +158,7 @@ impl Run {
     }
 
     /// Offers a row group whose values another run has read.
-    pub(crate) fn offered(&self, place: usize, group: &Arc<RowGroup>, kept: Option<&Kept>) {
+    pub(crate) fn offered(&self, place: usize, group: &Arc<RowGroup>, kept: Option<&HeldValues>) {
         if !self.has(place, group) {
             return;
         }
@@ -362,7 +362,7 @@ impl Run {
         morsel.is_shared |= read.bytes > bytes;
     }
 
-    fn arrived(&self, number: u64, is_urgent: bool, outcome: Result<Kept>) {
+    fn arrived(&self, number: u64, is_urgent: bool, outcome: Result<HeldValues>) {
         match outcome {
             Ok(kept) => {
                 let least = if is_urgent { HoldPolicy::Missed } else { HoldPolicy::Everything };
@@ -412,7 +412,7 @@ struct Request {
     is_urgent: bool,
 }
 
-impl Reader for Request {
+impl ValueReader for Request {
     fn is_waiting(&self) -> bool {
         self.run.upgrade().is_some_and(|run| run.held.lock().awaited.contains_key(&self.number))
     }
@@ -427,7 +427,7 @@ impl Reader for Request {
         }
     }
 
-    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
         if let Some(run) = self.run.upgrade() {
             run.arrived(self.number, self.is_urgent, outcome);
         }

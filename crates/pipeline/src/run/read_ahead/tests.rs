@@ -9,7 +9,7 @@ use crate::run::tests::{Ticking, bound, id_compares, int, random, sum_and_count_
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
-use farpool_columns::{Encoder, PlainGroup, Source, TableBuilder, table_cipher};
+use farpool_columns::{Encoder, PlainGroup, TableBuilder, ValueSource, table_cipher};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, NamedExpr, Output, TenantName, Tier,
@@ -32,7 +32,7 @@ struct Shelf {
 
 struct Request {
     handles: Vec<Arc<Chunk>>,
-    reader: Box<dyn Reader>,
+    reader: Box<dyn ValueReader>,
 }
 
 impl std::fmt::Debug for Request {
@@ -41,12 +41,12 @@ impl std::fmt::Debug for Request {
     }
 }
 
-impl Source for Shelf {
+impl ValueSource for Shelf {
     fn tenant(&self) -> &TenantName {
         &self.tenant
     }
 
-    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
         let is_awaited = |handle: &Arc<Chunk>| {
             let requests = self.requests.lock();
             requests.iter().any(|request| request.handles.iter().any(|awaited| Arc::ptr_eq(awaited, handle)))
@@ -92,7 +92,7 @@ impl Shelf {
 fn on_shelf(table: &Table, tier: Option<Tier>) -> (Arc<Table>, Arc<Shelf>) {
     let cipher = tier.map(|tier| table_cipher(tier).unwrap());
     let shelf = Arc::new(Shelf::default());
-    let source: Arc<dyn Source> = shelf.clone();
+    let source: Arc<dyn ValueSource> = shelf.clone();
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let builder = TableBuilder::new(pool, TenantName::default(), &table.schema, None).unwrap();
     let mut builder = builder.encrypting(cipher.as_ref());
