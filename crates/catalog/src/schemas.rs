@@ -1,8 +1,8 @@
 //! Schemas: the namespaces of a tenant's tables and views. `public` is always there and is not stored.
 //!
 //! Invariant: a table, a view or a claim whose name is in a schema other than `public` exists only while that schema
-//! does. Code that creates one checks this under the lock of the names ([`CatalogState::check_schema`]), and a schema is
-//! dropped only when it is empty, or with all its contents.
+//! does. Code that creates one checks this under the lock of the names ([`CatalogState::check_schema`]), and a schema
+//! is dropped only when it is empty, or with all its contents.
 
 use super::durable::Change;
 use super::state::{CatalogState, Effect, Names, Replaced};

@@ -1,10 +1,10 @@
 //! Handles: chunks whose values may leave memory.
 //!
 //! A table may hold a *handle* instead of a chunk. A handle has the type, the bounds and the sizes of the chunk, and
-//! the values while they are in memory; otherwise a [`ValueSource`] reads them again. Code that works on values takes the
-//! chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, even if the handle's
-//! values are evicted. Versions of a table, and statements that read them, therefore hold handles rather than pages of
-//! the pool.
+//! the values while they are in memory; otherwise a [`ValueSource`] reads them again. Code that works on values takes
+//! the chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, even if the
+//! handle's values are evicted. Versions of a table, and statements that read them, therefore hold handles rather than
+//! pages of the pool.
 //!
 //! Example: a scan holds the chunk of row group 3 when the cache evicts it. The handle becomes absent at once, the scan
 //! goes on with its chunk, and the memory is free when the scan drops it.

@@ -4,7 +4,8 @@
 //! All other modules use the file system through the traits [`Directory`] and [`File`], so that the same code runs on a
 //! real file system ([`LocalDirectory`]) and on one in memory that simulates loss of power ([`SimulatedDirectory`]). In
 //! a directory with keys ([`unlock`]) every file is encrypted and authenticated: code that writes and reads files gets
-//! the keys from the directory ([`Directory::keys`]), as well as the compression of segments ([`Directory::codec_selector`]).
+//! the keys from the directory ([`Directory::keys`]), as well as the compression of segments
+//! ([`Directory::codec_selector`]).
 
 #![forbid(unsafe_code)]
 

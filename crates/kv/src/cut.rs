@@ -8,9 +8,9 @@ mod packed;
 
 use crate::entry::{Entry, Kind};
 use crate::holds::ShardGuard;
-use crate::judge::{BATCH_ENTRIES, Batch, RowFilter, Slots};
 use crate::keyspace::Keyspace;
 use crate::packing::{PLAIN_PER_BYTE, plain_bytes};
+use crate::row_filter::{BATCH_ENTRIES, Batch, RowFilter, Slots};
 use crate::shard::SpaceId;
 use crate::slab::{Cut, CutCursor, CutPart};
 use crate::table::Table;
@@ -329,7 +329,7 @@ impl BatchConsumer<'_> {
 #[cfg(test)]
 impl KeyCut {
     /// Calls `f` with the slots of a part.
-    pub(crate) fn read_slots(&self, part: &KeyCutPart, mut f: impl FnMut(crate::judge::Slots<'_>)) {
+    pub(crate) fn read_slots(&self, part: &KeyCutPart, mut f: impl FnMut(crate::row_filter::Slots<'_>)) {
         let (shard, cut) = &self.shards[part.shard];
         let shard = self.keyspace.lock(*shard);
         let table = shard.table_of_cut(self.space, cut).unwrap();

@@ -17,13 +17,13 @@ mod fields;
 mod holds;
 pub mod index;
 mod journal;
-mod judge;
 mod keyspace;
 mod limits;
 mod meter;
 mod packing;
 pub mod predicate;
 pub mod resp;
+mod row_filter;
 mod rows;
 mod session;
 mod shard;
@@ -38,10 +38,10 @@ pub use commands::{
 };
 pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadCount, ReadEntry};
 pub use journal::{Journal, Replay};
-pub use judge::RowFilter;
 pub use keyspace::{KeyCount, Keyspace};
 pub use limits::{Limits, UsageCounters};
 pub use packing::{Compression, Packer};
+pub use row_filter::RowFilter;
 pub use rows::{Column, ColumnType, RowSchema};
 pub use session::{
     DeferReason, ExecutedCommand, ExecutionMode, Host, NoHost, Outcome, Session, TimeAndRandom, wrong_number,

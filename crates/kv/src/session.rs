@@ -1,7 +1,7 @@
 //! Client sessions: the selected space, the commands queued by `MULTI`, and the keys watched by `WATCH`.
 //!
-//! A session executes commands in an [`ExecutionMode`]. In short mode, a command that would take longer than a step, or that
-//! needs a shard held by a long command, is put off before it changes anything.
+//! A session executes commands in an [`ExecutionMode`]. In short mode, a command that would take longer than a step, or
+//! that needs a shard held by a long command, is put off before it changes anything.
 //!
 //! `WATCH` invariant: every write to a watched key touches the watch while it holds the lock of the key's shard, and
 //! `EXEC` checks the watch after it has locked the shards of all its keys and of all watched keys. No write fits
@@ -52,8 +52,8 @@ pub(crate) fn selected(space: SpaceId) -> SpaceId {
     if space < SPACES { space } else { 0 }
 }
 
-/// Time and randomness of a command. They are arguments, so that the same command with the same `TimeAndRandom` gives the same
-/// result on every run.
+/// Time and randomness of a command. They are arguments, so that the same command with the same `TimeAndRandom` gives
+/// the same result on every run.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeAndRandom {
     /// Milliseconds since the epoch.

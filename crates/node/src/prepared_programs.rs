@@ -16,11 +16,11 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct PreparedPrograms {
     /// Entries by time of use, the most recently used last.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<ProgramEntry>,
     bytes: usize,
 }
 
-struct Entry {
+struct ProgramEntry {
     handle: u32,
     program: Arc<BoundProgram>,
     /// Memory reserved for the program and the plan that it was made from.
@@ -34,7 +34,7 @@ impl PreparedPrograms {
     pub fn put(&mut self, handle: u32, program: BoundProgram, held: Reservation, bound: Option<Digest>) {
         self.remove(handle);
         self.bytes += held.bytes();
-        self.entries.push_back(Entry { handle, program: Arc::new(program), held, bound });
+        self.entries.push_back(ProgramEntry { handle, program: Arc::new(program), held, bound });
         while self.entries.len() > limits::HANDLES_PER_CONNECTION_MAX || self.bytes > limits::HANDLE_BYTES_MAX
         {
             let Some(oldest) = self.entries.pop_front() else { return };
@@ -72,7 +72,7 @@ impl PreparedPrograms {
         }
     }
 
-    fn take(&mut self, handle: u32) -> Option<Entry> {
+    fn take(&mut self, handle: u32) -> Option<ProgramEntry> {
         let place = self.entries.iter().position(|entry| entry.handle == handle)?;
         self.entries.remove(place)
     }

@@ -12,8 +12,8 @@
 //! Programs that run at the same time begin with different row groups, and each notifies the others of its results,
 //! so that no two of them judge the same row group.
 //!
-//! Tables that are encrypted in memory have no cached results, since the bits would reveal their values. Neither have live
-//! tables, whose row groups are generated for each run.
+//! Tables that are encrypted in memory have no cached results, since the bits would reveal their values. Neither have
+//! live tables, whose row groups are generated for each run.
 
 use crate::bound::BoundProgram;
 use crate::shared_scan::SharedScan;
@@ -103,8 +103,8 @@ impl PredicateCache {
         self.0.lock().iter().for_each(|cache_entry| _ = cache_entry.forget_gone());
     }
 
-    /// Records which rows of `group` pass, if there is memory for that, if necessary after removing the cached results used
-    /// longest ago.
+    /// Records which rows of `group` pass, if there is memory for that, if necessary after removing the cached results
+    /// used longest ago.
     pub fn note(
         &self,
         cache_entry: &PredicateCacheEntry,

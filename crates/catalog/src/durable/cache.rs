@@ -52,12 +52,12 @@ struct Queues {
 
 #[derive(Debug, Default)]
 struct Queue {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<CacheEntry>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     handle: Weak<Chunk>,
     /// Number of its location.
     number: u64,
@@ -65,12 +65,12 @@ struct Entry {
 }
 
 impl Queue {
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: CacheEntry) {
         self.bytes += entry.bytes;
         self.entries.push_back(entry);
     }
 
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<CacheEntry> {
         let entry = self.entries.pop_front()?;
         self.bytes -= entry.bytes;
         Some(entry)
@@ -81,7 +81,7 @@ impl Cache {
     /// Adds a handle whose values were read into memory.
     pub fn add(&self, handle: &Arc<Chunk>, number: u64) {
         let Some(tenant) = handle.tenant().filter(|_| !handle.is_pinned()) else { return };
-        let entry = Entry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
+        let entry = CacheEntry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
         let mut tenants = self.0.lock();
         let queues = tenants.entry(tenant.clone()).or_default();
         queues.tidy();

@@ -179,8 +179,8 @@ impl Log {
         Ok(Some(number))
     }
 
-    /// Returns how many bytes of [`ReservePolicy::Normal`] records fitted into the current file after the last append or
-    /// write. Never blocks.
+    /// Returns how many bytes of [`ReservePolicy::Normal`] records fitted into the current file after the last append
+    /// or write. Never blocks.
     pub fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
     }

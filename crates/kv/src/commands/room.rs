@@ -156,8 +156,8 @@ impl<'j> KeyHandle<'_, '_, 'j> {
         evicted + more
     }
 
-    /// Reserves memory so that [`KeyHandle::put_as`] of this value will not fail. Returns whether this has created the key;
-    /// otherwise nothing visible changes.
+    /// Reserves memory so that [`KeyHandle::put_as`] of this value will not fail. Returns whether this has created the
+    /// key; otherwise nothing visible changes.
     fn prepare(&mut self, kind: Kind, value: &[u8]) -> Result<bool> {
         let (hash, key) = (self.hash, self.key);
         self.with_room(value.len(), |table, _| table.prepare_plain(hash, key, (kind, value)))

@@ -2,7 +2,7 @@
 //! slot (breadth first, as in libcuckoo; Li et al., EuroSys 2014, section 4.3).
 
 use super::Index;
-use super::bucket::{KeyHash, SLOTS, Slot};
+use super::bucket::{BucketSlot, KeyHash, SLOTS};
 use crate::slab::EntryAddress;
 
 /// Most entries moved to make room for one.
@@ -135,7 +135,12 @@ impl Index {
     }
 
     /// Returns the other bucket of an entry. The key is needed only if that bucket has been split and this one has not.
-    fn other_bucket(&self, bucket: usize, entry: Slot, hash_of: &impl Fn(EntryAddress) -> u64) -> usize {
+    fn other_bucket(
+        &self,
+        bucket: usize,
+        entry: BucketSlot,
+        hash_of: &impl Fn(EntryAddress) -> u64,
+    ) -> usize {
         let (first, second) = self.table.candidate_buckets(bucket, entry.route());
         if second.is_none() {
             return first;

@@ -42,12 +42,12 @@ pub use hasher::{IndexOrder, IndexOrders, KeyHasher};
 
 use crate::meter::Meter;
 use crate::slab::EntryAddress;
-use bucket::{KeyHash, Route, SLOTS, Slot};
+use bucket::{BucketSlot, KeyHash, Route, SLOTS};
 use farpool_memory::{Pool, prefetch};
 use farpool_model::{Error, Result, TenantName};
 use stash::{Stash, Stashed};
 use std::sync::Arc;
-use table::Table;
+use table::BucketTable;
 
 /// Most buckets that an insert adds when one is not enough.
 const CATCH_UP_BUCKETS: usize = 16;
@@ -58,7 +58,7 @@ const LOOKED_AT: usize = 64;
 
 /// The index of a space. The hash passed for a key must depend on the key alone.
 pub struct Index {
-    table: Table,
+    table: BucketTable,
     stash: Stash,
     order: IndexOrder,
     /// Number of entries, including those in the stash.
@@ -74,7 +74,7 @@ enum EntryLocation {
 impl Index {
     /// Creates an empty index, which takes no memory of the pool until there is a key.
     pub fn new(pool: Arc<Pool>, tenant: TenantName, order: IndexOrder) -> Index {
-        Index { table: Table::new(pool, tenant), stash: Stash::default(), order, len: 0 }
+        Index { table: BucketTable::new(pool, tenant), stash: Stash::default(), order, len: 0 }
     }
 
     /// Counts memory with `meter` and respects its limit; there must be no entries yet.
@@ -237,7 +237,7 @@ impl Index {
             return None;
         }
         let is_it = |candidate| candidate == place;
-        let in_bucket = |bucket, like: Slot| {
+        let in_bucket = |bucket, like: BucketSlot| {
             self.table.get(bucket).find(like, is_it).map(|slot| EntryLocation::Bucket { bucket, slot })
         };
         let at_home = hash.slot(place);
@@ -322,7 +322,7 @@ impl Index {
     /// Empties a slot and updates the summaries that had its route.
     fn vacate(&mut self, bucket: usize, slot: usize) {
         let was = self.table.get(bucket).slot(slot);
-        self.table.write_slot(bucket, slot, Slot::EMPTY);
+        self.table.write_slot(bucket, slot, BucketSlot::EMPTY);
         if was.is_away() {
             self.forget_facing(bucket, was.route());
         }

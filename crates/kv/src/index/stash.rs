@@ -4,7 +4,7 @@
 //! Displacement keeps the stash almost empty. The stash has no bound, so that no key is refused because of its hash:
 //! when most keys of a table were removed and are written again in the order of the table's own scan, thousands of
 //! entries may be stashed until the table has grown. Entries beyond [`ENTRIES`] are charged to the pool
-//! ([`Table::stand_for`](super::table::Table::stand_for)).
+//! ([`BucketTable::stand_for`](super::table::Table::stand_for)).
 
 use super::bucket::KeyHash;
 use crate::slab::EntryAddress;

@@ -9,7 +9,7 @@
 //! 3. The cut ends; [`Slabs::reclaim_some`] frees slot 7, unless another cut has it, too.
 
 use super::{EntryAddress, LARGE, SLOT_BYTES, Slabs};
-use crate::judge::Slots;
+use crate::row_filter::Slots;
 use farpool_model::limits::KV_CUTS_MAX;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! Invariant: no call does more than a step's work, however long a request is. A request of many arguments is parsed in
 //! several calls, and its arguments are gathered by the thread that executes it.
 
-use farpool_kv::resp::{Limits, Parser, ProtocolError, Step};
+use farpool_kv::resp::{Parser, ParserLimits, ProtocolError, Step};
 use farpool_kv::{Keyspace, LookAhead, PrefetchList, SpaceId};
 use farpool_model::limits;
 use std::ops::{Deref, Range};
@@ -102,8 +102,11 @@ impl Batch {
             return Err(error);
         }
         // Before authentication, limits may change with each request, so requests are parsed one at a time.
-        let (limits, requests_max) =
-            if keys.is_some() { (Limits::AUTHENTICATED, REQUESTS) } else { (Limits::UNAUTHENTICATED, 1) };
+        let (limits, requests_max) = if keys.is_some() {
+            (ParserLimits::AUTHENTICATED, REQUESTS)
+        } else {
+            (ParserLimits::UNAUTHENTICATED, 1)
+        };
         let (mut left, mut is_in_part) = (PARSED_BYTES, false);
         while self.requests.len() < requests_max && left > 0 {
             let shown = buffer.len().min(self.bytes + self.seen + left.max(self.needed));

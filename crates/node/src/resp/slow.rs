@@ -23,12 +23,12 @@ pub(crate) struct SlowLog {
 
 struct SlowLogState {
     /// Entries, latest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<SlowLogEntry>,
     next_id: i64,
     most: usize,
 }
 
-struct Entry {
+struct SlowLogEntry {
     id: i64,
     unix_s: u64,
     us: u64,
@@ -94,7 +94,7 @@ impl SlowLog {
         let (id, most) = (kept.next_id, kept.most);
         kept.next_id += 1;
         let (peer, name) = (peer.to_string(), name.to_string());
-        kept.entries.push_front(Entry { id, unix_s: unix_ms / 1000, us: ns / 1000, args, peer, name });
+        kept.entries.push_front(SlowLogEntry { id, unix_s: unix_ms / 1000, us: ns / 1000, args, peer, name });
         kept.entries.truncate(most);
     }
 

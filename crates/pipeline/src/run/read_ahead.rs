@@ -96,8 +96,8 @@ impl ReadAhead {
         ahead > 0 && ahead >= self.most()
     }
 
-    /// Returns true if no more may be read, given that other runs of the shared scan wait for `bytes`. If so, this run waits
-    /// for its own requests.
+    /// Returns true if no more may be read, given that other runs of the shared scan wait for `bytes`. If so, this run
+    /// waits for its own requests.
     pub fn is_enough_with(&self, bytes: usize) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
         let is_enough = ahead > 0 && ahead.max(bytes) >= self.most();
