@@ -1,7 +1,7 @@
 //! Decodes untrusted column chunks.
 
 use arrow_array::Array;
-use farpool_columns::{Chunk, Image, Integers, Reader, Source, read_into_pool};
+use farpool_columns::{Chunk, Image, Integers, ValueReader, ValueSource, read_into_pool};
 use farpool_memory::{Pool, PoolConfig, Tenure};
 use farpool_model::{Result, TenantName, limits};
 use std::sync::{Arc, OnceLock};
@@ -97,15 +97,15 @@ fn same_outline(handle: &Chunk, chunk: &Chunk) {
 #[derive(Debug, Default)]
 struct Nowhere(TenantName);
 
-impl Source for Nowhere {
+impl ValueSource for Nowhere {
     fn tenant(&self) -> &TenantName {
         &self.0
     }
 
-    fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn Reader>) {}
+    fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn ValueReader>) {}
 }
 
-fn source() -> Arc<dyn Source> {
+fn source() -> Arc<dyn ValueSource> {
     Arc::new(Nowhere::default())
 }
 

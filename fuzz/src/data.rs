@@ -2,10 +2,10 @@
 
 use crate::log::mended;
 use arrow_array::Array;
-use farpool_catalog::{Background, Catalog, Chore, Helpers, check_data};
+use farpool_catalog::{Background, Catalog, Chore, HelperThreads, check_data};
 use farpool_disk::{
-    Codec, Directory, Faults, Log, NewPart, Packing, SegmentWriter, SimulatedDirectory, TableKey, Urgency,
-    WrappedKey, compressing, unlock, write_sealed,
+    Codec, CompressionPolicy, Directory, Faults, Log, NewPart, ReservePolicy, SegmentWriter,
+    SimulatedDirectory, TableKey, WrappedKey, compressing, unlock, write_sealed,
 };
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::Result;
@@ -101,7 +101,8 @@ fn table_key(directory: &dyn Directory, bytes: &[u8]) -> Option<Arc<TableKey>> {
 fn build(mut data: &[u8]) -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
     let is_encrypted = data.first().is_some_and(|kind| kind % KINDS == KEYS);
     let (device, directory) = directory(is_encrypted);
-    let way = Codec::ALL.get(data.len() % 4).map_or(Packing::None, |codec| Packing::By(*codec));
+    let way =
+        Codec::ALL.get(data.len() % 4).map_or(CompressionPolicy::None, |codec| CompressionPolicy::By(*codec));
     let (mut records, mut manifest, mut key) = (Vec::new(), Vec::new(), None);
     let mut parts: BTreeMap<u64, PartOf> = BTreeMap::new();
     while let Some(([kind, low, high], rest)) = data.split_first_chunk::<3>() {
@@ -153,7 +154,7 @@ fn write_log(
     static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
     create(EMPTY.get_or_init(empty_log));
     let log = Log::open(Arc::clone(directory), None, 0, &mut |_, _| Ok(())).expect("it has no records").0;
-    let append = |record: &&[u8]| log.append(record, Urgency::Normal).expect("there is room");
+    let append = |record: &&[u8]| log.append(record, ReservePolicy::Normal).expect("there is room");
     if let Some(last) = records.iter().map(append).last() {
         log.commit(last).expect("nothing fails here");
     }
@@ -200,7 +201,7 @@ pub fn catalog() -> Arc<Catalog> {
 #[derive(Debug)]
 struct Alone;
 
-impl Helpers for Alone {
+impl HelperThreads for Alone {
     fn threads_max(&self) -> usize {
         1
     }

@@ -1,6 +1,6 @@
 //! Opens logs whose files contain untrusted bytes.
 
-use farpool_disk::{Directory, Faults, Log, SimulatedDirectory, Urgency};
+use farpool_disk::{Directory, Faults, Log, ReservePolicy, SimulatedDirectory};
 use std::sync::Arc;
 
 /// Maximal number of records that are kept for comparison: batches of empty records are large.
@@ -33,7 +33,7 @@ pub fn log_reader(data: &[u8]) {
         Log::open(directory, Some(1), 0, &mut keep).map(|(log, _)| (log, records))
     };
     let Ok((log, mut records)) = open() else { return };
-    let number = log.append(b"one more", Urgency::Normal).expect("there is room");
+    let number = log.append(b"one more", ReservePolicy::Normal).expect("there is room");
     log.commit(number).expect("nothing fails here");
     log.close().expect("nothing fails here");
     records.push(b"one more".to_vec());

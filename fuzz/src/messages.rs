@@ -4,8 +4,8 @@ use crate::plan::table_schema;
 use arrow_array::{Array, RecordBatch};
 use bytes::{Bytes, BytesMut};
 use farpool_wire::{
-    Assembler, FrameKind, Intake, Message, Opening, Request, Response, Window, check_preface, opening,
-    reply_to_stranger, split_frame,
+    Assembler, DetectedProtocol, FrameKind, FrameReader, Message, Request, Response, Window, check_preface,
+    opening, reply_to_stranger, split_frame,
 };
 
 /// Decodes the bytes as both sides of a connection would. After the preface come frames; without it, the
@@ -31,8 +31,8 @@ fn opens_alike_wherever_it_is_cut(data: &[u8]) {
     let whole = opening(data);
     for cut in 0..data.len().min(2 * farpool_wire::PREFACE.len()) {
         match opening(&data[..cut]) {
-            Opening::Incomplete => {}
-            Opening::Stranger(_) => assert!(matches!(whole, Opening::Stranger(_))),
+            DetectedProtocol::Incomplete => {}
+            DetectedProtocol::Stranger(_) => assert!(matches!(whole, DetectedProtocol::Stranger(_))),
             settled => assert_eq!(settled, whole),
         }
     }
@@ -58,18 +58,18 @@ fn connection(bytes: &[u8]) {
 
 /// Assembles messages as a client does, from reads of any length.
 fn taken_in(mut bytes: &[u8]) -> Vec<Message> {
-    let mut intake = Intake::default();
+    let mut frame_reader = FrameReader::default();
     let mut messages = Vec::new();
     loop {
-        match intake.next(|_| Ok(true)) {
+        match frame_reader.next(|_| Ok(true)) {
             Ok(Some(message)) => messages.push(message),
             Ok(None) if bytes.is_empty() => return messages,
             Ok(None) => {
-                let (buffer, most) = intake.room();
+                let (buffer, most) = frame_reader.room();
                 let (read, rest) = bytes.split_at(most.min(bytes.len().div_ceil(2)));
                 buffer.extend_from_slice(read);
                 bytes = rest;
-                intake.read(read.len());
+                frame_reader.read(read.len());
             }
             Err(_) => return messages,
         }

@@ -3,7 +3,7 @@
 use crate::plan::table_schema;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use bytes::Bytes;
-use farpool_columns::{Parcel, Room, pack_array, pack_chunks};
+use farpool_columns::{Parcel, ResultBuffer, pack_array, pack_chunks};
 use std::sync::Arc;
 
 /// Decodes a parcel. The rows of a valid one must be the same when read whole and in parts, and after they are packed
@@ -13,7 +13,7 @@ pub fn parcel_decoder(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     let Ok(mut parcel) = Parcel::read(&bytes, &schema) else { return };
     let rows = parcel.rows();
-    let room = &mut Room::default();
+    let room = &mut ResultBuffer::default();
     let Ok(whole) = parcel.next(rows, room) else { return };
     for column in whole.columns() {
         column.to_data().validate_full().expect("decoded values are sound");

@@ -1,7 +1,7 @@
 //! Reads requests of the Redis protocol, and the numbers in them.
 
 use farpool_kv::resp::{
-    ExtendedFloat, INTEGER_TEXT_BYTES, Limits, Parser, ProtocolError, Request, Step, integer_text,
+    ExtendedFloat, INTEGER_TEXT_BYTES, Parser, ParserLimits, ProtocolError, Request, Step, integer_text,
     parse_integer,
 };
 
@@ -12,13 +12,13 @@ type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 /// give the same requests and the same error, and a number must give the same text when it is read again.
 pub fn resp_decoder(data: &[u8]) {
     let Some((&choice, bytes)) = data.split_first() else { return };
-    let limits = if choice & 16 == 0 { Limits::AUTHENTICATED } else { Limits::UNAUTHENTICATED };
+    let limits = if choice & 16 == 0 { ParserLimits::AUTHENTICATED } else { ParserLimits::UNAUTHENTICATED };
     let whole = requests(bytes, bytes.len(), &limits);
     assert_eq!(whole, requests(bytes, usize::from(choice & 15) + 1, &limits));
     whole.0.iter().flatten().for_each(|argument| read_numbers(argument));
 }
 
-fn requests(bytes: &[u8], piece: usize, limits: &Limits) -> Parsed {
+fn requests(bytes: &[u8], piece: usize, limits: &ParserLimits) -> Parsed {
     let (mut parser, mut buffer, mut requests) = (Parser::new(), Vec::new(), Vec::new());
     for piece in bytes.chunks(piece.max(1)) {
         buffer.extend_from_slice(piece);

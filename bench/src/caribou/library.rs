@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::stats::median;
 use anyhow::{Result, anyhow, bail};
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Args, Keyspace, Moment, NoHost, Session};
+use farpool_kv::{Args, Keyspace, NoHost, Session, TimeAndRandom};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use std::sync::Barrier;
@@ -26,7 +26,7 @@ const COMMANDS: u64 = 4096;
 /// One command in this many is an update.
 const UPDATES: u64 = 10;
 
-const NOW: Moment = Moment { now: 1_700_000_000_000, random: 7 };
+const NOW: TimeAndRandom = TimeAndRandom { now: 1_700_000_000_000, random: 7 };
 
 /// A client of the library.
 struct Client<'k> {

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, anyhow};
 use arrow::ipc::writer::FileWriter;
 
 use farpool::node::{
-    AccessKind, AccessTrace, LocalDirectory, Node, NodeConfig, Packing, compressing, place_on_disk, unlock,
+    AccessKind, AccessTrace, CompressionPolicy, LocalDirectory, Node, NodeConfig, compressing, place_on_disk,
+    unlock,
 };
 use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableName, TenantName, WorkMemory};
 use futures::stream;
@@ -80,7 +81,7 @@ impl Side {
         let node = Node::start(NodeConfig {
             memory_bytes: options.pool_mib << 20,
             work: work.clone(),
-            data: Some(compressing(directory, Packing::Auto)),
+            data: Some(compressing(directory, CompressionPolicy::Auto)),
             trace: Some(trace.clone()),
             ..NodeConfig::default()
         })?;

@@ -11,7 +11,7 @@ use crate::runtime;
 use arrow::array::RecordBatchReader;
 use arrow::error::ArrowError;
 use farpool::model::{OptionValue, limits};
-use farpool::node::{KeySource, MasterKey, Node, Packing};
+use farpool::node::{CompressionPolicy, KeySource, MasterKey, Node};
 use farpool::report::{Report, Source};
 use farpool::{
     ClientOptions, ClientTls, EmbeddedPool, Error, LoadMode, LoadOptions, Pool, PoolUrl, Proof, PublicKey,
@@ -132,7 +132,7 @@ impl NativePool {
     ) -> PyResult<Self> {
         let prepared = || {
             let timeout = timeout.map(seconds).transpose()?;
-            let packing = Packing::named(compression).ok_or_else(|| {
+            let packing = CompressionPolicy::named(compression).ok_or_else(|| {
                 Error::invalid(format!("there is no compression {compression:?}"))
                     .advise("write auto, none, lz4, zstd or deflate")
             })?;

@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "it measures time, and has a thread for the background")]
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use farpool_catalog::{Background, Catalog, Chore, Helpers, Stepped};
+use farpool_catalog::{Background, Catalog, Chore, HelperThreads, StepOutcome};
 use farpool_columns::Table;
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{LoadMode, Result, TableName, TenantName};
@@ -21,7 +21,7 @@ impl Thread {
         let (sender, chores) = std::sync::mpsc::channel::<Chore>();
         std::thread::spawn(move || {
             for chore in chores {
-                while chore.step(&|| true) == Stepped::Worked {}
+                while chore.step(&|| true) == StepOutcome::Worked {}
                 chore.leave();
             }
         });
@@ -41,7 +41,7 @@ impl Background for Thread {
 #[derive(Debug)]
 struct Alone;
 
-impl Helpers for Alone {
+impl HelperThreads for Alone {
     fn threads_max(&self) -> usize {
         1
     }

@@ -23,8 +23,8 @@ impl Catalog {
         name: &TableName,
         changes: &[TableChange],
     ) -> Result<Commit<TableInfo>> {
-        let line = self.newest(tenant, name)?.line;
-        let _held = line.hold();
+        let append_queue = self.newest(tenant, name)?.append_queue;
+        let _held = append_queue.hold();
         loop {
             let current = self.newest(tenant, name)?;
             let altered = alter(&current.table.schema, changes)?;

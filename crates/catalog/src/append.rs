@@ -1,5 +1,5 @@
 //! Group commit of the appends to one table (as in DeWitt et al., *Implementation Techniques for Main Memory
-//! Database Systems*, SIGMOD 1984): appends wait in a line, and the first of them makes one version of all
+//! Database Systems*, SIGMOD 1984): appends wait in a queue, and the first of them makes one version of all
 //! that wait. Appends that come while a version is being made become the next one together. An append never
 //! waits for others to come.
 //!
@@ -7,9 +7,9 @@
 //! version only when its rows are visible, that is, durable where the catalog has a log. An append that does not fit
 //! the table fails alone; where there is no memory for all, each is tried alone.
 //!
-//! Other changes of the table can block the line meanwhile ([`Line::hold`]).
+//! Other changes of the table can block the queue meanwhile ([`AppendQueue::hold`]).
 //!
-//! Invariants: the rows of an append stay together and in their order; a line has one leader at a time, and a
+//! Invariants: the rows of an append stay together and in their order; a queue has one leader at a time, and a
 //! leader that panics fails the appends that it had taken.
 
 use super::durable::fits_key;
@@ -25,24 +25,24 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The line of appends that wait for the next version of one table.
+/// The queue of appends that wait for the next version of one table.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    state: Mutex<LineState>,
+pub(super) struct AppendQueue {
+    state: Mutex<AppendQueueState>,
     /// Signals waiting threads that an append may have its outcome, or that a version can be made.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct LineState {
-    waiting: VecDeque<Arc<Entry>>,
+struct AppendQueueState {
+    waiting: VecDeque<Arc<QueuedAppend>>,
     has_leader: bool,
     /// Number of other changes that wait for the leader to finish; they go before the next appends.
     holding: usize,
 }
 
-/// An append in line.
-struct Entry {
+/// An append in the queue.
+struct QueuedAppend {
     rows: Rows,
     /// Memory that the rows take outside the pool.
     _outside: Option<Reservation>,
@@ -73,12 +73,12 @@ pub struct Append {
     catalog: Arc<Catalog>,
     tenant: TenantName,
     name: TableName,
-    line: Arc<Line>,
-    entry: Arc<Entry>,
+    queue: Arc<AppendQueue>,
+    entry: Arc<QueuedAppend>,
 }
 
 impl Append {
-    /// Adds rows to the line of the table `name`. `wake` is called when [`Append::try_commit`] may return an
+    /// Adds rows to the queue of the table `name`. `wake` is called when [`Append::try_commit`] may return an
     /// outcome or has work to do.
     ///
     /// # Errors
@@ -91,8 +91,8 @@ impl Append {
         outside: Option<Reservation>,
         wake: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Append> {
-        let line = catalog.newest(&tenant, &name)?.line;
-        let entry = Arc::new(Entry {
+        let queue = catalog.newest(&tenant, &name)?.append_queue;
+        let entry = Arc::new(QueuedAppend {
             rows,
             _outside: outside,
             outcome: Mutex::default(),
@@ -100,33 +100,33 @@ impl Append {
             recorded: OnceLock::new(),
             wake,
         });
-        line.state.lock().waiting.push_back(entry.clone());
-        Ok(Append { catalog, tenant, name, line, entry })
+        queue.state.lock().waiting.push_back(entry.clone());
+        Ok(Append { catalog, tenant, name, queue, entry })
     }
 
     /// Returns whether [`Append::try_commit`] would make a version or return the outcome.
     pub fn has_step(&self) -> bool {
-        let may_lead = self.entry.recorded.get().is_none() && !self.line.state.lock().is_busy();
+        let may_lead = self.entry.recorded.get().is_none() && !self.queue.state.lock().is_busy();
         may_lead || self.entry.outcome.lock().is_some()
     }
 
     /// Withdraws the append if no version with its rows has been begun; returns whether it was withdrawn.
     pub fn leave(&self) -> bool {
-        let mut state = self.line.state.lock();
+        let mut state = self.queue.state.lock();
         let count = state.waiting.len();
         state.waiting.retain(|entry| !Arc::ptr_eq(entry, &self.entry));
         let has_left = state.waiting.len() < count;
         drop(state);
         if has_left {
             // The new first append may have been waiting for this one to lead.
-            self.line.call_next();
+            self.queue.call_next();
         }
         has_left
     }
 
-    /// Returns whether the append still waits in line, that is, no version with its rows has been begun.
+    /// Returns whether the append still waits in the queue, that is, no version with its rows has been begun.
     pub fn is_waiting(&self) -> bool {
-        self.line.state.lock().waiting.iter().any(|entry| Arc::ptr_eq(entry, &self.entry))
+        self.queue.state.lock().waiting.iter().any(|entry| Arc::ptr_eq(entry, &self.entry))
     }
 
     /// Makes a version of the appends that wait, unless another thread is making one. Returns the outcome of
@@ -137,7 +137,7 @@ impl Append {
     /// memory is short. None of the append's rows is visible then.
     pub fn try_commit(&self) -> Option<Result<TableInfo>> {
         let taken = {
-            let mut state = self.line.state.lock();
+            let mut state = self.queue.state.lock();
             if let Some(outcome) = self.entry.outcome.lock().take() {
                 return Some(outcome);
             }
@@ -146,7 +146,7 @@ impl Append {
             }
             state.take()
         };
-        self.lead(&taken);
+        self.leader(&taken);
         self.entry.outcome.lock().take()
     }
 
@@ -164,21 +164,21 @@ impl Append {
                 self.catalog.commit(*number)?;
                 continue;
             }
-            let mut state = self.line.state.lock();
+            let mut state = self.queue.state.lock();
             let is_open = || self.entry.recorded.get().is_none() && self.entry.outcome.lock().is_none();
             if state.is_busy() && is_open() {
-                self.line.changed.wait(&mut state);
+                self.queue.changed.wait(&mut state);
             }
         }
     }
 
-    fn lead(&self, taken: &[Arc<Entry>]) {
-        let _lead = Lead { line: &self.line, taken };
+    fn leader(&self, taken: &[Arc<QueuedAppend>]) {
+        let _lead = AppendLeader { queue: &self.queue, taken };
         self.commit_all(taken);
     }
 
     /// Commits `entries` as one version, or one by one if that fails, and sets the outcome of each.
-    fn commit_all(&self, entries: &[Arc<Entry>]) {
+    fn commit_all(&self, entries: &[Arc<QueuedAppend>]) {
         match self.publish(entries) {
             Ok(()) => {}
             // Perhaps only the rows of one entry cannot be encoded or find no memory.
@@ -192,7 +192,7 @@ impl Append {
     /// Appends the rows of `entries` to the newest version, and tries again when another change has swapped
     /// the table first. Sets the outcome of entries that do not fit the table and, unless an error is
     /// returned, of all others.
-    fn publish(&self, entries: &[Arc<Entry>]) -> Result<()> {
+    fn publish(&self, entries: &[Arc<QueuedAppend>]) -> Result<()> {
         let mut fitting: Vec<_> = entries.iter().filter(|entry| !entry.is_settled()).cloned().collect();
         loop {
             let current = self.catalog.newest(&self.tenant, &self.name)?;
@@ -215,7 +215,7 @@ impl Append {
     }
 
     /// Sets the outcome of `entries`, which have made a version together: when it is durable.
-    fn settle(&self, made: Commit<TableInfo>, entries: Vec<Arc<Entry>>) {
+    fn settle(&self, made: Commit<TableInfo>, entries: Vec<Arc<QueuedAppend>>) {
         if let Some(number) = made.number() {
             for entry in &entries {
                 // An entry becomes part of one version only.
@@ -223,7 +223,7 @@ impl Append {
             }
         }
         let is_recorded = made.number().is_some();
-        let line = self.line.clone();
+        let queue = self.queue.clone();
         made.then(move |durable| {
             for entry in &entries {
                 entry.settle(durable.clone());
@@ -231,13 +231,17 @@ impl Append {
             // Otherwise the leader wakes them.
             if is_recorded {
                 entries.iter().for_each(|entry| (entry.wake)());
-                line.changed.notify_all();
+                queue.changed.notify_all();
             }
         });
     }
 
     /// Publishes the rows behind `current`; returns `None` if the table was swapped since `current` was read.
-    fn publish_behind(&self, current: &Current, entries: &[Arc<Entry>]) -> Result<Option<Commit<TableInfo>>> {
+    fn publish_behind(
+        &self,
+        current: &Current,
+        entries: &[Arc<QueuedAppend>],
+    ) -> Result<Option<Commit<TableInfo>>> {
         let pool = self.catalog.pool().clone();
         let mut builder = TableBuilder::append_to(pool, &current.table, self.tenant.clone(), None)?;
         let mut small = Vec::new();
@@ -266,10 +270,10 @@ fn add_small(builder: &mut TableBuilder, small: &mut Vec<&PlainGroup>) -> Result
     builder.add_row_group(Arc::new(group))
 }
 
-impl Line {
+impl AppendQueue {
     /// Waits for the current leader to finish, then blocks appends until the guard is dropped: a change that
     /// takes longer than an append would otherwise find a newer version each time.
-    pub fn hold(&self) -> Lead<'_> {
+    pub fn hold(&self) -> AppendLeader<'_> {
         let mut state = self.state.lock();
         state.holding += 1;
         while state.has_leader {
@@ -277,10 +281,10 @@ impl Line {
         }
         state.holding -= 1;
         state.has_leader = true;
-        Lead { line: self, taken: &[] }
+        AppendLeader { queue: self, taken: &[] }
     }
 
-    /// Wakes the first append in line to lead, if there is no leader.
+    /// Wakes the first append in the queue to lead, if there is no leader.
     fn call_next(&self) {
         let next = {
             let state = self.state.lock();
@@ -293,7 +297,7 @@ impl Line {
     }
 }
 
-impl LineState {
+impl AppendQueueState {
     /// Returns whether appends must wait: there is a leader, or another change waits to become it.
     fn is_busy(&self) -> bool {
         self.has_leader || self.holding > 0
@@ -301,7 +305,7 @@ impl LineState {
 
     /// Takes the appends that become one version, oldest first: at least one, if any waits, and no more small
     /// ones than can be encoded in about a millisecond. The caller becomes the leader.
-    fn take(&mut self) -> Vec<Arc<Entry>> {
+    fn take(&mut self) -> Vec<Arc<QueuedAppend>> {
         self.has_leader = true;
         let (mut rows, mut bytes, mut count) = (0, 0, 0);
         for small in self.waiting.iter().map(|entry| &entry.rows.small) {
@@ -317,14 +321,14 @@ impl LineState {
     }
 }
 
-/// The leadership of a line, given up on drop: its holder makes a version of the appends in `taken`, or
+/// The leadership of a queue, given up on drop: its holder makes a version of the appends in `taken`, or
 /// another change of the table.
-pub(super) struct Lead<'a> {
-    line: &'a Line,
-    taken: &'a [Arc<Entry>],
+pub(super) struct AppendLeader<'a> {
+    queue: &'a AppendQueue,
+    taken: &'a [Arc<QueuedAppend>],
 }
 
-impl Drop for Lead<'_> {
+impl Drop for AppendLeader<'_> {
     fn drop(&mut self) {
         for entry in self.taken {
             // All entries have their outcome already, or get it when they are durable, unless the leader panicked.
@@ -332,13 +336,13 @@ impl Drop for Lead<'_> {
                 entry.settle(Err(Error::internal("a defect stopped an append")));
             }
         }
-        self.line.state.lock().has_leader = false;
+        self.queue.state.lock().has_leader = false;
         self.taken.iter().for_each(|entry| (entry.wake)());
-        self.line.call_next();
+        self.queue.call_next();
     }
 }
 
-impl Entry {
+impl QueuedAppend {
     fn settle(&self, outcome: Result<TableInfo>) {
         let mut told = self.outcome.lock();
         if !self.is_settled.swap(true, Ordering::Relaxed) {
@@ -376,9 +380,9 @@ impl Rows {
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for QueuedAppend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("outcome", &self.outcome).finish_non_exhaustive()
+        f.debug_struct("QueuedAppend").field("outcome", &self.outcome).finish_non_exhaustive()
     }
 }
 
@@ -386,7 +390,7 @@ impl Drop for Append {
     fn drop(&mut self) {
         // If a leader has taken the append, its rows become visible nevertheless.
         if !self.leave() {
-            self.line.call_next();
+            self.queue.call_next();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The interface for background work on tables: the store starts no threads for it, its host runs it.
 
-use super::merge::Merging;
-use super::tap::{Gathering, Stepped};
+use super::merge::MergeTask;
+use super::tap::{ProfileTask, StepOutcome};
 use farpool_model::TenantName;
 use parking_lot::{Condvar, Mutex};
 use std::fmt;
@@ -49,9 +49,9 @@ pub fn after_a_moment(job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send>
 #[derive(Clone, Debug)]
 pub enum Chore {
     /// Computes a profile.
-    Profile(Arc<Gathering>),
+    Profile(Arc<ProfileTask>),
     /// Merges small row groups into larger ones.
-    Merge(Arc<Merging>),
+    Merge(Arc<MergeTask>),
 }
 
 impl Chore {
@@ -60,7 +60,7 @@ impl Chore {
     pub fn order(&self) -> (bool, u64) {
         match self {
             Chore::Merge(merging) => (false, merging.number()),
-            Chore::Profile(gathering) => (true, gathering.number()),
+            Chore::Profile(task) => (true, task.number()),
         }
     }
 
@@ -68,15 +68,15 @@ impl Chore {
     pub fn tenant(&self) -> &TenantName {
         match self {
             Chore::Merge(merging) => merging.tenant(),
-            Chore::Profile(gathering) => gathering.tenant(),
+            Chore::Profile(task) => task.tenant(),
         }
     }
 
     /// Works until `go_on` returns false, and on one column at least.
-    pub fn step(&self, go_on: &dyn Fn() -> bool) -> Stepped {
+    pub fn step(&self, go_on: &dyn Fn() -> bool) -> StepOutcome {
         match self {
             Chore::Merge(merging) => merging.step(go_on),
-            Chore::Profile(gathering) => gathering.step(go_on),
+            Chore::Profile(task) => task.step(go_on),
         }
     }
 
@@ -85,7 +85,7 @@ impl Chore {
     pub fn leave(&self) {
         match self {
             Chore::Merge(merging) => merging.leave(),
-            Chore::Profile(gathering) => gathering.leave(),
+            Chore::Profile(task) => task.leave(),
         }
     }
 }

@@ -27,8 +27,8 @@ impl Catalog {
         groups: &RowGroupsAt,
         load: Option<LoadId>,
     ) -> Result<Commit<TableInfo>> {
-        let line = self.newest(tenant, name)?.line;
-        let _held = line.hold();
+        let append_queue = self.newest(tenant, name)?.append_queue;
+        let _held = append_queue.hold();
         // Repeats when a merge has swapped the table first.
         loop {
             let current = self.newest(tenant, name)?;

@@ -10,7 +10,7 @@
 //! replaces `t`.
 
 use super::Catalog;
-use super::state::{Expected, State};
+use super::state::{CatalogState, Expected};
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName};
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Drop for Claim {
     }
 }
 
-impl State {
+impl CatalogState {
     fn claim(&mut self, tenant: &TenantName, name: &TableName) -> Result<u64> {
         self.check(tenant, name, Expected::Nothing)?;
         self.claims_made += 1;

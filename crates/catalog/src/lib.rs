@@ -19,9 +19,9 @@ mod change;
 mod claims;
 mod commit;
 mod durable;
-mod errands;
-mod helpers;
+mod helper_threads;
 mod load;
+mod load_waits;
 mod merge;
 mod names;
 mod pieces;
@@ -38,17 +38,17 @@ pub use background::{Background, Chore, after_a_moment};
 pub use claims::Claim;
 pub use commit::Commit;
 pub use durable::{
-    Access, AccessKind, AccessTrace, Awaited, Backup, Cache, PlaceOnDisk, Recorded, Recovery, adopt_backup,
-    check_data, place_on_disk,
+    Access, AccessKind, AccessTrace, Backup, Cache, PlaceOnDisk, Recorded, Recovery, ValueRequests,
+    adopt_backup, check_data, place_on_disk,
 };
-pub use helpers::Helpers;
+pub use helper_threads::HelperThreads;
 pub use load::Load;
 pub use pieces::{Piece, PieceDone};
 pub use state::Loads;
 pub use statistics::AwaitedStatistics;
-pub use tap::{AwaitedProfile, Stepped};
+pub use tap::{AwaitedProfile, StepOutcome};
 
-use append::Line;
+use append::AppendQueue;
 use durable::{Change, Durable, Prepared};
 use farpool_columns::{Encoder, Table};
 use farpool_disk::TableKey;
@@ -61,10 +61,10 @@ use farpool_model::{
 use merge::Merges;
 use parking_lot::RwLock;
 use quota::DiskQuotas;
-use state::{Effect, Expected, State};
+use state::{CatalogState, Effect, Expected};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use tap::{Gathered, Tap};
+use tap::{CollectedProfile, Tap};
 
 /// The tables and views of all tenants. Cheap to read while loads run: the lock is held for a look-up or a
 /// swap.
@@ -73,7 +73,7 @@ pub struct Catalog {
     pool: Arc<Pool>,
     /// Budget from which tables reserve their memory outside the pool.
     work: Option<Arc<WorkMemory>>,
-    state: RwLock<State>,
+    state: RwLock<CatalogState>,
     /// The data directory; empty for a catalog in memory.
     durable: OnceLock<Arc<Durable>>,
     disk_quotas: RwLock<DiskQuotas>,
@@ -84,7 +84,7 @@ pub struct Catalog {
     /// Number of taps and merges made; the source of their numbers.
     chores_made: AtomicU64,
     background: Arc<dyn Background>,
-    helpers: Arc<dyn Helpers>,
+    helpers: Arc<dyn HelperThreads>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,8 +104,8 @@ struct Current {
     tap: Option<Arc<Tap>>,
     /// Profiles all rows, made on request where `tap` does not cover them.
     whole: Option<Arc<Tap>>,
-    /// The line of appends and the merges of the table; each version hands them to the next.
-    line: Arc<Line>,
+    /// The queue of appends and the merges of the table; each version hands them to the next.
+    append_queue: Arc<AppendQueue>,
     merges: Arc<Merges>,
 }
 
@@ -129,7 +129,7 @@ impl Tapped {
 impl Catalog {
     /// Creates a catalog without tables. Loads take their memory from `pool` and encode with the threads of
     /// `helpers`; `background` computes profiles and merges small row groups.
-    pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>, background: Arc<dyn Background>) -> Self {
+    pub fn new(pool: Arc<Pool>, helpers: Arc<dyn HelperThreads>, background: Arc<dyn Background>) -> Self {
         let (taps_closed, chores_made) = (AtomicBool::new(false), AtomicU64::new(0));
         let (state, durable) = (RwLock::default(), OnceLock::new());
         let (disk_quotas, log_bytes) = (RwLock::default(), u64_from(limits::LOG_BYTES_DEFAULT));
@@ -242,7 +242,7 @@ impl Catalog {
     /// `NotFound`, with the names of existing tables.
     pub fn drop_table(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
         let record = self.prepare(|| Change::Drop(tenant.clone(), name.clone()))?;
-        let is_there = |state: &State| state.newest(tenant, name).map(|_| true);
+        let is_there = |state: &CatalogState| state.newest(tenant, name).map(|_| true);
         let made =
             self.make(record, false, is_there, |_, _| (Effect::Drop(tenant.clone(), name.clone()), ()))?;
         made.ok_or_else(unmade)
@@ -255,8 +255,8 @@ impl Catalog {
         self: &Arc<Self>,
         mut record: Option<Prepared>,
         makes_version: bool,
-        check: impl Fn(&State) -> Result<bool>,
-        effect: impl FnOnce(&mut State, Version) -> (Effect, T),
+        check: impl Fn(&CatalogState) -> Result<bool>,
+        effect: impl FnOnce(&mut CatalogState, Version) -> (Effect, T),
     ) -> Result<Option<Commit<T>>> {
         loop {
             let mut state = self.state.write();
@@ -322,7 +322,7 @@ impl Catalog {
             is_pinned,
             loads: load.into_iter().collect(),
         })?;
-        let check = |state: &State| {
+        let check = |state: &CatalogState| {
             state.check(tenant, name, expected)?;
             self.check_disk(state, tenant, name, table.bytes_encoded)?;
             self.pin(state, (tenant, name), is_pinned, (&table, 0)).map(|()| true)
@@ -330,7 +330,7 @@ impl Catalog {
         let made = self.make(record, true, check, |state, version| {
             // Before the version is visible, its tap must know which rows come before.
             let tap = tapped.map(Tapped::complete);
-            let (since, line, whole) = (version, Arc::default(), None);
+            let (since, append_queue, whole) = (version, Arc::default(), None);
             let table = table.clone();
             let current = Current {
                 version,
@@ -342,7 +342,7 @@ impl Catalog {
                 rows_settled,
                 tap,
                 whole,
-                line,
+                append_queue,
                 merges,
             };
             state.end_claim(tenant, name);
@@ -373,7 +373,7 @@ impl Catalog {
         })?;
         let successor = self.successor(tenant, current, table.clone());
         let same = current.table.row_groups.len();
-        let is_current = |state: &State| {
+        let is_current = |state: &CatalogState| {
             if !state.is_newest(tenant, name, current) {
                 return Ok(false);
             }
@@ -461,7 +461,7 @@ impl Catalog {
                 columns: columns.to_vec(),
             },
         })?;
-        let check = |state: &State| {
+        let check = |state: &CatalogState| {
             if !state.is_newest(tenant, name, current) {
                 return Ok(false);
             }
@@ -579,9 +579,9 @@ impl Current {
         self.told(name, &self.found())
     }
 
-    fn told(&self, name: &TableName, found: &Found) -> TableInfo {
+    fn told(&self, name: &TableName, found: &ProfileProgress) -> TableInfo {
         let mut info = self.describe(name, found);
-        let spreads = found.gathered.iter().flat_map(|gathered| &gathered.spreads);
+        let spreads = found.collected.iter().flat_map(|collected| &collected.spreads);
         for (column, spread) in info.columns.iter_mut().zip(spreads) {
             column.spread.clone_from(spread);
         }
@@ -600,8 +600,8 @@ impl Current {
         let table = self.told(name, &found);
         let unknown = || vec![ColumnStates::default(); table.columns.len()];
         TableStatistics {
-            columns: found.gathered.as_ref().map_or_else(unknown, |gathered| gathered.columns.clone()),
-            moments: found.gathered.and_then(|gathered| gathered.moments.clone()),
+            columns: found.collected.as_ref().map_or_else(unknown, |collected| collected.columns.clone()),
+            moments: found.collected.and_then(|collected| collected.moments.clone()),
             table,
         }
     }
@@ -621,17 +621,19 @@ impl Current {
 
     /// Returns the results of profiling so far: for all rows or, until these are complete, for sufficiently many of
     /// them.
-    fn found(&self) -> Found {
+    fn found(&self) -> ProfileProgress {
         let all = self.tap_of_all();
         // Must be read before the outcome below, which may be that of the same tap and could settle in
         // between.
         let settled = self.tap.as_ref().map(|tap| tap.settled());
         let outcome = all.and_then(|tap| tap.settled());
         if let Some(outcome) = outcome {
-            return Found { gathered: outcome.ok(), rows_profiled: None };
+            return ProfileProgress { collected: outcome.ok(), rows_profiled: None };
         }
-        let gathered = match &settled {
-            Some(Some(Ok(gathered))) if is_most(self.rows_settled, self.table.rows) => Some(gathered.clone()),
+        let collected = match &settled {
+            Some(Some(Ok(collected))) if is_most(self.rows_settled, self.table.rows) => {
+                Some(collected.clone())
+            }
             _ => None,
         };
         let rows_profiled = match (all, settled) {
@@ -640,13 +642,13 @@ impl Current {
             (None, Some(Some(Ok(_)))) => Some(self.rows_settled),
             (None, Some(Some(Err(_))) | None) => None,
         };
-        Found { gathered, rows_profiled }
+        ProfileProgress { collected, rows_profiled }
     }
 
     /// Describes the version without spreads.
-    fn describe(&self, name: &TableName, found: &Found) -> TableInfo {
+    fn describe(&self, name: &TableName, found: &ProfileProgress) -> TableInfo {
         let mut columns = self.table.statistics.clone();
-        let estimates = found.gathered.iter().flat_map(|gathered| &gathered.distinct);
+        let estimates = found.collected.iter().flat_map(|collected| &collected.distinct);
         for (column, estimate) in columns.iter_mut().zip(estimates) {
             column.distinct_estimate = estimate.filter(|_| column.distinct_count.is_none());
         }
@@ -667,8 +669,8 @@ impl Current {
 }
 
 /// Results of profiling so far for the rows of a version.
-struct Found {
-    gathered: Option<Arc<Gathered>>,
+struct ProfileProgress {
+    collected: Option<Arc<CollectedProfile>>,
     /// As in [`TableInfo::rows_profiled`].
     rows_profiled: Option<u64>,
 }

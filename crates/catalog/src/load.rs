@@ -2,14 +2,14 @@
 //!
 //! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which is then
 //! encoded in pieces (`pieces.rs`) on any thread, and added in the order of the rows. A caller with threads of its own
-//! calls [`Load::push`], which does the pieces itself, with [`Helpers`]; a scheduler calls [`Load::buffer`],
+//! calls [`Load::push`], which does the pieces itself, with [`HelperThreads`]; a scheduler calls [`Load::buffer`],
 //! [`Load::next_piece`], [`Load::done`] and, in the end, [`Load::complete`]. An append puts its rows behind the version
 //! that is the newest when it commits (`append.rs`), so that concurrent appends lose nothing.
 //!
 //! In a catalog with a data directory, the row groups of a load that is not small are written to segments while it runs
 //! ([`ChunkWriter`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool
 //! has no room waits a limited time: memory in use by others is usually freed soon. Other threads do all of this
-//! waiting (`errands.rs`), and the load has no piece meanwhile.
+//! waiting (`waits.rs`), and the load has no piece meanwhile.
 //!
 //! The row groups of a new table are passed to a tap, which profiles them in the background; the tap stays with the
 //! version. Appended row groups get a tap once they are no longer merged.
@@ -19,8 +19,8 @@
 
 use super::append::{Append, Rows};
 use super::claims::Claim;
-use super::durable::{ChunkWriter, Patience};
-use super::errands::{Errands, Purpose, Waiting};
+use super::durable::{ChunkWriter, RetryBudget};
+use super::load_waits::{LoadWaits, WaitReason, WaitingGroup};
 use super::pieces::{Piece, PieceDone, PieceOutcome, Pieces, Placement};
 use super::state::Expected;
 use super::tap::{AwaitedProfile, Tap};
@@ -77,7 +77,7 @@ pub struct Load {
     has_disk: bool,
     /// Row groups waiting to be written.
     to_keep: Vec<Arc<RowGroup>>,
-    errands: Arc<Errands>,
+    waits: Arc<LoadWaits>,
     /// The key of the table there, if it has one.
     key: Option<Arc<TableKey>>,
     /// Residency of the rows in memory.
@@ -111,14 +111,14 @@ impl Load {
         let is_tapped = !closed && cipher.is_none() && mode != LoadMode::Append;
         let tap = is_tapped.then(|| catalog.tap(&tenant, builder.schema()));
         let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
-        let errands = Arc::<Errands>::default();
-        let writer = catalog.durable.get().map(|durable| ChunkWriter::beside(durable.clone(), &errands));
+        let waits = Arc::<LoadWaits>::default();
+        let writer = catalog.durable.get().map(|durable| ChunkWriter::beside(durable.clone(), &waits));
         Ok(Load {
             outside: catalog.outside(&tenant),
             has_disk: writer.is_some(),
             writer,
             to_keep: Vec::new(),
-            errands,
+            waits,
             key: None,
             id: None,
             catalog,
@@ -193,7 +193,7 @@ impl Load {
 
     /// Has `wake` called whenever other threads have done something that the load waits for: then it may have a piece.
     pub fn set_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.errands.set_wake(wake);
+        self.waits.set_wake(wake);
     }
 
     /// Sets the residency of the rows in memory.
@@ -287,7 +287,7 @@ impl Load {
     /// Returns whether [`Load::next_piece`] has a piece.
     pub fn has_piece(&self) -> bool {
         let has_own = || self.may_keep() || self.pieces.has_next(self.may_begin());
-        self.failed.is_none() && (self.errands.have_news() || has_own())
+        self.failed.is_none() && (self.waits.have_news() || has_own())
     }
 
     /// Takes the next piece of work; `None` if every piece has been taken, or the remaining ones must wait.
@@ -296,7 +296,7 @@ impl Load {
             return None;
         }
         self.catalog.background.rows_came();
-        if let Some(outcome) = self.errands.take() {
+        if let Some(outcome) = self.waits.take() {
             return Some(Piece::of_done(outcome));
         }
         if self.may_keep()
@@ -309,19 +309,19 @@ impl Load {
 
     /// Returns whether row groups can be written now.
     fn may_keep(&self) -> bool {
-        let is_behind = || self.errands.under_way(Purpose::Disk) >= SEGMENTS_WAITING_MAX;
+        let is_behind = || self.waits.under_way(WaitReason::Disk) >= SEGMENTS_WAITING_MAX;
         !self.to_keep.is_empty() && self.writer.is_some() && !is_behind()
     }
 
     /// Returns whether a further row group can be encoded now.
     fn may_begin(&self) -> bool {
-        self.to_keep.len() < UNWRITTEN_MAX && self.errands.under_way(Purpose::Room) == 0
+        self.to_keep.len() < UNWRITTEN_MAX && self.waits.under_way(WaitReason::Room) == 0
     }
 
     /// Returns whether a part of the load is with other threads, or waits for them. Then there will be another piece.
     pub fn is_waiting(&self) -> bool {
         let is_kept = !self.has_disk || self.writer.is_some() && self.to_keep.is_empty();
-        self.failed.is_none() && (self.errands.are_left() || !is_kept)
+        self.failed.is_none() && (self.waits.are_left() || !is_kept)
     }
 
     /// Takes back a finished piece, and adds the row groups that are complete with it.
@@ -357,8 +357,8 @@ impl Load {
         if !self.catalog.pool.reclaims() {
             return Err(self.with_both_versions(error));
         }
-        let (errand, background) = (self.errands.begin(Purpose::Room), self.catalog.background.clone());
-        Waiting { placement, errand, background, patience: Patience::new() }.go_on();
+        let (wait, background) = (self.waits.begin(WaitReason::Room), self.catalog.background.clone());
+        WaitingGroup { placement, wait, background, retries: RetryBudget::new() }.go_on();
         Ok(())
     }
 
@@ -596,7 +596,7 @@ impl Load {
     fn encode(&mut self, is_end: bool) -> Result<()> {
         while self.is_encoding() || is_end && self.is_waiting() {
             if !self.has_piece() {
-                if !self.errands.wait() {
+                if !self.waits.wait() {
                     return Err(Error::internal("a load waits for nobody"));
                 }
                 continue;

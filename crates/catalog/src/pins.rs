@@ -6,7 +6,7 @@
 //! first ones are held in memory, as far as they keep to it: the pool may have become smaller.
 
 use super::Catalog;
-use super::state::State;
+use super::state::CatalogState;
 use farpool_columns::Table;
 use farpool_memory::size_text;
 use farpool_model::{Error, Result, TableName, TenantName, limits};
@@ -18,7 +18,7 @@ impl Catalog {
     /// As [`Catalog::check_pins`].
     pub(super) fn pin(
         &self,
-        state: &State,
+        state: &CatalogState,
         (tenant, name): (&TenantName, &TableName),
         is_pinned: bool,
         (table, first): (&Table, usize),
@@ -37,7 +37,7 @@ impl Catalog {
     /// `OverLimit`, with sizes.
     pub(super) fn check_pins(
         &self,
-        state: &State,
+        state: &CatalogState,
         tenant: &TenantName,
         name: &TableName,
         bytes: u64,

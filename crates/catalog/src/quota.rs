@@ -3,7 +3,7 @@
 //! The quota limits the encoded size of the newest versions. Other space (the log, versions that are still read, dead
 //! parts of segments) is not under the tenant's control, and savings by compression are not counted.
 
-use super::{Catalog, State};
+use super::{Catalog, CatalogState};
 use farpool_memory::size_text;
 use farpool_model::{Error, Result, TableName, TenantName};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl Catalog {
     /// `OverLimit` where they would be more than the tenant's quota, and more than they are now.
     pub(super) fn check_disk(
         &self,
-        state: &State,
+        state: &CatalogState,
         tenant: &TenantName,
         name: &TableName,
         bytes: u64,

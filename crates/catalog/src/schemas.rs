@@ -1,11 +1,11 @@
 //! Schemas: the namespaces of a tenant's tables and views. `public` is always there and is not stored.
 //!
 //! Invariant: a table, a view or a claim whose name is in a schema other than `public` exists only while that schema
-//! does. Code that creates one checks this under the lock of the names ([`State::check_schema`]), and a schema is
-//! dropped only when it is empty, or with all its contents.
+//! does. Code that creates one checks this under the lock of the names ([`CatalogState::check_schema`]), and a schema
+//! is dropped only when it is empty, or with all its contents.
 
 use super::durable::Change;
-use super::state::{Effect, Names, Replaced, State};
+use super::state::{CatalogState, Effect, Names, Replaced};
 use super::{Catalog, Commit, names, unmade};
 use farpool_model::{Error, ErrorKind, Result, SchemaName, TableName, TenantName, limits};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl Catalog {
             return Err(Error::invalid(message).advise("choose another name"));
         }
         let record = self.prepare(|| Change::PutSchema(tenant.clone(), schema.clone()))?;
-        let may_be_made = |state: &State| state.check_new_schema(tenant, schema).map(|()| true);
+        let may_be_made = |state: &CatalogState| state.check_new_schema(tenant, schema).map(|()| true);
         let effect = Effect::PutSchema(tenant.clone(), schema.clone());
         self.make(record, false, may_be_made, |_, _| (effect, ()))?.ok_or_else(unmade)
     }
@@ -46,7 +46,7 @@ impl Catalog {
         cascade: bool,
     ) -> Result<Commit<()>> {
         let record = self.prepare(|| Change::DropSchema(tenant.clone(), schema.clone()))?;
-        let may_be_made = |state: &State| state.check_drop(tenant, schema, cascade).map(|()| true);
+        let may_be_made = |state: &CatalogState| state.check_drop(tenant, schema, cascade).map(|()| true);
         let effect = Effect::DropSchema(tenant.clone(), schema.clone());
         self.make(record, false, may_be_made, |_, _| (effect, ()))?.ok_or_else(unmade)
     }
@@ -62,7 +62,7 @@ impl Catalog {
     }
 }
 
-impl State {
+impl CatalogState {
     /// Checks that the schema of a name exists.
     ///
     /// # Errors

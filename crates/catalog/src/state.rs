@@ -22,11 +22,11 @@ use std::sync::Arc;
 
 /// The tables and views of all tenants, and the changes under way to the disk.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct CatalogState {
     pub newest: Names,
     pub visible: Names,
     /// Changes that are in the log and not durable yet, oldest first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingChange>,
     /// Number of records of the log whose changes are visible.
     pub durable_records: u64,
     /// Why no further change becomes durable.
@@ -43,7 +43,7 @@ pub(super) struct State {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub tables: BTreeMap<TenantName, BTreeMap<TableName, Current>>,
-    pub views: BTreeMap<TenantName, BTreeMap<TableName, Arc<views::Kept>>>,
+    pub views: BTreeMap<TenantName, BTreeMap<TableName, Arc<views::StoredView>>>,
     /// Schemas besides `public`.
     pub schemas: BTreeMap<TenantName, BTreeSet<SchemaName>>,
 }
@@ -60,7 +60,7 @@ pub struct Loads {
 /// Called when a change is durable, or cannot become so.
 pub(super) type Wake = Box<dyn FnOnce(Result<()>) + Send>;
 
-struct Waiting {
+struct PendingChange {
     /// The number of the change's record.
     number: u64,
     effect: Effect,
@@ -82,7 +82,7 @@ pub(super) enum Effect {
         loads: Vec<(LoadId, LoadedVersion)>,
     },
     Drop(TenantName, TableName),
-    PutView(TenantName, Arc<views::Kept>),
+    PutView(TenantName, Arc<views::StoredView>),
     DropView(TenantName, TableName),
     PutSchema(TenantName, SchemaName),
     /// A schema is dropped, with all tables and views in it.
@@ -103,14 +103,14 @@ pub(super) enum Expected {
     Version(Version),
 }
 
-impl State {
+impl CatalogState {
     /// Makes a change; it is visible at once, or once the record `number` is durable.
     pub fn make(&mut self, effect: Effect, number: Option<u64>) -> Replaced {
         let mut replaced = Replaced::new();
         self.newest.apply(effect.clone(), &mut replaced);
         match number {
             None => self.visible.apply(effect, &mut replaced),
-            Some(number) => self.waiting.push_back(Waiting { number, effect, wakes: Mutex::default() }),
+            Some(number) => self.waiting.push_back(PendingChange { number, effect, wakes: Mutex::default() }),
         }
         replaced
     }
@@ -123,7 +123,7 @@ impl State {
     }
 
     /// Adds a view that was found in a data directory.
-    pub fn restore_view(&mut self, tenant: &TenantName, view: Arc<views::Kept>) {
+    pub fn restore_view(&mut self, tenant: &TenantName, view: Arc<views::StoredView>) {
         for names in [&mut self.newest, &mut self.visible] {
             names.views.entry(tenant.clone()).or_default().insert(view.name().clone(), view.clone());
         }
@@ -184,7 +184,7 @@ impl State {
 
     /// Returns the tables of changes that are not durable yet.
     pub fn under_way(&self) -> Vec<Current> {
-        let table = |made: &Waiting| match &made.effect {
+        let table = |made: &PendingChange| match &made.effect {
             Effect::Put { current, .. } => Some(current.clone()),
             Effect::Drop(..)
             | Effect::PutView(..)
@@ -354,8 +354,8 @@ impl Loads {
     }
 }
 
-impl std::fmt::Debug for Waiting {
+impl std::fmt::Debug for PendingChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiting").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("PendingChange").field("number", &self.number).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! Statistics of table versions: those known so far, and profiles computed on request.
 
-use super::state::State;
+use super::state::CatalogState;
 use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Current};
 use arrow_schema::SchemaRef;
@@ -108,7 +108,7 @@ impl Catalog {
         let first = if before.is_some() { current.settled } else { 0 };
         {
             let mut state = self.state.write();
-            let State { visible, newest, .. } = &mut *state;
+            let CatalogState { visible, newest, .. } = &mut *state;
             // The version that readers see, and the newest if it is the same.
             for names in [visible, newest] {
                 let Some(known) = names.find_mut(tenant, name) else { continue };

@@ -36,7 +36,7 @@ struct Threads;
 impl Background for Threads {
     fn submit(&self, chore: Chore) {
         let work = move || {
-            while chore.step(&|| true) == Stepped::Worked {}
+            while chore.step(&|| true) == StepOutcome::Worked {}
             chore.leave();
         };
         std::thread::Builder::new().spawn(work).unwrap();
@@ -49,7 +49,7 @@ impl Background for Threads {
 #[derive(Debug)]
 pub(super) struct Two;
 
-impl Helpers for Two {
+impl HelperThreads for Two {
     fn threads_max(&self) -> usize {
         2
     }

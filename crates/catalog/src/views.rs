@@ -1,7 +1,7 @@
 //! Views: names that stand for the text of a query, which the store does not parse.
 
 use super::durable::Change;
-use super::state::{Effect, Names, State};
+use super::state::{CatalogState, Effect, Names};
 use super::{Catalog, Commit, claims, unmade};
 use farpool_memory::Reservation;
 use farpool_model::{Error, ErrorKind, Listing, Relation, Result, TableName, TenantName, View, limits};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// A stored view.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredView {
     view: View,
     /// Memory for the view's name and text.
     _held: Option<Reservation>,
@@ -58,8 +58,8 @@ impl Catalog {
         }
         let name = view.name().clone();
         let record = self.prepare(|| Change::PutView(tenant.clone(), view.clone()))?;
-        let may_be_made = |state: &State| state.check_view(tenant, &name, replace).map(|()| true);
-        let effect = Effect::PutView(tenant.clone(), Arc::new(Kept { view, _held: held }));
+        let may_be_made = |state: &CatalogState| state.check_view(tenant, &name, replace).map(|()| true);
+        let effect = Effect::PutView(tenant.clone(), Arc::new(StoredView { view, _held: held }));
         self.make(record, false, may_be_made, |_, _| (effect, ()))?.ok_or_else(unmade)
     }
 
@@ -69,7 +69,7 @@ impl Catalog {
     /// `NotFound`, also when `name` is a table.
     pub fn drop_view(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
         let record = self.prepare(|| Change::DropView(tenant.clone(), name.clone()))?;
-        let is_there = |state: &State| {
+        let is_there = |state: &CatalogState| {
             if state.newest.view(tenant, name).is_some() {
                 return Ok(true);
             }
@@ -83,10 +83,10 @@ impl Catalog {
     }
 }
 
-impl Kept {
+impl StoredView {
     /// Keeps a view that was found in a data directory.
-    pub fn recovered(view: View) -> Kept {
-        Kept { view, _held: None }
+    pub fn recovered(view: View) -> StoredView {
+        StoredView { view, _held: None }
     }
 
     pub fn name(&self) -> &TableName {
@@ -103,12 +103,15 @@ impl Names {
         self.views.get(tenant)?.get(name).map(|kept| &kept.view)
     }
 
-    pub(super) fn views_of(&self, tenant: &TenantName) -> impl Iterator<Item = (&TableName, &Arc<Kept>)> {
+    pub(super) fn views_of(
+        &self,
+        tenant: &TenantName,
+    ) -> impl Iterator<Item = (&TableName, &Arc<StoredView>)> {
         self.views.get(tenant).into_iter().flatten()
     }
 }
 
-impl State {
+impl CatalogState {
     /// Checks that no view has the name.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub use cipher::{Cipher, GCM_NONCE_BYTES, Mode, START_BYTES, TAG_BYTES, Tag};
 pub use farpool_model::Tier;
 pub use keys::{SALT_BYTES, Salt, Secret, random_salt, sha256};
 pub use master::{KeySource, MASTER_KEY_BYTES, MasterKey};
-pub use memory::{Mark, MemoryCipher};
+pub use memory::{MemoryCipher, MessageTag};
 pub use ring::KeyRing;
 pub use wiping::{Wiping, wipe_freed_memory};
 pub use wrapped::{KeyKind, WRAPPED_KEY_BYTES, WrappedKey, WrappedKeyId};

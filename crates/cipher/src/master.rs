@@ -218,7 +218,7 @@ fn read_command(command: &str, text: &mut [u8], wait: Duration) -> Result<usize>
         // Run in its own process group, so that its children are killed with it.
         .process_group(0)
         .spawn();
-    let mut running = Running {
+    let mut running = RunningCommand {
         child: spawned.map_err(|error| failed(format!("cannot start ({error})")))?,
         is_done: false,
     };
@@ -241,12 +241,12 @@ fn read_command(command: &str, text: &mut [u8], wait: Duration) -> Result<usize>
 }
 
 /// A command that ends with this, and all processes of its group.
-struct Running {
+struct RunningCommand {
     child: Child,
     is_done: bool,
 }
 
-impl Running {
+impl RunningCommand {
     fn wait(&mut self, deadline: Instant) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -259,7 +259,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if self.is_done {
             return;

@@ -17,7 +17,7 @@ pub struct MemoryCipher {
 
 /// Nonce and tag of a message, needed to decrypt it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct MessageTag {
     number: u64,
     tag: Option<Tag>,
 }
@@ -41,19 +41,25 @@ impl MemoryCipher {
     ///
     /// # Errors
     /// `Internal` where the cipher library refuses.
-    pub fn encrypt(&self, data: &mut [u8]) -> Result<Mark> {
+    pub fn encrypt(&self, data: &mut [u8]) -> Result<MessageTag> {
         let number = self.messages.fetch_add(1, Ordering::Relaxed);
         let tag = self.cipher.encrypt(self.start(number, &mut [0; START_BYTES]), &[], data)?;
-        Ok(Mark { number, tag })
+        Ok(MessageTag { number, tag })
     }
 
-    /// Decrypts the message of `mark` into `data`, which has its length.
+    /// Decrypts the message of `message_tag` into `data`, which has its length.
     ///
     /// # Errors
     /// `Corrupt` where it was changed and the tier notices that.
-    pub fn decrypt(&self, mark: &Mark, encrypted: &[u8], data: &mut [u8]) -> Result<()> {
+    pub fn decrypt(&self, message_tag: &MessageTag, encrypted: &[u8], data: &mut [u8]) -> Result<()> {
         let start = &mut [0; START_BYTES];
-        self.cipher.decrypt_to(self.start(mark.number, start), &[], encrypted, data, mark.tag.as_ref())
+        self.cipher.decrypt_to(
+            self.start(message_tag.number, start),
+            &[],
+            encrypted,
+            data,
+            message_tag.tag.as_ref(),
+        )
     }
 
     /// Returns the nonce of a message or, in CTR, the first value of its counter, which counts blocks in the second
@@ -74,7 +80,7 @@ mod tests {
         for tier in Tier::ALL {
             let cipher = MemoryCipher::new(tier).unwrap();
             let plain = vec![7; 4096];
-            let messages: Vec<(Mark, Vec<u8>)> = (0..50)
+            let messages: Vec<(MessageTag, Vec<u8>)> = (0..50)
                 .map(|_| {
                     let mut data = plain.clone();
                     (cipher.encrypt(&mut data).unwrap(), data)
@@ -83,12 +89,12 @@ mod tests {
             // Blocks of AES, of all messages: a counter that two share would show.
             let blocks = messages.iter().flat_map(|(_, data)| data.chunks(16));
             assert_eq!(blocks.collect::<std::collections::HashSet<_>>().len(), 50 * 4096 / 16);
-            for (mark, data) in &messages {
+            for (message_tag, data) in &messages {
                 let mut opened = vec![0; 4096];
-                cipher.decrypt(mark, data, &mut opened).unwrap();
+                cipher.decrypt(message_tag, data, &mut opened).unwrap();
                 assert_eq!(opened, plain);
                 let other = &messages[7].1;
-                let swapped = cipher.decrypt(mark, other, &mut opened);
+                let swapped = cipher.decrypt(message_tag, other, &mut opened);
                 match tier.authenticates() && other != data {
                     true => assert_eq!(swapped.unwrap_err().kind, ErrorKind::Corrupt),
                     false => assert_eq!(opened == plain, other == data),

@@ -250,7 +250,7 @@ impl Chunk {
     /// # Errors
     /// `Corrupt` when the head is not that of a chunk.
     pub fn from_head(head: &[u8], damage: Error) -> Result<Chunk> {
-        let Opening { data_type, rows, zone, bytes_plain } = read_opening(&mut Reader::new(head))?;
+        let HeadPrefix { data_type, rows, zone, bytes_plain } = read_head_prefix(&mut Reader::new(head))?;
         let body = Body::nulls(&data_type);
         Ok(Chunk::new(data_type, rows, None, zone, body, bytes_plain).with_damage(damage))
     }
@@ -407,14 +407,14 @@ impl<'a> Reader<'a> {
 }
 
 /// The part of a head that needs no data.
-pub(crate) struct Opening {
+pub(crate) struct HeadPrefix {
     pub data_type: DataType,
     pub rows: usize,
     pub zone: ZoneMap,
     pub bytes_plain: usize,
 }
 
-pub(crate) fn read_opening(reader: &mut Reader<'_>) -> Result<Opening> {
+pub(crate) fn read_head_prefix(reader: &mut Reader<'_>) -> Result<HeadPrefix> {
     if reader.take(MAGIC.len())? != MAGIC {
         return Err(Error::corrupt("bytes that are not a chunk"));
     }
@@ -429,11 +429,11 @@ pub(crate) fn read_opening(reader: &mut Reader<'_>) -> Result<Opening> {
         return Err(Error::corrupt("a chunk that is larger than one may be"));
     }
     let (min, max) = (reader.bound(&data_type)?, reader.bound(&data_type)?);
-    Ok(Opening { zone: ZoneMap { min, max, null_count }, data_type, rows, bytes_plain })
+    Ok(HeadPrefix { zone: ZoneMap { min, max, null_count }, data_type, rows, bytes_plain })
 }
 
 fn read_chunk(reader: &mut Reader<'_>) -> Result<Chunk> {
-    let Opening { data_type, rows, zone, bytes_plain } = read_opening(reader)?;
+    let HeadPrefix { data_type, rows, zone, bytes_plain } = read_head_prefix(reader)?;
     let validity = match reader.byte()? {
         0 => None,
         _ => Some(read_validity(reader, rows)?),

@@ -1,11 +1,11 @@
 //! A chunk: one encoded column of one row group, and the operations on it.
 
 use crate::body::{Body, EncodingKind};
-use crate::encrypted::{Facts, Hidden, OpenFacts};
+use crate::encrypted::{DecryptedBounds, EncryptedBounds, EncryptedValues};
 use crate::floats::Floats;
 use crate::integers::Integers;
 use crate::residence::{Residence, copied_array, not_in_memory};
-use crate::room::Room;
+use crate::result_buffer::ResultBuffer;
 use crate::zone::ZoneMap;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -24,9 +24,9 @@ const CHUNK_HEADER_BYTES: usize = size_of::<Chunk>() + 256;
 
 /// A number that nothing else of this process has, drawn when it is first asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Number(OnceLock<u64>);
+pub(crate) struct ProcessUniqueId(OnceLock<u64>);
 
-impl Number {
+impl ProcessUniqueId {
     pub fn get(&self) -> u64 {
         static LAST: AtomicU64 = AtomicU64::new(0);
         *self.0.get_or_init(|| LAST.fetch_add(1, Ordering::Relaxed) + 1)
@@ -48,14 +48,14 @@ pub struct Chunk {
     bytes_encoded: usize,
     bytes_plain: usize,
     location: OnceLock<Location>,
-    number: Number,
+    number: ProcessUniqueId,
     /// Why the values are lost, if they are.
     damage: Option<Box<Error>>,
     /// Set for a handle, whose values are in another chunk.
     residence: Option<Box<Residence>>,
     /// Set for an encrypted chunk: its encrypted values, and its encrypted bounds.
-    hidden: Option<Box<Hidden>>,
-    facts: Option<Arc<Facts>>,
+    hidden: Option<Box<EncryptedValues>>,
+    facts: Option<Arc<EncryptedBounds>>,
     /// Whether the chunk is in memory that is wanted back: arrays that leave it are then copies.
     is_passing: bool,
 }
@@ -71,7 +71,7 @@ impl Chunk {
     ) -> Chunk {
         let validity_bytes = validity.as_ref().map_or(0, |bits| bits.inner().len());
         let bytes_encoded = body.bytes(&data_type) + validity_bytes;
-        let (location, number) = (OnceLock::new(), Number::default());
+        let (location, number) = (OnceLock::new(), ProcessUniqueId::default());
         let (damage, residence, is_passing, hidden, facts) = (None, None, false, None, None);
         Chunk {
             data_type,
@@ -115,24 +115,24 @@ impl Chunk {
         Chunk { bytes_encoded, residence: Some(Box::new(residence)), ..self }
     }
 
-    pub(crate) fn with_hidden(self, hidden: Hidden) -> Chunk {
+    pub(crate) fn with_hidden(self, hidden: EncryptedValues) -> Chunk {
         Chunk { bytes_encoded: hidden.bytes.len(), hidden: Some(Box::new(hidden)), ..self }
     }
 
-    pub(crate) fn with_facts(self, facts: Arc<Facts>) -> Chunk {
+    pub(crate) fn with_facts(self, facts: Arc<EncryptedBounds>) -> Chunk {
         Chunk { facts: Some(facts), ..self }
     }
 
-    pub(crate) fn hidden(&self) -> Option<&Hidden> {
+    pub(crate) fn hidden(&self) -> Option<&EncryptedValues> {
         self.hidden.as_deref()
     }
 
-    pub(crate) fn facts(&self) -> Option<&Arc<Facts>> {
+    pub(crate) fn facts(&self) -> Option<&Arc<EncryptedBounds>> {
         self.facts.as_ref()
     }
 
     /// Decrypts the properties of an encrypted chunk; all are unknown if its bytes were tampered with.
-    pub(crate) fn open_facts(&self) -> Option<OpenFacts> {
+    pub(crate) fn open_facts(&self) -> Option<DecryptedBounds> {
         self.facts.as_ref().map(|facts| facts.open(&self.data_type).unwrap_or_default())
     }
 
@@ -211,7 +211,7 @@ impl Chunk {
 
     /// Returns the encoding of the values.
     pub fn encoding(&self) -> EncodingKind {
-        let hidden = self.hidden().map(Hidden::kind);
+        let hidden = self.hidden().map(EncryptedValues::kind);
         hidden.or_else(|| self.residence().map(Residence::kind)).unwrap_or_else(|| self.body.kind())
     }
 
@@ -238,7 +238,7 @@ impl Chunk {
     ///
     /// # Errors
     /// Errors of [`Chunk::decode`].
-    pub fn decode_in(&self, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
+    pub fn decode_in(&self, rows: Range<usize>, room: &mut ResultBuffer) -> Result<ArrayRef> {
         self.check_rows(&rows)?;
         self.own(crate::decode::decode_in(self, rows, room)?)
     }
@@ -410,8 +410,9 @@ impl RowGroup {
     pub fn bytes_outside_pool(&self) -> usize {
         let of_handle =
             |chunk: &Chunk| chunk.residence().map_or(0, |held| held.bytes_held() + chunk.zone.bytes_held());
-        let of_facts =
-            |chunk: &Chunk| chunk.facts().map_or(0, |facts| facts.bytes_held() + size_of::<Hidden>());
+        let of_facts = |chunk: &Chunk| {
+            chunk.facts().map_or(0, |facts| facts.bytes_held() + size_of::<EncryptedValues>())
+        };
         let of_chunk =
             |chunk: &Chunk| CHUNK_HEADER_BYTES + chunk.zone.bytes_held() + of_handle(chunk) + of_facts(chunk);
         self.chunks.iter().map(|chunk| of_chunk(chunk)).sum()

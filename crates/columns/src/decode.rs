@@ -6,7 +6,7 @@ use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use crate::lanes::Lane;
 use crate::packed::{Packed, with_lane};
-use crate::room::Room;
+use crate::result_buffer::ResultBuffer;
 use crate::types::Int;
 use crate::views::{Views, view_of};
 use arrow_array::types::{Float32Type, Float64Type};
@@ -29,14 +29,14 @@ pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
         Body::Dictionary { values, codes } => dictionary(values, codes, rows, data_type, nulls),
         Body::PlainBytes { ends, data } => plain_bytes(ends, data, rows, data_type, nulls),
         Body::Fsst { table, ends, lengths, data } => {
-            let coded = Coded { table, ends, lengths, data };
+            let coded = FsstBody { table, ends, lengths, data };
             coded.decode(rows, data_type, nulls)
         }
     })
 }
 
 /// Decodes rows as [`decode`] does, but into `room` as far as it has space.
-pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
+pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut ResultBuffer) -> Result<ArrayRef> {
     let data_type = chunk.data_type();
     let nulls = chunk.nulls(rows.clone());
     let decoded = match &chunk.body {
@@ -113,7 +113,7 @@ fn integers_in(
     rows: Range<usize>,
     data_type: &DataType,
     nulls: Option<NullBuffer>,
-    room: &mut Room,
+    room: &mut ResultBuffer,
 ) -> Option<ArrayRef> {
     with_integer!(data_type, T => {
         let reference = packed.reference as u64;
@@ -132,7 +132,7 @@ fn dictionary_in(
     rows: Range<usize>,
     data_type: &DataType,
     nulls: Option<NullBuffer>,
-    room: &mut Room,
+    room: &mut ResultBuffer,
 ) -> Option<ArrayRef> {
     let Views { views: distinct, data } = Views::of_array(values);
     let views = room.buffer(rows.len(), |out| {
@@ -181,14 +181,14 @@ fn plain_bytes(
 
 /// The parts of an FSST body.
 #[derive(Clone, Copy)]
-pub(crate) struct Coded<'a> {
+pub(crate) struct FsstBody<'a> {
     pub table: &'a SymbolTable,
     pub ends: &'a Ends,
     pub lengths: &'a Packed,
     pub data: &'a Buffer,
 }
 
-impl Coded<'_> {
+impl FsstBody<'_> {
     fn decode(&self, rows: Range<usize>, data_type: &DataType, nulls: Option<NullBuffer>) -> ArrayRef {
         let mut lengths: Vec<u32> = Vec::with_capacity(rows.len());
         with_lane!(self.lengths.width, L => self.lengths.for_each_piece::<L>(rows.clone(), |piece| {

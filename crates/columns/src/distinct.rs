@@ -22,7 +22,7 @@ pub(crate) enum Distinct {
     /// No value yet.
     #[default]
     Empty,
-    Numbers(Arc<Numbers>),
+    Numbers(Arc<IntegerBitmap>),
     Strings(StringSet),
     /// For an encrypted table: hashes of the values, under a key of this process.
     Hashes(Arc<HashSet<u64>>),
@@ -35,7 +35,7 @@ pub(crate) enum Distinct {
 
 /// A bitmap of the integers in a small range.
 #[derive(Clone, Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct IntegerBitmap {
     /// The integer of the first bit: a multiple of 64.
     base: i64,
     words: Vec<u64>,
@@ -60,7 +60,7 @@ impl Distinct {
         }
         *self = match (std::mem::replace(self, Distinct::Unknown), chunk.integers(), chunk.dictionary()) {
             (Distinct::Empty, Some(integers), _) => {
-                let numbers = Numbers { base: integers.min() & !63, words: Vec::new() };
+                let numbers = IntegerBitmap { base: integers.min() & !63, words: Vec::new() };
                 with_numbers(Arc::new(numbers), chunk, integers)
             }
             (Distinct::Numbers(numbers), Some(integers), _) => with_numbers(numbers, chunk, integers),
@@ -131,7 +131,7 @@ fn with_hashes(mut hashes: Arc<HashSet<u64>>, chunk: &Chunk) -> Distinct {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let own = Arc::make_mut(&mut hashes);
     if let Some(integers) = chunk.integers() {
-        let mut numbers = Numbers { base: integers.min() & !63, words: Vec::new() };
+        let mut numbers = IntegerBitmap { base: integers.min() & !63, words: Vec::new() };
         if !numbers.cover(integers.min(), integers.max()) {
             return Distinct::Unknown;
         }
@@ -152,7 +152,7 @@ fn with_strings(mut strings: StringSet, values: &[&[u8]]) -> Distinct {
     }
 }
 
-fn with_numbers(mut numbers: Arc<Numbers>, chunk: &Chunk, integers: Integers<'_>) -> Distinct {
+fn with_numbers(mut numbers: Arc<IntegerBitmap>, chunk: &Chunk, integers: Integers<'_>) -> Distinct {
     if numbers.has_all(integers.min(), integers.max()) {
         return Distinct::Numbers(numbers);
     }
@@ -165,7 +165,7 @@ fn with_numbers(mut numbers: Arc<Numbers>, chunk: &Chunk, integers: Integers<'_>
     Distinct::Numbers(numbers)
 }
 
-impl Numbers {
+impl IntegerBitmap {
     /// Returns whether all integers from `min` to `max` are in the set.
     fn has_all(&self, min: i64, max: i64) -> bool {
         let bit = |number: i64| usize::try_from(i128::from(number) - i128::from(self.base)).ok();

@@ -14,7 +14,7 @@ use crate::zone::ZoneMap;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_schema::DataType;
-use farpool_cipher::{Mark, MemoryCipher, wipe_freed_memory};
+use farpool_cipher::{MemoryCipher, MessageTag, wipe_freed_memory};
 use farpool_memory::{Pool, Tenure};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TenantName, Tier};
@@ -26,15 +26,15 @@ pub(crate) const DICTIONARY_BYTES_MAX: usize = 512;
 
 /// Encrypted bounds and other properties of an encrypted chunk that planning needs.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct EncryptedBounds {
     cipher: Arc<MemoryCipher>,
-    mark: Mark,
+    message_tag: MessageTag,
     bytes: Box<[u8]>,
 }
 
 /// The same, open.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OpenFacts {
+pub(crate) struct DecryptedBounds {
     /// Without NULLs, the number of which is no secret.
     pub zone: ZoneMap,
     /// The least and the greatest integer of packed ones.
@@ -47,8 +47,8 @@ pub(crate) struct OpenFacts {
 
 /// The values of an encrypted chunk: its image, the data behind the head at a multiple of [`ALIGNMENT`], encrypted.
 #[derive(Clone, Debug)]
-pub(crate) struct Hidden {
-    mark: Mark,
+pub(crate) struct EncryptedValues {
+    message_tag: MessageTag,
     kind: EncodingKind,
     head_bytes: usize,
     pub bytes: Buffer,
@@ -64,9 +64,9 @@ pub fn table_cipher(tier: Tier) -> Result<Arc<MemoryCipher>> {
     MemoryCipher::new(tier)
 }
 
-impl Facts {
+impl EncryptedBounds {
     /// Encrypts the properties of a chunk.
-    pub fn new(cipher: &Arc<MemoryCipher>, open: &OpenFacts) -> Result<Arc<Facts>> {
+    pub fn new(cipher: &Arc<MemoryCipher>, open: &DecryptedBounds) -> Result<Arc<EncryptedBounds>> {
         let mut out = Image::default();
         out.bound(open.zone.min.as_ref());
         out.bound(open.zone.max.as_ref());
@@ -85,14 +85,14 @@ impl Facts {
             out.text(value);
         }
         let mut bytes = out.head.into_boxed_slice();
-        let mark = cipher.encrypt(&mut bytes)?;
-        Ok(Arc::new(Facts { cipher: cipher.clone(), mark, bytes }))
+        let message_tag = cipher.encrypt(&mut bytes)?;
+        Ok(Arc::new(EncryptedBounds { cipher: cipher.clone(), message_tag, bytes }))
     }
 
     /// Decrypts the facts of a chunk of a type.
-    pub fn open(&self, data_type: &DataType) -> Result<OpenFacts> {
+    pub fn open(&self, data_type: &DataType) -> Result<DecryptedBounds> {
         let mut bytes = vec![0; self.bytes.len()];
-        self.cipher.decrypt(&self.mark, &self.bytes, &mut bytes)?;
+        self.cipher.decrypt(&self.message_tag, &self.bytes, &mut bytes)?;
         let mut reader = Reader::new(&bytes);
         let (min, max) = (reader.bound(data_type)?, reader.bound(data_type)?);
         let mut number = || match reader.byte()? {
@@ -103,7 +103,7 @@ impl Facts {
         let (distinct, count) = (number()?, number()?);
         let texts = (0..count.unwrap_or(0)).map(|_| reader.text()).collect::<Result<Vec<_>>>()?;
         let dictionary = count.map(|_| array_of(&texts, data_type)).transpose()?;
-        Ok(OpenFacts {
+        Ok(DecryptedBounds {
             zone: ZoneMap { min, max, null_count: 0 },
             integers: least.zip(greatest).map(|(min, max)| (min.cast_signed(), max.cast_signed())),
             distinct: distinct.map(usize_saturating),
@@ -118,15 +118,15 @@ impl Facts {
 
     /// Returns the bytes on the heap.
     pub fn bytes_held(&self) -> usize {
-        size_of::<Facts>() + self.bytes.len()
+        size_of::<EncryptedBounds>() + self.bytes.len()
     }
 }
 
-impl OpenFacts {
-    fn of(chunk: &Chunk) -> OpenFacts {
+impl DecryptedBounds {
+    fn of(chunk: &Chunk) -> DecryptedBounds {
         let dictionary = chunk.dictionary().map(|dictionary| dictionary.values());
         let is_small = |values: &&ArrayRef| values.get_buffer_memory_size() <= DICTIONARY_BYTES_MAX;
-        OpenFacts {
+        DecryptedBounds {
             zone: chunk.zone().into_owned(),
             integers: chunk.integer_bounds(),
             distinct: chunk.dictionary_len(),
@@ -146,7 +146,7 @@ fn array_of(values: &[&[u8]], data_type: &DataType) -> Result<ArrayRef> {
     Ok(Arc::new(StringViewArray::from_iter_values(texts)))
 }
 
-impl Hidden {
+impl EncryptedValues {
     pub fn kind(&self) -> EncodingKind {
         self.kind
     }
@@ -161,15 +161,16 @@ impl Chunk {
         if self.is_encrypted() {
             return Err(Error::internal("a chunk is encrypted twice"));
         }
-        let facts = Facts::new(cipher, &OpenFacts::of(&self))?;
+        let facts = EncryptedBounds::new(cipher, &DecryptedBounds::of(&self))?;
         let image = self.to_image()?;
         let head_bytes = image.head.len();
         let mut bytes = Vec::with_capacity(head_bytes.next_multiple_of(ALIGNMENT) + image.data_bytes());
         bytes.extend_from_slice(&image.head);
         bytes.resize(head_bytes.next_multiple_of(ALIGNMENT), 0);
         image.write_data(&mut bytes);
-        let mark = cipher.encrypt(&mut bytes)?;
-        let hidden = Hidden { mark, kind: self.encoding(), head_bytes, bytes: Buffer::from(bytes) };
+        let message_tag = cipher.encrypt(&mut bytes)?;
+        let hidden =
+            EncryptedValues { message_tag, kind: self.encoding(), head_bytes, bytes: Buffer::from(bytes) };
         let zone = ZoneMap { null_count: self.null_count(), ..ZoneMap::default() };
         let body = Body::nulls(self.data_type());
         let chunk = Chunk::new(self.data_type().clone(), self.rows(), None, zone, body, self.bytes_plain());
@@ -195,9 +196,9 @@ impl Chunk {
         let (hidden, facts) = (self.hidden().unwrap(), self.facts().unwrap());
         let zone = ZoneMap { null_count: self.null_count(), ..ZoneMap::default() };
         let body = Body::nulls(self.data_type());
-        let Hidden { mark, kind, head_bytes, .. } = *hidden;
+        let EncryptedValues { message_tag, kind, head_bytes, .. } = *hidden;
         Chunk::new(self.data_type().clone(), self.rows(), None, zone, body, self.bytes_plain())
-            .with_hidden(Hidden { mark, kind, head_bytes, bytes })
+            .with_hidden(EncryptedValues { message_tag, kind, head_bytes, bytes })
             .with_facts(facts.clone())
     }
 
@@ -212,10 +213,10 @@ impl Chunk {
     }
 }
 
-impl Hidden {
+impl EncryptedValues {
     fn open(&self, cipher: &MemoryCipher) -> Result<Chunk> {
         let mut data = MutableBuffer::from_len_zeroed(self.bytes.len());
-        cipher.decrypt(&self.mark, &self.bytes, &mut data)?;
+        cipher.decrypt(&self.message_tag, &self.bytes, &mut data)?;
         let bytes: Buffer = data.into();
         let start = self.head_bytes.next_multiple_of(ALIGNMENT);
         let data = bytes.slice_with_length(start, bytes.len() - start);

@@ -25,14 +25,14 @@ pub(crate) struct Ends {
 /// The line below the ends of a block: `base + (slope * i >> SLOPE_BITS)` for its i-th value, modulo 2^32.
 /// The slope is in units of 1/1024 byte.
 #[derive(Clone, Copy)]
-struct Line {
+struct EndsLine {
     base: u32,
     slope: u32,
 }
 
 const SLOPE_BITS: u32 = BLOCK_ROWS.trailing_zeros();
 
-impl Line {
+impl EndsLine {
     #[inline(always)]
     fn at(self, index: usize) -> u32 {
         // The product has at most 42 bits; ends are below 2^31, so nothing is lost modulo 2^32.
@@ -40,13 +40,13 @@ impl Line {
     }
 
     /// Returns the highest line with the ends' average slope that is above no end.
-    fn below(start: u32, ends: &[u32]) -> Line {
+    fn below(start: u32, ends: &[u32]) -> EndsLine {
         let last = ends.last().copied().unwrap_or(start);
         let slope = u64::from(last - start) * BLOCK_ROWS as u64 / ends.len().max(1) as u64;
-        let line = Line { base: start, slope: u32::try_from(slope).unwrap_or(u32::MAX) };
+        let line = EndsLine { base: start, slope: u32::try_from(slope).unwrap_or(u32::MAX) };
         let distances = ends.iter().enumerate().map(|(i, end)| end.wrapping_sub(line.at(i)) as i32);
         let lowest = distances.min().unwrap_or(0);
-        Line { base: start.wrapping_add(lowest as u32), ..line }
+        EndsLine { base: start.wrapping_add(lowest as u32), ..line }
     }
 }
 
@@ -57,7 +57,7 @@ impl Ends {
         let mut lines = Vec::with_capacity(ends.len().div_ceil(BLOCK_ROWS));
         let mut above = Vec::with_capacity(ends.len());
         for block in ends.chunks(BLOCK_ROWS) {
-            let line = Line::below(start, block);
+            let line = EndsLine::below(start, block);
             above.extend(block.iter().enumerate().map(|(i, end)| end.wrapping_sub(line.at(i))));
             lines.extend([line.base, line.slope]);
             start = block.last().copied().unwrap_or(start);
@@ -71,9 +71,9 @@ impl Ends {
         self.above.rows
     }
 
-    fn line(&self, block: usize) -> Line {
+    fn line(&self, block: usize) -> EndsLine {
         let lines = self.lines.typed_data::<u32>();
-        Line { base: lines[2 * block], slope: lines[2 * block + 1] }
+        EndsLine { base: lines[2 * block], slope: lines[2 * block + 1] }
     }
 
     /// Returns the byte range of the value of `row`.

@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::chunk::Chunk;
-use crate::decode::{Coded, not_plain, plain, repeat, text_array};
+use crate::decode::{FsstBody, not_plain, plain, repeat, text_array};
 use crate::ends::Ends;
 use crate::lanes::Lane;
 use crate::packed::{Packed, with_lane};
@@ -30,7 +30,7 @@ pub(crate) fn gather(chunk: &Chunk, rows: &[u32]) -> Result<ArrayRef> {
         Body::Dictionary { values, codes } => dictionary(values, codes, rows, data_type, nulls()),
         Body::PlainBytes { ends, data } => plain_bytes(ends, data, rows, data_type, nulls()),
         Body::Fsst { table, ends, lengths, data } => {
-            Coded { table, ends, lengths, data }.gather(rows, data_type, nulls())
+            FsstBody { table, ends, lengths, data }.gather(rows, data_type, nulls())
         }
     })
 }
@@ -95,7 +95,7 @@ fn plain_bytes(
     unsafe { Views { views: views.into(), data: data.clone() }.into_array(data_type, nulls) }
 }
 
-impl Coded<'_> {
+impl FsstBody<'_> {
     fn gather(&self, rows: &[u32], data_type: &DataType, nulls: Option<NullBuffer>) -> ArrayRef {
         let mut lengths: Vec<u32> = Vec::with_capacity(rows.len());
         with_lane!(self.lengths.width, L => self.lengths.for_each_of::<L>(rows, |length| {

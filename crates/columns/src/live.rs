@@ -8,7 +8,7 @@ use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
 use crate::encode::{check_rows, encode_as_is, fixed_bytes};
 use crate::outline::Outline;
-use crate::residence::{Kept, Reader, Source, not_in_memory};
+use crate::residence::{HeldValues, ValueReader, ValueSource, not_in_memory};
 use crate::row_groups::RowGroups;
 use crate::strings;
 use crate::sums::Sums;
@@ -31,7 +31,7 @@ pub trait LiveRows: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// Errors of the rows: `Stale` if they are no longer kept, `OverLimit` if a value is too long for a table, `Busy`
     /// if another thread has locked them for long: see [`LiveRows::poll_ready`].
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made>;
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup>;
 
     /// Resolves when row groups can be made; until then, the waker of `context` is kept, to be woken when that may have
     /// changed.
@@ -42,14 +42,14 @@ pub trait LiveRows: Any + fmt::Debug + Send + Sync {
     /// Returns the same rows without some of those for which `condition`, a boolean over the columns, is not true: its
     /// row groups are at the same places, and have no rows that these do not have. `None` where nothing is gained by
     /// it.
-    fn filtered(&self, _condition: &Expr) -> Option<Filtered> {
+    fn filtered(&self, _condition: &Expr) -> Option<FilteredLiveRows> {
         None
     }
 }
 
 /// A row group that was made.
 #[derive(Debug)]
-pub struct Made {
+pub struct LiveGroup {
     /// The rows; of live rows that are filtered, not all that were read.
     pub group: RowGroup,
     /// Number of rows that were read and are not in the row group.
@@ -58,15 +58,15 @@ pub struct Made {
     pub bytes_judged: usize,
 }
 
-impl From<RowGroup> for Made {
+impl From<RowGroup> for LiveGroup {
     fn from(group: RowGroup) -> Self {
-        Made { group, rows_dropped: 0, bytes_judged: 0 }
+        LiveGroup { group, rows_dropped: 0, bytes_judged: 0 }
     }
 }
 
 /// Live rows without some of those for which a condition is not true.
 #[derive(Clone, Debug)]
-pub struct Filtered {
+pub struct FilteredLiveRows {
     /// The rows.
     pub rows: Arc<dyn LiveRows>,
     /// Whether they have none for which it is not true, so that it need not be evaluated again.
@@ -75,7 +75,7 @@ pub struct Filtered {
 
 /// Upper bounds of one row group of a live table.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct LiveGroupBounds {
     /// Number of rows.
     pub rows: usize,
     /// For each column, the size of its values as a plain Arrow array, in bytes.
@@ -84,8 +84,8 @@ pub struct Part {
 
 impl Table {
     /// Creates a table whose row groups `rows` makes: as many as there are `parts`, each within its bounds.
-    pub fn live(schema: SchemaRef, parts: &[Part], rows: Arc<dyn LiveRows>) -> Table {
-        let nothing: Arc<dyn Source> = Arc::new(Nothing(TenantName::default()));
+    pub fn live(schema: SchemaRef, parts: &[LiveGroupBounds], rows: Arc<dyn LiveRows>) -> Table {
+        let nothing: Arc<dyn ValueSource> = Arc::new(Nothing(TenantName::default()));
         let (mut groups, mut sums) = (RowGroups::default(), Sums::new(schema.fields().len()));
         let bodies: Vec<Body> = schema.fields().iter().map(|field| Body::nulls(field.data_type())).collect();
         let mut last: Option<Arc<RowGroup>> = None;
@@ -117,7 +117,7 @@ impl Chunk {
         (data_type, body): (&DataType, &Body),
         rows: usize,
         bytes_plain: usize,
-        nothing: &Arc<dyn Source>,
+        nothing: &Arc<dyn ValueSource>,
     ) -> Chunk {
         let kind = if schema::is_bytes(data_type) { EncodingKind::PlainBytes } else { EncodingKind::Plain };
         let outline = Outline {
@@ -196,13 +196,13 @@ fn integers_of_type(data_type: &DataType) -> Option<(i64, i64)> {
 #[derive(Debug)]
 struct Nothing(TenantName);
 
-impl Source for Nothing {
+impl ValueSource for Nothing {
     fn tenant(&self) -> &TenantName {
         &self.0
     }
 
-    fn fetch(&self, _: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
-        let outcome: Result<Kept> = Err(not_in_memory());
+    fn fetch(&self, _: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
+        let outcome: Result<HeldValues> = Err(not_in_memory());
         reader.arrived(outcome);
     }
 }

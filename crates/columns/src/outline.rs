@@ -1,7 +1,7 @@
 //! Outline of a chunk: its properties apart from its values and bounds.
 
 use crate::body::EncodingKind;
-use crate::bytes::{Image, Opening, Reader, read_opening};
+use crate::bytes::{HeadPrefix, Image, Reader, read_head_prefix};
 use crate::chunk::Chunk;
 use crate::zone::ZoneMap;
 use arrow_schema::DataType;
@@ -57,7 +57,7 @@ impl Outline {
     /// `Corrupt` for any other bytes.
     pub fn read(bytes: &[u8]) -> Result<(Outline, ZoneMap)> {
         let reader = &mut Reader::new(bytes);
-        let Opening { data_type, rows, zone, bytes_plain } = read_opening(reader)?;
+        let HeadPrefix { data_type, rows, zone, bytes_plain } = read_head_prefix(reader)?;
         let bytes_encoded = length(reader)?;
         let kind = EncodingKind::of_code(reader.byte()?)?;
         let integers = match reader.byte()? {
@@ -82,7 +82,7 @@ impl Outline {
     /// `Corrupt` when the bytes are not those of a head.
     pub fn of_head(head: &[u8]) -> Result<(Outline, ZoneMap)> {
         let reader = &mut Reader::new(head);
-        let Opening { data_type, rows, zone, bytes_plain } = read_opening(reader)?;
+        let HeadPrefix { data_type, rows, zone, bytes_plain } = read_head_prefix(reader)?;
         let mut bytes = match reader.byte()? {
             0 => 0,
             _ => length(reader)?,

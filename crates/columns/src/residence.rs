@@ -1,10 +1,10 @@
 //! Handles: chunks whose values may leave memory.
 //!
 //! A table may hold a *handle* instead of a chunk. A handle has the type, the bounds and the sizes of the chunk, and
-//! the values while they are in memory; otherwise a [`Source`] reads them again. Code that works on values takes the
-//! chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, even if the handle's
-//! values are evicted. Versions of a table, and statements that read them, therefore hold handles rather than pages of
-//! the pool.
+//! the values while they are in memory; otherwise a [`ValueSource`] reads them again. Code that works on values takes
+//! the chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, even if the
+//! handle's values are evicted. Versions of a table, and statements that read them, therefore hold handles rather than
+//! pages of the pool.
 //!
 //! Example: a scan holds the chunk of row group 3 when the cache evicts it. The handle becomes absent at once, the scan
 //! goes on with its chunk, and the memory is free when the scan drops it.
@@ -12,7 +12,7 @@
 use crate::arena::OWN_BYTES_MIN;
 use crate::body::{Body, EncodingKind};
 use crate::chunk::{Chunk, RowGroup};
-use crate::encrypted::{DICTIONARY_BYTES_MAX, Facts, OpenFacts};
+use crate::encrypted::{DICTIONARY_BYTES_MAX, DecryptedBounds, EncryptedBounds};
 use crate::outline::Outline;
 use crate::views;
 use crate::zone::ZoneMap;
@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock};
 const USES_MAX: u8 = 3;
 
 /// Reads the values of handles.
-pub trait Source: fmt::Debug + Send + Sync {
+pub trait ValueSource: fmt::Debug + Send + Sync {
     /// Returns the tenant whose memory the values take.
     fn tenant(&self) -> &TenantName;
 
@@ -47,11 +47,11 @@ pub trait Source: fmt::Debug + Send + Sync {
 
     /// Starts reading the values of `handles`, all of this source, into memory on another thread, and notifies
     /// `reader`.
-    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>);
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>);
 }
 
 /// Waits for the values of handles.
-pub trait Reader: Send {
+pub trait ValueReader: Send {
     /// Returns whether they are still wanted.
     fn is_waiting(&self) -> bool;
 
@@ -65,16 +65,16 @@ pub trait Reader: Send {
 
     /// Called once, by any thread, when the values are in memory, or with the reason why they cannot be. They stay
     /// there until the first is dropped, or memory becomes very short.
-    fn arrived(self: Box<Self>, outcome: Result<Kept>);
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>);
 }
 
 /// Keeps values in memory that were read and have not been used yet.
-pub type Kept = Arc<dyn Any + Send + Sync>;
+pub type HeldValues = Arc<dyn Any + Send + Sync>;
 
 /// Additional state of a chunk that is a handle.
 #[derive(Debug)]
 pub(crate) struct Residence {
-    source: Arc<dyn Source>,
+    source: Arc<dyn ValueSource>,
     outline: Outline,
     /// The values of a small dictionary.
     dictionary: OnceLock<ArrayRef>,
@@ -93,7 +93,7 @@ const PASSING: u8 = 2;
 impl Chunk {
     /// Returns a handle that has the values of `chunk` in memory; `chunk` itself where that is a handle, has a home, or
     /// is so small that it always stays.
-    pub fn handle(chunk: Arc<Chunk>, source: &Arc<dyn Source>) -> Arc<Chunk> {
+    pub fn handle(chunk: Arc<Chunk>, source: &Arc<dyn ValueSource>) -> Arc<Chunk> {
         let is_small = chunk.bytes_encoded() < OWN_BYTES_MIN || chunk.encoding() == EncodingKind::Constant;
         let is_lost = !chunk.is_encrypted() && chunk.check_intact().is_err();
         if is_small || chunk.is_handle() || chunk.location().get().is_some() || is_lost {
@@ -115,7 +115,7 @@ impl Chunk {
     /// `Corrupt` when the head is not that of a chunk.
     pub fn absent(
         head: &[u8],
-        source: &Arc<dyn Source>,
+        source: &Arc<dyn ValueSource>,
         cipher: Option<&Arc<MemoryCipher>>,
     ) -> Result<Option<Chunk>> {
         let (outline, zone) = Outline::of_head(head)?;
@@ -127,7 +127,8 @@ impl Chunk {
         };
         let null_count = zone.null_count;
         let (integers, distinct) = (outline.integers, outline.distinct);
-        let facts = Facts::new(cipher, &OpenFacts { zone, integers, distinct, dictionary: None })?;
+        let facts =
+            EncryptedBounds::new(cipher, &DecryptedBounds { zone, integers, distinct, dictionary: None })?;
         let outline = Outline { integers: None, distinct: None, ..outline };
         let zone = ZoneMap { null_count, ..ZoneMap::default() };
         Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
@@ -151,12 +152,12 @@ impl Chunk {
     ///
     /// # Errors
     /// `Corrupt` for any other bytes.
-    pub fn outlined(outline: &[u8], source: &Arc<dyn Source>) -> Result<Chunk> {
+    pub fn outlined(outline: &[u8], source: &Arc<dyn ValueSource>) -> Result<Chunk> {
         let (outline, zone) = Outline::read(outline)?;
         Ok(Chunk::of_outline(outline, zone, source.clone()))
     }
 
-    fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn Source>) -> Chunk {
+    fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn ValueSource>) -> Chunk {
         let nothing = Body::nulls(&outline.data_type);
         Chunk::without_values(outline, zone, source, nothing)
     }
@@ -165,7 +166,7 @@ impl Chunk {
     pub(crate) fn without_values(
         outline: Outline,
         zone: ZoneMap,
-        source: Arc<dyn Source>,
+        source: Arc<dyn ValueSource>,
         body: Body,
     ) -> Chunk {
         let (dictionary, values, uses) = (OnceLock::new(), Mutex::new(None), AtomicU8::new(0));
@@ -439,7 +440,7 @@ pub(crate) fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// Has the values of `handles`, one at least, read.
-pub fn fetch(handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+pub fn fetch(handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
     let source =
         handles.first().and_then(|handle| handle.residence()).map(|residence| residence.source.clone());
     match source {
@@ -449,14 +450,14 @@ pub fn fetch(handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
 }
 
 /// A thread that waits for values.
-struct Blocked(std::sync::mpsc::SyncSender<Result<Kept>>);
+struct Blocked(std::sync::mpsc::SyncSender<Result<HeldValues>>);
 
-impl Reader for Blocked {
+impl ValueReader for Blocked {
     fn is_waiting(&self) -> bool {
         true
     }
 
-    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
         // The thread waits for nothing else.
         let _ = self.0.send(outcome);
     }

@@ -1,7 +1,7 @@
 //! Tables, their statistics, and the encoding of one row group.
 
 use crate::arena::Arena;
-use crate::chunk::{Chunk, Number, RowGroup};
+use crate::chunk::{Chunk, ProcessUniqueId, RowGroup};
 use crate::distinct::Distinct;
 use crate::live::LiveRows;
 use crate::plain::{PlainGroup, concatenate};
@@ -44,7 +44,7 @@ pub struct Table {
     cipher: Option<Arc<MemoryCipher>>,
     /// Source that generates the row groups, if the rows change during reads.
     live: Option<Arc<dyn LiveRows>>,
-    number: Number,
+    number: ProcessUniqueId,
     /// Reserves the memory that the table takes outside the pool.
     held: Option<Reservation>,
     /// The sums over the row groups, which an append continues.
@@ -75,7 +75,7 @@ impl Table {
                 .collect(),
             cipher: None,
             live: None,
-            number: Number::default(),
+            number: ProcessUniqueId::default(),
             held: None,
             schema,
             row_groups,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
-use farpool_cipher::{Mark, MemoryCipher};
+use farpool_cipher::{MemoryCipher, MessageTag};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, Tier, limits};
@@ -55,7 +55,7 @@ struct Frames {
 struct Frame {
     offset: u64,
     bytes: usize,
-    mark: Mark,
+    mark: MessageTag,
 }
 
 /// The handle of a file that DataFusion holds.

@@ -44,7 +44,7 @@ pub(crate) struct Blocks {
 }
 
 /// Cipher and identity of one part, with which its blocks are authenticated.
-pub(crate) struct Guard<'a> {
+pub(crate) struct BlockCipher<'a> {
     pub cipher: Option<&'a Cipher>,
     /// Id of the table's key, if the cipher is made from it.
     pub table: Option<WrappedKeyId>,
@@ -57,7 +57,7 @@ pub(crate) struct Guard<'a> {
 
 /// Reason why blocks cannot be read.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum BlockFailure {
     /// Error of the file system, with the offset in the stored bytes.
     Unread(io::Error, u64),
     /// Offset of a block whose stored bytes are damaged or tampered with.
@@ -67,7 +67,7 @@ pub(crate) enum Failure {
 
 /// Reusable contexts and buffers of a thread that compresses or decompresses.
 #[derive(Default)]
-pub(crate) struct Tools {
+pub(crate) struct CodecScratch {
     pub compressor: Compressor,
     decompressor: Decompressor,
     /// Output of the compressor for one block.
@@ -77,12 +77,12 @@ pub(crate) struct Tools {
 }
 
 thread_local! {
-    static TOOLS: RefCell<Tools> = RefCell::default();
+    static SCRATCH: RefCell<CodecScratch> = RefCell::default();
 }
 
-/// Calls `work` with the tools of this thread.
-pub(crate) fn with_tools<T>(work: impl FnOnce(&mut Tools) -> T) -> T {
-    TOOLS.with_borrow_mut(work)
+/// Calls `work` with the scratch of this thread.
+pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut CodecScratch) -> T) -> T {
+    SCRATCH.with_borrow_mut(work)
 }
 
 /// Returns the number of blocks of a part with `bytes` plain bytes.
@@ -95,7 +95,7 @@ pub(crate) fn may_be_packed(bytes: usize) -> bool {
     (1..=limits::PACKED_PART_BYTES_MAX).contains(&bytes)
 }
 
-impl Guard<'_> {
+impl BlockCipher<'_> {
     /// Encrypts a block, if there is a cipher, and appends its length and check to the table.
     fn seal(&self, index: usize, stored: &mut [u8], table: &mut Vec<u8>) -> Result<()> {
         table.extend_from_slice(&u32_checked(stored.len()).to_le_bytes());
@@ -140,31 +140,32 @@ impl Blocks {
     /// `Internal` if the cipher library fails.
     pub fn pack(
         codec: Codec,
-        guard: &Guard<'_>,
+        block_cipher: &BlockCipher<'_>,
         data: &mut Vec<u8>,
         start: usize,
-        tools: &mut Tools,
+        scratch: &mut CodecScratch,
     ) -> Result<Blocks> {
-        let mut table = Vec::with_capacity(guard.count * Blocks::entry_bytes(guard.cipher.is_some()));
+        let mut table =
+            Vec::with_capacity(block_cipher.count * Blocks::entry_bytes(block_cipher.cipher.is_some()));
         // In place is safe: the stored bytes of earlier blocks never extend past the start of the next plain block.
         let (mut read, mut write) = (start, start);
-        for index in 0..guard.count {
+        for index in 0..block_cipher.count {
             let bytes = BLOCK_BYTES.min(data.len() - read);
             let most = bytes - bytes.div_ceil(SAVED_PART);
-            let Tools { compressor, packed, .. } = tools;
+            let CodecScratch { compressor, packed, .. } = scratch;
             if compressor.compress(codec, &data[read..read + bytes], most, packed) {
-                guard.seal(index, packed, &mut table)?;
+                block_cipher.seal(index, packed, &mut table)?;
                 data[write..write + packed.len()].copy_from_slice(packed);
                 write += packed.len();
             } else {
                 data.copy_within(read..read + bytes, write);
-                guard.seal(index, &mut data[write..write + bytes], &mut table)?;
+                block_cipher.seal(index, &mut data[write..write + bytes], &mut table)?;
                 write += bytes;
             }
             read += bytes;
         }
         data.truncate(write);
-        Ok(Blocks { codec, place: guard.place, table })
+        Ok(Blocks { codec, place: block_cipher.place, table })
     }
 
     /// Checks that the table is consistent with the plain and stored lengths of a part, before any memory is allocated
@@ -202,16 +203,16 @@ impl Blocks {
     /// Fails if bytes cannot be read, are damaged, or were tampered with.
     pub fn unpack(
         &self,
-        guard: &Guard<'_>,
+        block_cipher: &BlockCipher<'_>,
         (file, offset): (&dyn File, u64),
         plain: &mut [u8],
-        tools: &mut Tools,
-    ) -> std::result::Result<(), Failure> {
-        let Tools { decompressor, window, .. } = tools;
-        let entry_bytes = Blocks::entry_bytes(guard.cipher.is_some());
+        scratch: &mut CodecScratch,
+    ) -> std::result::Result<(), BlockFailure> {
+        let CodecScratch { decompressor, window, .. } = scratch;
+        let entry_bytes = Blocks::entry_bytes(block_cipher.cipher.is_some());
         let mut entries = self.entries(entry_bytes).enumerate();
         let (mut plain, mut at, mut next) = (plain, offset, 0);
-        while next < guard.count {
+        while next < block_cipher.count {
             let (mut end, mut bytes) = (next, 0);
             for (stored, _) in self.entries(entry_bytes).skip(next) {
                 if end > next && bytes + stored > WINDOW_BYTES {
@@ -220,20 +221,20 @@ impl Blocks {
                 (end, bytes) = (end + 1, bytes + stored);
             }
             let mut waiting = placed(window, bytes, at);
-            file.read_at(waiting, at).map_err(|error| Failure::Unread(error, at))?;
+            file.read_at(waiting, at).map_err(|error| BlockFailure::Unread(error, at))?;
             for (index, (stored, check)) in entries.by_ref().take(end - next) {
                 let (block, behind) = waiting.split_at_mut(stored);
                 let (to, rest) = plain.split_at_mut(BLOCK_BYTES.min(plain.len()));
-                if !guard.open(index, block, check).map_err(Failure::Other)? {
-                    return Err(Failure::Damaged(at));
+                if !block_cipher.open(index, block, check).map_err(BlockFailure::Other)? {
+                    return Err(BlockFailure::Damaged(at));
                 }
                 if stored == to.len() {
                     to.copy_from_slice(block);
                 } else {
                     let decompressed = decompressor.decompress(self.codec, block, to);
                     decompressed.map_err(|error| match error.kind {
-                        ErrorKind::Corrupt => Failure::Damaged(at),
-                        _ => Failure::Other(error),
+                        ErrorKind::Corrupt => BlockFailure::Damaged(at),
+                        _ => BlockFailure::Other(error),
                     })?;
                 }
                 (waiting, plain) = (behind, rest);

@@ -3,7 +3,7 @@
 use super::tests::part as new_part;
 use super::*;
 use crate::blocks::BLOCK_BYTES;
-use crate::compression::{Packing, compressing};
+use crate::compression::{CompressionPolicy, compressing};
 use crate::encrypted::tests::with_keys;
 use crate::simulated::SimulatedDirectory;
 use farpool_codec::Codec;
@@ -39,7 +39,7 @@ fn segment_of(
 ) -> (Arc<SimulatedDirectory>, Arc<dyn Directory>, Segment) {
     let device = SimulatedDirectory::new();
     let directory: Arc<dyn Directory> = if is_encrypted { with_keys(device.clone()) } else { device.clone() };
-    let directory = compressing(directory, Packing::By(codec));
+    let directory = compressing(directory, CompressionPolicy::By(codec));
     let mut writer = SegmentWriter::create(directory.clone(), 7).unwrap();
     for (number, part) in (0..).zip(parts) {
         let new = new_part(number, vec![5; 9], part.len(), None);
@@ -55,8 +55,8 @@ fn read(segment: &Segment, part: &Part) -> Result<Vec<u8>> {
 }
 
 fn table(part: &mut Part) -> &mut Blocks {
-    match &mut part.form {
-        Form::Blocks(blocks) => blocks,
+    match &mut part.storage {
+        PartStorage::Blocks(blocks) => blocks,
         other => panic!("{other:?}"),
     }
 }
@@ -178,7 +178,7 @@ fn encrypted_blocks_are_neither_exchanged_nor_left_out() {
         let second = segment.part(1).unwrap().clone();
         let mut theirs = vec![0; before.len()];
         file.read_at(&mut theirs, second.offset).unwrap();
-        refused(&Part { form: second.form.clone(), ..part.clone() }, &theirs);
+        refused(&Part { storage: second.storage.clone(), ..part.clone() }, &theirs);
         assert!(read(&segment, &part).unwrap() == data && read(&segment, &second).unwrap() == data);
     }
 }
@@ -216,7 +216,7 @@ fn lengths_that_are_lies_are_refused() {
             assert_eq!(decoded(&other, u64::MAX), None);
         }
         // An uncompressed part has equal plain and stored lengths.
-        let plain = Part { form: Form::Plain(7), bytes: 9, bytes_stored: 8, ..good.clone() };
+        let plain = Part { storage: PartStorage::Plain(7), bytes: 9, bytes_stored: 8, ..good.clone() };
         assert_eq!(decoded(&plain, u64::MAX), None);
     }
     // A tiny part whose table claims very many blocks.

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Compression policy for parts of segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Packing {
+pub enum CompressionPolicy {
     /// Compresses where that makes reading faster, by the codec that makes it fastest.
     #[default]
     Auto,
@@ -23,22 +23,22 @@ pub enum Packing {
     By(Codec),
 }
 
-impl Packing {
+impl CompressionPolicy {
     /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
-            Packing::Auto => "auto",
-            Packing::None => "none",
-            Packing::By(codec) => codec.name(),
+            CompressionPolicy::Auto => "auto",
+            CompressionPolicy::None => "none",
+            CompressionPolicy::By(codec) => codec.name(),
         }
     }
 
     /// Returns the policy with this name.
-    pub fn named(name: &str) -> Option<Packing> {
+    pub fn named(name: &str) -> Option<CompressionPolicy> {
         match name {
-            "auto" => Some(Packing::Auto),
-            "none" => Some(Packing::None),
-            name => Codec::named(name).map(Packing::By),
+            "auto" => Some(CompressionPolicy::Auto),
+            "none" => Some(CompressionPolicy::None),
+            name => Codec::named(name).map(CompressionPolicy::By),
         }
     }
 }
@@ -59,13 +59,13 @@ const SAMPLE_BYTES: usize = 16 << 10;
 
 /// Compression policy of a directory, with its measured read rate.
 #[derive(Debug)]
-pub struct Packer {
-    packing: Packing,
+pub struct CodecSelector {
+    policy: CompressionPolicy,
     /// Rate at which one thread reads the device, in bytes a second. Measured lazily; `None` inside if it cannot be.
     read_rate: OnceLock<Option<f64>>,
 }
 
-impl Packer {
+impl CodecSelector {
     /// Returns the codec for a part with these data, in a segment of `directory`; `None` to store it uncompressed.
     pub(crate) fn choose(
         &self,
@@ -73,10 +73,10 @@ impl Packer {
         compressor: &mut Compressor,
         data: &[u8],
     ) -> Option<Codec> {
-        match self.packing {
-            Packing::None => None,
-            Packing::By(codec) => Some(codec),
-            Packing::Auto => {
+        match self.policy {
+            CompressionPolicy::None => None,
+            CompressionPolicy::By(codec) => Some(codec),
+            CompressionPolicy::Auto => {
                 if data.len() < TRIED_BYTES_MIN {
                     return None;
                 }
@@ -128,16 +128,16 @@ fn saved(compressor: &mut Compressor, codec: Codec, data: &[u8]) -> f64 {
 
 /// Wraps a directory so that segments written from now on are compressed by this policy. Existing segments stay
 /// readable.
-pub fn compressing(directory: Arc<dyn Directory>, packing: Packing) -> Arc<dyn Directory> {
-    let packer = Packer { packing, read_rate: OnceLock::new() };
-    Arc::new(CompressingDirectory { inner: directory, packer })
+pub fn compressing(directory: Arc<dyn Directory>, policy: CompressionPolicy) -> Arc<dyn Directory> {
+    let codec_selector = CodecSelector { policy, read_rate: OnceLock::new() };
+    Arc::new(CompressingDirectory { inner: directory, codec_selector })
 }
 
 /// Directory with a compression policy.
 #[derive(Debug)]
 struct CompressingDirectory {
     inner: Arc<dyn Directory>,
-    packer: Packer,
+    codec_selector: CodecSelector,
 }
 
 impl Directory for CompressingDirectory {
@@ -177,8 +177,8 @@ impl Directory for CompressingDirectory {
         self.inner.keys()
     }
 
-    fn packer(&self) -> Option<&Packer> {
-        Some(&self.packer)
+    fn codec_selector(&self) -> Option<&CodecSelector> {
+        Some(&self.codec_selector)
     }
 
     fn read_rate(&self) -> Option<f64> {
@@ -228,10 +228,10 @@ mod tests {
 
     #[test]
     fn ways_to_compress_have_names() {
-        let all = Codec::ALL.map(Packing::By);
-        for packing in [Packing::Auto, Packing::None].iter().chain(&all) {
-            assert_eq!(Packing::named(packing.name()), Some(*packing));
+        let all = Codec::ALL.map(CompressionPolicy::By);
+        for policy in [CompressionPolicy::Auto, CompressionPolicy::None].iter().chain(&all) {
+            assert_eq!(CompressionPolicy::named(policy.name()), Some(*policy));
         }
-        assert_eq!(Packing::named("gzip"), None);
+        assert_eq!(CompressionPolicy::named("gzip"), None);
     }
 }

@@ -4,7 +4,7 @@
 //! is marked, too: a plain file in an encrypted directory, and the reverse, is an error. Example: an attacker replaces
 //! the encrypted manifest with a plain one; the next start fails rather than reads it.
 
-use crate::compression::Packer;
+use crate::compression::CodecSelector;
 use crate::files::{Directory, File, failed, place};
 use crate::keys::Keys;
 use crate::sealed::{UNFINISHED, is_encrypted, read_sealed, write_sealed};
@@ -174,8 +174,8 @@ impl Directory for EncryptedDirectory {
         Some(&self.keys)
     }
 
-    fn packer(&self) -> Option<&Packer> {
-        self.inner.packer()
+    fn codec_selector(&self) -> Option<&CodecSelector> {
+        self.inner.codec_selector()
     }
 
     fn read_rate(&self) -> Option<f64> {

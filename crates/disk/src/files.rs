@@ -7,7 +7,7 @@
 //! Example: a file is created, written and synced, and the power fails before the directory is synced. After the
 //! restart the file may be missing.
 
-use crate::compression::Packer;
+use crate::compression::CodecSelector;
 use crate::keys::Keys;
 use farpool_model::{Error, ErrorKind};
 use std::fmt;
@@ -67,7 +67,7 @@ pub trait Directory: fmt::Debug + Send + Sync {
     }
 
     /// Returns the compression policy for parts of segments; `None` if they are not compressed.
-    fn packer(&self) -> Option<&Packer> {
+    fn codec_selector(&self) -> Option<&CodecSelector> {
         None
     }
 

@@ -2,18 +2,18 @@
 //! resident: in an encrypted directory they are encrypted in memory, too. Heads under the key of a table stay encrypted
 //! as on disk.
 
-use farpool_cipher::{Mark, MemoryCipher, Tag};
+use farpool_cipher::{MemoryCipher, MessageTag, Tag};
 use farpool_model::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Description of a part, apart from its data.
 #[derive(Clone, Debug)]
-pub(crate) enum Head {
+pub(crate) enum PartHead {
     Clear(Vec<u8>),
     Hidden {
         cipher: Arc<MemoryCipher>,
-        mark: Mark,
+        message_tag: MessageTag,
         bytes: Box<[u8]>,
     },
     /// Encrypted under the key of the part's table, as in the file.
@@ -23,32 +23,32 @@ pub(crate) enum Head {
     },
 }
 
-impl Head {
+impl PartHead {
     /// Encrypts the head with `cipher`, unless it is already encrypted.
-    pub fn hidden(self, cipher: &Arc<MemoryCipher>) -> Result<Head> {
-        let Head::Clear(bytes) = self else { return Ok(self) };
+    pub fn hidden(self, cipher: &Arc<MemoryCipher>) -> Result<PartHead> {
+        let PartHead::Clear(bytes) = self else { return Ok(self) };
         let mut bytes = bytes.into_boxed_slice();
-        let mark = cipher.encrypt(&mut bytes)?;
-        Ok(Head::Hidden { cipher: cipher.clone(), mark, bytes })
+        let message_tag = cipher.encrypt(&mut bytes)?;
+        Ok(PartHead::Hidden { cipher: cipher.clone(), message_tag, bytes })
     }
 
     pub fn open(&self) -> Result<Cow<'_, [u8]>> {
         match self {
-            Head::Clear(bytes) => Ok(Cow::Borrowed(bytes)),
-            Head::Hidden { cipher, mark, bytes } => {
+            PartHead::Clear(bytes) => Ok(Cow::Borrowed(bytes)),
+            PartHead::Hidden { cipher, message_tag, bytes } => {
                 let mut open = vec![0; bytes.len()];
-                cipher.decrypt(mark, bytes, &mut open)?;
+                cipher.decrypt(message_tag, bytes, &mut open)?;
                 Ok(Cow::Owned(open))
             }
-            Head::OfTable { .. } => Err(Error::internal("a head is opened without the key of its table")),
+            PartHead::OfTable { .. } => Err(Error::internal("a head is opened without the key of its table")),
         }
     }
 }
 
-impl PartialEq for Head {
-    fn eq(&self, other: &Head) -> bool {
+impl PartialEq for PartHead {
+    fn eq(&self, other: &PartHead) -> bool {
         match (self, other) {
-            (Head::OfTable { tag, bytes }, Head::OfTable { tag: other_tag, bytes: other_bytes }) => {
+            (PartHead::OfTable { tag, bytes }, PartHead::OfTable { tag: other_tag, bytes: other_bytes }) => {
                 tag == other_tag && bytes == other_bytes
             }
             _ => self.open().ok() == other.open().ok(),
@@ -56,4 +56,4 @@ impl PartialEq for Head {
     }
 }
 
-impl Eq for Head {}
+impl Eq for PartHead {}

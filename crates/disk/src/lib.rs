@@ -4,7 +4,8 @@
 //! All other modules use the file system through the traits [`Directory`] and [`File`], so that the same code runs on a
 //! real file system ([`LocalDirectory`]) and on one in memory that simulates loss of power ([`SimulatedDirectory`]). In
 //! a directory with keys ([`unlock`]) every file is encrypted and authenticated: code that writes and reads files gets
-//! the keys from the directory ([`Directory::keys`]), as well as the compression of segments ([`Directory::packer`]).
+//! the keys from the directory ([`Directory::keys`]), as well as the compression of segments
+//! ([`Directory::codec_selector`]).
 
 #![forbid(unsafe_code)]
 
@@ -24,14 +25,14 @@ mod segment;
 mod simulated;
 mod table_keys;
 
-pub use compression::{Packer, Packing, compressing};
+pub use compression::{CodecSelector, CompressionPolicy, compressing};
 pub use encrypted::{KEYS as KEYS_NAME, rotate_master_key, unlock};
 pub use farpool_cipher::{KeySource, MasterKey, Tier, Wiping, WrappedKey, WrappedKeyId};
 pub use farpool_codec::Codec;
 pub use files::{Directory, File};
 pub use keys::Keys;
 pub use local::LocalDirectory;
-pub use log::{Dropped, Log, Observer, Recovered, Urgency};
+pub use log::{Log, Observer, RecoveredLog, ReservePolicy, TornEnd};
 pub use node_key::node_key;
 pub use parts::Part;
 pub use prefixed::prefixed;

@@ -338,7 +338,7 @@ fn read_through(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{Log, Urgency};
+    use crate::log::{Log, ReservePolicy};
 
     #[test]
     fn one_process_at_a_time_has_a_directory() {
@@ -469,7 +469,7 @@ mod tests {
         let (log, records) = open(0);
         assert!(records.is_empty());
         for i in 0..100_u8 {
-            log.append(&[i; 300_000], Urgency::Normal).unwrap();
+            log.append(&[i; 300_000], ReservePolicy::Normal).unwrap();
         }
         log.commit(99).unwrap();
         drop(log);
@@ -478,7 +478,7 @@ mod tests {
         assert!((10..100_u8).zip(&records).all(|(i, record)| *record == [i; 300_000]));
         // Fills a second file, so that the first one, with the remaining records of this kind, can be removed.
         for _ in 0..150 {
-            log.append(&[7; 300_000], Urgency::Normal).unwrap();
+            log.append(&[7; 300_000], ReservePolicy::Normal).unwrap();
         }
         log.commit(249).unwrap();
         log.forget_before(240).unwrap();

@@ -11,7 +11,7 @@
 //! bytes of the directory for data.
 
 use crate::blocks::{self, Blocks};
-use crate::heads::Head;
+use crate::heads::PartHead;
 use farpool_cipher::{TAG_BYTES, Tag};
 use farpool_codec::Codec;
 use farpool_model::Result;
@@ -50,7 +50,7 @@ pub(crate) fn is_encrypted(format: u32) -> Option<bool> {
 /// Directory entry of one part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    pub(crate) head: Head,
+    pub(crate) head: PartHead,
     /// Bytes of the data after decompression.
     pub bytes: u64,
     /// Bytes of the data on disk; fewer than `bytes` if they are compressed.
@@ -58,12 +58,12 @@ pub struct Part {
     pub(crate) number: u64,
     /// Offset of the data in the file.
     pub offset: u64,
-    pub(crate) form: Form,
+    pub(crate) storage: PartStorage,
 }
 
 /// Storage form of the data of a part, with what detects damage to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum PartStorage {
     /// Stored as is, with a CRC-32.
     Plain(u32),
     /// Encrypted as a whole: the part's index in order of addition, which is its nonce, and the tag.
@@ -75,31 +75,31 @@ pub(crate) enum Form {
 impl Part {
     /// Returns true if the part is under the key of its table.
     pub fn is_of_table(&self) -> bool {
-        matches!(self.head, Head::OfTable { .. })
+        matches!(self.head, PartHead::OfTable { .. })
     }
 
     /// Returns the part's index in order of addition; 0 in a plain segment.
     pub(crate) fn place(&self) -> u32 {
-        match &self.form {
-            Form::Plain(_) => 0,
-            Form::Encrypted(place, _) => *place,
-            Form::Blocks(blocks) => blocks.place,
+        match &self.storage {
+            PartStorage::Plain(_) => 0,
+            PartStorage::Encrypted(place, _) => *place,
+            PartStorage::Blocks(blocks) => blocks.place,
         }
     }
 
     /// Appends the entry to the directory of a new segment.
     pub(crate) fn encode(&self, is_encrypted: bool, out: &mut Vec<u8>) -> Result<()> {
         let (tag, head) = match &self.head {
-            Head::OfTable { tag, bytes } => (Some(tag), Cow::Borrowed(&bytes[..])),
+            PartHead::OfTable { tag, bytes } => (Some(tag), Cow::Borrowed(&bytes[..])),
             head => (None, head.open()?),
         };
         for number in [self.number, self.offset, self.bytes, self.bytes_stored] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        let (check, codec, rest) = match &self.form {
-            Form::Plain(checksum) => (*checksum, NO_CODEC, &[][..]),
-            Form::Encrypted(place, tag) => (*place, NO_CODEC, &tag[..]),
-            Form::Blocks(blocks) => (blocks.place, blocks.codec.code(), &blocks.table[..]),
+        let (check, codec, rest) = match &self.storage {
+            PartStorage::Plain(checksum) => (*checksum, NO_CODEC, &[][..]),
+            PartStorage::Encrypted(place, tag) => (*place, NO_CODEC, &tag[..]),
+            PartStorage::Blocks(blocks) => (blocks.place, blocks.codec.code(), &blocks.table[..]),
         };
         out.extend_from_slice(&check.to_le_bytes());
         out.extend_from_slice(&u32_checked(head.len()).to_le_bytes());
@@ -114,54 +114,54 @@ impl Part {
     }
 
     /// Decodes an entry of a directory that begins at offset `end`, in a segment of this format.
-    fn decode(fields: &mut Fields<'_>, end: u64, format: u32) -> Option<Part> {
+    fn decode(cursor: &mut ByteCursor<'_>, end: u64, format: u32) -> Option<Part> {
         let is_encrypted = is_encrypted(format)?;
         let has_codecs = !matches!(format, WHOLE_FORMAT | ENCRYPTED_WHOLE_FORMAT);
-        let (number, offset, bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let bytes_stored = if has_codecs { fields.u64()? } else { bytes };
-        let (check, head_bytes) = (fields.u32()?, fields.u32()?);
-        let codec = if has_codecs { fields.u8()? } else { NO_CODEC };
-        let is_of_table = match if format == ENCRYPTED_FORMAT { fields.u8()? } else { OF_SEGMENT } {
+        let (number, offset, bytes) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let bytes_stored = if has_codecs { cursor.u64()? } else { bytes };
+        let (check, head_bytes) = (cursor.u32()?, cursor.u32()?);
+        let codec = if has_codecs { cursor.u8()? } else { NO_CODEC };
+        let is_of_table = match if format == ENCRYPTED_FORMAT { cursor.u8()? } else { OF_SEGMENT } {
             OF_SEGMENT => false,
             OF_TABLE => true,
             _ => return None,
         };
-        let form = match (codec, is_encrypted) {
-            (NO_CODEC, false) => Form::Plain(check),
-            (NO_CODEC, true) => Form::Encrypted(check, fields.tag()?),
+        let storage = match (codec, is_encrypted) {
+            (NO_CODEC, false) => PartStorage::Plain(check),
+            (NO_CODEC, true) => PartStorage::Encrypted(check, cursor.tag()?),
             (codec, _) => {
                 let entries = blocks::count(usize_saturating(bytes));
-                let table = fields.take(entries.checked_mul(Blocks::entry_bytes(is_encrypted))?)?.to_vec();
+                let table = cursor.take(entries.checked_mul(Blocks::entry_bytes(is_encrypted))?)?.to_vec();
                 let blocks = Blocks { codec: Codec::of_code(codec)?, place: check, table };
-                blocks.fit(bytes, bytes_stored, is_encrypted).then_some(Form::Blocks(blocks))?
+                blocks.fit(bytes, bytes_stored, is_encrypted).then_some(PartStorage::Blocks(blocks))?
             }
         };
-        let tag = if is_of_table { Some(fields.tag()?) } else { None };
-        let head = fields.take(head_bytes as usize)?;
+        let tag = if is_of_table { Some(cursor.tag()?) } else { None };
+        let head = cursor.take(head_bytes as usize)?;
         let head = match tag {
-            None => Head::Clear(head.to_vec()),
-            Some(tag) => Head::OfTable { tag, bytes: head.into() },
+            None => PartHead::Clear(head.to_vec()),
+            Some(tag) => PartHead::OfTable { tag, bytes: head.into() },
         };
-        let is_whole = matches!(form, Form::Blocks(_)) || bytes == bytes_stored;
+        let is_whole = matches!(storage, PartStorage::Blocks(_)) || bytes == bytes_stored;
         let is_within = offset.checked_add(bytes_stored)? <= end;
-        (is_whole && is_within).then_some(Part { head, bytes, bytes_stored, number, offset, form })
+        (is_whole && is_within).then_some(Part { head, bytes, bytes_stored, number, offset, storage })
     }
 }
 
 /// Decodes the directory, which begins at offset `end` behind all data, of a segment of this format.
 pub(crate) fn parts(directory: &[u8], end: u64, format: u32) -> Option<BTreeMap<u64, Part>> {
-    let (mut fields, mut parts) = (Fields(directory), BTreeMap::new());
-    while fields.0.len() >= ENTRY_BYTES {
-        let part = Part::decode(&mut fields, end, format)?;
+    let (mut cursor, mut parts) = (ByteCursor(directory), BTreeMap::new());
+    while cursor.0.len() >= ENTRY_BYTES {
+        let part = Part::decode(&mut cursor, end, format)?;
         parts.insert(part.number, part);
     }
-    fields.0.is_empty().then_some(parts)
+    cursor.0.is_empty().then_some(parts)
 }
 
 /// Cursor over bytes that are decoded field by field from the front.
-pub(crate) struct Fields<'a>(pub &'a [u8]);
+pub(crate) struct ByteCursor<'a>(pub &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> ByteCursor<'a> {
     pub fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;

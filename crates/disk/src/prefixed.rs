@@ -1,6 +1,6 @@
 //! A directory view of the files with a common name prefix, by their names without it.
 
-use crate::compression::Packer;
+use crate::compression::CodecSelector;
 use crate::files::{Directory, File};
 use crate::keys::Keys;
 use std::io;
@@ -9,22 +9,22 @@ use std::sync::Arc;
 /// Returns a view of the files of `directory` whose names begin with `prefix`. One flat directory can thus hold several
 /// logs.
 pub fn prefixed(directory: Arc<dyn Directory>, prefix: &str) -> Arc<dyn Directory> {
-    Arc::new(Prefixed { inner: directory, prefix: prefix.to_string() })
+    Arc::new(PrefixedDirectory { inner: directory, prefix: prefix.to_string() })
 }
 
 #[derive(Debug)]
-struct Prefixed {
+struct PrefixedDirectory {
     inner: Arc<dyn Directory>,
     prefix: String,
 }
 
-impl Prefixed {
+impl PrefixedDirectory {
     fn whole(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 }
 
-impl Directory for Prefixed {
+impl Directory for PrefixedDirectory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         self.inner.create(&self.whole(name))
     }
@@ -62,8 +62,8 @@ impl Directory for Prefixed {
         self.inner.keys()
     }
 
-    fn packer(&self) -> Option<&Packer> {
-        self.inner.packer()
+    fn codec_selector(&self) -> Option<&CodecSelector> {
+        self.inner.codec_selector()
     }
 
     fn read_rate(&self) -> Option<f64> {

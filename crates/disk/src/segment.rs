@@ -18,13 +18,13 @@
 //! of the log refer to the segment. Example: if the name were not synced, a crash could keep the record and lose the
 //! file, and the next start would find acknowledged rows missing.
 
-use crate::blocks::{self, Blocks, Failure, Guard, with_tools};
-use crate::compression::Packer;
+use crate::blocks::{self, BlockCipher, BlockFailure, Blocks, with_scratch};
+use crate::compression::CodecSelector;
 use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
-use crate::heads::Head;
+use crate::heads::PartHead;
 use crate::keys::{Nonce, Purpose, associated, associated_of, cipher, decrypt, encrypt};
-use crate::parts::{ENCRYPTED_FORMAT, FORMAT, Fields, Form, Part, is_encrypted, parts};
+use crate::parts::{ByteCursor, ENCRYPTED_FORMAT, FORMAT, Part, PartStorage, is_encrypted, parts};
 use crate::sealed::other_format;
 use crate::table_keys::TableKey;
 use farpool_cipher::{Cipher, SALT_BYTES, Salt, Secret, TAG_BYTES, WrappedKeyId, random_salt};
@@ -181,7 +181,7 @@ impl SegmentWriter {
         let mut start = self.waiting.len();
         write(&mut self.waiting);
         let bytes = self.waiting.len() - start;
-        let form = self.store(number, start, may_be_packed)?;
+        let storage = self.store(number, start, may_be_packed)?;
         let stored = self.waiting.len() - start;
         if bytes >= SMALL_BYTES && stored < SMALL_BYTES {
             self.waiting.copy_within(start.., small_start);
@@ -192,7 +192,7 @@ impl SegmentWriter {
             (self.written + u64_from(start), u64_from(bytes), u64_from(stored));
         let head = self.hide(head, number)?;
         self.parts_added += 1;
-        self.parts.insert(number, Part { head, bytes, bytes_stored, number, offset, form });
+        self.parts.insert(number, Part { head, bytes, bytes_stored, number, offset, storage });
         if self.waiting.len() >= WRITE_BYTES {
             self.waiting.resize(self.waiting.len().next_multiple_of(ALIGNMENT), 0);
             self.write()?;
@@ -212,39 +212,41 @@ impl SegmentWriter {
     }
 
     /// Encrypts the head of part `number`, which was just stored, as it is kept in memory.
-    fn hide(&self, mut head: Vec<u8>, number: u64) -> Result<Head> {
+    fn hide(&self, mut head: Vec<u8>, number: u64) -> Result<PartHead> {
         if let Some((id, cipher)) = &self.table {
             let associated = associated_of(Some(*id), &[self.number, number], "head");
             let tag = encrypt(cipher, Nonce::Head(self.parts_added), &associated, &mut head)?;
-            return Ok(Head::OfTable { tag, bytes: head.into() });
+            return Ok(PartHead::OfTable { tag, bytes: head.into() });
         }
         match self.directory.keys() {
-            Some(keys) => Head::Clear(head).hidden(keys.heads()),
-            None => Ok(Head::Clear(head)),
+            Some(keys) => PartHead::Clear(head).hidden(keys.heads()),
+            None => Ok(PartHead::Clear(head)),
         }
     }
 
     /// Compresses and encrypts the data of a part, which are buffered from `start` on, as required.
-    fn store(&mut self, number: u64, start: usize, may_be_packed: bool) -> Result<Form> {
+    fn store(&mut self, number: u64, start: usize, may_be_packed: bool) -> Result<PartStorage> {
         let (place, bytes) = (self.parts_added, self.waiting.len() - start);
         let (cipher, table) = match &self.table {
             Some((id, cipher)) => (Some(cipher), Some(*id)),
             None => (self.cipher.as_ref(), None),
         };
-        with_tools(|tools| {
-            let packer = self.directory.packer().filter(|_| may_be_packed && blocks::may_be_packed(bytes));
-            let choose = |packer: &Packer| {
-                packer.choose(&*self.directory, &mut tools.compressor, &self.waiting[start..])
+        with_scratch(|scratch| {
+            let codec_selector =
+                self.directory.codec_selector().filter(|_| may_be_packed && blocks::may_be_packed(bytes));
+            let choose = |codec_selector: &CodecSelector| {
+                codec_selector.choose(&*self.directory, &mut scratch.compressor, &self.waiting[start..])
             };
-            if let Some(codec) = packer.and_then(choose) {
+            if let Some(codec) = codec_selector.and_then(choose) {
                 let (segment, count) = (self.number, blocks::count(bytes));
-                let guard = Guard { cipher, table, segment, part: number, place, count };
-                return Blocks::pack(codec, &guard, &mut self.waiting, start, tools).map(Form::Blocks);
+                let block_cipher = BlockCipher { cipher, table, segment, part: number, place, count };
+                return Blocks::pack(codec, &block_cipher, &mut self.waiting, start, scratch)
+                    .map(PartStorage::Blocks);
             }
             let data = &mut self.waiting[start..];
-            let Some(cipher) = cipher else { return Ok(Form::Plain(crc32fast::hash(data))) };
+            let Some(cipher) = cipher else { return Ok(PartStorage::Plain(crc32fast::hash(data))) };
             let associated = associated_of(table, &[self.number, number], "part");
-            Ok(Form::Encrypted(place, encrypt(cipher, Nonce::Part(place), &associated, data)?))
+            Ok(PartStorage::Encrypted(place, encrypt(cipher, Nonce::Part(place), &associated, data)?))
         })
     }
 
@@ -332,7 +334,7 @@ impl Segment {
             Some(_) => &mut trailer[..],
         };
         file.read_at(trailer, bytes - ALIGNMENT as u64).map_err(failed)?;
-        let mut end = Fields(trailer);
+        let mut end = ByteCursor(trailer);
         if end.take(8) != Some(TRAILER_MAGIC) || !is_checked(trailer) {
             return Err(damaged(&format!(
                 "is damaged at byte {}, or was not finished",
@@ -360,7 +362,7 @@ impl Segment {
         let mut parts = parts(&contents, offset, format).ok_or_else(at_directory)?;
         if let Some(keys) = directory.keys() {
             for part in parts.values_mut() {
-                let head = std::mem::replace(&mut part.head, Head::Clear(Vec::new()));
+                let head = std::mem::replace(&mut part.head, PartHead::Clear(Vec::new()));
                 part.head = head.hidden(keys.heads())?;
             }
         }
@@ -388,14 +390,14 @@ impl Segment {
     /// # Errors
     /// `Corrupt`, with file and offset, if the head was tampered with or belongs to a table with another key.
     pub fn head<'a>(&self, part: &'a Part, key: Option<&Arc<TableKey>>) -> Result<Cow<'a, [u8]>> {
-        let Head::OfTable { tag, bytes } = &part.head else { return part.head.open() };
+        let PartHead::OfTable { tag, bytes } = &part.head else { return part.head.open() };
         let (cipher, table) = self.lock(part, key).map_err(|failure| self.unread(failure))?;
         let cipher = cipher.ok_or_else(|| Error::internal("a part of a table without a cipher"))?;
         let associated = associated_of(table, &[self.number, part.number], "head");
         let mut head = bytes.to_vec();
         let opened = decrypt(&cipher, Nonce::Head(part.place()), &associated, &mut head, tag);
         opened.map_err(|error| match error.kind {
-            ErrorKind::Corrupt => self.unread(Failure::Damaged(part.offset)),
+            ErrorKind::Corrupt => self.unread(BlockFailure::Damaged(part.offset)),
             _ => error,
         })?;
         Ok(Cow::Owned(head))
@@ -419,16 +421,16 @@ impl Segment {
     }
 
     /// Returns the error of a part that cannot be read.
-    fn unread(&self, failure: Failure) -> Error {
+    fn unread(&self, failure: BlockFailure) -> Error {
         let Segment { name, place, .. } = self;
         match failure {
-            Failure::Unread(error, at) => {
+            BlockFailure::Unread(error, at) => {
                 Error::unavailable(format!("cannot read {name} in {place} at byte {at}: {error}"))
                     .advise("look at the disk and the system's log")
             }
-            Failure::Damaged(at) => Error::corrupt(format!("{name} in {place} is damaged at byte {at}"))
+            BlockFailure::Damaged(at) => Error::corrupt(format!("{name} in {place} is damaged at byte {at}"))
                 .advise("restore the table from a backup, or drop it and load it again"),
-            Failure::Other(error) => error,
+            BlockFailure::Other(error) => error,
         }
     }
 
@@ -437,16 +439,16 @@ impl Segment {
         part: &Part,
         key: Option<&Arc<TableKey>>,
         data: &mut [u8],
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), BlockFailure> {
         let (cipher, table) = self.lock(part, key)?;
         let (cipher, segment, place) = (cipher.as_ref(), self.number, part.place());
         let count = blocks::count(data.len());
-        let guard = Guard { cipher, table, segment, part: part.number, place, count };
-        match &part.form {
-            Form::Blocks(blocks) => {
-                with_tools(|tools| blocks.unpack(&guard, (&*self.file, part.offset), data, tools))
-            }
-            Form::Plain(_) | Form::Encrypted(..) => self.read_whole(part, &guard, data),
+        let block_cipher = BlockCipher { cipher, table, segment, part: part.number, place, count };
+        match &part.storage {
+            PartStorage::Blocks(blocks) => with_scratch(|scratch| {
+                blocks.unpack(&block_cipher, (&*self.file, part.offset), data, scratch)
+            }),
+            PartStorage::Plain(_) | PartStorage::Encrypted(..) => self.read_whole(part, &block_cipher, data),
         }
     }
 
@@ -455,46 +457,48 @@ impl Segment {
         &self,
         part: &Part,
         key: Option<&Arc<TableKey>>,
-    ) -> std::result::Result<(Option<Cipher>, Option<WrappedKeyId>), Failure> {
+    ) -> std::result::Result<(Option<Cipher>, Option<WrappedKeyId>), BlockFailure> {
         if !part.is_of_table() {
-            return Ok((self.key.as_ref().map(cipher).transpose().map_err(Failure::Other)?, None));
+            return Ok((self.key.as_ref().map(cipher).transpose().map_err(BlockFailure::Other)?, None));
         }
         // A wrong key cannot be distinguished from tampered data, so that a missing one is reported likewise.
-        let key = key.ok_or(Failure::Damaged(part.offset))?;
-        let secret = key.of_segment(&self.salt).map_err(Failure::Other)?;
-        Ok((Some(cipher(&secret).map_err(Failure::Other)?), Some(key.id())))
+        let key = key.ok_or(BlockFailure::Damaged(part.offset))?;
+        let secret = key.of_segment(&self.salt).map_err(BlockFailure::Other)?;
+        Ok((Some(cipher(&secret).map_err(BlockFailure::Other)?), Some(key.id())))
     }
 
     fn read_whole(
         &self,
         part: &Part,
-        guard: &Guard<'_>,
+        block_cipher: &BlockCipher<'_>,
         data: &mut [u8],
-    ) -> std::result::Result<(), Failure> {
-        self.file.read_at(data, part.offset).map_err(|error| Failure::Unread(error, part.offset))?;
-        let is_intact = match (&part.form, guard.cipher) {
-            (Form::Plain(checksum), None) => crc32fast::hash(data) == *checksum,
-            (Form::Encrypted(place, tag), Some(cipher)) => {
-                let associated = associated_of(guard.table, &[self.number, part.number], "part");
+    ) -> std::result::Result<(), BlockFailure> {
+        self.file.read_at(data, part.offset).map_err(|error| BlockFailure::Unread(error, part.offset))?;
+        let is_intact = match (&part.storage, block_cipher.cipher) {
+            (PartStorage::Plain(checksum), None) => crc32fast::hash(data) == *checksum,
+            (PartStorage::Encrypted(place, tag), Some(cipher)) => {
+                let associated = associated_of(block_cipher.table, &[self.number, part.number], "part");
                 match decrypt(cipher, Nonce::Part(*place), &associated, data, tag) {
                     Err(error) if error.kind == ErrorKind::Corrupt => false,
-                    opened => opened.map(|()| true).map_err(Failure::Other)?,
+                    opened => opened.map(|()| true).map_err(BlockFailure::Other)?,
                 }
             }
-            (Form::Plain(_), Some(_)) | (Form::Encrypted(..), None) | (Form::Blocks(_), _) => false,
+            (PartStorage::Plain(_), Some(_))
+            | (PartStorage::Encrypted(..), None)
+            | (PartStorage::Blocks(_), _) => false,
         };
-        if is_intact { Ok(()) } else { Err(Failure::Damaged(part.offset)) }
+        if is_intact { Ok(()) } else { Err(BlockFailure::Damaged(part.offset)) }
     }
 }
 
 /// Returns the format of a segment and its salt if the header's checksum is right. The header of an unknown format may
 /// have either length.
 fn opening(header: &[u8; HEADER_BYTES + SALT_BYTES]) -> Option<(u32, Salt)> {
-    let mut fields = Fields(header);
-    if fields.take(8)? != HEADER_MAGIC {
+    let mut cursor = ByteCursor(header);
+    if cursor.take(8)? != HEADER_MAGIC {
         return None;
     }
-    let format = fields.u32()?;
+    let format = cursor.u32()?;
     let is_encrypted = is_encrypted(format);
     let is_plain_header = is_encrypted != Some(true) && is_checked(&header[..HEADER_BYTES]);
     let is_encrypted_header = is_encrypted != Some(false) && is_checked(header);

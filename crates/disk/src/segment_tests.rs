@@ -1,7 +1,7 @@
 //! Tests of segments, plain and encrypted, compressed and not.
 
 use super::*;
-use crate::compression::{Packing, compressing};
+use crate::compression::{CompressionPolicy, compressing};
 use crate::encrypted::tests::with_keys;
 use crate::simulated::SimulatedDirectory;
 use farpool_codec::Codec;
@@ -20,8 +20,8 @@ type Case = (Arc<SimulatedDirectory>, Arc<dyn Directory>, Option<Arc<TableKey>>)
 
 /// Returns plain and encrypted directories, with and without table keys, for every compression policy.
 fn all() -> Vec<Case> {
-    let ways = Codec::ALL.map(Packing::By);
-    let ways = [Packing::None, Packing::Auto].into_iter().chain(ways);
+    let ways = Codec::ALL.map(CompressionPolicy::By);
+    let ways = [CompressionPolicy::None, CompressionPolicy::Auto].into_iter().chain(ways);
     let cases = |way| {
         let [(plain, plain_directory), (encrypted, keyed)] = both();
         let (of_tables, directory) = both().into_iter().nth(1).unwrap();
@@ -197,8 +197,8 @@ fn parts_of_a_table_are_read_with_its_key_only() {
     let text = b"a text of a table ".repeat(50_000);
     let [_, (_, directory)] = both();
     let (one, other) = (table_key(&*directory), table_key(&*directory));
-    for packing in [Packing::None, Packing::By(Codec::Lz4)] {
-        let mut writer = SegmentWriter::create(compressing(directory.clone(), packing), 7).unwrap();
+    for policy in [CompressionPolicy::None, CompressionPolicy::By(Codec::Lz4)] {
+        let mut writer = SegmentWriter::create(compressing(directory.clone(), policy), 7).unwrap();
         let keys = [Some(&one), Some(&one), Some(&other), None];
         for (number, key) in (0..).zip(keys) {
             let part = part(number, b"its bounds".to_vec(), text.len(), key);

@@ -27,11 +27,11 @@ pub struct Faults {
 /// A simulated directory; see the module documentation. Clones of the `Arc` share it.
 #[derive(Debug)]
 pub struct SimulatedDirectory {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimulatedState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SimulatedState {
     /// Indexed by file number.
     files: BTreeMap<u64, Contents>,
     /// Names as calls see them, and names as of the last sync.
@@ -70,7 +70,7 @@ impl SimulatedDirectory {
     pub fn crash(&self, seed: u64) {
         let mut random = Random(seed);
         let mut state = self.state.lock();
-        let State { files, names, durable_names, life, faults, .. } = &mut *state;
+        let SimulatedState { files, names, durable_names, life, faults, .. } = &mut *state;
         *life += 1;
         (faults.fails_after, faults.read_fails_after) = (None, None);
         let mut kept = durable_names.clone();
@@ -153,7 +153,7 @@ impl Contents {
     }
 }
 
-impl State {
+impl SimulatedState {
     /// Counts a write or sync, and fails if a fault is due.
     fn write(&mut self) -> io::Result<()> {
         match &mut self.faults.fails_after {
@@ -234,7 +234,7 @@ impl Directory for SimulatedDirectory {
         state.write()?;
         state.durable_names = state.names.clone();
         // Frees the space of files that have no name any more.
-        let State { files, names, .. } = &mut *state;
+        let SimulatedState { files, names, .. } = &mut *state;
         files.retain(|number, _| names.values().any(|named| named == number));
         Ok(())
     }
@@ -246,13 +246,13 @@ impl Directory for SimulatedDirectory {
 
 #[derive(Debug)]
 struct SimulatedFile {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimulatedState>>,
     number: u64,
     life: u64,
 }
 
 impl SimulatedFile {
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+    fn with<T>(&self, act: impl FnOnce(&mut SimulatedState) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.state.lock();
         if state.life != self.life {
             return Err(io::Error::other("the machine lost power since the file was opened"));
@@ -260,7 +260,7 @@ impl SimulatedFile {
         act(&mut state)
     }
 
-    fn contents<'a>(&self, state: &'a mut State) -> io::Result<&'a mut Contents> {
+    fn contents<'a>(&self, state: &'a mut SimulatedState) -> io::Result<&'a mut Contents> {
         state.files.get_mut(&self.number).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }

@@ -12,7 +12,8 @@ use farpool_model::{
     TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_node::{
-    Caller, Commit, LocalDirectory, MasterKey, Node, NodeConfig, Packing, Shape, Tier, compressing, unlock,
+    Caller, Commit, CompressionPolicy, LocalDirectory, MasterKey, Node, NodeConfig, Shape, Tier, compressing,
+    unlock,
 };
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
@@ -94,7 +95,7 @@ impl EmbeddedPool {
     /// The errors of [`EmbeddedPool::open`]; `Busy` if another process has the directory open; `Corrupt`, with the
     /// file's name, if it is damaged; `OverLimit` if its tables do not fit.
     pub fn open_durable(memory_bytes: usize, work: Arc<WorkMemory>, path: &Path) -> Result<Arc<Self>> {
-        Self::open_durable_with(memory_bytes, work, path, None, Packing::Auto)
+        Self::open_durable_with(memory_bytes, work, path, None, CompressionPolicy::Auto)
     }
 
     /// Opens a durable pool as [`EmbeddedPool::open_durable`] does, in a directory that is encrypted under a master
@@ -108,7 +109,7 @@ impl EmbeddedPool {
         work: Arc<WorkMemory>,
         path: &Path,
         key: Option<(&MasterKey, Tier)>,
-        compression: Packing,
+        compression: CompressionPolicy,
     ) -> Result<Arc<Self>> {
         let (master, tier) = key.unzip();
         let data = Some(compressing(unlock(LocalDirectory::open(path)?, master, tier)?, compression));

@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use farpool_model::{Error, Result};
 use farpool_node::Caller;
 use farpool_node::clock::{Stopwatch, SystemClock, thread_cpu_ns};
-use farpool_pipeline::{Keeping, Run, Step};
+use farpool_pipeline::{HoldPolicy, Run, Step};
 use farpool_transfer::{BatchStream, Execution, ReceiptHandle};
 use futures::Stream;
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ pub(crate) fn execute(caller: Caller, run: Arc<Run>, streams: usize) -> Executio
         }
     }));
     // A stream may be polled once and then not again until another stream of the query has ended.
-    shared.run.keep_values(Keeping::Missed);
+    shared.run.keep_values(HoldPolicy::Missed);
     let stream =
         |_| Box::pin(Morsels { shared: shared.clone(), ready: VecDeque::new(), ended: false }) as BatchStream;
     Execution { prepared: run.prepared().clone(), streams: (0..streams).map(stream).collect(), receipt }

@@ -15,22 +15,22 @@ const KEYS: usize = 64;
 
 /// The look-ahead for one request.
 #[derive(Clone, Copy, Default)]
-pub struct Ahead {
+pub struct LookAhead {
     pub(crate) command: Option<&'static Command>,
     /// Hash of its key, if it has exactly one.
     pub(crate) hash: Option<u64>,
 }
 
-impl Ahead {
+impl LookAhead {
     /// Parses a request to a keyspace. The result is meaningless for any other keyspace.
-    pub fn of(keyspace: &Keyspace, args: &Args<'_>) -> Ahead {
+    pub fn of(keyspace: &Keyspace, args: &Args<'_>) -> LookAhead {
         let command = args.first().and_then(|name| command(name));
         let key = command.and_then(|command| match command.keys {
             Keys::At { first, last, .. } if last == first as isize => args.get(first),
             _ => None,
         });
         let key = key.filter(|key| key.len() <= KEY_BYTES);
-        Ahead { command, hash: key.map(|key| keyspace.hash(key)) }
+        LookAhead { command, hash: key.map(|key| keyspace.hash(key)) }
     }
 
     /// Returns whether the request is a command on keys.
@@ -40,19 +40,19 @@ impl Ahead {
 }
 
 /// A list of keys of pending requests, to be prefetched.
-pub struct Upcoming<'a> {
+pub struct PrefetchList<'a> {
     keys: [(u64, &'a [u8]); KEYS],
     count: usize,
 }
 
-impl<'a> Upcoming<'a> {
+impl<'a> PrefetchList<'a> {
     /// Creates an empty list.
     pub fn new() -> Self {
-        Upcoming { keys: [(0, &[]); KEYS], count: 0 }
+        PrefetchList { keys: [(0, &[]); KEYS], count: 0 }
     }
 
     /// Adds the keys of a request, up to the capacity of the list.
-    pub fn add(&mut self, keyspace: &Keyspace, ahead: &Ahead, args: &Args<'a>) {
+    pub fn add(&mut self, keyspace: &Keyspace, ahead: &LookAhead, args: &Args<'a>) {
         let Some(command) = ahead.command else { return };
         let keys = command.keys.of(args).filter(|key| key.len() <= KEY_BYTES);
         let keys = keys.map(|key| (ahead.hash.unwrap_or_else(|| keyspace.hash(key)), key));
@@ -83,9 +83,9 @@ impl<'a> Upcoming<'a> {
     }
 }
 
-impl Default for Upcoming<'_> {
+impl Default for PrefetchList<'_> {
     fn default() -> Self {
-        Upcoming::new()
+        PrefetchList::new()
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
         let pool = Pool::new(PoolConfig { bytes_limit: 8 << 20 }).unwrap();
         let keys = Keyspace::new(&pool, &farpool_model::TenantName::default(), [3; 16], 4);
         let of = |args: &Args<'_>| {
-            let Ahead { command, hash } = Ahead::of(&keys, args);
+            let LookAhead { command, hash } = LookAhead::of(&keys, args);
             (command.map_or("", |command| command.name), hash)
         };
         let hash = Some(keys.hash(b"k"));
@@ -114,10 +114,10 @@ mod tests {
         assert_eq!(of(&[]), ("", None));
         // Too long to be hashed ahead.
         assert_eq!(of(&[b"get", &[b'k'; KEY_BYTES + 1]]), ("get", None));
-        let mut upcoming = Upcoming::new();
+        let mut upcoming = PrefetchList::new();
         let many = [&b"k"[..]; KEYS * 2];
         for args in [&[&b"get"[..], b"k"][..], &[b"get"], &[b"ping"], &[&[&b"del"[..]], &many[..]].concat()] {
-            upcoming.add(&keys, &Ahead::of(&keys, args), args);
+            upcoming.add(&keys, &LookAhead::of(&keys, args), args);
         }
         assert_eq!(upcoming.count, KEYS);
         // Absent keys, some of them in a shard that is locked.

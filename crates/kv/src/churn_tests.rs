@@ -3,7 +3,7 @@
 //! a stated factor of a new keyspace with the same keys.
 
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Journal, KeyCut, Keyspace, Moment, NoHost, Session, Walk};
+use crate::{Args, Journal, KeyCut, Keyspace, NoHost, Session, TimeAndRandom, Walk};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Result, TenantName};
@@ -69,7 +69,7 @@ impl Churned {
     fn run(&mut self, args: &Args<'_>) {
         let mut bytes = Vec::new();
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-        let moment = Moment { now: self.now, random: self.random };
+        let moment = TimeAndRandom { now: self.now, random: self.random };
         self.session.execute(&self.keys, args, moment, &mut NoHost, &mut replies);
         assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
         self.written += args.iter().map(|arg| arg.len()).sum::<usize>();

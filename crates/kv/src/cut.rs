@@ -8,9 +8,9 @@ mod packed;
 
 use crate::entry::{Entry, Kind};
 use crate::holds::ShardGuard;
-use crate::judge::{BATCH_ENTRIES, Batch, RowFilter, Slots};
 use crate::keyspace::Keyspace;
 use crate::packing::{PLAIN_PER_BYTE, plain_bytes};
+use crate::row_filter::{BATCH_ENTRIES, Batch, RowFilter, Slots};
 use crate::shard::SpaceId;
 use crate::slab::{Cut, CutCursor, CutPart};
 use crate::table::Table;
@@ -257,7 +257,7 @@ impl KeyCut {
         mut f: impl FnMut(&[ReadEntry<'_>]),
     ) -> Result<ReadCount> {
         let (shard, cut) = &self.shards[part.shard];
-        let mut reading = Reading { filter, count: ReadCount::default(), f: &mut f };
+        let mut reading = BatchConsumer { filter, count: ReadCount::default(), f: &mut f };
         let mut next: Option<CutCursor> = Some(part.part.begin());
         let (mut plain, mut slow) = (PlainValues::default(), PackedEntries::default());
         while let Some(cursor) = next {
@@ -294,13 +294,13 @@ impl KeyCut {
 }
 
 /// The consumer of the batches of one read.
-struct Reading<'f> {
+struct BatchConsumer<'f> {
     filter: Option<&'f RowFilter>,
     count: ReadCount,
     f: &'f mut dyn FnMut(&[ReadEntry<'_>]),
 }
 
-impl Reading<'_> {
+impl BatchConsumer<'_> {
     /// Returns the kind of values that the filter applies to.
     fn kind(&self) -> Kind {
         self.filter.map_or(Kind::String, RowFilter::kind)
@@ -329,7 +329,7 @@ impl Reading<'_> {
 #[cfg(test)]
 impl KeyCut {
     /// Calls `f` with the slots of a part.
-    pub(crate) fn read_slots(&self, part: &KeyCutPart, mut f: impl FnMut(crate::judge::Slots<'_>)) {
+    pub(crate) fn read_slots(&self, part: &KeyCutPart, mut f: impl FnMut(crate::row_filter::Slots<'_>)) {
         let (shard, cut) = &self.shards[part.shard];
         let shard = self.keyspace.lock(*shard);
         let table = shard.table_of_cut(self.space, cut).unwrap();

@@ -8,7 +8,7 @@
 //!       ...   expiry (8 bytes, milliseconds since the epoch), if the entry has one
 //!       ...   the key, the value
 //! ```
-//! Numbers are little-endian. A packed value is compressed (`packing/known.rs`), and its length is that of the
+//! Numbers are little-endian. A packed value is compressed (`packing/packers.rs`), and its length is that of the
 //! compressed bytes. The rest of the slot lets the value grow in place. The stamp is not part of the contents: it may
 //! change in place even while a cut keeps the entry.
 

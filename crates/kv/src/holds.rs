@@ -37,21 +37,21 @@ struct HeldShard {
     announced: AtomicU32,
     /// Whether a long command holds the shard; `known` is valid then.
     is_held: AtomicBool,
-    known: Mutex<Known>,
+    known: Mutex<HeldShardCounts>,
 }
 
 /// Snapshot of a shard's counts, for readers while the shard is held.
 #[derive(Clone, Default)]
-pub(crate) struct Known {
+pub(crate) struct HeldShardCounts {
     pub counts: Vec<(SpaceId, KeyCount)>,
     pub counted: (u64, u64, u64, u64),
     pub spaces: Arc<Spaces>,
 }
 
-impl Known {
-    fn of(shard: &Shard) -> Known {
+impl HeldShardCounts {
+    fn of(shard: &Shard) -> HeldShardCounts {
         let counts = shard.tables().map(|(space, table)| (space, KeyCount::of(table))).collect();
-        Known { counts, counted: shard.counted(), spaces: Arc::clone(shard.spaces()) }
+        HeldShardCounts { counts, counted: shard.counted(), spaces: Arc::clone(shard.spaces()) }
     }
 }
 
@@ -68,12 +68,12 @@ impl Holds {
 }
 
 /// An announcement of a long command on some shards; ends when dropped.
-pub(crate) struct Hold<'a> {
+pub(crate) struct HoldAnnouncement<'a> {
     holds: &'a Holds,
     shards: Vec<usize>,
 }
 
-impl Drop for Hold<'_> {
+impl Drop for HoldAnnouncement<'_> {
     fn drop(&mut self) {
         for shard in &self.shards {
             self.holds.shards[*shard].announced.fetch_sub(1, Ordering::AcqRel);
@@ -126,11 +126,11 @@ impl Drop for HeldMark<'_> {
 
 impl Keyspace {
     /// Announces a long command on these shards.
-    fn announce(&self, shards: &[usize]) -> Hold<'_> {
+    fn announce(&self, shards: &[usize]) -> HoldAnnouncement<'_> {
         for shard in shards {
             self.holds().shards[*shard].announced.fetch_add(1, Ordering::AcqRel);
         }
-        Hold { holds: self.holds(), shards: shards.to_vec() }
+        HoldAnnouncement { holds: self.holds(), shards: shards.to_vec() }
     }
 
     /// Locks a shard for a long command that was announced.
@@ -138,20 +138,23 @@ impl Keyspace {
         let taken = self.lock(shard);
         let held = &self.holds().shards[shard];
         debug_assert!(held.announced.load(Ordering::Acquire) > 0, "a long command is announced before");
-        *held.known.lock() = Known::of(&taken);
+        *held.known.lock() = HeldShardCounts::of(&taken);
         held.is_held.store(true, Ordering::Release);
         ShardGuard { _mark: Some(HeldMark(held)), shard: taken }
     }
 
     /// Locks shards, given in ascending order, for a long command.
-    pub(crate) fn hold_all(&self, shards: &[usize]) -> (Vec<ShardGuard<'_>>, Hold<'_>) {
+    pub(crate) fn hold_all(&self, shards: &[usize]) -> (Vec<ShardGuard<'_>>, HoldAnnouncement<'_>) {
         let hold = self.announce(shards);
         (shards.iter().map(|shard| self.hold(*shard)).collect(), hold)
     }
 
     /// Locks shards, given in ascending order, for a step that cannot be put off: waits for long commands that hold one
     /// of them.
-    pub(crate) fn take_or_hold(&self, shards: &[usize]) -> (Vec<ShardGuard<'_>>, Option<Hold<'_>>) {
+    pub(crate) fn take_or_hold(
+        &self,
+        shards: &[usize],
+    ) -> (Vec<ShardGuard<'_>>, Option<HoldAnnouncement<'_>>) {
         match self.take_all(shards) {
             Some(taken) => (taken, None),
             None => {
@@ -187,7 +190,12 @@ impl Keyspace {
 
     /// Calls `f` with the shard, or `of_known` with the snapshot of its counts if a long command holds it. Never waits
     /// for a long command.
-    pub(crate) fn look<T>(&self, shard: usize, f: impl Fn(&Shard) -> T, of_known: impl Fn(&Known) -> T) -> T {
+    pub(crate) fn look<T>(
+        &self,
+        shard: usize,
+        f: impl Fn(&Shard) -> T,
+        of_known: impl Fn(&HeldShardCounts) -> T,
+    ) -> T {
         let held = &self.holds().shards[shard];
         loop {
             if held.is_held.load(Ordering::Acquire) {

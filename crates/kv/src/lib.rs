@@ -17,13 +17,13 @@ mod fields;
 mod holds;
 pub mod index;
 mod journal;
-mod judge;
 mod keyspace;
 mod limits;
 mod meter;
 mod packing;
 pub mod predicate;
 pub mod resp;
+mod row_filter;
 mod rows;
 mod session;
 mod shard;
@@ -32,18 +32,20 @@ mod spaces;
 mod table;
 mod walk;
 
-pub use ahead::{Ahead, Upcoming};
+pub use ahead::{LookAhead, PrefetchList};
 pub use commands::{
     Args, COMMANDS, ChangeAgain, Command, KeyChange, KeyState, Keys, Pattern, Refusal, command,
 };
 pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadCount, ReadEntry};
 pub use journal::{Journal, Replay};
-pub use judge::RowFilter;
 pub use keyspace::{KeyCount, Keyspace};
-pub use limits::{Limits, Uses};
+pub use limits::{Limits, UsageCounters};
 pub use packing::{Compression, Packer};
+pub use row_filter::RowFilter;
 pub use rows::{Column, ColumnType, RowSchema};
-pub use session::{Host, Moment, NoHost, Outcome, Pace, PutOff, Ran, Session, wrong_number};
+pub use session::{
+    DeferReason, ExecutedCommand, ExecutionMode, Host, NoHost, Outcome, Session, TimeAndRandom, wrong_number,
+};
 pub use shard::SpaceId;
 pub use spaces::{Space, Spaces};
 pub use walk::Walk;

@@ -4,7 +4,7 @@ use crate::effects::Effect;
 use crate::evict::Policy;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
-use crate::session::Moment;
+use crate::session::TimeAndRandom;
 use crate::shard::Shard;
 use farpool_model::Result;
 use farpool_model::cast::usize_saturating;
@@ -20,7 +20,7 @@ pub struct Limits {
 
 /// Usage counters of a tenant's keys since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Uses {
+pub struct UsageCounters {
     /// Bytes of the pool in use.
     pub bytes: usize,
     /// Number of evicted keys.
@@ -38,7 +38,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// Errors of the journal. If appending fails, the settings have changed in memory.
-    pub fn set_limits(&self, moment: Moment, change: impl FnOnce(&mut Limits)) -> Result<Option<u64>> {
+    pub fn set_limits(&self, moment: TimeAndRandom, change: impl FnOnce(&mut Limits)) -> Result<Option<u64>> {
         let now = self.asked_at(moment.now);
         if let Some(journal) = self.journal() {
             journal.check(0)?;
@@ -77,8 +77,8 @@ impl Keyspace {
     }
 
     /// Returns the usage counters.
-    pub fn uses(&self) -> Uses {
-        let mut uses = Uses { bytes: self.meter().used(), ..Uses::default() };
+    pub fn uses(&self) -> UsageCounters {
+        let mut uses = UsageCounters { bytes: self.meter().used(), ..UsageCounters::default() };
         for shard in 0..self.shards() {
             let (evicted, expired, hits, misses) = self.look(shard, Shard::counted, |known| known.counted);
             uses.evicted += evicted;

@@ -1,7 +1,7 @@
 //! Client sessions: the selected space, the commands queued by `MULTI`, and the keys watched by `WATCH`.
 //!
-//! A session executes commands at a [`Pace`]. At the short pace, a command that would take longer than a step, or that
-//! needs a shard held by a long command, is put off before it changes anything.
+//! A session executes commands in an [`ExecutionMode`]. In short mode, a command that would take longer than a step, or
+//! that needs a shard held by a long command, is put off before it changes anything.
 //!
 //! `WATCH` invariant: every write to a watched key touches the watch while it holds the lock of the key's shard, and
 //! `EXEC` checks the watch after it has locked the shards of all its keys and of all watched keys. No write fits
@@ -12,9 +12,9 @@
 //! 3. Client A: `EXEC` locks the shard of `k`, sees the touched watch, and replies null. Had it checked before locking,
 //!    B's write could land in between and be overwritten.
 
-use crate::ahead::Ahead;
+use crate::ahead::LookAhead;
 use crate::commands::{
-    Args, Command, Context, Keys, NOT_INTEGER, Predicates, Refusal, TOO_MUCH, Taken, WorkOfExec,
+    Args, Command, CommandResources, Context, Keys, NOT_INTEGER, Predicates, Refusal, TOO_MUCH, WorkOfExec,
     check_subcommand, command, is_long_command, is_long_text, work_of_arguments,
 };
 use crate::cut::ReadEntry;
@@ -52,10 +52,10 @@ pub(crate) fn selected(space: SpaceId) -> SpaceId {
     if space < SPACES { space } else { 0 }
 }
 
-/// Time and randomness of a command. They are arguments, so that the same command with the same `Moment` gives the same
-/// result on every run.
+/// Time and randomness of a command. They are arguments, so that the same command with the same `TimeAndRandom` gives
+/// the same result on every run.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct TimeAndRandom {
     /// Milliseconds since the epoch.
     pub now: u64,
     /// A random number.
@@ -64,7 +64,7 @@ pub struct Moment {
 
 /// The command that was executed and its outcome, for usage statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct ExecutedCommand {
     /// The name in lower case; empty for a command of the host and for one that was refused before it began.
     pub name: &'static str,
     /// The outcome.
@@ -73,7 +73,7 @@ pub struct Ran {
 
 /// The time that a command may occupy the thread that executes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pace {
+pub enum ExecutionMode {
     /// At most one step, and without waiting for long commands: the thread serves other clients as well.
     Short,
     /// Without a bound. The command's shards are announced as held while it runs.
@@ -83,7 +83,7 @@ pub enum Pace {
 
 /// The reason why a command was put off. A command that is put off has changed nothing and has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PutOff {
+pub enum DeferReason {
     /// The command may take longer than a step.
     IsLong,
     /// A long command holds a shard that this one needs; see [`Keyspace::poll_released`].
@@ -93,8 +93,8 @@ pub enum PutOff {
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The command was not executed at [`Pace::Short`]; the caller executes it again later.
-    PutOff(PutOff),
+    /// The command was not executed at [`ExecutionMode::Short`]; the caller executes it again later.
+    Deferred(DeferReason),
     /// The command was refused before it began.
     Rejected,
     /// The command is queued until `EXEC`.
@@ -136,7 +136,7 @@ pub trait Host {
     }
 
     /// Reports a finished command of a transaction. The name is empty for a command of the host.
-    fn ran(&mut self, ran: Ran) {
+    fn ran(&mut self, ran: ExecutedCommand) {
         let _ = ran;
     }
 
@@ -179,7 +179,7 @@ impl Host for NoHost {
 #[derive(Debug, Default)]
 pub struct Session {
     space: SpaceId,
-    pace: Pace,
+    mode: ExecutionMode,
     queue: Option<Queue>,
     watch: Watch,
     watched: Vec<Watched>,
@@ -208,7 +208,7 @@ struct Queue {
 }
 
 /// A parsed request, classified by its executor.
-enum Wanted {
+enum ParsedRequest {
     Command(&'static Command),
     OfHost,
     Multi,
@@ -219,10 +219,10 @@ enum Wanted {
     Select,
 }
 
-impl Wanted {
+impl ParsedRequest {
     fn keys(&self) -> Keys {
         match self {
-            Wanted::Command(command) => command.keys,
+            ParsedRequest::Command(command) => command.keys,
             _ => Keys::None,
         }
     }
@@ -230,14 +230,14 @@ impl Wanted {
     /// Returns the command name; empty for a command of the host.
     fn name(&self) -> &'static str {
         match self {
-            Wanted::Command(command) => command.name,
-            Wanted::OfHost => "",
-            Wanted::Multi => "multi",
-            Wanted::Exec => "exec",
-            Wanted::Discard => "discard",
-            Wanted::Watch => "watch",
-            Wanted::Unwatch => "unwatch",
-            Wanted::Select => "select",
+            ParsedRequest::Command(command) => command.name,
+            ParsedRequest::OfHost => "",
+            ParsedRequest::Multi => "multi",
+            ParsedRequest::Exec => "exec",
+            ParsedRequest::Discard => "discard",
+            ParsedRequest::Watch => "watch",
+            ParsedRequest::Unwatch => "unwatch",
+            ParsedRequest::Select => "select",
         }
     }
 }
@@ -249,9 +249,9 @@ impl Session {
         self.queue.as_ref().map_or(0, |queue| queue.bytes) + watched + self.predicates.bytes()
     }
 
-    /// Sets the pace of the following commands.
-    pub fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
+    /// Sets the execution mode of the following commands.
+    pub fn set_mode(&mut self, mode: ExecutionMode) {
+        self.mode = mode;
     }
 
     /// Returns whether any key is watched.
@@ -301,43 +301,45 @@ impl Session {
         &mut self,
         keyspace: &Keyspace,
         args: &Args<'_>,
-        moment: Moment,
+        moment: TimeAndRandom,
         host: &mut dyn Host,
         replies: &mut Replies<'_>,
-    ) -> Ran {
-        self.execute_known(keyspace, (args, Ahead::of(keyspace, args)), moment, host, replies)
+    ) -> ExecutedCommand {
+        self.execute_known(keyspace, (args, LookAhead::of(keyspace, args)), moment, host, replies)
     }
 
     /// Does the same as [`Session::execute`], reusing what the look-ahead found out about this command.
     pub fn execute_known(
         &mut self,
         keyspace: &Keyspace,
-        (args, ahead): (&Args<'_>, Ahead),
-        moment: Moment,
+        (args, ahead): (&Args<'_>, LookAhead),
+        moment: TimeAndRandom,
         host: &mut dyn Host,
         replies: &mut Replies<'_>,
-    ) -> Ran {
-        let moment = Moment { now: keyspace.asked_at(moment.now), ..moment };
+    ) -> ExecutedCommand {
+        let moment = TimeAndRandom { now: keyspace.asked_at(moment.now), ..moment };
         let before = replies.bytes();
-        let mut ran = Ran { name: "", outcome: Outcome::Rejected };
-        let done = match self.pace {
-            Pace::Short if self.is_long(args, &ahead, host) => Err(put_off(&mut ran, PutOff::IsLong)),
-            Pace::Short => {
+        let mut ran = ExecutedCommand { name: "", outcome: Outcome::Rejected };
+        let done = match self.mode {
+            ExecutionMode::Short if self.is_long(args, &ahead, host) => {
+                Err(deferred(&mut ran, DeferReason::IsLong))
+            }
+            ExecutionMode::Short => {
                 // The replies of a transaction have a limit of their own.
                 let is_exec = ahead.command.is_none() && args[0].eq_ignore_ascii_case(b"exec");
                 let room = if is_exec { usize::MAX } else { KV_STEP_WORK_MAX };
                 let to = &mut replies.narrowed(room);
                 self.dispatch(keyspace, (args, ahead), moment, (host, to), &mut ran)
             }
-            Pace::Long => self.dispatch(keyspace, (args, ahead), moment, (host, replies), &mut ran),
+            ExecutionMode::Long => self.dispatch(keyspace, (args, ahead), moment, (host, replies), &mut ran),
         };
         let Err(Refusal(text)) = done else { return ran };
         replies.truncate(before);
         match ran.outcome {
-            Outcome::PutOff(_) => return ran,
-            // At the long pace, a longer reply may fit.
-            Outcome::Done if self.pace == Pace::Short && text == TOO_MUCH => {
-                drop(put_off(&mut ran, PutOff::IsLong));
+            Outcome::Deferred(_) => return ran,
+            // In long mode, a longer reply may fit.
+            Outcome::Done if self.mode == ExecutionMode::Short && text == TOO_MUCH => {
+                drop(deferred(&mut ran, DeferReason::IsLong));
                 return ran;
             }
             Outcome::Done => ran.outcome = Outcome::Failed,
@@ -351,7 +353,7 @@ impl Session {
     }
 
     /// Returns whether a command may take longer than a step, judging by its arguments alone.
-    fn is_long(&self, args: &Args<'_>, ahead: &Ahead, host: &dyn Host) -> bool {
+    fn is_long(&self, args: &Args<'_>, ahead: &LookAhead, host: &dyn Host) -> bool {
         work_of_arguments(args) > KV_STEP_WORK_MAX
             || match ahead.command {
                 Some(command) => is_long_text(command, args) && self.queue.is_none(),
@@ -362,17 +364,17 @@ impl Session {
     fn dispatch(
         &mut self,
         keyspace: &Keyspace,
-        (args, ahead): (&Args<'_>, Ahead),
-        moment: Moment,
+        (args, ahead): (&Args<'_>, LookAhead),
+        moment: TimeAndRandom,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
-        ran: &mut Ran,
+        ran: &mut ExecutedCommand,
     ) -> Result<(), Refusal> {
-        let wanted = match wanted(args, ahead.command, host) {
-            Ok(wanted) => wanted,
+        let request = match parse_request(args, ahead.command, host) {
+            Ok(request) => request,
             // `EXEC` with wrong arguments ends the transaction, as in Redis.
             Err(Refusal(text)) if args[0].eq_ignore_ascii_case(b"exec") => {
                 if !self.may_unwatch(keyspace) {
-                    return Err(put_off(ran, PutOff::IsHeld));
+                    return Err(deferred(ran, DeferReason::IsHeld));
                 }
                 self.queue = None;
                 let text = text.trim_start_matches("ERR ");
@@ -384,8 +386,11 @@ impl Session {
                 return Err(refusal);
             }
         };
-        match wanted {
-            Wanted::Command(_) | Wanted::OfHost | Wanted::Select | Wanted::Unwatch
+        match request {
+            ParsedRequest::Command(_)
+            | ParsedRequest::OfHost
+            | ParsedRequest::Select
+            | ParsedRequest::Unwatch
                 if self.queue.is_some() =>
             {
                 self.enqueue(keyspace, args)?;
@@ -393,44 +398,46 @@ impl Session {
                 replies.simple("QUEUED");
                 return Ok(());
             }
-            _ => *ran = Ran { name: wanted.name(), outcome: Outcome::Done },
+            _ => *ran = ExecutedCommand { name: request.name(), outcome: Outcome::Done },
         }
-        match wanted {
-            Wanted::Command(command) => {
+        match request {
+            ParsedRequest::Command(command) => {
                 self.run_alone(keyspace, (command, args, ahead), moment, (host, replies), ran)
             }
-            Wanted::OfHost => host.run(args, replies),
-            Wanted::Select => self.select(args, replies),
-            Wanted::Multi if self.queue.is_some() => Err("ERR MULTI calls can not be nested".into()),
-            Wanted::Multi => {
+            ParsedRequest::OfHost => host.run(args, replies),
+            ParsedRequest::Select => self.select(args, replies),
+            ParsedRequest::Multi if self.queue.is_some() => Err("ERR MULTI calls can not be nested".into()),
+            ParsedRequest::Multi => {
                 self.queue = Some(Queue::default());
                 replies.ok();
                 Ok(())
             }
-            Wanted::Discard if self.queue.is_some() && !self.may_unwatch(keyspace) => {
-                Err(put_off(ran, PutOff::IsHeld))
+            ParsedRequest::Discard if self.queue.is_some() && !self.may_unwatch(keyspace) => {
+                Err(deferred(ran, DeferReason::IsHeld))
             }
-            Wanted::Unwatch if !self.may_unwatch(keyspace) => Err(put_off(ran, PutOff::IsHeld)),
-            Wanted::Discard => {
+            ParsedRequest::Unwatch if !self.may_unwatch(keyspace) => Err(deferred(ran, DeferReason::IsHeld)),
+            ParsedRequest::Discard => {
                 self.queue.take().ok_or("ERR DISCARD without MULTI")?;
                 self.unwatch(keyspace);
                 replies.ok();
                 Ok(())
             }
-            Wanted::Watch if self.queue.is_some() => Err("ERR WATCH inside MULTI is not allowed".into()),
-            Wanted::Watch => {
+            ParsedRequest::Watch if self.queue.is_some() => {
+                Err("ERR WATCH inside MULTI is not allowed".into())
+            }
+            ParsedRequest::Watch => {
                 if !self.watch_keys(keyspace, args, moment.now)? {
-                    return Err(put_off(ran, PutOff::IsHeld));
+                    return Err(deferred(ran, DeferReason::IsHeld));
                 }
                 replies.ok();
                 Ok(())
             }
-            Wanted::Unwatch => {
+            ParsedRequest::Unwatch => {
                 self.unwatch(keyspace);
                 replies.ok();
                 Ok(())
             }
-            Wanted::Exec => self.exec(keyspace, moment, (host, replies), ran),
+            ParsedRequest::Exec => self.exec(keyspace, moment, (host, replies), ran),
         }
     }
 
@@ -438,32 +445,34 @@ impl Session {
     fn run_alone(
         &mut self,
         keyspace: &Keyspace,
-        (command, args, ahead): (&Command, &Args<'_>, Ahead),
-        moment: Moment,
+        (command, args, ahead): (&Command, &Args<'_>, LookAhead),
+        moment: TimeAndRandom,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
-        ran: &mut Ran,
+        ran: &mut ExecutedCommand,
     ) -> Result<(), Refusal> {
-        let (is_short, before) = (self.pace == Pace::Short, replies.bytes());
+        let (is_short, before) = (self.mode == ExecutionMode::Short, replies.bytes());
         let key = ahead.hash.zip(command.keys.of(args).next());
         for tries in 1.. {
             let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
-            let taken = match key {
-                Some((hash, key)) if is_short => Taken::one(keyspace, recorder, key, hash),
-                _ => Taken::of(keyspace, recorder, std::iter::once((command.keys, args)), self.pace),
+            let resources = match key {
+                Some((hash, key)) if is_short => CommandResources::one(keyspace, recorder, key, hash),
+                _ => {
+                    CommandResources::of(keyspace, recorder, std::iter::once((command.keys, args)), self.mode)
+                }
             };
-            let Some(mut taken) = taken else { return Err(put_off(ran, PutOff::IsHeld)) };
+            let Some(mut resources) = resources else { return Err(deferred(ran, DeferReason::IsHeld)) };
             let at = (self.space, moment.now);
-            if is_short && is_long_command(command, args, (keyspace, &mut taken), at) {
-                return Err(put_off(ran, PutOff::IsLong));
+            if is_short && is_long_command(command, args, (keyspace, &mut resources), at) {
+                return Err(deferred(ran, DeferReason::IsLong));
             }
             let (to, asked) = (&mut *replies, &mut *host);
-            let done = self.run(command, args, (keyspace, &mut taken), moment, (asked, to));
-            let kept = taken.wants_room().filter(|_| done.is_err());
-            self.finish(taken)?;
+            let done = self.run(command, args, (keyspace, &mut resources), moment, (asked, to));
+            let kept = resources.wants_room().filter(|_| done.is_err());
+            self.finish(resources)?;
             let Some(kept) = kept.filter(|_| tries <= RETRIES) else { return done };
             // Waiting for memory in shards that others hold is left to a thread that may block.
             if is_short {
-                return Err(put_off(ran, PutOff::IsLong));
+                return Err(deferred(ran, DeferReason::IsLong));
             }
             if keyspace.make_room(&kept, moment.random.wrapping_add(tries), moment.now) == 0 {
                 return done;
@@ -479,7 +488,7 @@ impl Session {
         &mut self,
         keyspace: &'k Keyspace,
         writing: impl IntoIterator<Item = &'a Args<'a>>,
-        moment: Moment,
+        moment: TimeAndRandom,
     ) -> Result<Recorder<'k>, Refusal> {
         let Some(journal) = keyspace.journal() else { return Ok(Recorder::off()) };
         let bytes_of = |args: &Args<'_>| args.iter().map(|argument| argument.len()).sum::<usize>();
@@ -491,8 +500,8 @@ impl Session {
     }
 
     /// Appends the log record and releases the shards.
-    fn finish(&mut self, taken: Taken<'_>) -> Result<(), Refusal> {
-        let (recorded, buffer) = taken.finish();
+    fn finish(&mut self, resources: CommandResources<'_>) -> Result<(), Refusal> {
+        let (recorded, buffer) = resources.finish();
         self.record = buffer;
         match recorded {
             Ok(number) => {
@@ -507,13 +516,13 @@ impl Session {
         &mut self,
         command: &Command,
         args: &Args<'_>,
-        (keyspace, taken): (&'k Keyspace, &mut Taken<'k>),
-        moment: Moment,
+        (keyspace, resources): (&'k Keyspace, &mut CommandResources<'k>),
+        moment: TimeAndRandom,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
     ) -> Result<(), Refusal> {
         let (now, random, space) = (moment.now, moment.random, self.space);
         let (replies, predicates) = (replies.reborrow(), &mut self.predicates);
-        Context { keyspace, space, now, random, replies, taken, host, predicates }.run(command, args)
+        Context { keyspace, space, now, random, replies, resources, host, predicates }.run(command, args)
     }
 
     fn enqueue(&mut self, keyspace: &Keyspace, args: &Args<'_>) -> Result<(), Refusal> {
@@ -560,26 +569,26 @@ impl Session {
         Ok(true)
     }
 
-    /// Locks the shard of a hash; `None` at the short pace when a long command holds it.
+    /// Locks the shard of a hash; `None` in short mode when a long command holds it.
     fn shard_of<'k>(&self, keyspace: &'k Keyspace, hash: u64) -> Option<ShardGuard<'k>> {
         let shard = keyspace.shard_of(hash);
-        match self.pace {
-            Pace::Short => keyspace.take(shard),
-            Pace::Long => Some(keyspace.lock(shard).into()),
+        match self.mode {
+            ExecutionMode::Short => keyspace.take(shard),
+            ExecutionMode::Long => Some(keyspace.lock(shard).into()),
         }
     }
 
     /// Unwatches the keys whose shards no long command holds; returns whether no watched key is left.
     fn may_unwatch(&mut self, keyspace: &Keyspace) -> bool {
-        let pace = self.pace;
+        let mode = self.mode;
         let watch = &self.watch;
         self.watched.retain(|Watched { space, key, .. }| {
             let shard = keyspace.shard_of(keyspace.hash(key));
-            let taken = match pace {
-                Pace::Short => keyspace.take(shard),
-                Pace::Long => Some(keyspace.lock(shard).into()),
+            let resources = match mode {
+                ExecutionMode::Short => keyspace.take(shard),
+                ExecutionMode::Long => Some(keyspace.lock(shard).into()),
             };
-            taken.map(|mut taken| taken.unwatch(*space, key, watch)).is_none()
+            resources.map(|mut resources| resources.unwatch(*space, key, watch)).is_none()
         });
         self.watched.is_empty()
     }
@@ -595,7 +604,7 @@ impl Session {
     pub fn reset(&mut self, keyspace: &Keyspace) {
         self.unwatch(keyspace);
         // Replies to earlier commands still wait for their log records.
-        *self = Session { recorded: self.recorded, pace: self.pace, ..Session::default() };
+        *self = Session { recorded: self.recorded, mode: self.mode, ..Session::default() };
     }
 
     /// Drops queue and watches when the client continues as another tenant; the number of the selected space stays.
@@ -614,9 +623,9 @@ impl Session {
     fn exec(
         &mut self,
         keyspace: &Keyspace,
-        moment: Moment,
+        moment: TimeAndRandom,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
-        ran: &mut Ran,
+        ran: &mut ExecutedCommand,
     ) -> Result<(), Refusal> {
         let queue = self.queue.take().ok_or("ERR EXEC without MULTI")?;
         match self.exec_queue(keyspace, &queue, moment, (host, replies)) {
@@ -624,16 +633,16 @@ impl Session {
                 self.unwatch(keyspace);
                 Ok(())
             }
-            Err(NotDone::PutOff(why)) => {
+            Err(ExecFailure::Deferred(why)) => {
                 self.queue = Some(queue);
-                Err(put_off(ran, why))
+                Err(deferred(ran, why))
             }
             // Unwatching would wait for the shards of the watched keys.
-            Err(NotDone::Refused(_)) if self.pace == Pace::Short && self.is_watching() => {
+            Err(ExecFailure::Refused(_)) if self.mode == ExecutionMode::Short && self.is_watching() => {
                 self.queue = Some(queue);
-                Err(put_off(ran, PutOff::IsLong))
+                Err(deferred(ran, DeferReason::IsLong))
             }
-            Err(NotDone::Refused(refusal)) => {
+            Err(ExecFailure::Refused(refusal)) => {
                 self.unwatch(keyspace);
                 Err(refusal)
             }
@@ -644,13 +653,13 @@ impl Session {
         &mut self,
         keyspace: &Keyspace,
         queue: &Queue,
-        moment: Moment,
+        moment: TimeAndRandom,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
-    ) -> Result<(), NotDone> {
+    ) -> Result<(), ExecFailure> {
         // Large queues are put off before any of their commands is parsed or looked up.
-        let is_short = self.pace == Pace::Short;
+        let is_short = self.mode == ExecutionMode::Short;
         if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
-            return Err(NotDone::PutOff(PutOff::IsLong));
+            return Err(ExecFailure::Deferred(DeferReason::IsLong));
         }
         if queue.is_refused {
             return Err("EXECABORT Transaction discarded because of previous errors.".into());
@@ -661,33 +670,33 @@ impl Session {
         }
         let commands: Vec<Vec<&[u8]>> =
             queue.commands.iter().map(|args| args.iter().map(|argument| &**argument).collect()).collect();
-        let wanted = commands.iter().map(|args| wanted(args, command(args[0]), host));
-        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
-        let is_text = |(wanted, args): (&Wanted, &Vec<&[u8]>)| match wanted {
-            Wanted::Command(command) => is_long_text(command, args),
+        let request = commands.iter().map(|args| parse_request(args, command(args[0]), host));
+        let request = request.collect::<Result<Vec<_>, _>>()?;
+        let is_text = |(request, args): (&ParsedRequest, &Vec<&[u8]>)| match request {
+            ParsedRequest::Command(command) => is_long_text(command, args),
             _ => host.is_long(args),
         };
-        if is_short && wanted.iter().zip(&commands).any(is_text) {
-            return Err(NotDone::PutOff(PutOff::IsLong));
+        if is_short && request.iter().zip(&commands).any(is_text) {
+            return Err(ExecFailure::Deferred(DeferReason::IsLong));
         }
-        let writing = wanted.iter().zip(&commands).filter(|(wanted, _)| writes(wanted));
+        let writing = request.iter().zip(&commands).filter(|(request, _)| writes(request));
         let only_reads = writing.clone().next().is_none();
         let recorder = self.recorder(keyspace, writing.map(|(_, args)| &args[..]), moment)?;
         let watched: Vec<Box<[u8]>> = self.watched.iter().map(|watched| watched.key.clone()).collect();
         let watched: Vec<&[u8]> = watched.iter().map(|key| &**key).collect();
-        let all = wanted.iter().zip(&commands).map(|(wanted, args)| (wanted.keys(), &args[..]));
+        let all = request.iter().zip(&commands).map(|(request, args)| (request.keys(), &args[..]));
         let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
-        let taken = Taken::of(keyspace, recorder, all.chain(watches), self.pace);
-        let mut taken = taken.ok_or(NotDone::PutOff(PutOff::IsHeld))?;
+        let resources = CommandResources::of(keyspace, recorder, all.chain(watches), self.mode);
+        let mut resources = resources.ok_or(ExecFailure::Deferred(DeferReason::IsHeld))?;
         // A write to a watched key touches the watch under the lock of the key's shard, and that lock is held here.
-        if self.watch.is_touched() || self.is_gone(keyspace, &mut taken, moment.now) {
-            self.unwatch_taken(keyspace, &mut taken);
+        if self.watch.is_touched() || self.is_gone(keyspace, &mut resources, moment.now) {
+            self.unwatch_taken(keyspace, &mut resources);
             replies.null_array();
             return Ok(());
         }
-        let work = self.work_of(keyspace, (&wanted[..], &commands[..]), (&mut taken, moment.now));
+        let work = self.work_of(keyspace, (&request[..], &commands[..]), (&mut resources, moment.now));
         if is_short && work.is_long() {
-            return Err(NotDone::PutOff(PutOff::IsLong));
+            return Err(ExecFailure::Deferred(DeferReason::IsLong));
         }
         if work.beside_largest() > KV_EXEC_WORK_MAX {
             let most = KV_EXEC_WORK_MAX >> 30;
@@ -698,21 +707,21 @@ impl Session {
             .into());
         }
         replies.array(commands.len());
-        for (wanted, args) in wanted.iter().zip(&commands) {
+        for (request, args) in request.iter().zip(&commands) {
             if only_reads && host.has_gone() {
                 return Err("ERR the client has gone".into());
             }
             let before = replies.bytes();
-            let done = match wanted {
+            let done = match request {
                 // An earlier `AUTH` in the same transaction may have revoked the right to write.
-                Wanted::Command(command) if command.writes(args) && !host.may_write() => {
+                ParsedRequest::Command(command) if command.writes(args) && !host.may_write() => {
                     Err(MAY_NOT_WRITE.into())
                 }
-                Wanted::Command(command) => {
-                    self.run(command, args, (keyspace, &mut taken), moment, (host, replies))
+                ParsedRequest::Command(command) => {
+                    self.run(command, args, (keyspace, &mut resources), moment, (host, replies))
                 }
-                Wanted::Select => self.select(args, replies),
-                Wanted::Unwatch => {
+                ParsedRequest::Select => self.select(args, replies),
+                ParsedRequest::Unwatch => {
                     replies.ok();
                     Ok(())
                 }
@@ -724,46 +733,46 @@ impl Session {
                 replies.error(&*text);
                 outcome = Outcome::Failed;
             }
-            host.ran(Ran { name: wanted.name(), outcome });
+            host.ran(ExecutedCommand { name: request.name(), outcome });
         }
-        self.unwatch_taken(keyspace, &mut taken);
-        Ok(self.finish(taken)?)
+        self.unwatch_taken(keyspace, &mut resources);
+        Ok(self.finish(resources)?)
     }
 
     /// Estimates the work of all commands of a transaction.
     fn work_of<'b>(
         &self,
         keyspace: &Keyspace,
-        (wanted, commands): (&[Wanted], &'b [Vec<&'b [u8]>]),
-        (taken, now): (&mut Taken<'_>, u64),
+        (request, commands): (&[ParsedRequest], &'b [Vec<&'b [u8]>]),
+        (resources, now): (&mut CommandResources<'_>, u64),
     ) -> WorkOfExec<'b> {
         let (mut work, mut space) = (WorkOfExec::new(), self.space);
-        for (wanted, args) in wanted.iter().zip(commands) {
-            if let (Wanted::Select, Some(number)) = (wanted, args.get(1)) {
+        for (request, args) in request.iter().zip(commands) {
+            if let (ParsedRequest::Select, Some(number)) = (request, args.get(1)) {
                 space = parse_integer(number).and_then(space_number).unwrap_or(space);
             }
-            let command = match wanted {
-                Wanted::Command(command) => Some(*command),
+            let command = match request {
+                ParsedRequest::Command(command) => Some(*command),
                 _ => None,
             };
-            work.add(command, args, (keyspace, taken), (space, now));
+            work.add(command, args, (keyspace, resources), (space, now));
         }
         work
     }
 
     /// Unwatches all keys; their shards are locked already.
-    fn unwatch_taken(&mut self, keyspace: &Keyspace, taken: &mut Taken<'_>) {
+    fn unwatch_taken(&mut self, keyspace: &Keyspace, resources: &mut CommandResources<'_>) {
         for Watched { space, key, .. } in self.watched.drain(..) {
-            taken.shard(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
+            resources.shard(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
         }
     }
 
     /// Returns whether a watched key that existed at `WATCH` no longer exists. Expiry does not touch watches, so `EXEC`
     /// looks the keys up.
-    fn is_gone(&self, keyspace: &Keyspace, taken: &mut Taken<'_>, now: u64) -> bool {
+    fn is_gone(&self, keyspace: &Keyspace, resources: &mut CommandResources<'_>, now: u64) -> bool {
         self.watched.iter().filter(|watched| watched.was_there).any(|Watched { space, key, .. }| {
             let hash = keyspace.hash(key);
-            let shard = taken.shard(keyspace.shard_of(hash));
+            let shard = resources.shard(keyspace.shard_of(hash));
             let table = shard.table(shard.owner(*space, key).0);
             table.is_none_or(|table| table.get(hash, key, now).is_none())
         })
@@ -774,26 +783,26 @@ impl Session {
 const STEP_COMMANDS: usize = 512;
 
 /// The reason why a transaction was not executed.
-enum NotDone {
-    PutOff(PutOff),
+enum ExecFailure {
+    Deferred(DeferReason),
     Refused(Refusal),
 }
 
-impl From<Refusal> for NotDone {
+impl From<Refusal> for ExecFailure {
     fn from(refusal: Refusal) -> Self {
-        NotDone::Refused(refusal)
+        ExecFailure::Refused(refusal)
     }
 }
 
-impl From<&'static str> for NotDone {
+impl From<&'static str> for ExecFailure {
     fn from(text: &'static str) -> Self {
-        NotDone::Refused(text.into())
+        ExecFailure::Refused(text.into())
     }
 }
 
 /// Marks a command as put off and returns the empty refusal that stands for that.
-fn put_off(ran: &mut Ran, why: PutOff) -> Refusal {
-    ran.outcome = Outcome::PutOff(why);
+fn deferred(ran: &mut ExecutedCommand, why: DeferReason) -> Refusal {
+    ran.outcome = Outcome::Deferred(why);
     Refusal(Cow::Borrowed(""))
 }
 
@@ -830,8 +839,8 @@ fn grows(name: &[u8]) -> bool {
     command(name).is_some_and(|command| command.may_write() && !SHRINKING.contains(&command.name))
 }
 
-fn writes(wanted: &Wanted) -> bool {
-    matches!(wanted, Wanted::Command(command) if command.may_write())
+fn writes(request: &ParsedRequest) -> bool {
+    matches!(request, ParsedRequest::Command(command) if command.may_write())
 }
 
 /// Returns the error of a command that changes keys while the log cannot be written.
@@ -841,11 +850,15 @@ fn not_recorded(error: &Error) -> Refusal {
 
 /// Parses a request. Fails when the command does not exist, has the wrong number of arguments, or needs a right that
 /// the client lacks.
-fn wanted(args: &Args<'_>, command: Option<&'static Command>, host: &dyn Host) -> Result<Wanted, Refusal> {
-    let arity = |wanted, exact: Option<usize>| match exact {
+fn parse_request(
+    args: &Args<'_>,
+    command: Option<&'static Command>,
+    host: &dyn Host,
+) -> Result<ParsedRequest, Refusal> {
+    let arity = |request, exact: Option<usize>| match exact {
         Some(exact) if args.len() != exact => Err(wrong_number(args[0])),
         None if args.len() < 2 => Err(wrong_number(args[0])),
-        _ => Ok(wanted),
+        _ => Ok(request),
     };
     if let Some(command) = command {
         if !command.takes(args.len()) {
@@ -855,16 +868,16 @@ fn wanted(args: &Args<'_>, command: Option<&'static Command>, host: &dyn Host) -
             return Err(MAY_NOT_WRITE.into());
         }
         check_subcommand(command.name, args)?;
-        return Ok(Wanted::Command(command));
+        return Ok(ParsedRequest::Command(command));
     }
     match args[0].to_ascii_lowercase().as_slice() {
-        b"multi" => arity(Wanted::Multi, Some(1)),
-        b"exec" => arity(Wanted::Exec, Some(1)),
-        b"discard" => arity(Wanted::Discard, Some(1)),
-        b"watch" => arity(Wanted::Watch, None),
-        b"unwatch" => arity(Wanted::Unwatch, Some(1)),
-        b"select" => arity(Wanted::Select, Some(2)),
-        _ if host.knows(args)? => Ok(Wanted::OfHost),
+        b"multi" => arity(ParsedRequest::Multi, Some(1)),
+        b"exec" => arity(ParsedRequest::Exec, Some(1)),
+        b"discard" => arity(ParsedRequest::Discard, Some(1)),
+        b"watch" => arity(ParsedRequest::Watch, None),
+        b"unwatch" => arity(ParsedRequest::Unwatch, Some(1)),
+        b"select" => arity(ParsedRequest::Select, Some(2)),
+        _ if host.knows(args)? => Ok(ParsedRequest::OfHost),
         _ => Err(UNKNOWN.into()),
     }
 }

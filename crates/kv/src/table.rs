@@ -14,10 +14,10 @@ use crate::entry::{self, Entry, Kind, entry_bytes};
 use crate::evict::Stamp;
 use crate::fields::Tables;
 use crate::index::{Index, IndexOrders, KeyHasher};
-use crate::judge::Slots;
 use crate::meter::Meter;
 use crate::packing::{Packers, room_of_entry};
-use crate::slab::{Cut, CutCursor, CutPart, Place, SlabCursor, Slabs};
+use crate::row_filter::Slots;
+use crate::slab::{Cut, CutCursor, CutPart, EntryAddress, SlabCursor, Slabs};
 use farpool_memory::{Pool, prefetch};
 use farpool_model::limits::KV_VALUE_BYTES_MAX as VALUE_BYTES_MAX;
 use farpool_model::{Result, TenantName};
@@ -60,7 +60,7 @@ pub(crate) struct Table {
     /// Position where the next step of removing expired keys continues.
     expiry_cursor: SlabCursor,
     /// Scratch list of the places of one step; empty between steps.
-    seen: Vec<Place>,
+    seen: Vec<EntryAddress>,
     /// Stamp for new keys.
     fresh: Stamp,
 }
@@ -129,7 +129,7 @@ impl Table {
         self.expiring
     }
 
-    fn find(&self, hash: u64, key: &[u8]) -> Option<Place> {
+    fn find(&self, hash: u64, key: &[u8]) -> Option<EntryAddress> {
         self.index.find(hash, |place| Entry::of(self.slabs.bytes(place)).key() == key)
     }
 
@@ -187,11 +187,11 @@ impl Table {
 
     /// Returns whether an entry of `needed` bytes may overwrite the one at `place`: it fits well, and no cut keeps the
     /// old one.
-    fn may_stay(&self, place: Place, needed: usize) -> bool {
+    fn may_stay(&self, place: EntryAddress, needed: usize) -> bool {
         fits(needed, self.slabs.bytes(place).len()) && !self.slabs.is_kept(place)
     }
 
-    fn is_large_enough(&self, place: Place, needed: usize) -> bool {
+    fn is_large_enough(&self, place: EntryAddress, needed: usize) -> bool {
         needed <= self.slabs.bytes(place).len() && !self.slabs.is_kept(place)
     }
 
@@ -225,10 +225,10 @@ impl Table {
     }
 
     /// Allocates a slot for a new key and adds it to the index.
-    fn add(&mut self, hash: u64, needed: usize) -> Result<Place> {
+    fn add(&mut self, hash: u64, needed: usize) -> Result<EntryAddress> {
         let place = self.slabs.allocate(needed)?;
         let (slabs, hasher) = (&self.slabs, &self.hasher);
-        let hash_of = |place: Place| hasher.hash(Entry::of(slabs.bytes(place)).key());
+        let hash_of = |place: EntryAddress| hasher.hash(Entry::of(slabs.bytes(place)).key());
         if let Err(error) = self.index.insert(hash, place, hash_of) {
             self.slabs.free(place);
             return Err(error);
@@ -237,7 +237,7 @@ impl Table {
     }
 
     /// Releases what an entry owns outside its slot: expiry count, table of fields, dictionary reference.
-    fn forget(&mut self, place: Place) {
+    fn forget(&mut self, place: EntryAddress) {
         let entry = Entry::of(self.slabs.bytes(place));
         self.expiring -= usize::from(entry.expiry().is_some());
         if entry.kind() == Kind::Table {
@@ -301,7 +301,7 @@ impl Table {
     }
 
     /// Copies the first bytes of a value piecewise: a second copy of the largest values would not fit into memory.
-    fn copy_value(&mut self, from: Place, to: Place, bytes: usize) {
+    fn copy_value(&mut self, from: EntryAddress, to: EntryAddress, bytes: usize) {
         let mut buffer = [0; COPY_BYTES];
         for start in (0..bytes).step_by(COPY_BYTES) {
             let range = start..bytes.min(start + COPY_BYTES);
@@ -330,7 +330,7 @@ impl Table {
         true
     }
 
-    fn remove_at(&mut self, hash: u64, place: Place) {
+    fn remove_at(&mut self, hash: u64, place: EntryAddress) {
         self.forget(place);
         self.index.remove(hash, place);
         self.slabs.free(place);
@@ -401,7 +401,7 @@ impl Table {
     /// Does the same as [`Table::scan`], collecting the entries.
     pub fn scan_entries<'a>(&'a self, cursor: u64, now: u64, out: &mut Vec<Entry<'a>>) -> u64 {
         let mut places = Vec::new();
-        let hash_of = |place: Place| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key());
+        let hash_of = |place: EntryAddress| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key());
         let next = self.index.scan(cursor, hash_of, &mut places);
         let entries = places.into_iter().map(|place| Entry::of(self.slabs.bytes(place)));
         out.extend(entries.filter(|entry| is_valid(*entry, now)));

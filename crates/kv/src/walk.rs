@@ -37,20 +37,20 @@ pub struct Walk {
     space: SpaceId,
     cursor: u64,
     /// Entries of the last step that were too large for it.
-    rest: Vec<Rest>,
+    rest: Vec<UnfinishedEntry>,
     records: u64,
 }
 
 /// The rest of a large entry.
 #[derive(Debug)]
-struct Rest {
+struct UnfinishedEntry {
     space: SpaceId,
     key: Box<[u8]>,
-    at: At,
+    at: ResumePoint,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum ResumePoint {
     /// Offset in its string.
     Offset(usize),
     /// Cursor over the fields of its large hash.
@@ -94,7 +94,7 @@ impl Walk {
         if let Some(rest) = self.rest.pop() {
             let Some(table) = shard.table(rest.space) else { return Ok(()) };
             if let Some(at) = go_on(table, &rest, out)? {
-                self.rest.push(Rest { at, ..rest });
+                self.rest.push(UnfinishedEntry { at, ..rest });
             }
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl Walk {
                 entries += 1;
                 cost += table.unpackers().cost(entry);
                 match begin(table, space, entry, out) {
-                    Ok(Some(at)) => self.rest.push(Rest { space, key: entry.key().into(), at }),
+                    Ok(Some(at)) => self.rest.push(UnfinishedEntry { space, key: entry.key().into(), at }),
                     Ok(None) => {}
                     Err(error) => failed = Err(error),
                 }
@@ -134,10 +134,15 @@ impl Walk {
 }
 
 /// Writes an entry, or the beginning of a large one; returns the position of its rest.
-fn begin(table: &Table, space: SpaceId, entry: Entry<'_>, out: &mut Recorder<'_>) -> Result<Option<At>> {
+fn begin(
+    table: &Table,
+    space: SpaceId,
+    entry: Entry<'_>,
+    out: &mut Recorder<'_>,
+) -> Result<Option<ResumePoint>> {
     let (key, kind, expiry, value) = (entry.key(), entry.kind(), entry.expiry(), &*table.plain(entry)?);
     Ok(match kind {
-        Kind::Table => Some(At::Fields(0)),
+        Kind::Table => Some(ResumePoint::Fields(0)),
         Kind::Fields | Kind::Row => {
             out.add(&Effect::Put { space, key, kind, expiry, value });
             None
@@ -145,18 +150,18 @@ fn begin(table: &Table, space: SpaceId, entry: Entry<'_>, out: &mut Recorder<'_>
         Kind::String => {
             let front = &value[..value.len().min(STEP_BYTES)];
             out.add(&Effect::Put { space, key, kind, expiry, value: front });
-            (front.len() < value.len()).then_some(At::Offset(front.len()))
+            (front.len() < value.len()).then_some(ResumePoint::Offset(front.len()))
         }
     })
 }
 
 /// Writes more of a large entry; returns where its rest begins. If the entry was removed or changed its kind, the log
 /// has that change, and nothing more is written.
-fn go_on(table: &Table, rest: &Rest, out: &mut Recorder<'_>) -> Result<Option<At>> {
-    let Rest { space, ref key, at } = *rest;
+fn go_on(table: &Table, rest: &UnfinishedEntry, out: &mut Recorder<'_>) -> Result<Option<ResumePoint>> {
+    let UnfinishedEntry { space, ref key, at } = *rest;
     let hash = table.hash(key);
     match at {
-        At::Offset(offset) => {
+        ResumePoint::Offset(offset) => {
             let entry = table.get(hash, key, ANY_TIME).filter(|entry| entry.kind() == Kind::String);
             let Some(entry) = entry else { return Ok(None) };
             let value = table.plain(entry)?;
@@ -164,9 +169,9 @@ fn go_on(table: &Table, rest: &Rest, out: &mut Recorder<'_>) -> Result<Option<At
             let bytes = &bytes[..bytes.len().min(STEP_BYTES)];
             out.add(&Effect::Edit { space, key, length: value.len(), offset, bytes });
             let end = offset + bytes.len();
-            Ok((end < value.len()).then_some(At::Offset(end)))
+            Ok((end < value.len()).then_some(ResumePoint::Offset(end)))
         }
-        At::Fields(mut cursor) => {
+        ResumePoint::Fields(mut cursor) => {
             let Some(Some(fields)) = table.fields(hash, key, None, ANY_TIME)? else { return Ok(None) };
             let (before, mut entries) = (out.bytes(), 0);
             for _ in 0..STEP_BUCKETS {
@@ -182,7 +187,7 @@ fn go_on(table: &Table, rest: &Rest, out: &mut Recorder<'_>) -> Result<Option<At
             if expiry.is_some() {
                 out.add(&Effect::Expire { space, key, expiry });
             }
-            Ok((cursor != 0).then_some(At::Fields(cursor)))
+            Ok((cursor != 0).then_some(ResumePoint::Fields(cursor)))
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Walk;
 use crate::journal::{Journal, Recorder, Replay};
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Keyspace, Moment, NoHost, Session};
+use crate::{Args, Keyspace, NoHost, Session, TimeAndRandom};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::limits::KV_RECORD_BYTES_MAX;
 use farpool_model::{Error, Result, TenantName};
@@ -18,13 +18,13 @@ const PREFIX: &[u8] = b"a tenant";
 
 /// A journal in memory.
 #[derive(Clone, Default)]
-struct Kept {
+struct RecordingJournal {
     records: Arc<Mutex<Vec<Vec<u8>>>>,
     /// Whether `check` fails, and whether `append` fails.
     refuses: Arc<Mutex<(bool, bool)>>,
 }
 
-impl Journal for Kept {
+impl Journal for RecordingJournal {
     fn check(&self, _: usize) -> Result<()> {
         if self.refuses.lock().0 { Err(Error::unavailable("no disk")) } else { Ok(()) }
     }
@@ -49,8 +49,8 @@ fn keyspace(bytes: usize, secret: u8) -> Keyspace {
     Keyspace::new(&pool, &TenantName::default(), [secret; 16], 3)
 }
 
-fn recording(bytes: usize) -> (Keyspace, Kept) {
-    let (keys, kept) = (keyspace(bytes, 1), Kept::default());
+fn recording(bytes: usize) -> (Keyspace, RecordingJournal) {
+    let (keys, kept) = (keyspace(bytes, 1), RecordingJournal::default());
     keys.set_journal(Box::new(kept.clone()));
     (keys, kept)
 }
@@ -59,7 +59,7 @@ fn recording(bytes: usize) -> (Keyspace, Kept) {
 fn run_at(keys: &Keyspace, session: &mut Session, now: u64, args: &Args<'_>) -> String {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-    session.execute(keys, args, Moment { now, random: now }, &mut NoHost, &mut replies);
+    session.execute(keys, args, TimeAndRandom { now, random: now }, &mut NoHost, &mut replies);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -168,7 +168,7 @@ proptest! {
         }
         run(&keys, &mut session, &format!("SET long {long}"));
         run(&keys, &mut session, &format!("SET longer {}", "w".repeat(KV_RECORD_BYTES_MAX * 5 / 2)));
-        let walked = Kept::default();
+        let walked = RecordingJournal::default();
         let mut walk = Walk::default();
         let mut recorder = Recorder::new(Some(&walked), Vec::new(), NOW, 1).lazy();
         let mut first = 0;
@@ -298,7 +298,7 @@ fn a_key_that_expired_after_a_change_of_a_part_of_it_does_not_come_back() {
     assert_eq!(run_at(&keys, &mut session, NOW + 60, &[b"DBSIZE"]), ":2\r\n");
     keys.tidy(NOW + 60);
     // A walk that starts at these records sees neither key any more.
-    let walked = Kept::default();
+    let walked = RecordingJournal::default();
     let mut walk = Walk::default();
     while keys.walk(&mut walk, &walked).unwrap() {}
     keys.record_time().unwrap();

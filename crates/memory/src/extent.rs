@@ -65,10 +65,10 @@ impl Run {
     }
 
     /// Turns a run of whole pages into a piece of its first `bytes`, and the rest, which is freed on drop.
-    pub fn into_piece(mut self, bytes: usize, tenure: Tenure) -> (Run, Rest) {
+    pub fn into_piece(mut self, bytes: usize, tenure: Tenure) -> (Run, RunTail) {
         let middle = self.place.start + bytes;
         let (pool, tenant) = (Arc::clone(&self.pool), self.tenant);
-        let rest = Rest { pool, tenant, place: middle..self.place.end, tenure };
+        let rest = RunTail { pool, tenant, place: middle..self.place.end, tenure };
         (self.piece, self.place.end) = (Some(tenure), middle);
         (self, rest)
     }
@@ -81,8 +81,8 @@ impl Run {
         self.place.len()
     }
 
-    fn at(&self, offset: usize) -> Start {
-        Start(self.pool.mapping().at(self.place.start + offset))
+    fn at(&self, offset: usize) -> FirstByte {
+        FirstByte(self.pool.mapping().at(self.place.start + offset))
     }
 
     /// Frees the whole pages behind the first `bytes`; does nothing for a piece, which has the length that
@@ -129,14 +129,14 @@ impl Drop for Run {
 }
 
 /// The end of a run whose beginning became a piece; freed on drop.
-pub(crate) struct Rest {
+pub(crate) struct RunTail {
     pool: Arc<Pool>,
     tenant: TenantIndex,
     place: Range<usize>,
     tenure: Tenure,
 }
 
-impl Drop for Rest {
+impl Drop for RunTail {
     fn drop(&mut self) {
         // SAFETY: it was cut off a run that had no extents or leases yet.
         unsafe { self.pool.give_piece_back(self.tenant, self.place.clone(), self.tenure) }
@@ -150,18 +150,18 @@ fn pages_of(place: &Range<usize>) -> Range<usize> {
 
 /// The first byte of an extent or a lease: kept there, so that bytes are reached without looking at the run.
 #[derive(Clone, Copy)]
-struct Start(NonNull<u8>);
+struct FirstByte(NonNull<u8>);
 
 // SAFETY: an address; `Extent` and `Lease` control who may access what is there.
-unsafe impl Send for Start {}
+unsafe impl Send for FirstByte {}
 // SAFETY: as above.
-unsafe impl Sync for Start {}
+unsafe impl Sync for FirstByte {}
 
 /// A range of fresh memory with one owner, which may write to it.
 pub struct Extent {
     run: Arc<Run>,
     range: Range<usize>,
-    start: Start,
+    start: FirstByte,
 }
 
 impl Extent {
@@ -272,7 +272,7 @@ impl fmt::Debug for Extent {
 pub struct Lease {
     run: Arc<Run>,
     range: Range<usize>,
-    start: Start,
+    start: FirstByte,
 }
 
 impl Lease {

@@ -29,4 +29,4 @@ pub use pool::{Failures, Pool, PoolConfig, PoolUsage, Reclaim};
 pub use prefetch::prefetch;
 pub use size::{parse_size, size_text};
 pub use table::{PageId, Tenure};
-pub use work::{Account, Reservation, Waiting, WorkLine, WorkMemory, WorkUsage};
+pub use work::{Account, PendingReservation, Reservation, WorkLine, WorkMemory, WorkUsage};

@@ -151,9 +151,9 @@ impl Pool {
                 Err(shortage) => shortage,
             };
             let reclaim =
-                self.reclaim.get().filter(|_| shortage.of != Lacking::System).and_then(Weak::upgrade);
+                self.reclaim.get().filter(|_| shortage.of != ScarceResource::System).and_then(Weak::upgrade);
             let Some(reclaim) = reclaim else { return Err(shortage.error) };
-            let tenant = (shortage.of == Lacking::Quota).then_some(tenant);
+            let tenant = (shortage.of == ScarceResource::Quota).then_some(tenant);
             if !reclaim.reclaim(tenant, bytes) {
                 return Err(shortage.error.advise(
                     "what is in memory is in use or pinned: try again, or give the pool, or the tenant, more memory",
@@ -225,14 +225,14 @@ impl Pool {
                 "the pool has no contiguous {} left: its free pages are scattered",
                 size_text(bytes as u64)
             ));
-            Shortage { of: Lacking::Pages, error: error.advise("drop a table") }
+            Shortage { of: ScarceResource::Pages, error: error.advise("drop a table") }
         })?;
         let warm = table.is_warm(first, count);
         let run = Run::pages(Arc::clone(self), index, first..first + count, warm);
         drop(table);
         // SAFETY: the pages were free until now, and only the run knows them.
         unsafe { self.mapping.prepare(first, count) }
-            .map_err(|error| Shortage { of: Lacking::System, error })?;
+            .map_err(|error| Shortage { of: ScarceResource::System, error })?;
         Ok(run)
     }
 
@@ -275,7 +275,7 @@ impl Pool {
                 format!("the pool cannot give {wanted}: {} of its {limit} of memory are free", size(free));
             let error = Error::over_limit(message)
                 .advise("drop a table that is no longer needed, or start the pool with more memory");
-            return Err(Shortage { of: Lacking::Pages, error });
+            return Err(Shortage { of: ScarceResource::Pages, error });
         }
         let tenant = table.tenant(index);
         let left = tenant.pages_quota.map(|quota| quota.saturating_sub(tenant.pages_used));
@@ -289,7 +289,7 @@ impl Pool {
                 size(quota)
             ));
             let error = error.advise("drop a table that is no longer needed, or ask for a larger quota");
-            return Err(Shortage { of: Lacking::Quota, error });
+            return Err(Shortage { of: ScarceResource::Quota, error });
         }
         Ok(())
     }
@@ -437,13 +437,13 @@ impl Pool {
 
 /// Why an allocation finds no room.
 struct Shortage {
-    of: Lacking,
+    of: ScarceResource,
     error: Error,
 }
 
 /// Resource that an allocation lacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lacking {
+enum ScarceResource {
     /// Free pages of the pool, or ones side by side.
     Pages,
     /// Pages of the tenant's quota.

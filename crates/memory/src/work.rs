@@ -23,7 +23,7 @@ use std::time::Duration;
 mod blocking;
 mod waiting;
 
-pub use waiting::Waiting;
+pub use waiting::PendingReservation;
 
 /// Divisor of the limit: the part that stays free for other tenants.
 const FREE_FOR_OTHERS: usize = 8;
@@ -34,11 +34,11 @@ const SMALL_PART: usize = 64;
 /// The shared budget of memory for work; see the comment of this file.
 pub struct WorkMemory {
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<WorkMemoryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WorkMemoryState {
     used: usize,
     /// Bytes of `used` that were taken regardless of the limit.
     taken: usize,
@@ -101,7 +101,7 @@ pub struct WorkLine {
 
 /// Position of a scan over the queue.
 #[derive(Default)]
-struct Look {
+struct QueueScan {
     place: usize,
     /// Whether a waiter needs more than is free: the free memory is then kept for it, except for small
     /// reservations.
@@ -151,7 +151,7 @@ impl WorkMemory {
     pub fn line(&self) -> WorkLine {
         let state = self.state.lock();
         let waiting = state.waiting.iter().filter(|waiter| !waiter.granted).map(|waiter| waiter.ticket);
-        let is_stuck = self.next_to_serve(&state, &mut Look::default()).is_some();
+        let is_stuck = self.next_to_serve(&state, &mut QueueScan::default()).is_some();
         WorkLine { waiting: waiting.collect(), is_stuck }
     }
 
@@ -169,7 +169,7 @@ impl WorkMemory {
     }
 
     /// Returns the bytes that a tenant may still reserve.
-    fn free(&self, state: &State, tenant: &Tenant) -> usize {
+    fn free(&self, state: &WorkMemoryState, tenant: &Tenant) -> usize {
         let of_all = self.limit.saturating_sub(state.used);
         let free = of_all.min(tenant.limit().saturating_sub(tenant.used()));
         let tenants = state.tenants.len().max(1);
@@ -181,7 +181,7 @@ impl WorkMemory {
     }
 
     /// Returns the most bytes that one reservation of the tenant may ever have.
-    fn largest(&self, state: &State, tenant: &Tenant) -> usize {
+    fn largest(&self, state: &WorkMemoryState, tenant: &Tenant) -> usize {
         let of_all = match state.tenants.len() {
             0 | 1 => self.limit,
             tenants => (self.limit / tenants).max(self.limit - self.limit / FREE_FOR_OTHERS),
@@ -191,7 +191,7 @@ impl WorkMemory {
 
     /// Returns whether `bytes` can be granted at once. Small reservations overtake waiters, and so do those of another
     /// tenant while the waiters only wait for their own tenant's fraction.
-    fn fits(&self, state: &State, tenant: &Arc<Tenant>, bytes: usize) -> bool {
+    fn fits(&self, state: &WorkMemoryState, tenant: &Arc<Tenant>, bytes: usize) -> bool {
         let of_all = self.limit.saturating_sub(state.used);
         let lets_pass = |waiter: &Waiter| {
             waiter.granted || waiter.bytes <= of_all && !Arc::ptr_eq(&waiter.tenant, tenant)
@@ -207,8 +207,8 @@ impl WorkMemory {
     }
 
     /// Grants free memory to waiters and returns their wakers, which must be called without the lock.
-    fn grant(&self, state: &mut State) -> Vec<Waker> {
-        let (mut woken, mut look) = (Vec::new(), Look::default());
+    fn grant(&self, state: &mut WorkMemoryState) -> Vec<Waker> {
+        let (mut woken, mut look) = (Vec::new(), QueueScan::default());
         while let Some(place) = self.next_to_serve(state, &mut look) {
             let waiter = &mut state.waiting[place];
             waiter.granted = true;
@@ -220,7 +220,7 @@ impl WorkMemory {
     }
 
     /// Returns the next waiter, from the position of `look`, whose bytes can be granted.
-    fn next_to_serve(&self, state: &State, look: &mut Look) -> Option<usize> {
+    fn next_to_serve(&self, state: &WorkMemoryState, look: &mut QueueScan) -> Option<usize> {
         while let Some(Waiter { bytes, tenant, granted, .. }) = state.waiting.get(look.place) {
             look.place += 1;
             if *granted {
@@ -236,7 +236,7 @@ impl WorkMemory {
         None
     }
 
-    fn refused(&self, state: &State, tenant: &Tenant, bytes: usize) -> Error {
+    fn refused(&self, state: &WorkMemoryState, tenant: &Tenant, bytes: usize) -> Error {
         let size = |bytes: usize| size_text(u64_from(bytes));
         let (limit, wanted) = (size(self.limit), size(bytes));
         let largest = self.largest(state, tenant);
@@ -262,7 +262,7 @@ impl WorkMemory {
     }
 }
 
-impl State {
+impl WorkMemoryState {
     fn add(&mut self, tenant: &Tenant, bytes: usize) {
         self.used += bytes;
         self.most_used = self.most_used.max(self.used);
@@ -289,8 +289,8 @@ impl Account {
     }
 
     /// Reserves `bytes` as soon as they are available.
-    pub fn reserve(&self, bytes: usize) -> Waiting {
-        Waiting { account: self.clone(), bytes, ticket: None }
+    pub fn reserve(&self, bytes: usize) -> PendingReservation {
+        PendingReservation { account: self.clone(), bytes, ticket: None }
     }
 
     /// Returns the error for a caller that waited for `bytes` without success, with sizes.

@@ -4,7 +4,7 @@
 
 use farpool_memory::{Account, Reservation};
 use farpool_model::{Error, Result, limits};
-use farpool_pipeline::{Need, Run};
+use farpool_pipeline::{MemoryNeed, Run};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -65,6 +65,6 @@ pub(crate) fn cannot_wait() -> Error {
         .advise("try again later")
 }
 
-fn need(account: &Account, run: &Run) -> Result<Need> {
+fn need(account: &Account, run: &Run) -> Result<MemoryNeed> {
     Ok(run.need()?.with_threads_within(account.memory().limit() / THREADS_PART))
 }

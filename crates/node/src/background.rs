@@ -21,12 +21,12 @@ const LINGER: Duration = Duration::from_millis(500);
 pub(crate) struct BackgroundThreads {
     scheduler: Arc<Scheduler>,
     threads_max: usize,
-    state: Mutex<State>,
+    state: Mutex<BackgroundState>,
     called: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct BackgroundState {
     threads: usize,
     idle: usize,
     /// Wake-ups that no thread has taken yet, at most `threads_max`.

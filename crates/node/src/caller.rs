@@ -9,7 +9,7 @@ use crate::access::TenantLimits;
 use crate::admission;
 use crate::job::Job;
 use crate::node::Node;
-use crate::outcomes::Begun;
+use crate::outcomes::LoadRegistration;
 use crate::profiles::{ProfileMemory, StatisticsTask};
 use crate::queries::Identity;
 use crate::rights::{Right, Verb};
@@ -285,7 +285,7 @@ impl Caller {
     /// Lets `run` share what it reads with other runs over the same table.
     pub(crate) fn in_company(&self, run: Arc<Run>, program: &BoundProgram) -> Arc<Run> {
         if self.node.shares_scans() {
-            run.join(self.node.shares().passes(&self.tenant).company(program, &self.account));
+            run.join(self.node.shares().shared_scans(&self.tenant).sharing(program, &self.account));
         }
         run
     }
@@ -378,7 +378,11 @@ impl Caller {
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember the outcome.
-    pub(crate) fn record_load(&self, id: LoadId, end: Box<dyn Fn() + Send + Sync>) -> Result<Begun> {
+    pub(crate) fn record_load(
+        &self,
+        id: LoadId,
+        end: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<LoadRegistration> {
         self.check(Verb::Load)?;
         let clock = self.clock().clone();
         self.node.shares().outcomes(&self.tenant).begin(id, &self.account, move || clock.now_ns(), end)

@@ -7,7 +7,7 @@
 //! set aside they are tried again; if no other background work is done, only after a short pause.
 
 use crate::profiles::within_step;
-use farpool_catalog::{Chore, Stepped};
+use farpool_catalog::{Chore, StepOutcome};
 use farpool_model::Clock;
 use farpool_pipeline::{Class, End, Progress, Readiness, Region, Scheduler, Task};
 use parking_lot::Mutex;
@@ -16,17 +16,17 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counters shared by the chore lines of all tenants of a node.
+/// Counters shared by the chore queues of all tenants of a node.
 #[derive(Default)]
-pub(crate) struct Lines {
-    /// Number of lines that have a task in the scheduler.
+pub(crate) struct ChoreCounters {
+    /// Number of queues that have a task in the scheduler.
     active: AtomicUsize,
-    /// Number of times in a row that all chores of a line lacked memory.
+    /// Number of times in a row that all chores of a queue lacked memory.
     futile: AtomicUsize,
 }
 
-impl Lines {
-    /// Records that all chores of a line lack memory. Returns whether this holds for all lines.
+impl ChoreCounters {
+    /// Records that all chores of a queue lack memory. Returns whether this holds for all queues.
     fn all_lack(&self) -> bool {
         let futile = self.futile.fetch_add(1, Ordering::Relaxed) + 1;
         let all = futile >= self.active.load(Ordering::Relaxed);
@@ -37,16 +37,16 @@ impl Lines {
     }
 }
 
-/// The line of chores of one tenant.
-pub(crate) struct ChoreLine {
+/// The queue of chores of one tenant.
+pub(crate) struct ChoreQueue {
     scheduler: Arc<Scheduler>,
     region: Arc<Region>,
-    lines: Arc<Lines>,
-    state: Mutex<LineState>,
+    counters: Arc<ChoreCounters>,
+    state: Mutex<ChoreQueueState>,
 }
 
 #[derive(Default)]
-struct LineState {
+struct ChoreQueueState {
     /// Chores to be worked on, by order: one that is submitted again gets its former place.
     chores: BTreeMap<(bool, u64), Chore>,
     /// Chores that lacked memory when they were last tried.
@@ -54,10 +54,10 @@ struct LineState {
     has_task: bool,
 }
 
-impl ChoreLine {
-    /// Creates a line that belongs to `lines` and works within the share of `region`.
-    pub fn new(scheduler: Arc<Scheduler>, region: Arc<Region>, lines: Arc<Lines>) -> Self {
-        ChoreLine { scheduler, region, lines, state: Mutex::default() }
+impl ChoreQueue {
+    /// Creates a queue that shares `counters` and works within the share of `region`.
+    pub fn new(scheduler: Arc<Scheduler>, region: Arc<Region>, counters: Arc<ChoreCounters>) -> Self {
+        ChoreQueue { scheduler, region, counters, state: Mutex::default() }
     }
 
     /// Adds a chore that has work to do.
@@ -68,26 +68,26 @@ impl ChoreLine {
             mem::replace(&mut state.has_task, true)
         };
         if !has_task {
-            self.lines.active.fetch_add(1, Ordering::Relaxed);
-            let task = Arc::new(LineTask(self.clone()));
+            self.counters.active.fetch_add(1, Ordering::Relaxed);
+            let task = Arc::new(ChoreQueueTask(self.clone()));
             self.scheduler.submit(&self.region, Class::Background, task);
         }
     }
 
-    /// Returns the first chore, or `None` when the line is empty; its task then ends, and the next submit starts
+    /// Returns the first chore, or `None` when the queue is empty; its task then ends, and the next submit starts
     /// another.
     fn first(&self) -> Option<Chore> {
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.chores.is_empty() && !state.lacking.is_empty() {
             mem::swap(&mut state.chores, &mut state.lacking);
-            if self.lines.all_lack() {
+            if self.counters.all_lack() {
                 self.scheduler.rest_in_background();
             }
         }
         let first = state.chores.first_key_value().map(|(_, chore)| chore.clone());
         if first.is_none() && mem::take(&mut state.has_task) {
-            self.lines.active.fetch_sub(1, Ordering::Relaxed);
+            self.counters.active.fetch_sub(1, Ordering::Relaxed);
         }
         first
     }
@@ -95,13 +95,13 @@ impl ChoreLine {
     fn step(&self, clock: &dyn Clock) -> Progress {
         let Some(first) = self.first() else { return Progress::Done };
         match first.step(&within_step(clock)) {
-            Stepped::Worked => self.lines.futile.store(0, Ordering::Relaxed),
-            Stepped::Lacked => {
+            StepOutcome::Worked => self.counters.futile.store(0, Ordering::Relaxed),
+            StepOutcome::Lacked => {
                 let mut state = self.state.lock();
                 state.chores.remove(&first.order());
                 state.lacking.insert(first.order(), first);
             }
-            Stepped::Nothing => {
+            StepOutcome::Nothing => {
                 self.state.lock().chores.remove(&first.order());
                 first.leave();
             }
@@ -110,10 +110,10 @@ impl ChoreLine {
     }
 }
 
-/// The scheduler task of a line; ends when the line is empty.
-struct LineTask(Arc<ChoreLine>);
+/// The scheduler task of a queue; ends when the queue is empty.
+struct ChoreQueueTask(Arc<ChoreQueue>);
 
-impl Task for LineTask {
+impl Task for ChoreQueueTask {
     fn readiness(&self) -> Readiness {
         Readiness::Ready
     }

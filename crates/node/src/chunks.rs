@@ -27,7 +27,7 @@ impl Caller {
         check_columns(table, columns)?;
         let rows = Program::scan(prepared.effective.table.clone(), &table.schema, columns);
         let rows = BoundProgram::prepare(&rows, table.clone(), prepared.version, program.budget())?;
-        // Not the company of `program`, whose filter does not apply to chunks.
+        // Not the sharing of `program`, whose filter does not apply to chunks.
         Ok(self.in_company(Run::start_fetching(&rows, row_groups)?, &rows))
     }
 

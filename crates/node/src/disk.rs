@@ -23,28 +23,28 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub(crate) struct DiskJobs {
     /// Executed one after the other.
-    pub writes: Jobs,
+    pub writes: JobQueue,
     /// Executed by several threads.
-    pub reads: Jobs,
+    pub reads: JobQueue,
     /// Whether there are no threads, and a simulation executes the jobs.
     pub is_stepped: bool,
 }
 
 /// A queue of jobs.
 #[derive(Default)]
-pub(crate) struct Jobs {
-    state: Mutex<State>,
+pub(crate) struct JobQueue {
+    state: Mutex<JobQueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct JobQueueState {
     waiting: VecDeque<Job>,
     is_stopped: bool,
 }
 
-impl Jobs {
-    /// Adds a job. After [`Jobs::stop`] it is executed at once.
+impl JobQueue {
+    /// Adds a job. After [`JobQueue::stop`] it is executed at once.
     pub fn submit(&self, job: Job) {
         let mut state = self.state.lock();
         if state.is_stopped {
@@ -82,7 +82,7 @@ impl Jobs {
 
 impl fmt::Debug for DiskJobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = |jobs: &Jobs| jobs.state.lock().waiting.len();
+        let waiting = |jobs: &JobQueue| jobs.state.lock().waiting.len();
         let (writes, reads) = (waiting(&self.writes), waiting(&self.reads));
         f.debug_struct("DiskJobs").field("writes", &writes).field("reads", &reads).finish()
     }

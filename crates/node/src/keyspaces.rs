@@ -5,7 +5,7 @@ use crate::key_log::KeyLog;
 use crate::key_time::KeyTime;
 use crate::pause::Pause;
 use crate::rights::Verb;
-use crate::spaces::Moments;
+use crate::spaces::VersionGenerator;
 use farpool_kv::Keyspace;
 use farpool_memory::Pool;
 use farpool_model::limits::RETRY_AFTER_MS;
@@ -31,7 +31,7 @@ pub(crate) struct Keyspaces {
     pauses: Mutex<BTreeMap<TenantName, Arc<Pause>>>,
     /// Locks by tenant: held while a space is created in a schema, or a schema is dropped.
     schemas: Mutex<BTreeMap<TenantName, Arc<tokio::sync::Mutex<()>>>>,
-    moments: Moments,
+    moments: VersionGenerator,
     time: KeyTime,
     /// The log that records changes, if there is one.
     log: OnceLock<Arc<KeyLog>>,
@@ -44,7 +44,8 @@ impl Keyspaces {
         secret[..8].copy_from_slice(&hash_seed.to_le_bytes());
         let shards = (processors * SHARDS_PER_PROCESSOR).clamp(1, SHARDS);
         let time = KeyTime::starting(Arc::clone(clock));
-        let (of_tenants, log, moments) = (Mutex::default(), OnceLock::new(), Moments::from(time.now_ms()));
+        let (of_tenants, log, moments) =
+            (Mutex::default(), OnceLock::new(), VersionGenerator::from(time.now_ms()));
         let (pool, pauses, schemas) = (Arc::clone(pool), Mutex::default(), Mutex::default());
         Keyspaces { pool, shards, secret, of_tenants, pauses, schemas, moments, time, log }
     }
@@ -102,7 +103,7 @@ impl Keyspaces {
     }
 
     /// Returns the generator of version numbers for reads of spaces.
-    pub fn moments(&self) -> &Moments {
+    pub fn moments(&self) -> &VersionGenerator {
         &self.moments
     }
 

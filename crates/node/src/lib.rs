@@ -13,10 +13,10 @@ pub mod certificate;
 mod chores;
 mod chunks;
 pub mod clock;
+mod cpu_placement;
 mod disk;
 pub mod follow;
 mod job;
-mod kept;
 mod key_log;
 mod key_time;
 mod keyspaces;
@@ -25,11 +25,11 @@ mod node;
 mod outcomes;
 mod pause;
 mod precedence;
+mod prepared_programs;
 mod profiles;
 mod queries;
 pub mod resp;
 pub mod rights;
-mod seats;
 mod shares;
 mod spaces;
 mod threads;
@@ -45,7 +45,7 @@ pub use farpool_catalog::{
     AccessKind, AccessTrace, Commit, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data, place_on_disk,
 };
 pub use farpool_disk::{
-    Codec, Directory, Dropped, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping,
+    Codec, CompressionPolicy, Directory, KeySource, Keys, LocalDirectory, MasterKey, Tier, TornEnd, Wiping,
     compressing, node_key, rotate_master_key, unlock,
 };
 pub use farpool_wire::ServerTls;

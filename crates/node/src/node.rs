@@ -9,13 +9,13 @@ use crate::admission::WAITING_PART;
 use crate::background::BackgroundThreads;
 use crate::caller::Caller;
 use crate::clock::SystemClock;
+use crate::cpu_placement::CpuPlacement;
 use crate::disk::{DiskJobs, DiskThreads};
-use crate::key_log::{Fsync, KeyLog, KeysFound, Opening, Sizes, has_keys};
+use crate::key_log::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds, has_keys};
 use crate::keyspaces::Keyspaces;
 use crate::precedence::{self, Precedence};
 use crate::queries::Queries;
 use crate::rights::Right;
-use crate::seats::Seats;
 use crate::shares::{ConnectionSeat, Connections, Port, Shares};
 use crate::threads::ScopedThreads;
 use crate::totals::Totals;
@@ -186,9 +186,10 @@ impl Node {
         let work = config.work;
         let state_bytes_max = group_bytes.min(work.limit() / limits::GROUPS_PART);
         let scheduler = Scheduler::new(clock.clone());
-        let (seats, precedence) = (Arc::new(Seats::new(config.workers)), Arc::<Precedence>::default());
+        let (cpu_placement, precedence) =
+            (Arc::new(CpuPlacement::new(config.workers)), Arc::<Precedence>::default());
         let workers = (0..config.workers)
-            .map(|index| start_worker(index, scheduler.clone(), seats.clone(), precedence.clone()))
+            .map(|index| start_worker(index, scheduler.clone(), cpu_placement.clone(), precedence.clone()))
             .collect::<Result<Vec<_>>>()
             .inspect_err(|_| scheduler.shutdown())?;
         let threads = (config.workers == 0 && background_threads > 0)
@@ -287,11 +288,14 @@ impl Node {
     ///
     /// # Errors
     /// Errors of [`Node::caller`].
-    pub(crate) fn admit(self: &Arc<Self>, token: Option<&str>) -> Result<(Caller, Pass)> {
+    pub(crate) fn admit(self: &Arc<Self>, token: Option<&str>) -> Result<(Caller, AccessPass)> {
         let mut access = self.access.subscribe();
         let clock = self.clock.clone();
         let grant = access.borrow_and_update().admit(token, clock.unix_s())?;
-        Ok((Caller::new(self.clone(), grant.tenant.clone(), grant.right), Pass { clock, access, grant }))
+        Ok((
+            Caller::new(self.clone(), grant.tenant.clone(), grant.right),
+            AccessPass { clock, access, grant },
+        ))
     }
 
     /// Returns whether the node requires no token.
@@ -555,13 +559,13 @@ impl std::fmt::Debug for Node {
 }
 
 /// A pass: tells how long the connection of a client may stay open.
-pub(crate) struct Pass {
+pub(crate) struct AccessPass {
     clock: Arc<dyn Clock>,
     access: watch::Receiver<Arc<Access>>,
     grant: Grant,
 }
 
-impl Pass {
+impl AccessPass {
     /// Returns the name of the token that the client showed.
     pub fn token_name(&self) -> Option<&str> {
         self.grant.name.as_deref()
@@ -610,9 +614,9 @@ fn open_keys(
     if fsync.is_none() && !has_keys(&directory)? {
         return Ok(None);
     }
-    let (fsync, sizes) = (fsync.unwrap_or_default(), Sizes::default());
+    let (fsync, thresholds) = (fsync.unwrap_or_default(), LogThresholds::default());
     // Differs from the number of the log of tables.
-    let opening = Opening { directory, fsync, sizes, new_log: !instance, threads };
+    let opening = KeyLogOptions { directory, fsync, thresholds, new_log: !instance, threads };
     KeyLog::open(opening, keyspaces, clock.clone()).map(|(_, found)| Some(found))
 }
 
@@ -630,44 +634,44 @@ fn check_work(bytes: usize) -> Result<()> {
 fn start_worker(
     index: usize,
     scheduler: Arc<Scheduler>,
-    seats: Arc<Seats>,
+    cpu_placement: Arc<CpuPlacement>,
     precedence: Arc<Precedence>,
 ) -> Result<JoinHandle<()>> {
-    let seated = Seated { seats, index, precedence, has_stepped_back: Cell::new(false) };
+    let seated = PlacedWorker { cpu_placement, index, precedence, has_stepped_back: Cell::new(false) };
     std::thread::Builder::new()
         .name(format!("farpool-worker-{index}"))
         .spawn(move || work(&scheduler, &seated))
         .map_err(|error| Error::internal(format!("cannot start worker thread {index}: {error}")))
 }
 
-/// A worker thread and its seat, that is, the CPU that it runs on.
-struct Seated {
-    seats: Arc<Seats>,
+/// A worker thread and the CPU that it runs on.
+struct PlacedWorker {
+    cpu_placement: Arc<CpuPlacement>,
     index: usize,
     precedence: Arc<Precedence>,
     has_stepped_back: Cell<bool>,
 }
 
-impl WorkerThread for Seated {
+impl WorkerThread for PlacedWorker {
     /// Returns false for the first of several workers, so that a request need not wait for a step of background work to
     /// end.
     fn works_in_background(&self) -> bool {
-        self.index > 0 || self.seats.count() == 1
+        self.index > 0 || self.cpu_placement.count() == 1
     }
 
     fn begin(&self) {
         if self.precedence.are_answers_first() && !self.has_stepped_back.replace(true) {
             precedence::step_back();
         }
-        self.seats.take(self.index);
+        self.cpu_placement.take(self.index);
     }
 
     fn rest(&self) {
-        self.seats.leave(self.index);
+        self.cpu_placement.leave(self.index);
     }
 }
 
-fn work(scheduler: &Scheduler, thread: &Seated) {
+fn work(scheduler: &Scheduler, thread: &PlacedWorker) {
     // A panic is a bug in one program's operators: it must not end a worker thread.
     let step = || scheduler.work(thread);
     while catch_unwind(AssertUnwindSafe(step)).unwrap_or(true) {}

@@ -30,10 +30,10 @@ use std::sync::Arc;
 
 /// The outcomes of one tenant's loads.
 #[derive(Default)]
-pub(crate) struct Outcomes(Mutex<State>);
+pub(crate) struct Outcomes(Mutex<OutcomesState>);
 
 #[derive(Default)]
-struct State {
+struct OutcomesState {
     records: BTreeMap<LoadId, Arc<Record>>,
     /// Loads that have ended, the oldest first, with the time when they did.
     ended: VecDeque<(u64, LoadId)>,
@@ -45,11 +45,11 @@ struct State {
 pub(crate) struct Record(Mutex<RecordState>);
 
 struct RecordState {
-    stage: Stage,
+    stage: LoadStage,
     held: Reservation,
 }
 
-enum Stage {
+enum LoadStage {
     UnderWay {
         /// Ends the load if its rows have not all arrived.
         end: Box<dyn Fn() + Send + Sync>,
@@ -62,16 +62,16 @@ enum Stage {
 type Waiter = Box<dyn FnOnce(&LoadOutcome) + Send>;
 
 /// Result of registering a load's id.
-pub(crate) enum Begun {
+pub(crate) enum LoadRegistration {
     /// The id is new: the load may proceed, and reports its outcome here.
-    New(Recording),
+    New(OutcomeRecorder),
     /// A load with this id was begun before.
     Known(Arc<Record>),
 }
 
 /// The record of a load in progress, held by the code that carries it out. If it is dropped before an outcome was set,
 /// the outcome is that nothing was loaded.
-pub(crate) struct Recording {
+pub(crate) struct OutcomeRecorder {
     outcomes: Arc<Outcomes>,
     id: LoadId,
     record: Arc<Record>,
@@ -89,17 +89,22 @@ impl Outcomes {
         account: &Account,
         now_ns: impl Fn() -> u64 + Send + Sync + 'static,
         end: Box<dyn Fn() + Send + Sync>,
-    ) -> Result<Begun> {
+    ) -> Result<LoadRegistration> {
         let mut state = self.0.lock();
         state.forget_old(now_ns());
         if let Some(record) = state.records.get(&id) {
-            return Ok(Begun::Known(record.clone()));
+            return Ok(LoadRegistration::Known(record.clone()));
         }
         let held = state.reserve(account)?;
-        let stage = Stage::UnderWay { end, waiters: Vec::new() };
+        let stage = LoadStage::UnderWay { end, waiters: Vec::new() };
         let record = Arc::new(Record(Mutex::new(RecordState { stage, held })));
         state.records.insert(id, record.clone());
-        Ok(Begun::New(Recording { outcomes: self.clone(), id, record, now_ns: Box::new(now_ns) }))
+        Ok(LoadRegistration::New(OutcomeRecorder {
+            outcomes: self.clone(),
+            id,
+            record,
+            now_ns: Box::new(now_ns),
+        }))
     }
 
     /// Calls `then` with the outcome of a load, once it has ended, and the newest version whose load is
@@ -122,7 +127,7 @@ impl Outcomes {
                 Some(record) => record.clone(),
                 None => {
                     // If the load's request arrives later, it finds this record.
-                    let (held, stage) = (state.reserve(account)?, Stage::Ended(LoadOutcome::NotLoaded));
+                    let (held, stage) = (state.reserve(account)?, LoadStage::Ended(LoadOutcome::NotLoaded));
                     let record = Arc::new(Record(Mutex::new(RecordState { stage, held })));
                     state.records.insert(id, record.clone());
                     state.ended.push_back((now_ns, id));
@@ -146,7 +151,7 @@ impl Outcomes {
                 state.forgotten = state.forgotten.max(made.version.0);
                 continue;
             };
-            let stage = Stage::Ended(LoadOutcome::Loaded(*made));
+            let stage = LoadStage::Ended(LoadOutcome::Loaded(*made));
             state.records.insert(*id, Arc::new(Record(Mutex::new(RecordState { stage, held }))));
             state.ended.push_back((now_ns, *id));
         }
@@ -169,7 +174,7 @@ impl Outcomes {
     }
 }
 
-impl State {
+impl OutcomesState {
     fn reserve(&mut self, account: &Account) -> Result<Reservation> {
         loop {
             match account.try_reserve(LOAD_OUTCOME_BYTES) {
@@ -200,14 +205,14 @@ impl Record {
     /// Returns the outcome, if the load has ended.
     pub fn outcome(&self) -> Option<LoadOutcome> {
         match &self.0.lock().stage {
-            Stage::Ended(outcome) => Some(outcome.clone()),
-            Stage::UnderWay { .. } => None,
+            LoadStage::Ended(outcome) => Some(outcome.clone()),
+            LoadStage::UnderWay { .. } => None,
         }
     }
 
     /// Returns whether the load has ended.
     pub fn has_ended(&self) -> bool {
-        matches!(self.0.lock().stage, Stage::Ended(_))
+        matches!(self.0.lock().stage, LoadStage::Ended(_))
     }
 
     /// Calls `waiter` with the outcome, at once or when the load ends.
@@ -216,16 +221,16 @@ impl Record {
     /// `Busy` when too many wait.
     pub fn wait(&self, waiter: Waiter) -> Result<()> {
         let outcome = match &mut self.0.lock().stage {
-            Stage::UnderWay { waiters, .. } if waiters.len() >= LOAD_OUTCOME_WAITERS_MAX => {
+            LoadStage::UnderWay { waiters, .. } if waiters.len() >= LOAD_OUTCOME_WAITERS_MAX => {
                 let message =
                     format!("{LOAD_OUTCOME_WAITERS_MAX} requests wait for the outcome of this load");
                 return Err(Error::busy(message, *RETRY_AFTER_MS.start()));
             }
-            Stage::UnderWay { waiters, .. } => {
+            LoadStage::UnderWay { waiters, .. } => {
                 waiters.push(waiter);
                 return Ok(());
             }
-            Stage::Ended(outcome) => outcome.clone(),
+            LoadStage::Ended(outcome) => outcome.clone(),
         };
         waiter(&outcome);
         Ok(())
@@ -234,8 +239,8 @@ impl Record {
     fn end(&self) {
         // Called outside the lock, since it may end the load and so take the lock again.
         let end = match &mut self.0.lock().stage {
-            Stage::UnderWay { end, .. } => mem::replace(end, Box::new(|| {})),
-            Stage::Ended(_) => return,
+            LoadStage::UnderWay { end, .. } => mem::replace(end, Box::new(|| {})),
+            LoadStage::Ended(_) => return,
         };
         end();
     }
@@ -244,13 +249,13 @@ impl Record {
     fn settle(&self, outcome: LoadOutcome) -> bool {
         let (outcome, waiters) = {
             let mut state = self.0.lock();
-            if matches!(state.stage, Stage::Ended(_)) {
+            if matches!(state.stage, LoadStage::Ended(_)) {
                 return false;
             }
             let outcome = shortened(outcome, &mut state.held);
-            let waiters = match mem::replace(&mut state.stage, Stage::Ended(outcome.clone())) {
-                Stage::UnderWay { waiters, .. } => waiters,
-                Stage::Ended(_) => Vec::new(),
+            let waiters = match mem::replace(&mut state.stage, LoadStage::Ended(outcome.clone())) {
+                LoadStage::UnderWay { waiters, .. } => waiters,
+                LoadStage::Ended(_) => Vec::new(),
             };
             (outcome, waiters)
         };
@@ -271,7 +276,7 @@ fn shortened(outcome: LoadOutcome, held: &mut Reservation) -> LoadOutcome {
     })
 }
 
-impl Recording {
+impl OutcomeRecorder {
     /// Sets the outcome of the load.
     pub fn settle(&self, outcome: LoadOutcome) {
         if self.record.settle(outcome) {
@@ -280,7 +285,7 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for OutcomeRecorder {
     fn drop(&mut self) {
         self.settle(LoadOutcome::NotLoaded);
     }

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 /// The commands that a pause blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Paused {
+pub(crate) enum PauseScope {
     #[default]
     Writes,
     All,
@@ -17,7 +17,7 @@ pub(crate) enum Paused {
 pub(crate) struct Pause {
     /// The end, in milliseconds since the epoch; 0 without a pause.
     until_ms: AtomicU64,
-    paused: Mutex<Paused>,
+    paused: Mutex<PauseScope>,
     /// Notified when a pause is ended before its time.
     ended: Notify,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Pause {
 impl Pause {
     /// Blocks commands until `until_ms`, in milliseconds since the epoch. As in Redis, a pause that is in force is extended
     /// to the later end, and blocks all commands if either of the two does.
-    pub fn begin(&self, paused: Paused, until_ms: u64, now_ms: u64) {
+    pub fn begin(&self, paused: PauseScope, until_ms: u64, now_ms: u64) {
         let mut current = self.paused.lock();
         let is_paused = self.until_ms.load(Ordering::Relaxed) > now_ms;
         *current = if is_paused { paused.max(*current) } else { paused };
@@ -45,7 +45,7 @@ impl Pause {
 
     /// Returns the commands that are blocked, and the remaining milliseconds.
     #[inline]
-    pub fn current(&self, now_ms: impl FnOnce() -> u64) -> Option<(Paused, u64)> {
+    pub fn current(&self, now_ms: impl FnOnce() -> u64) -> Option<(PauseScope, u64)> {
         match self.until_ms.load(Ordering::Relaxed) {
             0 => None,
             until_ms => {
@@ -78,16 +78,16 @@ mod tests {
     fn a_pause_ends_with_its_time_or_before() {
         let pause = Pause::default();
         assert!(pause.current(|| 0).is_none());
-        pause.begin(Paused::Writes, 2000, 1000);
-        assert!(pause.current(|| 1999) == Some((Paused::Writes, 1)));
-        pause.begin(Paused::All, 1500, 1000);
-        assert!(pause.current(|| 1000) == Some((Paused::All, 1000)));
-        pause.begin(Paused::Writes, 1700, 1000);
-        assert!(pause.current(|| 1000) == Some((Paused::All, 1000)));
+        pause.begin(PauseScope::Writes, 2000, 1000);
+        assert!(pause.current(|| 1999) == Some((PauseScope::Writes, 1)));
+        pause.begin(PauseScope::All, 1500, 1000);
+        assert!(pause.current(|| 1000) == Some((PauseScope::All, 1000)));
+        pause.begin(PauseScope::Writes, 1700, 1000);
+        assert!(pause.current(|| 1000) == Some((PauseScope::All, 1000)));
         pause.end();
         assert!(pause.current(|| 1000).is_none());
-        pause.begin(Paused::Writes, 1700, 1000);
-        assert!(pause.current(|| 1000) == Some((Paused::Writes, 700)));
+        pause.begin(PauseScope::Writes, 1700, 1000);
+        assert!(pause.current(|| 1000) == Some((PauseScope::Writes, 700)));
         assert!(pause.current(|| 1700).is_none());
     }
 }

@@ -55,7 +55,7 @@ pub(crate) trait Delivery: Send + Sync {
 }
 
 /// An entry of the list, removed on drop.
-pub(crate) struct Listed {
+pub(crate) struct ListedQuery {
     queries: Arc<Queries>,
     id: u64,
     query: Arc<Query>,
@@ -104,11 +104,11 @@ impl Query {
 
 impl Queries {
     /// Adds a program.
-    pub fn add(self: &Arc<Self>, query: Query) -> Listed {
+    pub fn add(self: &Arc<Self>, query: Query) -> ListedQuery {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let query = Arc::new(query);
         self.open.lock().insert(id, query.clone());
-        Listed { queries: self.clone(), id, query }
+        ListedQuery { queries: self.clone(), id, query }
     }
 
     /// Lists the programs of `tenant`, or of all tenants, in the order of their requests.
@@ -133,14 +133,14 @@ impl Queries {
     }
 }
 
-impl Listed {
+impl ListedQuery {
     /// Sets the displayed state of the program.
     pub fn set_state(&self, state: QueryState) {
         *self.query.state.lock() = state;
     }
 }
 
-impl Drop for Listed {
+impl Drop for ListedQuery {
     fn drop(&mut self) {
         self.queries.remove(self.id);
     }

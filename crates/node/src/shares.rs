@@ -1,15 +1,15 @@
-//! The per-tenant state of a node: the share of the workers' time, the line of background chores, the turns
+//! The per-tenant state of a node: the share of the workers' time, the queue of background chores, the turns
 //! of profile requests and of programs, the connections, and the outcomes of loads.
 
 use crate::access::TenantLimits;
 use crate::background::BackgroundThreads;
-use crate::chores::{ChoreLine, Lines};
+use crate::chores::{ChoreCounters, ChoreQueue};
 use crate::disk::DiskJobs;
 use crate::outcomes::Outcomes;
 use crate::turns::Turns;
 use farpool_catalog::{Background, Chore, after_a_moment};
 use farpool_model::{Error, Result, TenantName, limits};
-use farpool_pipeline::{Passes, Region, Scheduler, TenantShare};
+use farpool_pipeline::{Region, Scheduler, SharedScans, TenantShare};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,19 +25,19 @@ pub(crate) struct Shares {
     threads: Option<Arc<BackgroundThreads>>,
     /// Jobs for the disk, if the node has a data directory.
     jobs: Option<Arc<DiskJobs>>,
-    lines: Arc<Lines>,
+    counters: Arc<ChoreCounters>,
     shares: Mutex<BTreeMap<TenantName, Share>>,
 }
 
 #[derive(Clone)]
 struct Share {
     time: Arc<TenantShare>,
-    chores: Arc<ChoreLine>,
+    chores: Arc<ChoreQueue>,
     turns: Arc<Turns>,
     programs: Arc<ProgramTurns>,
     connections: Arc<Connections>,
     outcomes: Arc<Outcomes>,
-    passes: Arc<Passes>,
+    shared_scans: Arc<SharedScans>,
 }
 
 /// The turns of a tenant's programs, and their average duration.
@@ -149,8 +149,8 @@ impl Shares {
         threads: Option<Arc<BackgroundThreads>>,
         jobs: Option<Arc<DiskJobs>>,
     ) -> Self {
-        let (limits, lines, shares) = Default::default();
-        Shares { scheduler, limits, threads, jobs, lines, shares }
+        let (limits, counters, shares) = Default::default();
+        Shares { scheduler, limits, threads, jobs, counters, shares }
     }
 
     /// Changes the limits of a tenant. What it already has beyond them stays until it ends.
@@ -208,20 +208,20 @@ impl Shares {
     }
 
     /// Returns the state that concurrent programs of `tenant` over the same tables share.
-    pub fn passes(&self, tenant: &TenantName) -> Arc<Passes> {
-        self.share(tenant).passes
+    pub fn shared_scans(&self, tenant: &TenantName) -> Arc<SharedScans> {
+        self.share(tenant).shared_scans
     }
 
     /// Returns the bytes of the memory for work that outcomes of loads and cached filter results take.
     pub fn remembered_bytes(&self) -> usize {
-        self.all().iter().map(|share| share.outcomes.bytes_held() + share.passes.bytes_held()).sum()
+        self.all().iter().map(|share| share.outcomes.bytes_held() + share.shared_scans.bytes_held()).sum()
     }
 
     /// Drops old outcomes of all tenants' loads, and cached filter results of row groups that no longer exist.
     pub fn forget_old(&self, now_ns: u64) {
         for share in self.all() {
             share.outcomes.forget_old(now_ns);
-            share.passes.forget_gone();
+            share.shared_scans.forget_gone();
         }
     }
 
@@ -237,7 +237,7 @@ impl Shares {
         let limits = self.limits(tenant);
         let time = self.scheduler.add_tenant(limits.weight);
         let region = self.scheduler.add_region(&time);
-        let chores = Arc::new(ChoreLine::new(self.scheduler.clone(), region, self.lines.clone()));
+        let chores = Arc::new(ChoreQueue::new(self.scheduler.clone(), region, self.counters.clone()));
         let share = Share {
             time,
             chores,
@@ -245,7 +245,7 @@ impl Shares {
             programs: Arc::new(ProgramTurns::new(&limits)),
             connections: Arc::default(),
             outcomes: Arc::default(),
-            passes: Arc::default(),
+            shared_scans: Arc::default(),
         };
         shares.insert(tenant.clone(), share.clone());
         share

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
-use farpool_catalog::Helpers;
+use farpool_catalog::HelperThreads;
 use farpool_model::{Error, Result};
 use std::num::NonZero;
 use std::thread;
@@ -11,7 +11,7 @@ use std::thread;
 #[derive(Debug)]
 pub(crate) struct ScopedThreads;
 
-impl Helpers for ScopedThreads {
+impl HelperThreads for ScopedThreads {
     fn threads_max(&self) -> usize {
         thread::available_parallelism().map_or(1, NonZero::get)
     }

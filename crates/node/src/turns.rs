@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// The turns of one tenant and the line for them.
-pub(crate) struct Turns(Mutex<Line>);
+pub(crate) struct Turns(Mutex<TurnQueue>);
 
-struct Line {
+struct TurnQueue {
     at_once_max: usize,
     taken: usize,
-    waiting: VecDeque<Arc<Place>>,
+    waiting: VecDeque<Arc<QueuedTurn>>,
 }
 
-struct Place {
+struct QueuedTurn {
     has_come: AtomicBool,
     wake: Wake,
 }
@@ -25,13 +25,13 @@ struct Place {
 /// A turn, or a place in the queue for one. Dropping it passes the turn to the next in the queue.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
-    place: Arc<Place>,
+    place: Arc<QueuedTurn>,
 }
 
 impl Turns {
     /// Creates turns of which at most `at_once_max` are taken at the same time.
     pub fn new(at_once_max: usize) -> Self {
-        Turns(Mutex::new(Line { at_once_max, taken: 0, waiting: VecDeque::new() }))
+        Turns(Mutex::new(TurnQueue { at_once_max, taken: 0, waiting: VecDeque::new() }))
     }
 
     /// Changes how many may be taken at the same time. Turns already taken are not revoked.
@@ -63,14 +63,14 @@ impl Turns {
     }
 }
 
-impl Line {
+impl TurnQueue {
     fn is_free(&self) -> bool {
         self.taken < self.at_once_max
     }
 
     fn add(&mut self, turns: Arc<Turns>, wake: Wake) -> Turn {
         let is_free = self.is_free();
-        let place = Arc::new(Place { has_come: AtomicBool::new(is_free), wake });
+        let place = Arc::new(QueuedTurn { has_come: AtomicBool::new(is_free), wake });
         match is_free {
             true => self.taken += 1,
             false => self.waiting.push_back(place.clone()),
@@ -79,7 +79,7 @@ impl Line {
     }
 
     /// Gives free turns to the requests that have waited longest; returns these for the caller to wake.
-    fn call(&mut self) -> Vec<Arc<Place>> {
+    fn call(&mut self) -> Vec<Arc<QueuedTurn>> {
         let free = self.at_once_max.saturating_sub(self.taken).min(self.waiting.len());
         self.taken += free;
         let come: Vec<_> = self.waiting.drain(..free).collect();

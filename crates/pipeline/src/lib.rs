@@ -14,24 +14,24 @@ mod bound;
 mod budget;
 mod cancel;
 mod dispenser;
-mod judgement;
-mod need;
+mod memory_need;
 mod pace;
-mod pass;
+mod predicate_cache;
 mod prepare;
 mod run;
 mod scheduler;
+mod shared_scan;
 mod tally;
 
 pub use bound::BoundProgram;
 pub use budget::Budget;
 pub use cancel::Cancel;
 pub use farpool_operators::HashKey;
-pub use need::Need;
-pub use pass::{Company, Passes};
+pub use memory_need::MemoryNeed;
 pub use prepare::prepare;
-pub use run::{Changed, Keeping, Run, Step, Waker, check_chunks};
+pub use run::{ChangedGroups, HoldPolicy, Run, Step, Waker, check_chunks};
 pub use scheduler::{
     Attempt, Class, End, Progress, Readiness, Region, Scheduler, ShareUse, Sink, Task, TaskId, TenantShare,
     WorkerThread,
 };
+pub use shared_scan::{RunSharing, SharedScans};

@@ -9,36 +9,36 @@
 //! (cancelled or failed). Once done or stopped it no longer holds the table. Example: a thread that finishes the last
 //! row group after [`Run::cancel`] must not begin merging, since the run has no table any more.
 
-mod agenda;
 mod change;
 mod collected;
 mod fetching;
 mod merging;
-mod reading;
+mod morsel_queue;
+mod read_ahead;
 
-pub use change::Changed;
+pub use change::ChangedGroups;
 pub use fetching::check_chunks;
-pub use reading::Keeping;
+pub use read_ahead::HoldPolicy;
 
 use crate::bound::{BoundProgram, Filtered};
 use crate::budget::Budget;
-use crate::need::Need;
+use crate::memory_need::MemoryNeed;
 use crate::pace::{RowCost, StepPace};
-use crate::pass::Company;
+use crate::shared_scan::RunSharing;
 use crate::tally::Tally;
-use agenda::Agenda;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
-use change::{Begun, Changing};
+use change::{GroupRewrite, RowChange};
 use collected::Collected;
 use farpool_columns::{LiveRows, RowGroup, Table};
 use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
 use farpool_operators::{Pace, Plan, Progress, Shared, State, Verdict};
-use merging::Merging;
+use merging::MergeTasks;
+use morsel_queue::MorselQueue;
 use parking_lot::Mutex;
-use reading::{Filled, Read, Reading};
+use read_ahead::{GroupReads, GroupValues, ReadAhead};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -72,17 +72,17 @@ pub enum Step {
 pub struct Run {
     prepared: Arc<Prepared>,
     plan: Plan,
-    need: Need,
+    need: MemoryNeed,
     shared: Shared,
     budget: Budget,
     /// Table columns that the program reads.
     columns: Vec<usize>,
     /// Replacement for the table's rows, filtered at the source, if these are generated when they are read.
     filtered: Option<Arc<dyn LiveRows>>,
-    form: Form,
-    agenda: Agenda,
+    output: RunOutput,
+    morsel_queue: MorselQueue,
     /// Reads and filter results that this run shares with other runs.
-    company: OnceLock<Company>,
+    sharing: OnceLock<RunSharing>,
     tally: Tally,
     cost: RowCost,
     /// Rows that may still be returned under the limit; without a limit, more than there can be.
@@ -96,8 +96,8 @@ pub struct Run {
     threads: AtomicUsize,
     /// True if the phase is `Stopped`; checked by threads in the middle of a step.
     stopped: AtomicBool,
-    held: Mutex<Held>,
-    reading: Reading,
+    held: Mutex<RunState>,
+    read_ahead: ReadAhead,
     on_change: Mutex<Option<Waker>>,
     this: Weak<Run>,
 }
@@ -105,7 +105,7 @@ pub struct Run {
 /// Callback for when there may be more to do, or the run was stopped.
 pub type Waker = Box<dyn Fn() + Send + Sync>;
 
-struct Held {
+struct RunState {
     phase: Phase,
     table: Option<Arc<Table>>,
     states: Vec<State>,
@@ -118,16 +118,16 @@ struct Held {
 }
 
 /// Use of the rows that pass.
-enum Form {
+enum RunOutput {
     /// Rows are returned as batches.
     Batches,
     /// Rows are returned as batches; if the result consists of these plain columns, row groups may also be returned
     /// encoded.
     Shipped(Vec<usize>),
-    /// Chunks of these columns are returned as they are, for the row groups on the agenda.
+    /// Chunks of these columns are returned as they are, for the row groups in the morsel queue.
     Fetched(Vec<usize>),
     /// Rows are updated or deleted.
-    Change(Changing),
+    Change(RowChange),
     /// Rows are collected until [`Run::take_collected`].
     Collected(Mutex<Collected>),
 }
@@ -140,9 +140,9 @@ struct Morsel {
     is_shared: bool,
     progress: Progress,
     /// State of a run that changes rows.
-    begun: Option<Box<Begun>>,
+    rewrite: Option<Box<GroupRewrite>>,
     /// Reads made for this row group.
-    read: Option<Read>,
+    read: Option<GroupReads>,
     /// Decrypted values of an encrypted row group, from its first step until it is done.
     opened: Option<Arc<RowGroup>>,
     /// Row group generated from a live table, from its first step until it is done.
@@ -158,7 +158,7 @@ impl Morsel {
 
 enum Phase {
     Scanning,
-    Merging(Arc<Merging>),
+    Merging(Arc<MergeTasks>),
     Done,
     Stopped(Error),
 }
@@ -169,7 +169,7 @@ impl Run {
     /// # Errors
     /// `Invalid` when the program does not fit the table.
     pub fn start(program: &BoundProgram) -> Result<Arc<Self>> {
-        Run::begin(program, Form::Batches)
+        Run::begin(program, RunOutput::Batches)
     }
 
     /// Creates a run that may return rows as [`Step::Encoded`].
@@ -177,46 +177,55 @@ impl Run {
     /// # Errors
     /// As [`Run::start`].
     pub fn start_shipping(program: &BoundProgram) -> Result<Arc<Self>> {
-        let form = program.plan()?.plain_columns().map_or(Form::Batches, Form::Shipped);
-        Run::begin(program, form)
+        let output = program.plan()?.plain_columns().map_or(RunOutput::Batches, RunOutput::Shipped);
+        Run::begin(program, output)
     }
 
-    fn begin(program: &BoundProgram, form: Form) -> Result<Arc<Self>> {
-        Run::begin_with(program, form, None)
+    fn begin(program: &BoundProgram, output: RunOutput) -> Result<Arc<Self>> {
+        Run::begin_with(program, output, None)
     }
 
     /// Creates a run over all row groups, or over those at the given positions.
-    fn begin_with(program: &BoundProgram, form: Form, places: Option<Vec<usize>>) -> Result<Arc<Self>> {
+    fn begin_with(
+        program: &BoundProgram,
+        output: RunOutput,
+        places: Option<Vec<usize>>,
+    ) -> Result<Arc<Self>> {
         let (table, prepared) = (program.table(), program.prepared().clone());
-        let filtered = match &form {
+        let filtered = match &output {
             // A change needs the rows that do not pass, too.
-            Form::Change(_) => None,
-            Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => program.filtered()?,
+            RunOutput::Change(_) => None,
+            RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Fetched(_) | RunOutput::Collected(_) => {
+                program.filtered()?
+            }
         };
         let (filtered, plan, mut columns) = match filtered {
             Some(Filtered { rows, plan, columns }) => (Some(rows), plan, columns),
             None => (None, program.plan()?, program.columns().iter().copied().collect()),
         };
-        if let Form::Change(changing) = &form {
+        if let RunOutput::Change(row_change) = &output {
             // A change also reads the replaced columns, for rows that keep their values.
-            let more = changing.columns().iter().filter(|column| !columns.contains(column)).copied();
+            let more = row_change.columns().iter().filter(|column| !columns.contains(column)).copied();
             columns.extend(more.collect::<Vec<_>>());
         }
         let budget = program.budget();
-        let need = Need::of(program, &plan);
+        let need = MemoryNeed::of(program, &plan);
         let run = |this: &Weak<Run>| Run {
             this: this.clone(),
-            reading: Reading::new(),
-            need: match &form {
-                Form::Change(changing) => need.encoding(table, changing.columns()),
-                Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => need,
+            read_ahead: ReadAhead::new(),
+            need: match &output {
+                RunOutput::Change(row_change) => need.encoding(table, row_change.columns()),
+                RunOutput::Batches
+                | RunOutput::Shipped(_)
+                | RunOutput::Fetched(_)
+                | RunOutput::Collected(_) => need,
             },
-            form,
-            agenda: {
+            output,
+            morsel_queue: {
                 let groups = || table.row_groups.iter().map(|group| &**group);
-                Agenda::new(table, &columns, places.or_else(|| plan.favourable(groups())))
+                MorselQueue::new(table, &columns, places.or_else(|| plan.favourable(groups())))
             },
-            company: OnceLock::new(),
+            sharing: OnceLock::new(),
             columns,
             filtered,
             plan,
@@ -230,7 +239,7 @@ impl Run {
             threads_max: AtomicUsize::new(usize::MAX),
             threads: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
-            held: Mutex::new(Held {
+            held: Mutex::new(RunState {
                 phase: Phase::Scanning,
                 table: Some(table.clone()),
                 states: Vec::new(),
@@ -243,7 +252,7 @@ impl Run {
         };
         let run = Arc::new_cyclic(run);
         // Without row groups, no completion would end the scan.
-        if run.agenda.is_empty() {
+        if run.morsel_queue.is_empty() {
             run.scan_complete();
         } else if run.limit_reached() {
             run.skip_unclaimed(table);
@@ -255,14 +264,14 @@ impl Run {
     ///
     /// # Errors
     /// The error that stopped the run, if it was stopped.
-    pub fn need(&self) -> Result<Need> {
+    pub fn need(&self) -> Result<MemoryNeed> {
         // A run that is done needs little memory and ends with its first step.
         self.table().map(|_| self.need)
     }
 
     /// Limits the run to `need`, as returned by [`Run::need`] or reduced, and holds its reservation until the run ends.
     /// Must be called before the first step.
-    pub fn keep_to(&self, need: Need, reservation: Reservation) {
+    pub fn keep_to(&self, need: MemoryNeed, reservation: Reservation) {
         self.threads_max.store(need.threads, Ordering::Relaxed);
         if self.prepared.is_partial() {
             self.group_bytes.store(need.groups, Ordering::Relaxed);
@@ -347,12 +356,12 @@ impl Run {
     }
 
     /// Shares reads and filter results with other runs. Must be called before the first step.
-    pub fn join(&self, company: Company) {
-        if self.agenda.is_free() {
-            company.add(&self.this);
+    pub fn join(&self, sharing: RunSharing) {
+        if self.morsel_queue.is_free() {
+            sharing.add(&self.this);
         }
         // Set once: a run never joins twice.
-        let _ = self.company.set(company);
+        let _ = self.sharing.set(sharing);
     }
 
     /// Sets a callback for when the run is stopped from outside, or has more to do because values were read into
@@ -398,12 +407,12 @@ impl Run {
                 false => self.plan.verdict(group),
             };
             let filled = match self.filled(group, verdict, &mut morsel, &table, &mut pace)? {
-                Filled::Here(filled) => filled,
-                Filled::Absent(handles) => {
+                GroupValues::Here(filled) => filled,
+                GroupValues::Absent(handles) => {
                     self.fetch(morsel, handles);
                     continue;
                 }
-                Filled::Unneeded => {
+                GroupValues::Unneeded => {
                     self.leave_group(group, &morsel.progress);
                     self.complete_groups(1);
                     if pace.ends() {
@@ -418,8 +427,8 @@ impl Run {
                 Verdict::All if self.ships(group, &morsel) => {
                     return self.ship(morsel.place, group, is_filled, &table);
                 }
-                Verdict::Some | Verdict::All if let Some(changing) = self.changing() => {
-                    return self.change(changing, morsel, group, &table, &mut pace);
+                Verdict::Some | Verdict::All if let Some(row_change) = self.row_change() => {
+                    return self.change(row_change, morsel, group, &table, &mut pace);
                 }
                 Verdict::Some | Verdict::All => {
                     let step = self.scan(morsel, group, &table, &mut pace)?;
@@ -448,26 +457,30 @@ impl Run {
         self.merge_step(&merging)
     }
 
-    /// Claims a row group: one that is partly done, or else the next one of the agenda.
+    /// Claims a row group: one that is partly done, or else the next one of the morsel queue.
     fn claim(&self, table: &Table) -> Option<Morsel> {
         let mut rest = self.held.lock().rests.pop();
         if let Some(read) = rest.as_mut().and_then(|rest| rest.read.as_mut()) {
-            self.reading.used(read);
+            self.read_ahead.used(read);
         }
         rest.or_else(|| {
-            let company = self.company.get();
-            let taken = self.agenda.take(self, table, company)?;
-            let judging = company.and_then(Company::judging);
+            let sharing = self.sharing.get();
+            let taken = self.morsel_queue.take(self, table, sharing)?;
+            let judging = sharing.and_then(RunSharing::judging);
             let passing = || judging?.passing(&table.row_groups[taken.place]);
-            let progress = match &self.form {
-                Form::Change(_) => Progress::marking(),
-                Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => {
+            let progress = match &self.output {
+                RunOutput::Change(_) => Progress::marking(),
+                RunOutput::Batches
+                | RunOutput::Shipped(_)
+                | RunOutput::Fetched(_)
+                | RunOutput::Collected(_) => {
                     let judge = || if judging.is_some() { Progress::marking() } else { Progress::default() };
                     passing().map_or_else(judge, Progress::knowing)
                 }
             };
-            let (place, is_shared, read) = (taken.place, taken.is_shared, taken.kept.map(Read::keeping));
-            Some(Morsel { place, is_shared, progress, begun: None, read, opened: None, made: None })
+            let (place, is_shared, read) =
+                (taken.place, taken.is_shared, taken.kept.map(GroupReads::keeping));
+            Some(Morsel { place, is_shared, progress, rewrite: None, read, opened: None, made: None })
         })
     }
 
@@ -481,10 +494,12 @@ impl Run {
     }
 
     /// Returns the change that the run makes; `None` for a run that returns rows.
-    fn changing(&self) -> Option<&Changing> {
-        match &self.form {
-            Form::Change(changing) => Some(changing),
-            Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => None,
+    fn row_change(&self) -> Option<&RowChange> {
+        match &self.output {
+            RunOutput::Change(row_change) => Some(row_change),
+            RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Fetched(_) | RunOutput::Collected(_) => {
+                None
+            }
         }
     }
 
@@ -497,7 +512,7 @@ impl Run {
     fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
         let rows = cast::u64_from(group.rows);
         let left = |left: u64| left.checked_sub(rows);
-        matches!(self.form, Form::Shipped(_) | Form::Fetched(_))
+        matches!(self.output, RunOutput::Shipped(_) | RunOutput::Fetched(_))
             && morsel.progress.rows() == 0
             && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
@@ -505,9 +520,9 @@ impl Run {
     /// Returns a row group as encoded chunks. Values of handles are copied, so that a result that waits for a slow
     /// client does not keep them from being evicted.
     fn ship(&self, place: usize, group: &RowGroup, is_filled: bool, table: &Table) -> Result<Step> {
-        let columns = match &self.form {
-            Form::Shipped(columns) | Form::Fetched(columns) => &columns[..],
-            Form::Batches | Form::Change(_) | Form::Collected(_) => &[],
+        let columns = match &self.output {
+            RunOutput::Shipped(columns) | RunOutput::Fetched(columns) => &columns[..],
+            RunOutput::Batches | RunOutput::Change(_) | RunOutput::Collected(_) => &[],
         };
         let read: BTreeSet<usize> = columns.iter().copied().collect();
         let bytes = read.iter().map(|column| group.chunks[*column].bytes_encoded()).sum::<usize>();
@@ -522,9 +537,11 @@ impl Run {
         let chunks = columns.iter().map(|column| group.chunks[*column].clone()).collect();
         let shipped = RowGroup { rows: group.rows, chunks };
         let shipped = if is_filled { shipped.copied()? } else { shipped };
-        Ok(match self.form {
-            Form::Fetched(_) => Step::Fetched(place, shipped),
-            Form::Batches | Form::Shipped(_) | Form::Change(_) | Form::Collected(_) => Step::Encoded(shipped),
+        Ok(match self.output {
+            RunOutput::Fetched(_) => Step::Fetched(place, shipped),
+            RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Change(_) | RunOutput::Collected(_) => {
+                Step::Encoded(shipped)
+            }
         })
     }
 
@@ -544,9 +561,11 @@ impl Run {
         let mut batches = Vec::new();
         let mut accept = |batch| self.accept(batch, &mut batches);
         let progress = &mut morsel.progress;
-        let (work, encoded) = match self.form {
-            Form::Shipped(_) => self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?,
-            Form::Batches | Form::Fetched(_) | Form::Change(_) | Form::Collected(_) => {
+        let (work, encoded) = match self.output {
+            RunOutput::Shipped(_) => {
+                self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?
+            }
+            RunOutput::Batches | RunOutput::Fetched(_) | RunOutput::Change(_) | RunOutput::Collected(_) => {
                 (self.plan.process_part(group, progress, &mut state, pace, &mut accept)?, None)
             }
         };
@@ -571,7 +590,7 @@ impl Run {
     fn put_back(&self, state: State, mut morsel: Morsel, table: &Table) -> Result<()> {
         let is_done = morsel.progress.is_done();
         // Released first: others may need the memory before the rest of this row group is continued.
-        drop(morsel.read.as_mut().and_then(Read::let_go));
+        drop(morsel.read.as_mut().and_then(GroupReads::let_go));
         if is_done {
             self.leave_group(morsel.group(table), &morsel.progress);
             self.note(&morsel, table);
@@ -617,7 +636,7 @@ impl Run {
     /// Returns the batches of a step, combining many small ones into one, because each costs a message.
     fn give(&self, mut batches: Vec<RecordBatch>) -> Result<Step> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        if let Form::Collected(collected) = &self.form {
+        if let RunOutput::Collected(collected) = &self.output {
             collected.lock().add(batches, rows)?;
             return Ok(Step::Worked);
         }
@@ -642,7 +661,7 @@ impl Run {
             rests
         };
         rests.iter().for_each(|rest| self.leave_group(rest.group(table), &rest.progress));
-        let unclaimed = self.agenda.close();
+        let unclaimed = self.morsel_queue.close();
         let count = unclaimed.len() + rests.len();
         let nothing = Progress::default();
         unclaimed.iter().for_each(|place| self.leave_group(&table.row_groups[*place], &nothing));
@@ -652,14 +671,14 @@ impl Run {
     /// Records which rows of a finished row group pass, for other runs with the same filter.
     fn note(&self, morsel: &Morsel, table: &Table) {
         let group = &table.row_groups[morsel.place];
-        if let Some(company) = self.company.get()
+        if let Some(sharing) = self.sharing.get()
             // Filtering few rows is cheaper than recording the result.
             && group.rows > FEW_ROWS
             && let Some(passing) = morsel.progress.passing(group)
             // Otherwise the zone maps decide it.
             && self.plan.verdict(group) == Verdict::Some
         {
-            company.note(self, morsel.place, group, passing);
+            sharing.note(self, morsel.place, group, passing);
         }
     }
 
@@ -669,7 +688,7 @@ impl Run {
     }
 
     fn complete_groups(&self, count: usize) {
-        if self.agenda.complete(count) {
+        if self.morsel_queue.complete(count) {
             self.scan_complete();
         }
     }
@@ -697,15 +716,15 @@ impl Run {
             return false;
         }
         let phase = std::mem::replace(&mut held.phase, end());
-        let Held { table, states, rests, awaited, reservation, .. } = &mut *held;
+        let RunState { table, states, rests, awaited, reservation, .. } = &mut *held;
         let morsels = (std::mem::take(rests), std::mem::take(awaited));
         let rest = (phase, table.take(), std::mem::take(states), morsels, reservation.take());
         let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
         // Freeing many pages takes time, so it happens after the lock is released.
         drop(rest);
-        if is_stopped && let Some(changing) = self.changing() {
-            drop(changing.take());
+        if is_stopped && let Some(row_change) = self.row_change() {
+            drop(row_change.take());
         }
         true
     }

@@ -23,7 +23,7 @@ pub fn check_preface(received: &[u8]) -> Result<bool> {
 
 /// The protocol of a connection, detected by a node from the first bytes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Opening {
+pub enum DetectedProtocol {
     /// More bytes are needed to decide.
     Incomplete,
     /// The preface.
@@ -40,28 +40,28 @@ pub enum Opening {
     Stranger(Error),
 }
 
-/// The answer to [`Opening::PostgresEncryption`].
+/// The answer to [`DetectedProtocol::PostgresEncryption`].
 pub const NO_ENCRYPTION: &[u8] = b"N";
 
 /// Detects the protocol of a peer from the first bytes received.
-pub fn opening(received: &[u8]) -> Opening {
+pub fn opening(received: &[u8]) -> DetectedProtocol {
     match check_preface(received) {
-        Ok(true) => Opening::Farpool,
-        Ok(false) => Opening::Incomplete,
+        Ok(true) => DetectedProtocol::Farpool,
+        Ok(false) => DetectedProtocol::Incomplete,
         Err(error) => match received {
-            [HANDSHAKE, 0x03, ..] => Opening::Tls,
-            [HANDSHAKE] => Opening::Incomplete,
-            _ => postgres_encryption(received).unwrap_or(Opening::Stranger(error)),
+            [HANDSHAKE, 0x03, ..] => DetectedProtocol::Tls,
+            [HANDSHAKE] => DetectedProtocol::Incomplete,
+            _ => postgres_encryption(received).unwrap_or(DetectedProtocol::Stranger(error)),
         },
     }
 }
 
-fn postgres_encryption(received: &[u8]) -> Option<Opening> {
+fn postgres_encryption(received: &[u8]) -> Option<DetectedProtocol> {
     let requests = POSTGRES_ENCRYPTION.map(|code| [[0, 0, 0, 8], code].concat());
     if let Some(request) = requests.iter().find(|request| received.starts_with(request)) {
-        return Some(Opening::PostgresEncryption { bytes: request.len() });
+        return Some(DetectedProtocol::PostgresEncryption { bytes: request.len() });
     }
-    requests.iter().any(|request| request.starts_with(received)).then_some(Opening::Incomplete)
+    requests.iter().any(|request| request.starts_with(received)).then_some(DetectedProtocol::Incomplete)
 }
 
 /// Message to people whose programs took the node for something else.
@@ -227,23 +227,23 @@ mod tests {
 
     #[test]
     fn an_opening_is_what_it_will_be_wherever_it_is_cut() {
-        let asks = Opening::PostgresEncryption { bytes: 8 };
+        let asks = DetectedProtocol::PostgresEncryption { bytes: 8 };
         for (bytes, whole) in [
-            (&PREFACE[..], Opening::Farpool),
-            (&[0x16, 3], Opening::Tls),
+            (&PREFACE[..], DetectedProtocol::Farpool),
+            (&[0x16, 3], DetectedProtocol::Tls),
             (b"\0\0\0\x08\x04\xd2\x16\x2f", asks.clone()),
             (b"\0\0\0\x08\x04\xd2\x16\x30", asks),
         ] {
             assert_eq!(opening(bytes), whole);
             assert_eq!(opening(&[bytes, b"more"].concat()), whole);
             for cut in 0..bytes.len() {
-                assert_eq!(opening(&bytes[..cut]), Opening::Incomplete, "{cut} of {bytes:?}");
+                assert_eq!(opening(&bytes[..cut]), DetectedProtocol::Incomplete, "{cut} of {bytes:?}");
             }
         }
         for stranger in
             [&b"\0\0\0\x54\0\x03\0\0user"[..], b"\0\0\0\x08\x04\xd3", b"GET / ", &[0x16, 4], &[0x15, 3]]
         {
-            assert!(matches!(opening(stranger), Opening::Stranger(_)), "{stranger:?}");
+            assert!(matches!(opening(stranger), DetectedProtocol::Stranger(_)), "{stranger:?}");
         }
     }
 

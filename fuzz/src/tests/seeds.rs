@@ -10,7 +10,7 @@ use farpool_cipher::{KeyKind, KeyRing, Secret, Tier, WrappedKey, WrappedKeyId};
 use farpool_codec::{Codec, Compressor};
 use farpool_columns::{encode_row_group, pack_array, pack_chunks};
 use farpool_disk::{
-    Directory, Log, NewPart, Packing, SegmentWriter, SimulatedDirectory, Urgency, compressing,
+    CompressionPolicy, Directory, Log, NewPart, ReservePolicy, SegmentWriter, SimulatedDirectory, compressing,
 };
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
@@ -147,13 +147,17 @@ fn block_seeds() -> Vec<Vec<u8>> {
 
 fn segment_seeds() -> Vec<Vec<u8>> {
     let text = b"a text of a table; ".repeat(9000);
-    let ways =
-        [Packing::None, Packing::By(Codec::Lz4), Packing::By(Codec::Zstd), Packing::By(Codec::Deflate)];
+    let ways = [
+        CompressionPolicy::None,
+        CompressionPolicy::By(Codec::Lz4),
+        CompressionPolicy::By(Codec::Zstd),
+        CompressionPolicy::By(Codec::Deflate),
+    ];
     let segment = |way| {
         let device = SimulatedDirectory::new();
         let directory = compressing(device.clone(), way);
         let mut writer = SegmentWriter::create(directory, 1).unwrap();
-        let long = if way == Packing::None { 5000 } else { text.len() };
+        let long = if way == CompressionPolicy::None { 5000 } else { text.len() };
         for (number, bytes) in [0, 100, long].into_iter().enumerate() {
             let write = |out: &mut Vec<u8>| out.extend_from_slice(&text[..bytes]);
             let (number, head) = (number as u64 * 7, vec![1; number]);
@@ -221,8 +225,8 @@ fn log_seeds() -> Vec<Vec<u8>> {
     let open = Log::open(Arc::clone(&directory) as Arc<dyn Directory>, Some(1), 0, &mut |_, _| Ok(()));
     let log = open.unwrap().0;
     for record in [&b"a change"[..], b"", &[7; 700]] {
-        log.append(record, Urgency::Normal).unwrap();
-        log.commit(log.append(b"another", Urgency::Normal).unwrap()).unwrap();
+        log.append(record, ReservePolicy::Normal).unwrap();
+        log.commit(log.append(b"another", ReservePolicy::Normal).unwrap()).unwrap();
     }
     log.close().unwrap();
     let mut first = vec![0; 8 * 512];

@@ -5,7 +5,7 @@ use crate::clock::SimClock;
 use crate::random::Random;
 use farpool_disk::{Directory, SimulatedDirectory};
 use farpool_kv::evict::Policy;
-use farpool_kv::{Keyspace, Moment};
+use farpool_kv::{Keyspace, TimeAndRandom};
 use farpool_memory::WorkMemory;
 use farpool_model::{Clock, TenantName, limits};
 use farpool_node::{Access, Caller, Environment, Fsync, Node, NodeConfig, SteppedKeys};
@@ -122,7 +122,7 @@ impl Life {
     }
 
     /// Sets the limits of the keys.
-    pub fn limit(&self, moment: Moment, setting: &Setting) -> Checked {
+    pub fn limit(&self, moment: TimeAndRandom, setting: &Setting) -> Checked {
         let change = |limits: &mut farpool_kv::Limits| {
             (limits.maxmemory, limits.policy) = (setting.maxmemory, setting.policy);
         };

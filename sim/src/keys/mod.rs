@@ -18,7 +18,7 @@ use crate::state::Shared;
 use commands::{Habits, many, random_command};
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Moment, Session, command};
+use farpool_kv::{Session, TimeAndRandom, command};
 use farpool_model::Clock;
 use farpool_node::{Fsync, SteppedHost};
 use life::{DayClock, Life, Setting};
@@ -247,7 +247,7 @@ impl World {
         let client = self.clients.get_mut(client).unwrap_or(&mut self.observer);
         let mut host = SteppedHost::new(life.caller.clone(), life.keys.clone());
         let words: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
-        let moment = Moment { now: self.now, random: self.random.next() };
+        let moment = TimeAndRandom { now: self.now, random: self.random.next() };
         (self.latest, self.asked) = (self.latest.max(self.now), self.asked.max(self.latest.max(self.now)));
         let mut bytes = Vec::new();
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
@@ -533,7 +533,7 @@ impl World {
 
     fn set_limits(&mut self) -> Checked {
         let (first, named) = (self.life.log.next_record(), self.named);
-        let moment = Moment { now: self.now, random: self.random.next() };
+        let moment = TimeAndRandom { now: self.now, random: self.random.next() };
         self.latest = self.latest.max(self.now);
         self.asked = self.asked.max(self.latest);
         self.life.limit(moment, &self.setting)?;

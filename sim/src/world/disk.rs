@@ -7,7 +7,7 @@ use crate::checks::Checked;
 use crate::engine::Errand;
 use crate::fairness::Fairness;
 use crate::rows::{Row, rows_behind};
-use farpool_columns::{Kept, Reader, RowGroup, fetch};
+use farpool_columns::{HeldValues, RowGroup, ValueReader, fetch};
 use farpool_disk::{Faults, SimulatedDirectory};
 use farpool_memory::WorkMemory;
 use farpool_model::{LoadMode, Result, TableName, limits};
@@ -207,14 +207,14 @@ impl Disk {
 }
 
 /// A receiver of values that were read.
-struct Arrival(Arc<Mutex<Option<Result<Kept>>>>);
+struct Arrival(Arc<Mutex<Option<Result<HeldValues>>>>);
 
-impl Reader for Arrival {
+impl ValueReader for Arrival {
     fn is_waiting(&self) -> bool {
         true
     }
 
-    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
         *self.0.lock() = Some(outcome);
     }
 }

@@ -9,9 +9,9 @@
 //! table's segment; the backup holds a reference to the segment, which keeps its file.
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
-use super::compact::Sparse;
+use super::compact::SparseSegments;
 use super::locations::SegmentFile;
-use super::replay::Replay;
+use super::replay::ReplayedState;
 use super::{Durable, proto};
 use crate::Catalog;
 use farpool_disk::{Directory, KEYS_NAME, Log, read_sealed, segment_name, write_sealed};
@@ -44,7 +44,7 @@ impl Catalog {
             )
             .advise("start the node with --data-dir"));
         };
-        self.checkpoint_and(&Sparse::default(), |manifest| Backup::of(durable, manifest))
+        self.checkpoint_and(&SparseSegments::default(), |manifest| Backup::of(durable, manifest))
     }
 }
 
@@ -53,7 +53,7 @@ impl Backup {
     fn of(durable: &Durable, manifest: u64) -> Result<Backup> {
         let directory = durable.directory.clone();
         let name = manifest_name(manifest);
-        let replay = Replay::begin(&read_sealed(&*directory, &name, FORMAT)?)?;
+        let replay = ReplayedState::begin(&read_sealed(&*directory, &name, FORMAT)?)?;
         let failed = |name: &str, error: std::io::Error| {
             Error::unavailable(format!("cannot read {name} in {}: {error}", directory.describe()))
         };
@@ -129,17 +129,17 @@ impl Backup {
 
 impl Drop for Backup {
     fn drop(&mut self) {
-        let sweep = self.pinned.first().map(|file| file.sweep.clone());
+        let collector = self.pinned.first().map(|file| file.collector.clone());
         self.pinned.clear();
-        if let Some(sweep) = sweep {
-            sweep.want();
+        if let Some(collector) = collector {
+            collector.want();
         }
     }
 }
 
 /// Returns the segments that tables and profiles refer to. The value is true if a table needs the segment, and false if
 /// only profiles do.
-fn segments(replay: &Replay) -> BTreeMap<u64, bool> {
+fn segments(replay: &ReplayedState) -> BTreeMap<u64, bool> {
     let tables = || replay.tables.values().flat_map(BTreeMap::values);
     let groups = tables().flat_map(|table| &table.groups);
     let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
@@ -157,7 +157,7 @@ pub fn adopt_backup(directory: &Arc<dyn Directory>, manifest: &str, node: u64) -
     let number = manifest_number(manifest)
         .ok_or_else(|| Error::corrupt(format!("{manifest:?} is not the name of a manifest")))?;
     let contents = read_sealed(&**directory, manifest, FORMAT)?;
-    Replay::begin(&contents)?;
+    ReplayedState::begin(&contents)?;
     let mut adopted = proto::Manifest::decode(&contents[..])
         .map_err(|error| Error::corrupt(format!("{manifest} cannot be decoded: {error}")))?;
     // A new log begins, with records numbered from 0.

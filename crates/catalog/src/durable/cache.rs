@@ -52,12 +52,12 @@ struct Queues {
 
 #[derive(Debug, Default)]
 struct Queue {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<CacheEntry>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     handle: Weak<Chunk>,
     /// Number of its location.
     number: u64,
@@ -65,12 +65,12 @@ struct Entry {
 }
 
 impl Queue {
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: CacheEntry) {
         self.bytes += entry.bytes;
         self.entries.push_back(entry);
     }
 
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<CacheEntry> {
         let entry = self.entries.pop_front()?;
         self.bytes -= entry.bytes;
         Some(entry)
@@ -81,7 +81,7 @@ impl Cache {
     /// Adds a handle whose values were read into memory.
     pub fn add(&self, handle: &Arc<Chunk>, number: u64) {
         let Some(tenant) = handle.tenant().filter(|_| !handle.is_pinned()) else { return };
-        let entry = Entry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
+        let entry = CacheEntry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
         let mut tenants = self.0.lock();
         let queues = tenants.entry(tenant.clone()).or_default();
         queues.tidy();
@@ -243,25 +243,25 @@ impl Reclaim for Cache {
 mod tests {
     use super::*;
     use arrow_array::{ArrayRef, Int64Array};
-    use farpool_columns::{Reader, Source, encode_row_group};
+    use farpool_columns::{ValueReader, ValueSource, encode_row_group};
     use farpool_memory::{Pool, PoolConfig};
 
     /// Source of handles whose values are never read again.
     #[derive(Debug, Default)]
     struct Nowhere(TenantName);
 
-    impl Source for Nowhere {
+    impl ValueSource for Nowhere {
         fn tenant(&self) -> &TenantName {
             &self.0
         }
 
-        fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn Reader>) {}
+        fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn ValueReader>) {}
     }
 
     /// Creates handles with values in memory.
     fn handles(count: i64) -> Vec<Arc<Chunk>> {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
-        let source: Arc<dyn Source> = Arc::new(Nowhere::default());
+        let source: Arc<dyn ValueSource> = Arc::new(Nowhere::default());
         let field = arrow_schema::Field::new("c", arrow_schema::DataType::Int64, true);
         let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
         let handle = |salt: i64| {

@@ -6,12 +6,12 @@
 //! 3. The old manifest, old log files and unused segments are removed.
 
 use super::chunk_writer::ChunkWriter;
-use super::compact::Sparse;
+use super::compact::SparseSegments;
 use super::locations::Location;
 use super::prepare::{distinct, encoded, fields, group_bytes, key_bytes, tenant_key_bytes, tier_number};
 use super::{Durable, proto};
 use crate::state::{Loads, Names};
-use crate::tap::Known;
+use crate::tap::KnownProfile;
 use crate::{Catalog, Current};
 use bytes::Bytes;
 use farpool_columns::Chunk;
@@ -63,7 +63,7 @@ impl Catalog {
         if self.durable.get().is_none() {
             return Ok(());
         }
-        self.checkpoint_and(&Sparse::default(), |_| Ok(()))
+        self.checkpoint_and(&SparseSegments::default(), |_| Ok(()))
     }
 
     /// Makes a checkpoint that also compacts the segments `sparse`, and then calls `then` with the number of its
@@ -74,7 +74,7 @@ impl Catalog {
     /// Errors of [`Catalog::checkpoint`], and errors of `then`.
     pub(super) fn checkpoint_and<T>(
         self: &Arc<Self>,
-        sparse: &Sparse,
+        sparse: &SparseSegments,
         then: impl FnOnce(u64) -> Result<T>,
     ) -> Result<T> {
         let durable =
@@ -108,11 +108,11 @@ impl Catalog {
         }
         for current in tables() {
             match current.known_profile() {
-                Some(Known::Gathered(profile)) => {
+                Some(KnownProfile::Gathered(profile)) => {
                     writer.write_profile(&profile, current.key.as_ref(), |file| !sparse.has(file))?;
                 }
                 // Its bytes are copied without decoding.
-                Some(Known::Stored(profile)) => sparse.rewrite_profile(&profile, &mut writer)?,
+                Some(KnownProfile::Stored(profile)) => sparse.rewrite_profile(&profile, &mut writer)?,
                 None => {}
             }
         }
@@ -146,7 +146,7 @@ fn chunks(current: &Current) -> impl Iterator<Item = &Arc<Chunk>> {
 impl Current {
     /// Returns the profile of the settled rows if it is known and the rows are many: that of a few rows is cheap to
     /// recompute.
-    fn known_profile(&self) -> Option<Known> {
+    fn known_profile(&self) -> Option<KnownProfile> {
         let are_many = self.rows_settled >= u64_from(limits::ROW_GROUP_ROWS);
         self.tap.as_ref().filter(|_| are_many)?.known()
     }

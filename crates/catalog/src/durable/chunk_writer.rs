@@ -2,9 +2,9 @@
 
 use super::locations::{Location, SegmentFile};
 use super::{Durable, proto};
-use crate::errands::{Errands, Purpose};
+use crate::load_waits::{LoadWaits, WaitReason};
 use crate::pieces::{PieceDone, PieceOutcome};
-use crate::tap::Gathered;
+use crate::tap::CollectedProfile;
 use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::{NewPart, SegmentWriter, TableKey};
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -31,21 +31,21 @@ pub(crate) struct ChunkWriter {
     segment_bytes: u64,
     waiting: Vec<Arc<RowGroup>>,
     waiting_bytes: usize,
-    open: Option<Open>,
-    /// Errands of the load, if another thread waits for the disk.
-    errands: Option<Arc<Errands>>,
+    open: Option<OpenSegment>,
+    /// Waits of the load, if another thread waits for the disk.
+    waits: Option<Arc<LoadWaits>>,
 }
 
 /// An unfinished segment and the parts written to it.
 #[derive(Debug)]
-struct Open {
+struct OpenSegment {
     writer: SegmentWriter,
-    written: Vec<Written>,
+    written: Vec<WrittenPart>,
 }
 
 /// A chunk or profile that gets its location once the segment is durable.
 #[derive(Debug)]
-struct Written {
+struct WrittenPart {
     location: Arc<Location>,
     /// The chunk, if it is a handle that may be evicted afterwards.
     handle: Option<Arc<Chunk>>,
@@ -54,7 +54,7 @@ struct Written {
 }
 
 /// Bytes to be written for a chunk or profile.
-struct Image {
+struct PartImage {
     head: Vec<u8>,
     bytes: usize,
     may_be_packed: bool,
@@ -64,21 +64,14 @@ impl ChunkWriter {
     /// Creates a writer that blocks on the disk itself.
     pub fn new(durable: Arc<Durable>) -> ChunkWriter {
         let segment_bytes = SEGMENT_BYTES.min(durable.reads.pool_bytes() / POOL_PART).max(SEGMENT_BYTES_MIN);
-        ChunkWriter {
-            durable,
-            segment_bytes,
-            waiting: Vec::new(),
-            waiting_bytes: 0,
-            open: None,
-            errands: None,
-        }
+        ChunkWriter { durable, segment_bytes, waiting: Vec::new(), waiting_bytes: 0, open: None, waits: None }
     }
 
     /// Creates the writer of a load that does not block: another thread syncs the segments, which are durable once none
-    /// of the corresponding `errands` is left.
-    pub fn beside(durable: Arc<Durable>, errands: &Arc<Errands>) -> ChunkWriter {
+    /// of the corresponding `waits` is left.
+    pub fn beside(durable: Arc<Durable>, waits: &Arc<LoadWaits>) -> ChunkWriter {
         let mut writer = ChunkWriter::new(durable);
-        writer.errands = Some(errands.clone());
+        writer.waits = Some(waits.clone());
         writer
     }
 
@@ -116,8 +109,8 @@ impl ChunkWriter {
         let image = values.to_image()?;
         let (head, bytes, may_be_packed) = (image.head.clone(), image.data_bytes(), !chunk.is_encrypted());
         let handle = chunk.is_handle().then(|| chunk.clone());
-        let new = Image { head, bytes, may_be_packed };
-        self.put(Written { location, handle, key: key.cloned() }, new, |out| image.write_data(out))
+        let new = PartImage { head, bytes, may_be_packed };
+        self.put(WrittenPart { location, handle, key: key.cloned() }, new, |out| image.write_data(out))
     }
 
     /// Copies a chunk or profile from a segment that is compacted, whether or not it is in memory. A part that cannot
@@ -139,8 +132,8 @@ impl ChunkWriter {
         };
         let Ok((head, data)) = read() else { return Ok(()) };
         let key = location.key().cloned();
-        let again = Image { head, bytes: data.len(), may_be_packed };
-        self.put(Written { location, handle: None, key }, again, |out| out.extend_from_slice(&data))
+        let again = PartImage { head, bytes: data.len(), may_be_packed };
+        self.put(WrittenPart { location, handle: None, key }, again, |out| out.extend_from_slice(&data))
     }
 
     /// Writes the states of a profile of the table with this key, unless they are in a segment that stays.
@@ -149,34 +142,34 @@ impl ChunkWriter {
     /// Errors of the disk.
     pub(super) fn write_profile(
         &mut self,
-        gathered: &Gathered,
+        collected: &CollectedProfile,
         key: Option<&Arc<TableKey>>,
         stays: impl Fn(&SegmentFile) -> bool,
     ) -> Result<()> {
-        let location = Location::at(&gathered.location, &self.durable.next_chunk);
+        let location = Location::at(&collected.location, &self.durable.next_chunk);
         if location.file().is_some_and(|file| stays(&file)) {
             return Ok(());
         }
-        let states = gathered.states();
+        let states = collected.states();
         let head = proto::Profile { lengths: states.iter().map(|state| u64_from(state.len())).collect() };
         let bytes = states.iter().map(|state| state.len()).sum();
-        let new = Image { head: head.encode_to_vec(), bytes, may_be_packed: true };
-        self.put(Written { location, handle: None, key: key.cloned() }, new, |out| {
+        let new = PartImage { head: head.encode_to_vec(), bytes, may_be_packed: true };
+        self.put(WrittenPart { location, handle: None, key: key.cloned() }, new, |out| {
             states.iter().for_each(|state| out.extend_from_slice(state));
         })
     }
 
     fn put(
         &mut self,
-        new: Written,
-        Image { head, bytes, may_be_packed }: Image,
+        new: WrittenPart,
+        PartImage { head, bytes, may_be_packed }: PartImage,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<()> {
         let open = match &mut self.open {
             Some(open) => open,
             None => {
                 let writer = self.durable.new_segment()?;
-                self.open.insert(Open { writer, written: Vec::new() })
+                self.open.insert(OpenSegment { writer, written: Vec::new() })
             }
         };
         let part = NewPart { number: new.location.number, head, bytes, key: new.key.as_ref(), may_be_packed };
@@ -195,21 +188,21 @@ impl ChunkWriter {
 
     fn finish_segment(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        let Some(errands) = &self.errands else { return open.store(&self.durable) };
-        let (durable, errand) = (self.durable.clone(), errands.begin(Purpose::Disk));
+        let Some(waits) = &self.waits else { return open.store(&self.durable) };
+        let (durable, wait) = (self.durable.clone(), waits.begin(WaitReason::Disk));
         self.durable.reads.background.write(Box::new(move || {
-            errand.end(open.store(&durable).map(|()| PieceDone(PieceOutcome::Stored)));
+            wait.end(open.store(&durable).map(|()| PieceDone(PieceOutcome::Stored)));
         }));
         Ok(())
     }
 }
 
-impl Open {
+impl OpenSegment {
     /// Makes the segment durable, and then sets the location of each part.
     fn store(self, durable: &Arc<Durable>) -> Result<()> {
         let number = self.writer.number();
         let file = durable.add_segment(number, self.writer.finish()?);
-        for Written { location, handle, key } in self.written {
+        for WrittenPart { location, handle, key } in self.written {
             location.put_in_segment(&file, key);
             let Some(handle) = handle else { continue };
             if handle.is_to_leave() {

@@ -28,9 +28,9 @@ const MOVED_BYTES: u64 = 256 << 20;
 
 /// Sparse segments that a checkpoint compacts, by number.
 #[derive(Debug, Default)]
-pub(super) struct Sparse(BTreeMap<u64, Arc<SegmentFile>>);
+pub(super) struct SparseSegments(BTreeMap<u64, Arc<SegmentFile>>);
 
-impl Sparse {
+impl SparseSegments {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -76,7 +76,7 @@ impl Sparse {
 
 impl Durable {
     /// Returns the segments with the fewest live bytes, as many as one checkpoint compacts.
-    pub(super) fn sparse_segments(&self) -> Sparse {
+    pub(super) fn sparse_segments(&self) -> SparseSegments {
         let mut sparse: Vec<_> =
             self.segments.lock().values().filter(|file| file.is_sparse()).cloned().collect();
         sparse.sort_by_key(|file| file.bytes_live());
@@ -85,7 +85,7 @@ impl Durable {
             bytes += file.bytes_live();
             bytes <= MOVED_BYTES || bytes == file.bytes_live()
         };
-        Sparse(sparse.into_iter().take_while(fits).map(|file| (file.number, file)).collect())
+        SparseSegments(sparse.into_iter().take_while(fits).map(|file| (file.number, file)).collect())
     }
 
     fn is_worth_compacting(&self) -> bool {
@@ -103,7 +103,7 @@ impl Catalog {
         let Some(durable) = self.durable.get() else { return };
         if !durable.is_closed() && durable.is_worth_compacting() && self.compact().is_ok() {
             // Queues the rest, if there is more than one checkpoint copies.
-            durable.sweep.want();
+            durable.collector.want();
         }
     }
 

@@ -4,7 +4,7 @@
 use super::encrypted::{new_directory, unlocked};
 use super::*;
 use arrow_array::{Float64Array, Int64Array};
-use farpool_disk::{Codec, Packing, compressing};
+use farpool_disk::{Codec, CompressionPolicy, compressing};
 
 /// Rows of each table: several blocks of its second column.
 const ROWS: i64 = 20_000;
@@ -18,7 +18,7 @@ fn rows(first: i64) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-fn opened(directory: Arc<dyn Directory>, way: Packing) -> (Arc<Catalog>, Recovery) {
+fn opened(directory: Arc<dyn Directory>, way: CompressionPolicy) -> (Arc<Catalog>, Recovery) {
     let catalog = new_catalog().0;
     let recovery = catalog.open(compressing(directory, way), 7).unwrap();
     (catalog, recovery)
@@ -27,7 +27,7 @@ fn opened(directory: Arc<dyn Directory>, way: Packing) -> (Arc<Catalog>, Recover
 /// Creates a table for each codec, in a segment of its own.
 fn filled(directory: &Arc<SimulatedDirectory>) {
     for (first, codec) in (0..).zip(Codec::ALL) {
-        let (catalog, _) = opened(unlocked(directory).unwrap(), Packing::By(codec));
+        let (catalog, _) = opened(unlocked(directory).unwrap(), CompressionPolicy::By(codec));
         let batch = rows(first);
         let table = name(codec.name());
         let mut load =
@@ -66,7 +66,7 @@ fn tables_of_all_codecs_are_read_and_told() {
         assert_eq!((checked.tables, checked.damaged.len()), (3, 0));
         // The third column of each table compresses to almost nothing.
         assert!(checked.bytes_stored < checked.bytes / 2, "{} of {}", checked.bytes_stored, checked.bytes);
-        for way in [Packing::None, Packing::Auto, Packing::By(Codec::Zstd)] {
+        for way in [CompressionPolicy::None, CompressionPolicy::Auto, CompressionPolicy::By(Codec::Zstd)] {
             let (catalog, recovery) = opened(unlocked(&directory).unwrap(), way);
             assert_eq!(recovery.bytes_stored, checked.bytes_stored);
             check(&catalog);
@@ -81,13 +81,13 @@ fn handles_tell_what_is_read_from_disk() {
     let directory = new_directory(false);
     let batch = rows(0);
     let batch = arrow_select::concat::concat_batches(&batch.schema(), [&batch, &batch, &batch]).unwrap();
-    let (catalog, _) = opened(directory.clone(), Packing::By(Codec::Zstd));
+    let (catalog, _) = opened(directory.clone(), CompressionPolicy::By(Codec::Zstd));
     let mut load =
         catalog.begin_load(&tenant(), &name("t"), &batch.schema(), LoadMode::Create.into(), None).unwrap();
     load.push(&batch).unwrap();
     load.commit().unwrap();
     catalog.close().unwrap();
-    let (catalog, recovery) = opened(directory, Packing::None);
+    let (catalog, recovery) = opened(directory, CompressionPolicy::None);
     let (_, table) = catalog.get(&tenant(), &name("t")).unwrap();
     let group = table.row_groups.iter().next().unwrap();
     let [numbers, thirds] = &group.chunks[..] else { panic!("two columns") };
@@ -137,7 +137,7 @@ fn compressed_directories_of_earlier_versions_are_opened() {
         }
         for _ in 0..2 {
             let directory = encrypted::unlocked_local(folder.path(), is_encrypted);
-            let (catalog, recovery) = opened(directory, Packing::Auto);
+            let (catalog, recovery) = opened(directory, CompressionPolicy::Auto);
             assert!(recovery.damaged.is_empty() && recovery.bytes_stored < recovery.bytes / 2);
             check(&catalog);
             catalog.close().unwrap();

@@ -4,7 +4,8 @@ use super::*;
 use crate::Current;
 use farpool_cipher::Secret;
 use farpool_disk::{
-    Codec, MasterKey, Packing, TableKey, WrappedKeyId, compressing, read_sealed, rotate_master_key, unlock,
+    Codec, CompressionPolicy, MasterKey, TableKey, WrappedKeyId, compressing, read_sealed, rotate_master_key,
+    unlock,
 };
 
 /// Master key of the tests.
@@ -39,9 +40,9 @@ pub(super) fn unlocked_local(path: &std::path::Path, is_encrypted: bool) -> Arc<
 /// Unlocks the directory as [`unlocked`] does, and compresses what is written from now on.
 pub(super) fn opened(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Directory>> {
     // The codec depends on the number of files, so that a directory opened often gets segments of all kinds.
-    let ways = Codec::ALL.map(Packing::By);
+    let ways = Codec::ALL.map(CompressionPolicy::By);
     let way = ways.get(directory.names().map_or(0, |names| names.len()) % 4).copied();
-    Ok(compressing(unlocked(directory)?, way.unwrap_or(Packing::None)))
+    Ok(compressing(unlocked(directory)?, way.unwrap_or(CompressionPolicy::None)))
 }
 
 #[test]

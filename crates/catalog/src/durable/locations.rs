@@ -43,7 +43,7 @@ enum Place {
 pub(super) struct SegmentFile {
     pub number: u64,
     pub segment: Segment,
-    pub sweep: Arc<Sweep>,
+    pub collector: Arc<SegmentCollector>,
     /// Bytes of all parts, and bytes of the parts that are the location of a chunk in memory.
     bytes_of_parts: u64,
     bytes_live: AtomicU64,
@@ -59,17 +59,18 @@ fn weight(part: &Part) -> u64 {
 
 impl SegmentFile {
     /// Creates the entry of a segment that was just written: all its parts are live.
-    pub fn written(number: u64, segment: Segment, sweep: &Arc<Sweep>) -> Arc<SegmentFile> {
-        let file = SegmentFile::found(number, segment, sweep);
+    pub fn written(number: u64, segment: Segment, collector: &Arc<SegmentCollector>) -> Arc<SegmentFile> {
+        let file = SegmentFile::found(number, segment, collector);
         file.bytes_live.store(file.bytes_of_parts, Ordering::Relaxed);
         file
     }
 
     /// Creates the entry of a segment found on disk: its parts become live as locations in it are restored.
-    pub fn found(number: u64, segment: Segment, sweep: &Arc<Sweep>) -> Arc<SegmentFile> {
+    pub fn found(number: u64, segment: Segment, collector: &Arc<SegmentCollector>) -> Arc<SegmentFile> {
         let bytes_of_parts = segment.parts().map(|(_, part)| weight(part)).sum();
-        let (sweep, bytes_live, bytes_left) = (sweep.clone(), AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        Arc::new(SegmentFile { number, segment, sweep, bytes_of_parts, bytes_live, bytes_left })
+        let (collector, bytes_live, bytes_left) =
+            (collector.clone(), AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Arc::new(SegmentFile { number, segment, collector, bytes_of_parts, bytes_live, bytes_left })
     }
 
     /// Returns the bytes of all parts.
@@ -116,16 +117,16 @@ impl SegmentFile {
 
 /// Background job that removes segments no chunk in memory is located in, and compacts sparse ones.
 #[derive(Debug, Default)]
-pub(super) struct Sweep {
+pub(super) struct SegmentCollector {
     /// While the catalog exists, all chunks that are still needed are in memory, so that unreferenced segments may be
     /// removed.
     catalog: Weak<Catalog>,
     is_wanted: AtomicBool,
 }
 
-impl Sweep {
-    pub fn new(catalog: &Arc<Catalog>) -> Arc<Sweep> {
-        Arc::new(Sweep { catalog: Arc::downgrade(catalog), is_wanted: AtomicBool::new(false) })
+impl SegmentCollector {
+    pub fn new(catalog: &Arc<Catalog>) -> Arc<SegmentCollector> {
+        Arc::new(SegmentCollector { catalog: Arc::downgrade(catalog), is_wanted: AtomicBool::new(false) })
     }
 
     /// Queues the job, unless it is queued already.
@@ -134,12 +135,12 @@ impl Sweep {
         if self.is_wanted.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (sweep, background) = (self.clone(), catalog.background.clone());
+        let (collector, background) = (self.clone(), catalog.background.clone());
         drop(catalog);
         background.write(Box::new(move || {
-            sweep.is_wanted.store(false, Ordering::Relaxed);
+            collector.is_wanted.store(false, Ordering::Relaxed);
             // Without a catalog no chunk is in memory, although its tables are still needed on disk.
-            let Some(catalog) = sweep.catalog.upgrade() else { return };
+            let Some(catalog) = collector.catalog.upgrade() else { return };
             if let Some(durable) = catalog.durable.get() {
                 durable.remove_unused_segments();
                 catalog.compact_where_it_pays();
@@ -154,10 +155,10 @@ impl Drop for Location {
         file.remove_live(self.number);
         // The other reference is in the directory's list of segments.
         if Arc::strong_count(file) == 2 || file.is_sparse() {
-            let sweep = file.sweep.clone();
+            let collector = file.collector.clone();
             // Releases the reference to the segment before the job looks for unreferenced ones.
             *self.place.get_mut() = Place::Nowhere;
-            sweep.want();
+            collector.want();
         }
     }
 }

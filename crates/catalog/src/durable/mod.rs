@@ -22,7 +22,6 @@
 //! Example: a checkpoint moves a chunk from record 7 to segment 3 and writes manifest 2. If record 7 were removed
 //! before the manifest is durable, a crash would leave manifest 1, which needs record 7.
 
-mod awaited;
 mod backup;
 mod cache;
 mod checkpoint;
@@ -42,24 +41,25 @@ mod sources;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod value_requests;
 
-pub use awaited::Awaited;
 pub use backup::{Backup, adopt_backup};
 pub use cache::Cache;
 pub(crate) use chunk_writer::ChunkWriter;
 pub(super) use keys::fits_key;
 pub(super) use prepare::{Change, Prepared};
 pub(super) use profiles::StoredProfile;
-pub(crate) use reads::Patience;
+pub(crate) use reads::RetryBudget;
 pub use recovery::{Recovery, check_data};
 pub use trace::{Access, AccessKind, AccessTrace, PlaceOnDisk, Recorded, place_on_disk};
+pub use value_requests::ValueRequests;
 
 use super::{Catalog, merge};
 use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::{Directory, Log, Observer, Segment, SegmentWriter, segment_name};
 use farpool_model::{Error, Result, TenantName, Version};
 use keys::TenantKeys;
-use locations::{Location, SegmentFile, Sweep};
+use locations::{Location, SegmentCollector, SegmentFile};
 use parking_lot::Mutex;
 use reads::Reads;
 use std::collections::BTreeMap;
@@ -82,9 +82,9 @@ pub(super) struct Durable {
     floor: AtomicU64,
     segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,
     reads: Arc<Reads>,
-    sweep: Arc<Sweep>,
+    collector: Arc<SegmentCollector>,
     /// Held during a checkpoint.
-    latest: Mutex<Latest>,
+    latest: Mutex<LatestCheckpoint>,
     /// Bytes written to the log when the latest checkpoint began.
     log_bytes: AtomicU64,
     is_checkpoint_wanted: AtomicBool,
@@ -96,7 +96,7 @@ pub(super) struct Durable {
 
 /// The latest checkpoint.
 #[derive(Debug)]
-struct Latest {
+struct LatestCheckpoint {
     /// Number of the manifest, and number of the first record behind it.
     manifest: u64,
     next_record: u64,
@@ -125,7 +125,7 @@ impl Durable {
             return Ok(None);
         }
         record.set_version(version);
-        let number = self.log.try_append(record.bytes(), record.urgency())?;
+        let number = self.log.try_append(record.bytes(), record.reserve_policy())?;
         if let Some(number) = number {
             record.locations().iter().for_each(|location| location.put_in_log(number));
         }
@@ -137,7 +137,7 @@ impl Durable {
         if record.floor != self.floor() {
             record.prepare_again(self)?;
         }
-        self.log.make_room(record.bytes().len(), record.urgency())
+        self.log.make_room(record.bytes().len(), record.reserve_policy())
     }
 
     /// Records which row groups a row group was merged from, so that their chunks stay on disk until a manifest has the
@@ -156,7 +156,7 @@ impl Durable {
 
     /// Adds a segment that is durable.
     fn add_segment(&self, number: u64, segment: Segment) -> Arc<SegmentFile> {
-        let file = SegmentFile::written(number, segment, &self.sweep);
+        let file = SegmentFile::written(number, segment, &self.collector);
         self.segments.lock().insert(number, file.clone());
         file
     }
@@ -284,9 +284,9 @@ impl Catalog {
 
 /// Makes changes visible once their records are durable.
 #[derive(Debug)]
-struct Watch(Weak<Catalog>);
+struct DurabilityObserver(Weak<Catalog>);
 
-impl Observer for Watch {
+impl Observer for DurabilityObserver {
     fn durable(&self, count: u64) {
         let Some(catalog) = self.0.upgrade() else { return };
         let (wakes, replaced) = catalog.state.write().durable(count);

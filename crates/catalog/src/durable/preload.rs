@@ -7,7 +7,7 @@
 
 use super::locations::Location;
 use crate::{Catalog, Current};
-use farpool_columns::{Chunk, Kept, Reader, RowGroup, fetch};
+use farpool_columns::{Chunk, HeldValues, RowGroup, ValueReader, fetch};
 use farpool_model::{Result, TenantName};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ const QUARTERS: u64 = 3;
 const CHUNKS_AT_ONCE: usize = 8;
 
 /// Chunks that are still to be read.
-struct WarmUp {
+struct Preloader {
     catalog: Weak<Catalog>,
     /// Batches of chunks that are read at once.
     batches: VecDeque<Vec<Weak<Chunk>>>,
@@ -54,7 +54,7 @@ impl Catalog {
         if used.is_empty() || bytes <= self.pool.usage().bytes_limit / 4 * QUARTERS {
             batches.extend(others.iter().flat_map(|(_, current)| by_row_group(current)));
         }
-        WarmUp { catalog: Arc::downgrade(self), batches, pinned }.go_on();
+        Preloader { catalog: Arc::downgrade(self), batches, pinned }.go_on();
     }
 }
 
@@ -75,7 +75,7 @@ fn by_number<'a>(tables: &[(&'a TenantName, &'a Current)]) -> HashMap<u64, (&'a 
     chunks
 }
 
-impl WarmUp {
+impl Preloader {
     /// Starts reading the next batch that is not in memory.
     fn go_on(mut self) {
         loop {
@@ -97,12 +97,12 @@ impl WarmUp {
     }
 }
 
-impl Reader for WarmUp {
+impl ValueReader for Preloader {
     fn is_waiting(&self) -> bool {
         self.catalog.strong_count() > 0
     }
 
-    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
         // Errors are ignored: a query that needs the chunk reads it again and reports them.
         drop(outcome);
         self.go_on();

@@ -6,11 +6,11 @@ use super::{Durable, proto};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_columns::{Chunk, RowGroup, Table, type_to_bytes};
-use farpool_disk::{TableKey, Urgency};
+use farpool_disk::{ReservePolicy, TableKey};
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, LoadId, Result, SchemaName, TableName, TenantName, Tier, Version, View};
 use prost::Message;
-use proto::What;
+use proto::ChangeKind;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -98,10 +98,10 @@ impl Prepared {
     }
 
     /// Returns whether the record may use the log space that is reserved for changes that free space.
-    pub fn urgency(&self) -> Urgency {
+    pub fn reserve_policy(&self) -> ReservePolicy {
         match self.change {
-            Change::Drop(..) | Change::DropView(..) | Change::DropSchema(..) => Urgency::FreesSpace,
-            _ => Urgency::Normal,
+            Change::Drop(..) | Change::DropView(..) | Change::DropSchema(..) => ReservePolicy::FreesSpace,
+            _ => ReservePolicy::Normal,
         }
     }
 
@@ -113,12 +113,12 @@ impl Prepared {
         self.floor = durable.floor();
         let mut record = proto::Record::default();
         self.locations.clear();
-        let (tenant, name, what) = match &self.change {
+        let (tenant, name, kind) = match &self.change {
             Change::PutSchema(tenant, schema) => {
-                (tenant, schema.to_string(), What::PutSchema(proto::Empty {}))
+                (tenant, schema.to_string(), ChangeKind::PutSchema(proto::Empty {}))
             }
             Change::DropSchema(tenant, schema) => {
-                (tenant, schema.to_string(), What::DropSchema(proto::Empty {}))
+                (tenant, schema.to_string(), ChangeKind::DropSchema(proto::Empty {}))
             }
             Change::Put { tenant, name, table, key, is_pinned, loads } => {
                 made_by(&mut record, loads, table);
@@ -132,7 +132,7 @@ impl Prepared {
                 (
                     tenant,
                     name.encoded(),
-                    What::Put(proto::Put { fields, groups, tier, is_pinned, key, tenant_key }),
+                    ChangeKind::Put(proto::Put { fields, groups, tier, is_pinned, key, tenant_key }),
                 )
             }
             Change::Rows { tenant, name, before, after, key, same, loads } => {
@@ -149,23 +149,23 @@ impl Prepared {
                 (
                     tenant,
                     name.encoded(),
-                    What::Rows(proto::Rows { splices: splices.iter().map(splice_bytes).collect() }),
+                    ChangeKind::Rows(proto::Rows { splices: splices.iter().map(splice_bytes).collect() }),
                 )
             }
             Change::Columns { tenant, name, new_name, schema, columns } => {
                 let from = columns.iter().map(|old| old.map_or(0, |old| u32_checked(old + 1))).collect();
                 let columns = proto::Columns { new_name: new_name.encoded(), fields: fields(schema), from };
-                (tenant, name.encoded(), What::Columns(columns))
+                (tenant, name.encoded(), ChangeKind::Columns(columns))
             }
-            Change::Drop(tenant, name) => (tenant, name.encoded(), What::Drop(proto::Empty {})),
+            Change::Drop(tenant, name) => (tenant, name.encoded(), ChangeKind::Drop(proto::Empty {})),
             Change::PutView(tenant, view) => {
-                (tenant, view.name().encoded(), What::PutView(view.text().to_string()))
+                (tenant, view.name().encoded(), ChangeKind::PutView(view.text().to_string()))
             }
-            Change::DropView(tenant, name) => (tenant, name.encoded(), What::DropView(proto::Empty {})),
+            Change::DropView(tenant, name) => (tenant, name.encoded(), ChangeKind::DropView(proto::Empty {})),
         };
         record.tenant = tenant.as_str().to_string();
         record.name = name;
-        record.what = Some(what);
+        record.kind = Some(kind);
         self.bytes.clear();
         self.bytes.resize(VERSION_BYTES, 0);
         // Encoding into a vector cannot fail: the vector grows.

@@ -6,7 +6,7 @@
 use super::locations::{Location, SegmentFile};
 use super::proto;
 use crate::Catalog;
-use crate::tap::{Known, Tap};
+use crate::tap::{KnownProfile, Tap};
 use bytes::Bytes;
 use farpool_disk::TableKey;
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -84,8 +84,10 @@ impl Catalog {
         let state = self.state.read();
         let tables = state.visible.tables.values().flat_map(|tables| tables.values());
         let stored = tables.filter_map(|current| match current.tap.as_ref()?.known()? {
-            Known::Stored(stored) => Some((stored.place()?, current.tap.as_ref().map(Arc::downgrade)?)),
-            Known::Gathered(_) => None,
+            KnownProfile::Stored(stored) => {
+                Some((stored.place()?, current.tap.as_ref().map(Arc::downgrade)?))
+            }
+            KnownProfile::Gathered(_) => None,
         });
         let mut stored: Vec<_> = stored.collect();
         drop(state);

@@ -32,12 +32,12 @@ pub struct Record {
     /// one, or 0 if unknown.
     #[prost(uint64, repeated, tag = "8")]
     pub distinct: Vec<u64>,
-    #[prost(oneof = "What", tags = "10, 11, 12, 13, 14, 15, 16, 17")]
-    pub what: Option<What>,
+    #[prost(oneof = "ChangeKind", tags = "10, 11, 12, 13, 14, 15, 16, 17")]
+    pub kind: Option<ChangeKind>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub enum What {
+pub enum ChangeKind {
     #[prost(message, tag = "10")]
     Put(Put),
     #[prost(message, tag = "11")]

@@ -1,12 +1,12 @@
 //! Reads values of handles from segments on background threads, so that no thread that needs values blocks.
 
-use super::awaited::Awaited;
 use super::cache::Cache;
 use super::locations::Location;
 use super::trace::{AccessKind, AccessTrace};
+use super::value_requests::ValueRequests;
 use crate::Background;
 use arrow_buffer::Buffer;
-use farpool_columns::{Chunk, Reader, Source, encrypt_into_pool, read_into_pool};
+use farpool_columns::{Chunk, ValueReader, ValueSource, encrypt_into_pool, read_into_pool};
 use farpool_memory::{Pool, Reclaim, Tenure};
 use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
@@ -24,18 +24,18 @@ pub(super) struct Reads {
     pub background: Arc<dyn Background>,
     pub cache: Arc<Cache>,
     trace: Option<Arc<AccessTrace>>,
-    awaited: Awaited,
+    awaited: ValueRequests,
 }
 
 /// Number of retries made after finding no free memory.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RetryBudget {
     waits: u32,
 }
 
-impl Patience {
-    pub fn new() -> Patience {
-        Patience { waits: 0 }
+impl RetryBudget {
+    pub fn new() -> RetryBudget {
+        RetryBudget { waits: 0 }
     }
 
     /// Returns true if another retry is allowed.
@@ -50,10 +50,10 @@ impl Patience {
 }
 
 /// A handle whose values are to be read.
-struct Wanted {
+struct ReadRequest {
     handle: Arc<Chunk>,
     tenant: TenantName,
-    patience: Patience,
+    retries: RetryBudget,
 }
 
 /// Source of the handles of one tenant.
@@ -75,7 +75,7 @@ impl Reads {
             background,
             cache: Arc::default(),
             trace,
-            awaited: Awaited::default(),
+            awaited: ValueRequests::default(),
         })
     }
 
@@ -91,12 +91,12 @@ impl Reads {
     }
 
     /// Returns the source of the handles of a tenant.
-    pub fn source(self: &Arc<Self>, tenant: &TenantName) -> Arc<dyn Source> {
+    pub fn source(self: &Arc<Self>, tenant: &TenantName) -> Arc<dyn ValueSource> {
         Arc::new(OfTenant { reads: self.clone(), tenant: tenant.clone() })
     }
 
     /// Reads the values of a handle for all readers that wait for them.
-    fn read(&self, mut wanted: Wanted) {
+    fn read(&self, mut wanted: ReadRequest) {
         let handle = &wanted.handle;
         if !self.awaited.is_wanted(handle) {
             return;
@@ -104,15 +104,15 @@ impl Reads {
         match handle.values().map_or_else(|| self.load(handle, &wanted.tenant), Ok) {
             // Retried in the background: memory in use by others is freed soon, and smaller reads can proceed
             // meanwhile.
-            Err(error) if error.kind == ErrorKind::OverLimit && wanted.patience.is_left() => {
-                wanted.patience.count_wait();
+            Err(error) if error.kind == ErrorKind::OverLimit && wanted.retries.is_left() => {
+                wanted.retries.count_wait();
                 self.background.read_later(self.job(wanted));
             }
             outcome => self.awaited.tell(handle, &outcome),
         }
     }
 
-    fn job(&self, wanted: Wanted) -> Box<dyn FnOnce() + Send> {
+    fn job(&self, wanted: ReadRequest) -> Box<dyn FnOnce() + Send> {
         let this = self.this.clone();
         Box::new(move || {
             if let Some(reads) = this.upgrade() {
@@ -170,7 +170,7 @@ impl Reads {
     }
 }
 
-impl Source for OfTenant {
+impl ValueSource for OfTenant {
     fn tenant(&self) -> &TenantName {
         &self.tenant
     }
@@ -187,10 +187,10 @@ impl Source for OfTenant {
         self.reads.record(handle, AccessKind::Used);
     }
 
-    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
         let pool_bytes = usize_saturating(self.reads.pool_bytes());
         for handle in self.reads.awaited.want(handles, reader, pool_bytes) {
-            let wanted = Wanted { handle, tenant: self.tenant.clone(), patience: Patience::new() };
+            let wanted = ReadRequest { handle, tenant: self.tenant.clone(), retries: RetryBudget::new() };
             self.reads.background.read(self.reads.job(wanted));
         }
     }

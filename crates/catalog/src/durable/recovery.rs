@@ -2,19 +2,19 @@
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
 use super::keys::TenantKeys;
-use super::locations::{SegmentFile, Sweep};
+use super::locations::{SegmentCollector, SegmentFile};
 use super::profiles::StoredProfile;
 use super::reads::Reads;
-use super::replay::{KeptTable, Replay};
-use super::sources::{Read, Sources, Wanted};
-use super::{Durable, Latest, Watch, proto};
+use super::replay::{ReplayedState, ReplayedTable};
+use super::sources::{RecoveredGroup, RecoveryRead, Sources};
+use super::{DurabilityObserver, Durable, LatestCheckpoint, proto};
 use crate::merge::{self, Merges};
 use crate::state::Loads;
-use crate::views::Kept;
+use crate::views::StoredView;
 use crate::{Catalog, Current};
 use arrow_buffer::Buffer;
 use farpool_columns::{Encoder, Table, TableBuilder};
-use farpool_disk::{Directory, Dropped, Log, Recovered, read_sealed, segment_number, write_sealed};
+use farpool_disk::{Directory, Log, RecoveredLog, TornEnd, read_sealed, segment_number, write_sealed};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName, limits};
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Result of reading row groups.
-type Outcome = Result<Vec<Read>>;
+type Outcome = Result<Vec<RecoveredGroup>>;
 
 /// Report on an opened data directory.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub struct Recovery {
     /// Number of log records that were replayed.
     pub records: u64,
     /// Unacknowledged end of the log that a loss of power tore, if any.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<TornEnd>,
     /// Damaged data, one error each: table, rows, column, and position on disk.
     pub damaged: Vec<Error>,
     /// Latest loads of each tenant that had an id.
@@ -86,8 +86,8 @@ impl Catalog {
             .iter()
             .filter_map(|name| segment_number(name))
             .fold(replay.next_segment, |next, number| next.max(number + 1));
-        let sweep = Sweep::new(self);
-        let sources = Sources::open(&*directory, replay, &sweep)?;
+        let collector = SegmentCollector::new(self);
+        let sources = Sources::open(&*directory, replay, &collector)?;
         let durable = Arc::new(Durable {
             directory: directory.clone(),
             node: sources.replay.node,
@@ -96,8 +96,8 @@ impl Catalog {
             tenant_keys: TenantKeys::of(sources.replay.table_keys()),
             floor: AtomicU64::new(from),
             segments: Mutex::new(sources.files.clone()),
-            sweep,
-            latest: Mutex::new(Latest { manifest, next_record: from, replaced: Vec::new() }),
+            collector,
+            latest: Mutex::new(LatestCheckpoint { manifest, next_record: from, replaced: Vec::new() }),
             log_bytes: AtomicU64::new(0),
             is_checkpoint_wanted: AtomicBool::new(false),
             is_mark_wanted: AtomicBool::new(false),
@@ -115,7 +115,7 @@ impl Catalog {
         };
         recovery.bytes_stored = sources.bytes_stored()?;
         self.restore(&sources, &durable, &mut recovery)?;
-        durable.log.observe(Box::new(Watch(Arc::downgrade(self))));
+        durable.log.observe(Box::new(DurabilityObserver(Arc::downgrade(self))));
         remove_leftovers(&*directory, &names, manifest, &sources.files);
         self.durable.set(durable).map_err(|_| Error::internal("a catalog has two data directories"))?;
         self.read_profiles();
@@ -165,7 +165,7 @@ impl Catalog {
         for (tenant, views) in &sources.replay.views {
             views
                 .values()
-                .for_each(|view| state.restore_view(tenant, Arc::new(Kept::recovered(view.clone()))));
+                .for_each(|view| state.restore_view(tenant, Arc::new(StoredView::recovered(view.clone()))));
         }
         for (tenant, schemas) in &sources.replay.schemas {
             schemas.iter().for_each(|schema| state.restore_schema(tenant, schema));
@@ -179,7 +179,7 @@ impl Catalog {
     fn restore_table(
         self: &Arc<Self>,
         (tenant, name): (&TenantName, &TableName),
-        kept: &KeptTable,
+        kept: &ReplayedTable,
         table: Arc<Table>,
         profile: Option<StoredProfile>,
     ) {
@@ -201,7 +201,7 @@ impl Catalog {
         });
         let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
         let merges = Merges::new(self, self.next_chore(), tenant, name);
-        let (version, since, whole, line) = (kept.version, kept.version, None, Arc::default());
+        let (version, since, whole, append_queue) = (kept.version, kept.version, None, Arc::default());
         let (is_pinned, key) = (kept.is_pinned, kept.key.clone());
         let current = Current {
             version,
@@ -213,7 +213,7 @@ impl Catalog {
             rows_settled,
             tap,
             whole,
-            line,
+            append_queue,
             merges,
         };
         let mut state = self.state.write();
@@ -226,7 +226,7 @@ impl Catalog {
         current.merges.announce(&current);
     }
 
-    fn check_fits(&self, wanted: &[Wanted<'_>], sources: &Sources) -> Result<()> {
+    fn check_fits(&self, wanted: &[RecoveryRead<'_>], sources: &Sources) -> Result<()> {
         let groups = wanted.iter().flat_map(|wanted| wanted.groups.iter().map(|group| (wanted.table, group)));
         let bytes: u64 = groups.map(|(table, group)| sources.data_bytes(table, group)).sum();
         let most = self.pool.usage().bytes_limit;
@@ -271,7 +271,7 @@ pub fn check_data(directory: &dyn Directory) -> Result<Recovery> {
     for wanted in sources.wanted() {
         let mut first_row = wanted.first_row;
         for group in wanted.groups {
-            let one = Wanted { first_row, ..wanted };
+            let one = RecoveryRead { first_row, ..wanted };
             for (column, number) in group.chunks.iter().enumerate() {
                 let Some(number) = number else { continue };
                 let source = sources.find(wanted.table, *number)?;
@@ -316,7 +316,7 @@ fn newest_manifest(directory: &dyn Directory, names: &[String]) -> Result<Option
         name.starts_with("log-") || name.strip_suffix(".new").and_then(manifest_number) == Some(1)
     };
     let is_log_empty =
-        || Log::read(directory, 0, &mut |_, _| Ok(())).is_ok_and(|found| found == Recovered::default());
+        || Log::read(directory, 0, &mut |_, _| Ok(())).is_ok_and(|found| found == RecoveredLog::default());
     let has_log = names.iter().any(|name| name.starts_with("log-"));
     match names.iter().find(|name| !is_of_beginning(name)) {
         None if !has_log || is_log_empty() => Ok(None),
@@ -329,10 +329,10 @@ fn newest_manifest(directory: &dyn Directory, names: &[String]) -> Result<Option
     }
 }
 
-fn read_manifest(directory: &dyn Directory, number: u64) -> Result<Replay> {
+fn read_manifest(directory: &dyn Directory, number: u64) -> Result<ReplayedState> {
     let name = manifest_name(number);
     let manifest = read_sealed(directory, &name, FORMAT)?;
-    Replay::begin(&manifest).map_err(|error| Error {
+    ReplayedState::begin(&manifest).map_err(|error| Error {
         message: format!("{name} in {}: {}", directory.describe(), error.message),
         ..error
     })

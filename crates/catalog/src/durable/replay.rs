@@ -6,7 +6,7 @@
 
 use super::keys::WrappedTenants;
 use super::prepare::split_version;
-use super::proto::{self, What};
+use super::proto::{self, ChangeKind};
 use crate::state::Loads;
 use arrow_schema::{Field, Schema, SchemaRef};
 use bytes::Bytes;
@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 /// State of a catalog, without the data of its tables.
 #[derive(Debug, Default)]
-pub(super) struct Replay {
-    pub tables: BTreeMap<TenantName, BTreeMap<TableName, KeptTable>>,
+pub(super) struct ReplayedState {
+    pub tables: BTreeMap<TenantName, BTreeMap<TableName, ReplayedTable>>,
     pub views: BTreeMap<TenantName, BTreeMap<TableName, View>>,
     pub schemas: BTreeMap<TenantName, BTreeSet<SchemaName>>,
     pub loads: BTreeMap<TenantName, Loads>,
@@ -42,13 +42,13 @@ pub(super) struct Replay {
 }
 
 #[derive(Debug)]
-pub(super) struct KeptTable {
+pub(super) struct ReplayedTable {
     pub schema: SchemaRef,
     pub version: Version,
-    pub groups: Vec<KeptGroup>,
+    pub groups: Vec<ReplayedGroup>,
     /// Number of rows.
     rows: u64,
-    pub profile: Option<KeptProfile>,
+    pub profile: Option<ReplayedProfile>,
     /// Tier of in-memory encryption, if any.
     pub tier: Option<Tier>,
     /// Cipher of that tier; created before the table's row groups are read.
@@ -63,24 +63,24 @@ pub(super) struct KeptTable {
 
 /// Location of the profile of the first rows of a table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeptProfile {
+pub(super) struct ReplayedProfile {
     pub segment: u64,
     pub number: u64,
     pub rows: u64,
 }
 
-impl KeptTable {
+impl ReplayedTable {
     fn new(
         schema: SchemaRef,
         version: Version,
-        groups: Vec<KeptGroup>,
+        groups: Vec<ReplayedGroup>,
         tier: Option<Tier>,
         distinct: &[u64],
-    ) -> KeptTable {
+    ) -> ReplayedTable {
         let (rows, profile, cipher, is_pinned) = (rows_of(&groups), None, None, false);
         let numbers = distinct;
         let (distinct, wrapped_key, key) = (Vec::new(), None, None);
-        let mut table = KeptTable {
+        let mut table = ReplayedTable {
             schema,
             version,
             groups,
@@ -115,31 +115,31 @@ impl KeptTable {
     }
 }
 
-fn rows_of(groups: &[KeptGroup]) -> u64 {
+fn rows_of(groups: &[ReplayedGroup]) -> u64 {
     groups.iter().map(|group| u64::from(group.rows)).sum()
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct KeptGroup {
+pub(super) struct ReplayedGroup {
     pub rows: u32,
     /// Numbers of the chunks; `None` for a chunk of NULLs that is not stored.
     pub chunks: Vec<Option<u64>>,
 }
 
-impl Replay {
+impl ReplayedState {
     /// Decodes a manifest.
     ///
     /// # Errors
     /// `Corrupt` if it cannot be decoded.
-    pub fn begin(manifest: &[u8]) -> Result<Replay> {
+    pub fn begin(manifest: &[u8]) -> Result<ReplayedState> {
         let manifest = proto::Manifest::decode(manifest).map_err(|error| undecodable(&error))?;
-        let mut replay = Replay {
+        let mut replay = ReplayedState {
             node: manifest.node,
             next_record: manifest.next_record,
             versions_made: manifest.versions_made,
             next_chunk: manifest.next_chunk,
             next_segment: manifest.next_segment,
-            ..Replay::default()
+            ..ReplayedState::default()
         };
         for table in &manifest.tables {
             let proto::Table {
@@ -157,10 +157,10 @@ impl Replay {
             let (tenant, name) = names(tenant, name)?;
             let schema = schema_of(&fields)?;
             let groups = replay.groups(&groups, schema.fields().len())?;
-            let mut table = KeptTable::new(schema, Version(version), groups, tier_of(tier)?, &distinct);
+            let mut table = ReplayedTable::new(schema, Version(version), groups, tier_of(tier)?, &distinct);
             (table.is_pinned, table.wrapped_key) = (is_pinned, wrapped_key(&key)?);
             if let [segment, number, rows] = profile[..] {
-                table.profile = Some(KeptProfile { segment, number, rows });
+                table.profile = Some(ReplayedProfile { segment, number, rows });
                 replay.next_chunk = replay.next_chunk.max(number.saturating_add(1));
             }
             replay.tables.entry(tenant).or_default().insert(name, table);
@@ -215,44 +215,45 @@ impl Replay {
         }
         self.versions_made = self.versions_made.max(version.0);
         let loads = ids(&record.loads)?;
-        let what = record.what.ok_or_else(|| Error::corrupt("a record of a kind that is not known"))?;
+        let kind = record.kind.ok_or_else(|| Error::corrupt("a record of a kind that is not known"))?;
         // A schema name has the encoding of a table name in `public`.
         let (tenant, name) = names(record.tenant, record.name)?;
-        match what {
-            What::Put(put) => {
+        match kind {
+            ChangeKind::Put(put) => {
                 let schema = schema_of(&put.fields)?;
                 let groups = self.groups(&put.groups, schema.fields().len())?;
-                let mut table = KeptTable::new(schema, version, groups, tier_of(put.tier)?, &record.distinct);
+                let mut table =
+                    ReplayedTable::new(schema, version, groups, tier_of(put.tier)?, &record.distinct);
                 (table.is_pinned, table.wrapped_key) = (put.is_pinned, wrapped_key(&put.key)?);
                 self.tenant_keys.extend(wrapped_key(&put.tenant_key)?.map(|key| (key.id(), key)));
                 self.tables.entry(tenant.clone()).or_default().insert(name, table);
             }
-            What::Rows(rows) => {
+            ChangeKind::Rows(rows) => {
                 self.splice((&tenant, &name), version, &rows.splices)?;
                 self.table(&tenant, &name)?.set_distinct(&record.distinct);
             }
-            What::Columns(columns) => self.columns((&tenant, &name), version, columns)?,
-            What::Drop(_) => {
+            ChangeKind::Columns(columns) => self.columns((&tenant, &name), version, columns)?,
+            ChangeKind::Drop(_) => {
                 let tables = self.tables.get_mut(&tenant);
                 if tables.and_then(|tables| tables.remove(&name)).is_none() {
                     return Err(not_there(&name));
                 }
             }
-            What::PutView(text) => {
+            ChangeKind::PutView(text) => {
                 let view = View::new(name.clone(), text)?;
                 self.views.entry(tenant.clone()).or_default().insert(name, view);
             }
-            What::DropView(_) => {
+            ChangeKind::DropView(_) => {
                 let views = self.views.get_mut(&tenant);
                 if views.and_then(|views| views.remove(&name)).is_none() {
                     return Err(not_there(&name));
                 }
             }
-            What::PutSchema(_) => {
+            ChangeKind::PutSchema(_) => {
                 let schema = SchemaName::new(name.as_str())?;
                 self.schemas.entry(tenant.clone()).or_default().insert(schema);
             }
-            What::DropSchema(_) => self.drop_schema(&tenant, &SchemaName::new(name.as_str())?),
+            ChangeKind::DropSchema(_) => self.drop_schema(&tenant, &SchemaName::new(name.as_str())?),
         }
         if !loads.is_empty() {
             let proto::Record { rows, bytes_plain, bytes_encoded, .. } = record;
@@ -354,13 +355,13 @@ impl Replay {
         })
     }
 
-    fn table(&mut self, tenant: &TenantName, name: &TableName) -> Result<&mut KeptTable> {
+    fn table(&mut self, tenant: &TenantName, name: &TableName) -> Result<&mut ReplayedTable> {
         let tables = self.tables.get_mut(tenant);
         tables.and_then(|tables| tables.get_mut(name)).ok_or_else(|| not_there(name))
     }
 
     /// Decodes row groups of a table, and records the locations of their chunks.
-    fn groups(&mut self, groups: &[Bytes], columns: usize) -> Result<Vec<KeptGroup>> {
+    fn groups(&mut self, groups: &[Bytes], columns: usize) -> Result<Vec<ReplayedGroup>> {
         let mut kept = Vec::with_capacity(groups.len());
         for group in groups {
             let proto::Group { rows, runs } = decoded(group)?;
@@ -383,7 +384,7 @@ impl Replay {
                 self.next_chunk = self.next_chunk.max(end);
                 self.next_segment = self.next_segment.max(segment.saturating_add(1));
             }
-            kept.push(KeptGroup { rows, chunks });
+            kept.push(ReplayedGroup { rows, chunks });
         }
         Ok(kept)
     }

@@ -1,9 +1,9 @@
 //! Sources of chunks during recovery: segments and records of the log.
 
 use super::keys::Unwrapping;
-use super::locations::{Location, SegmentFile, Sweep};
+use super::locations::{Location, SegmentCollector, SegmentFile};
 use super::profiles::StoredProfile;
-use super::replay::{KeptGroup, KeptProfile, KeptTable, Replay};
+use super::replay::{ReplayedGroup, ReplayedProfile, ReplayedState, ReplayedTable};
 use super::{Durable, proto};
 use crate::Catalog;
 use arrow_buffer::Buffer;
@@ -21,21 +21,21 @@ const ALIGNMENT: usize = 64;
 
 /// State of the catalog, and the open segments with its chunks.
 pub(super) struct Sources {
-    pub replay: Replay,
+    pub replay: ReplayedState,
     pub files: BTreeMap<u64, Arc<SegmentFile>>,
 }
 
 /// A row group to be read, or adjacent small ones that are joined to one.
-pub(super) struct Wanted<'a> {
+pub(super) struct RecoveryRead<'a> {
     pub tenant: &'a TenantName,
     pub name: &'a TableName,
-    pub table: &'a KeptTable,
-    pub groups: &'a [KeptGroup],
+    pub table: &'a ReplayedTable,
+    pub groups: &'a [ReplayedGroup],
     pub first_row: u64,
 }
 
 /// A row group that was read, with the errors of damaged chunks.
-pub(super) type Read = (RowGroup, Vec<Error>);
+pub(super) type RecoveredGroup = (RowGroup, Vec<Error>);
 
 /// Row groups with at most `SMALL_ROWS` rows are joined with their neighbours to at most `JOINED_ROWS` rows. Otherwise
 /// a log of many small appends would leave as many row groups.
@@ -44,7 +44,11 @@ const JOINED_ROWS: u32 = 32 << 10;
 
 impl Sources {
     /// Opens the segments with chunks of the tables.
-    pub fn open(directory: &dyn Directory, mut replay: Replay, sweep: &Arc<Sweep>) -> Result<Sources> {
+    pub fn open(
+        directory: &dyn Directory,
+        mut replay: ReplayedState,
+        collector: &Arc<SegmentCollector>,
+    ) -> Result<Sources> {
         let mut keys = Unwrapping::new(directory, &replay.tenant_keys);
         for (name, table) in replay.tables.values_mut().flatten() {
             table.cipher = table.tier.map(table_cipher).transpose()?;
@@ -65,7 +69,7 @@ impl Sources {
         let needed: BTreeSet<u64> = chunks.filter_map(|number| replay.places.get(number)).copied().collect();
         let mut files = BTreeMap::new();
         for number in needed {
-            files.insert(number, SegmentFile::found(number, Segment::open(directory, number)?, sweep));
+            files.insert(number, SegmentFile::found(number, Segment::open(directory, number)?, collector));
         }
         // A missing profile is no error, since it can be recomputed.
         let tables = replay.tables.values().flat_map(BTreeMap::values);
@@ -73,14 +77,14 @@ impl Sources {
             if !files.contains_key(&profile.segment)
                 && let Ok(segment) = Segment::open(directory, profile.segment)
             {
-                files.insert(profile.segment, SegmentFile::found(profile.segment, segment, sweep));
+                files.insert(profile.segment, SegmentFile::found(profile.segment, segment, collector));
             }
         }
         Ok(Sources { replay, files })
     }
 
     /// Returns all row groups, ordered by table and row.
-    pub fn wanted(&self) -> Vec<Wanted<'_>> {
+    pub fn wanted(&self) -> Vec<RecoveryRead<'_>> {
         let mut wanted = Vec::new();
         for (tenant, tables) in &self.replay.tables {
             for (name, table) in tables {
@@ -90,7 +94,7 @@ impl Sources {
                 for mut rest in [profiled, others] {
                     while !rest.is_empty() {
                         let (groups, behind) = rest.split_at(joined(rest));
-                        wanted.push(Wanted { tenant, name, table, groups, first_row });
+                        wanted.push(RecoveryRead { tenant, name, table, groups, first_row });
                         first_row += groups.iter().map(|group| u64::from(group.rows)).sum::<u64>();
                         rest = behind;
                     }
@@ -101,23 +105,23 @@ impl Sources {
     }
 
     /// Returns the profile of a table; `None` if it has none.
-    pub fn profile(&self, table: &KeptTable) -> Option<StoredProfile> {
-        let KeptProfile { segment, number, .. } = table.profile?;
+    pub fn profile(&self, table: &ReplayedTable) -> Option<StoredProfile> {
+        let ReplayedProfile { segment, number, .. } = table.profile?;
         let file = self.files.get(&segment)?;
         file.part(number).ok()?;
         Some(StoredProfile::found(number, file, table.key.as_ref()))
     }
 
     /// Returns the source of a chunk of a table.
-    pub fn find<'a>(&'a self, table: &'a KeptTable, number: u64) -> Result<Source<'a>> {
+    pub fn find<'a>(&'a self, table: &'a ReplayedTable, number: u64) -> Result<ChunkSource<'a>> {
         if let Some(segment) = self.replay.places.get(&number) {
             let file = self.files.get(segment);
             let file =
                 file.ok_or_else(|| Error::internal(format!("{} is not open", segment_name(*segment))))?;
-            return Ok(Source::Segment(file, file.part(number)?, table.key.as_ref()));
+            return Ok(ChunkSource::Segment(file, file.part(number)?, table.key.as_ref()));
         }
         match self.replay.images.get(&number) {
-            Some((record, image)) => Ok(Source::Log(*record, image)),
+            Some((record, image)) => Ok(ChunkSource::Log(*record, image)),
             None => Err(Error::corrupt(format!("chunk {number}, which a table needs, is nowhere"))),
         }
     }
@@ -137,7 +141,7 @@ impl Sources {
 
     /// Returns the bytes that reading a row group takes in the pool: none for a large one, whose values are read
     /// lazily.
-    pub fn data_bytes(&self, table: &KeptTable, group: &KeptGroup) -> u64 {
+    pub fn data_bytes(&self, table: &ReplayedTable, group: &ReplayedGroup) -> u64 {
         if is_large(group.rows as usize, 0) {
             return 0;
         }
@@ -147,7 +151,12 @@ impl Sources {
     }
 
     /// Reads row groups into the pool. Joins them unless one is damaged.
-    pub fn read(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<Vec<Read>> {
+    pub fn read(
+        &self,
+        catalog: &Catalog,
+        durable: &Durable,
+        wanted: &RecoveryRead<'_>,
+    ) -> Result<Vec<RecoveredGroup>> {
         if wanted.groups.len() > 1
             && let Ok(joined) = self.read_joined(catalog, durable, wanted)
         {
@@ -156,7 +165,7 @@ impl Sources {
         let mut first_row = wanted.first_row;
         let mut read = Vec::new();
         for groups in wanted.groups.chunks(1) {
-            let one = Wanted { groups, first_row, ..*wanted };
+            let one = RecoveryRead { groups, first_row, ..*wanted };
             for group in groups {
                 read.push(self.read_group(catalog, durable, &one, group)?);
                 first_row += u64::from(group.rows);
@@ -169,7 +178,12 @@ impl Sources {
     ///
     /// # Errors
     /// Fails if any of them is damaged; `OverLimit` if memory is short.
-    pub fn read_joined(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<RowGroup> {
+    pub fn read_joined(
+        &self,
+        catalog: &Catalog,
+        durable: &Durable,
+        wanted: &RecoveryRead<'_>,
+    ) -> Result<RowGroup> {
         let encoder = wanted.encoder(catalog);
         let mut groups = Vec::with_capacity(wanted.groups.len());
         for group in wanted.groups {
@@ -199,16 +213,16 @@ impl Sources {
         &self,
         catalog: &Catalog,
         durable: &Durable,
-        wanted: &Wanted<'_>,
-        group: &KeptGroup,
-    ) -> Result<Read> {
+        wanted: &RecoveryRead<'_>,
+        group: &ReplayedGroup,
+    ) -> Result<RecoveredGroup> {
         let find = |number: &Option<u64>| {
             number.map(|number| Ok((number, self.find(wanted.table, number)?))).transpose()
         };
         let sources = group.chunks.iter().map(find).collect::<Result<Vec<_>>>()?;
         let (handles, cipher) = (durable.reads.source(wanted.tenant), wanted.table.cipher.as_ref());
-        let absent = |source: &Option<(u64, Source<'_>)>| match source {
-            Some((_, source @ Source::Segment(..))) => Chunk::absent(&source.head()?, &handles, cipher),
+        let absent = |source: &Option<(u64, ChunkSource<'_>)>| match source {
+            Some((_, source @ ChunkSource::Segment(..))) => Chunk::absent(&source.head()?, &handles, cipher),
             _ => Ok(None),
         };
         let mut absent = sources.iter().map(absent).collect::<Result<Vec<_>>>()?;
@@ -218,17 +232,18 @@ impl Sources {
             absent.fill_with(|| None);
         }
         let sources: Vec<_> = sources.into_iter().zip(absent).collect();
-        let bytes = |(source, absent): &(Option<(u64, Source<'_>)>, Option<Chunk>)| match (source, absent) {
-            (Some((_, source)), None) => source.bytes(),
-            _ => 0,
-        };
+        let bytes =
+            |(source, absent): &(Option<(u64, ChunkSource<'_>)>, Option<Chunk>)| match (source, absent) {
+                (Some((_, source)), None) => source.bytes(),
+                _ => 0,
+            };
         let total = sources.iter().map(bytes).sum();
         let fill = |mut memory: &mut [u8]| {
             let mut damages = Vec::with_capacity(sources.len());
             for found in &sources {
                 let (data, rest) = memory.split_at_mut(bytes(found));
                 memory = rest;
-                let read = |(_, source): &(u64, Source<'_>)| source.read(data).err();
+                let read = |(_, source): &(u64, ChunkSource<'_>)| source.read(data).err();
                 damages.push(found.0.as_ref().filter(|_| found.1.is_none()).and_then(read));
             }
             Ok(damages)
@@ -264,7 +279,7 @@ impl Sources {
             let chunk = match chunk {
                 Ok(chunk) => chunk,
                 // A record is either intact or missing as a whole, so that this is an error of the log.
-                Err(damage) if matches!(source, Source::Log(..)) => return Err(damage),
+                Err(damage) if matches!(source, ChunkSource::Log(..)) => return Err(damage),
                 Err(damage) => {
                     let damage = wanted.lost(column, group, &damage);
                     damaged.push(damage.clone());
@@ -286,9 +301,9 @@ impl Sources {
 }
 
 /// Returns how many leading row groups are joined to one.
-fn joined(groups: &[KeptGroup]) -> usize {
+fn joined(groups: &[ReplayedGroup]) -> usize {
     let mut rows = 0;
-    let fits = |group: &&KeptGroup| {
+    let fits = |group: &&ReplayedGroup| {
         rows += group.rows;
         group.rows <= SMALL_ROWS && rows <= JOINED_ROWS
     };
@@ -296,18 +311,18 @@ fn joined(groups: &[KeptGroup]) -> usize {
 }
 
 /// Source of a chunk.
-pub(super) enum Source<'a> {
+pub(super) enum ChunkSource<'a> {
     Log(u64, &'a proto::Image),
     /// With the key of the table, if it has one.
     Segment(&'a Arc<SegmentFile>, &'a Part, Option<&'a Arc<TableKey>>),
 }
 
-impl Source<'_> {
+impl ChunkSource<'_> {
     /// Returns the bytes of its data, rounded up to the alignment.
     pub fn bytes(&self) -> usize {
         let bytes = match self {
-            Source::Log(_, image) => image.data.len(),
-            Source::Segment(_, part, _) => usize_saturating(part.bytes),
+            ChunkSource::Log(_, image) => image.data.len(),
+            ChunkSource::Segment(_, part, _) => usize_saturating(part.bytes),
         };
         bytes.next_multiple_of(ALIGNMENT)
     }
@@ -315,28 +330,28 @@ impl Source<'_> {
     /// Returns the bytes of its data on disk.
     pub fn bytes_stored(&self) -> u64 {
         match self {
-            Source::Log(_, image) => u64_from(image.data.len()),
-            Source::Segment(_, part, _) => part.bytes_stored,
+            ChunkSource::Log(_, image) => u64_from(image.data.len()),
+            ChunkSource::Segment(_, part, _) => part.bytes_stored,
         }
     }
 
     pub fn head(&self) -> Result<Cow<'_, [u8]>> {
         match self {
-            Source::Log(_, image) => Ok(Cow::Borrowed(&image.head)),
-            Source::Segment(file, part, key) => file.segment.head(part, *key),
+            ChunkSource::Log(_, image) => Ok(Cow::Borrowed(&image.head)),
+            ChunkSource::Segment(file, part, key) => file.segment.head(part, *key),
         }
     }
 
     /// Reads the data into `memory`.
     pub fn read(&self, memory: &mut [u8]) -> Result<()> {
         match self {
-            Source::Log(_, image) => {
+            ChunkSource::Log(_, image) => {
                 let (data, rest) = memory.split_at_mut(image.data.len());
                 data.copy_from_slice(&image.data);
                 rest.fill(0);
                 Ok(())
             }
-            Source::Segment(file, part, key) => {
+            ChunkSource::Segment(file, part, key) => {
                 let (data, rest) = memory.split_at_mut(usize_saturating(part.bytes));
                 rest.fill(0);
                 file.segment.read(part, *key, data)
@@ -346,27 +361,27 @@ impl Source<'_> {
 
     pub fn locate(&self, chunk: &Chunk, number: u64) {
         match self {
-            Source::Log(record, _) => Location::found(chunk.location(), number, None, *record),
-            Source::Segment(file, _, key) => {
+            ChunkSource::Log(record, _) => Location::found(chunk.location(), number, None, *record),
+            ChunkSource::Segment(file, _, key) => {
                 Location::found(chunk.location(), number, Some((Arc::clone(file), key.cloned())), 0)
             }
         }
     }
 }
 
-impl Wanted<'_> {
+impl RecoveryRead<'_> {
     pub fn encoder(&self, catalog: &Catalog) -> Encoder {
         let encoder = Encoder::new(catalog.pool.clone(), self.tenant.clone(), self.table.schema.clone());
         encoder.encrypting(self.table.cipher.as_ref())
     }
 
     /// Decodes the chunk of a column.
-    pub fn chunk(&self, column: usize, group: &KeptGroup, head: &[u8], data: &Buffer) -> Result<Chunk> {
+    pub fn chunk(&self, column: usize, group: &ReplayedGroup, head: &[u8], data: &Buffer) -> Result<Chunk> {
         self.fitting(column, group, Chunk::from_image(head, data)?)
     }
 
     /// Checks that a chunk has the type of the table's column and the rows of the row group.
-    fn fitting(&self, column: usize, group: &KeptGroup, chunk: Chunk) -> Result<Chunk> {
+    fn fitting(&self, column: usize, group: &ReplayedGroup, chunk: Chunk) -> Result<Chunk> {
         let is_of_column = chunk.data_type() == self.table.schema.field(column).data_type();
         match is_of_column && chunk.rows() == group.rows as usize {
             true => Ok(chunk),
@@ -375,7 +390,7 @@ impl Wanted<'_> {
     }
 
     /// Returns the error that readers of lost values of a column get.
-    pub fn lost(&self, column: usize, group: &KeptGroup, why: &Error) -> Error {
+    pub fn lost(&self, column: usize, group: &ReplayedGroup, why: &Error) -> Error {
         let (first, last) = (self.first_row + 1, self.first_row + u64::from(group.rows));
         let column = self.table.schema.field(column).name();
         let (name, tenant) = (self.name.as_str(), self.tenant);

@@ -10,7 +10,7 @@ mod encrypted;
 
 use super::*;
 use crate::tests::{Two, batch, name, tenant};
-use crate::{Background, Chore, Load, Stepped};
+use crate::{Background, Chore, Load, StepOutcome};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -48,7 +48,7 @@ impl Background for Deferred {
 impl Deferred {
     fn run(&self) {
         while let Some(chore) = { self.0.lock().pop() } {
-            while chore.step(&|| true) == Stepped::Worked {}
+            while chore.step(&|| true) == StepOutcome::Worked {}
             chore.leave();
         }
     }

@@ -11,25 +11,25 @@
 
 mod plan;
 
-use super::{Catalog, Chore, Current, Stepped};
+use super::{Catalog, Chore, Current, StepOutcome};
 use farpool_columns::{Chunk, Encoder, RowGroup, Table};
 use farpool_memory::Reservation;
 use farpool_model::cast::u64_from;
 use farpool_model::{ErrorKind, Result, TableName, TenantName, limits};
 use parking_lot::Mutex;
-use plan::Size;
+use plan::GroupSize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The merges of one table, in the form that the background works on.
 #[derive(Debug)]
-pub struct Merging {
+pub struct MergeTask {
     number: u64,
     tenant: TenantName,
     name: TableName,
     catalog: Weak<Catalog>,
-    job: Mutex<Option<Job>>,
+    job: Mutex<Option<MergeJob>>,
     /// Whether there may be something to merge since the last look.
     is_wanted: AtomicBool,
     /// Bytes of the pool that must be free before the next merge begins, set when a merge found the pool
@@ -43,7 +43,7 @@ pub struct Merging {
 
 /// A merge under way.
 #[derive(Debug)]
-struct Job {
+struct MergeJob {
     /// Position in the table of the first row group to be merged.
     first: usize,
     groups: Vec<Arc<RowGroup>>,
@@ -56,13 +56,13 @@ struct Job {
 
 /// The table's handle to its merges; dropping it with the last version of the table ends them.
 #[derive(Debug)]
-pub(super) struct Merges(Arc<Merging>);
+pub(super) struct Merges(Arc<MergeTask>);
 
 impl Merges {
     /// Creates the merges of a table that is about to be put into `catalog`.
     pub fn new(catalog: &Arc<Catalog>, number: u64, tenant: &TenantName, name: &TableName) -> Arc<Merges> {
         let [is_wanted, is_submitted, is_over] = [(); 3].map(|()| AtomicBool::new(false));
-        Arc::new(Merges(Arc::new(Merging {
+        Arc::new(Merges(Arc::new(MergeTask {
             number,
             tenant: tenant.clone(),
             name: name.clone(),
@@ -105,7 +105,7 @@ impl Drop for Merges {
     }
 }
 
-impl Merging {
+impl MergeTask {
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -114,7 +114,7 @@ impl Merging {
         &self.tenant
     }
 
-    pub(super) fn step(&self, go_on: &dyn Fn() -> bool) -> Stepped {
+    pub(super) fn step(&self, go_on: &dyn Fn() -> bool) -> StepOutcome {
         self.step_guarded(&mut self.job.lock(), go_on)
     }
 
@@ -133,42 +133,42 @@ impl Merging {
         }
     }
 
-    fn step_guarded(&self, job: &mut Option<Job>, go_on: &dyn Fn() -> bool) -> Stepped {
+    fn step_guarded(&self, job: &mut Option<MergeJob>, go_on: &dyn Fn() -> bool) -> StepOutcome {
         let is_over = || self.is_over.load(Ordering::Relaxed);
         let go_on = || go_on() && !is_over();
         let attempt = catch_unwind(AssertUnwindSafe(|| self.advance(job, &go_on)));
         let mut stepped = match attempt {
-            Ok(stepped) => stepped.unwrap_or(Stepped::Nothing),
+            Ok(stepped) => stepped.unwrap_or(StepOutcome::Nothing),
             Err(_) => {
                 // A panic ends the merges of this table, and nothing else.
                 self.is_over.store(true, Ordering::Relaxed);
-                Stepped::Nothing
+                StepOutcome::Nothing
             }
         };
         if is_over() {
-            stepped = Stepped::Nothing;
+            stepped = StepOutcome::Nothing;
         }
-        if stepped != Stepped::Worked {
+        if stepped != StepOutcome::Worked {
             *job = None;
         }
         stepped
     }
 
-    fn advance(&self, job: &mut Option<Job>, go_on: &dyn Fn() -> bool) -> Result<Stepped> {
+    fn advance(&self, job: &mut Option<MergeJob>, go_on: &dyn Fn() -> bool) -> Result<StepOutcome> {
         // Must come first: otherwise, after the table was dropped, the flag would stay set and the chore be submitted
         // for ever.
         if job.is_none() {
             self.is_wanted.store(false, Ordering::SeqCst);
         }
-        let Some(catalog) = self.catalog.upgrade() else { return Ok(Stepped::Nothing) };
-        let Some(current) = self.current(&catalog) else { return Ok(Stepped::Nothing) };
+        let Some(catalog) = self.catalog.upgrade() else { return Ok(StepOutcome::Nothing) };
+        let Some(current) = self.current(&catalog) else { return Ok(StepOutcome::Nothing) };
         let job_now = match job {
             Some(job) => job,
-            None if !self.has_room(&catalog) => return Ok(Stepped::Lacked),
-            None => match Job::begin(&catalog, &self.tenant, &current) {
+            None if !self.has_room(&catalog) => return Ok(StepOutcome::Lacked),
+            None => match MergeJob::begin(&catalog, &self.tenant, &current) {
                 Ok(Some(begun)) => job.insert(begun),
-                Ok(None) => return Ok(Stepped::Nothing),
-                Err(_) => return Ok(Stepped::Lacked),
+                Ok(None) => return Ok(StepOutcome::Nothing),
+                Err(_) => return Ok(StepOutcome::Lacked),
             },
         };
         if job_now.encode(go_on)?
@@ -177,12 +177,12 @@ impl Merging {
             return match job.finish(&catalog, self) {
                 Err(error) if error.kind == ErrorKind::OverLimit => {
                     self.want_more_room(&catalog);
-                    Ok(Stepped::Lacked)
+                    Ok(StepOutcome::Lacked)
                 }
-                finished => finished.map(|()| Stepped::Worked),
+                finished => finished.map(|()| StepOutcome::Worked),
             };
         }
-        Ok(Stepped::Worked)
+        Ok(StepOutcome::Worked)
     }
 
     fn has_room(&self, catalog: &Catalog) -> bool {
@@ -203,8 +203,8 @@ impl Merging {
     }
 }
 
-impl Job {
-    fn begin(catalog: &Catalog, tenant: &TenantName, current: &Current) -> Result<Option<Job>> {
+impl MergeJob {
+    fn begin(catalog: &Catalog, tenant: &TenantName, current: &Current) -> Result<Option<MergeJob>> {
         let table = &current.table;
         let Some(range) = plan::next(&sizes(current)) else { return Ok(None) };
         let first = current.settled + range.start;
@@ -219,7 +219,7 @@ impl Job {
         };
         let encoder = Encoder::new(catalog.pool.clone(), tenant.clone(), table.schema.clone());
         let encoder = encoder.encrypting(table.cipher());
-        Ok(Some(Job { first, groups, encoder, chunks: Vec::new(), _memory: memory }))
+        Ok(Some(MergeJob { first, groups, encoder, chunks: Vec::new(), _memory: memory }))
     }
 
     /// Merges columns until `go_on` returns false, and one at least; returns whether all are done.
@@ -235,7 +235,7 @@ impl Job {
     }
 
     /// Replaces the row groups by the merged one, and retries if an append has swapped the table first.
-    fn finish(self, catalog: &Catalog, merging: &Merging) -> Result<()> {
+    fn finish(self, catalog: &Catalog, merging: &MergeTask) -> Result<()> {
         let rows = self.groups.iter().map(|group| group.rows).sum();
         let merged = self.encoder.place(rows, self.chunks)?;
         let merged = Arc::new(catalog.with_handles(&merging.tenant, merged));
@@ -257,16 +257,16 @@ impl Job {
 
 /// Returns whether a row group is so large that it is not merged any more.
 pub(super) fn is_large(group: &RowGroup) -> bool {
-    Size::of(group).is_large()
+    GroupSize::of(group).is_large()
 }
 
 /// Sizes of the row groups that may still be merged.
-fn sizes(current: &Current) -> Vec<Size> {
-    current.table.row_groups.from(current.settled).map(|group| Size::of(group)).collect()
+fn sizes(current: &Current) -> Vec<GroupSize> {
+    current.table.row_groups.from(current.settled).map(|group| GroupSize::of(group)).collect()
 }
 
 /// Returns the number of row groups of `table` that are no longer merged, given that this holds for the first `before`.
 pub(super) fn settled(table: &Table, before: usize) -> usize {
-    let sizes: Vec<Size> = table.row_groups.from(before).map(|group| Size::of(group)).collect();
+    let sizes: Vec<GroupSize> = table.row_groups.from(before).map(|group| GroupSize::of(group)).collect();
     before + plan::settled(&sizes)
 }

@@ -12,14 +12,14 @@ use std::ops::Range;
 
 /// The size of a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct GroupSize {
     pub rows: usize,
     pub bytes_plain: usize,
 }
 
-impl Size {
-    pub fn of(group: &RowGroup) -> Size {
-        Size { rows: group.rows, bytes_plain: group.bytes_plain() }
+impl GroupSize {
+    pub fn of(group: &RowGroup) -> GroupSize {
+        GroupSize { rows: group.rows, bytes_plain: group.bytes_plain() }
     }
 
     pub fn is_large(&self) -> bool {
@@ -29,7 +29,7 @@ impl Size {
 
 /// Returns the number of row groups, from the first on, that will not be merged whatever is appended: large ones, and
 /// small ones without a small neighbour.
-pub(super) fn settled(sizes: &[Size]) -> usize {
+pub(super) fn settled(sizes: &[GroupSize]) -> usize {
     let (mut settled, mut small) = (0, 0);
     for (place, size) in sizes.iter().enumerate() {
         small = if size.is_large() { 0 } else { small + 1 };
@@ -43,19 +43,19 @@ pub(super) fn settled(sizes: &[Size]) -> usize {
 }
 
 /// Returns the range of row groups to merge next; none of `sizes` is settled.
-pub(super) fn next(sizes: &[Size]) -> Option<Range<usize>> {
+pub(super) fn next(sizes: &[GroupSize]) -> Option<Range<usize>> {
     // Row groups that large ones follow get no more small neighbours.
-    let behind = sizes.iter().position(Size::is_large).filter(|large| *large >= 2);
+    let behind = sizes.iter().position(GroupSize::is_large).filter(|large| *large >= 2);
     if let Some(large) = behind {
         return Some(0..fitting(&sizes[..large]));
     }
-    let first = sizes.iter().rposition(Size::is_large).map_or(0, |large| large + 1);
+    let first = sizes.iter().rposition(GroupSize::is_large).map_or(0, |large| large + 1);
     let small = &sizes[first..];
     let mut rows_behind: usize = small.iter().map(|size| size.rows).sum();
     if small.len() <= SMALL_GROUPS_MAX && rows_behind < ROW_GROUP_ROWS {
         return None;
     }
-    let is_dwarfed = |size: &Size| {
+    let is_dwarfed = |size: &GroupSize| {
         rows_behind -= size.rows;
         size.rows <= MERGE_RATIO * rows_behind
     };
@@ -65,9 +65,9 @@ pub(super) fn next(sizes: &[Size]) -> Option<Range<usize>> {
 }
 
 /// Returns the number of row groups, from the first on, that fit into one.
-fn fitting(sizes: &[Size]) -> usize {
+fn fitting(sizes: &[GroupSize]) -> usize {
     let (mut rows, mut bytes) = (0, 0);
-    let fits = |size: &&Size| {
+    let fits = |size: &&GroupSize| {
         rows += size.rows;
         bytes += size.bytes_plain;
         rows <= ROW_GROUP_ROWS && bytes <= 2 * LARGE_GROUP_BYTES
@@ -81,8 +81,8 @@ mod tests {
     use farpool_model::limits::LARGE_GROUP_ROWS;
     use proptest::prelude::*;
 
-    fn sizes(rows: &[usize]) -> Vec<Size> {
-        rows.iter().map(|rows| Size { rows: *rows, bytes_plain: rows * 100 }).collect()
+    fn sizes(rows: &[usize]) -> Vec<GroupSize> {
+        rows.iter().map(|rows| GroupSize { rows: *rows, bytes_plain: rows * 100 }).collect()
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(settled(&sizes), stay, "{rows:?}");
             assert_eq!(next(&sizes[stay..]), merged, "{rows:?}");
         }
-        let wide = [Size { rows: 10, bytes_plain: LARGE_GROUP_BYTES }];
+        let wide = [GroupSize { rows: 10, bytes_plain: LARGE_GROUP_BYTES }];
         assert_eq!(settled(&wide), 1);
     }
 
@@ -118,7 +118,7 @@ mod tests {
             let (mut groups, mut kept, mut rows, mut written) = (Vec::new(), 0, 0, 0);
             for append in 1..=appends {
                 let size = if append % large_every == 0 { LARGE_GROUP_ROWS } else { 1 + append * seed % 77 };
-                groups.push(Size { rows: size, bytes_plain: size * 8 });
+                groups.push(GroupSize { rows: size, bytes_plain: size * 8 });
                 rows += size;
                 while let Some(merged) = next(&groups[kept..]) {
                     prop_assert!(merged.len() > 1);
@@ -126,7 +126,7 @@ mod tests {
                     let sum: usize = groups[merged.clone()].iter().map(|size| size.rows).sum();
                     prop_assert!(sum <= ROW_GROUP_ROWS);
                     written += sum;
-                    groups.splice(merged, [Size { rows: sum, bytes_plain: sum * 8 }]);
+                    groups.splice(merged, [GroupSize { rows: sum, bytes_plain: sum * 8 }]);
                     kept += settled(&groups[kept..]);
                 }
                 kept += settled(&groups[kept..]);
@@ -135,7 +135,7 @@ mod tests {
             prop_assert_eq!(groups.iter().map(|size| size.rows).sum::<usize>(), rows);
             prop_assert!(written <= 40 * rows, "{} times", written / rows);
             // One of two neighbours is large.
-            prop_assert!(groups[..kept].windows(2).all(|pair| pair.iter().any(Size::is_large)));
+            prop_assert!(groups[..kept].windows(2).all(|pair| pair.iter().any(GroupSize::is_large)));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A profile that callers wait for. It is worked on at once, oldest rows first, by the waiting callers and
 //! not by the background, so that it is charged to the callers' shares.
 
-use super::work::{Waiter, Worker};
+use super::work::{Waiter, WorkerKind};
 use super::{Tap, defect};
-use crate::Helpers;
+use crate::HelperThreads;
 use farpool_memory::Reservation;
 use farpool_model::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,7 +46,7 @@ impl AwaitedProfile {
     /// Works until `go_on` returns false, and on one column at least. Returns false when other threads have
     /// all the work, or it is done.
     pub fn step(&self, go_on: &dyn Fn() -> bool) -> bool {
-        self.oldest().is_some_and(|tap| tap.0.work_on(Worker::Waiting, go_on))
+        self.oldest().is_some_and(|tap| tap.0.work_on(WorkerKind::Waiting, go_on))
     }
 
     /// Bytes of memory that the next step lacks. No step is done until that many are free, or a caller passes
@@ -73,7 +73,7 @@ impl AwaitedProfile {
     /// # Errors
     /// The reason why there is no profile: `OverLimit` when the pool has no room for it, or, with sizes, when
     /// memory was short for too long; in that case the profile is not settled.
-    pub fn finish(&self, helpers: &dyn Helpers) -> Result<()> {
+    pub fn finish(&self, helpers: &dyn HelperThreads) -> Result<()> {
         let groups = self.line.iter().map(|tap| tap.0.groups_waiting()).sum();
         let refused = OnceLock::new();
         let work = || self.line.iter().for_each(|tap| tap.0.work_until_settled(&refused));

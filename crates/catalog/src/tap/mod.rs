@@ -7,11 +7,11 @@
 //! Invariants: a tap never blocks a load; one without an owner stops within a column; a settled result does not change.
 
 mod awaited;
-mod gathering;
 mod memory;
+mod merge;
 mod observe;
 mod part;
-mod settling;
+mod task;
 mod work;
 
 use super::Background;
@@ -23,17 +23,17 @@ use farpool_columns::{Encoder, Location, RowGroup};
 use farpool_memory::Account;
 use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread, TenantName};
 use farpool_statistics::Profile;
-pub use gathering::{Gathering, Stepped};
 use std::sync::{Arc, OnceLock};
+pub use task::{ProfileTask, StepOutcome};
 
 /// The owner's handle to a profile being computed: held by a load, then by the table version. Dropping it
 /// abandons the profile.
 #[derive(Debug)]
-pub(super) struct Tap(Arc<Gathering>);
+pub(super) struct Tap(Arc<ProfileTask>);
 
 /// Statistics collected for one table version; stored in the pool next to its row groups.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct CollectedProfile {
     pub columns: Vec<ColumnStates>,
     pub moments: Option<MomentsState>,
     /// Estimated number of distinct values of each column.
@@ -44,8 +44,8 @@ pub(super) struct Gathered {
     pub location: OnceLock<Location>,
 }
 
-impl Gathered {
-    /// Returns the encoded states, as [`Gathered::from_states`] reads them.
+impl CollectedProfile {
+    /// Returns the encoded states, as [`CollectedProfile::from_states`] reads them.
     pub fn states(&self) -> Vec<&Bytes> {
         let columns = self.columns.iter().flat_map(|column| column.sketch.iter().chain(&column.histogram));
         columns.chain(self.moments.iter().map(|moments| &moments.state)).collect()
@@ -55,7 +55,11 @@ impl Gathered {
     ///
     /// # Errors
     /// `Corrupt` when it is damaged or of another table; `OverLimit` when memory is short; errors of the disk.
-    pub fn read(stored: &StoredProfile, schema: &SchemaRef, encoder: &Encoder) -> Result<Arc<Gathered>> {
+    pub fn read(
+        stored: &StoredProfile,
+        schema: &SchemaRef,
+        encoder: &Encoder,
+    ) -> Result<Arc<CollectedProfile>> {
         let states = stored.states()?;
         let mut whole = Profile::new(schema)?;
         let (columns, moments) = whole.arrange(states.clone());
@@ -63,35 +67,41 @@ impl Gathered {
             whole.put_column_behind(place, states)?;
         }
         whole.put_moments_behind(moments.as_ref())?;
-        let distinct = whole.columns().iter().map(settling::distinct).collect();
+        let distinct = whole.columns().iter().map(merge::distinct).collect();
         let spreads = whole.columns().iter().map(|column| column.spread().map(Arc::new)).collect();
         // The same bytes as before, in the pool.
         let states: Vec<Vec<u8>> = states.iter().map(|state| state.to_vec()).collect();
         let (columns, moments) = whole.arrange(encoder.keep(&states)?);
-        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, location: stored.location().clone() }))
+        Ok(Arc::new(CollectedProfile {
+            columns,
+            moments,
+            distinct,
+            spreads,
+            location: stored.location().clone(),
+        }))
     }
 }
 
 /// A profile that has a durable copy, or can have one.
 #[derive(Debug)]
-pub(super) enum Known {
-    Gathered(Arc<Gathered>),
+pub(super) enum KnownProfile {
+    Gathered(Arc<CollectedProfile>),
     /// Only the copy is there.
     Stored(Arc<StoredProfile>),
 }
 
-impl Known {
+impl KnownProfile {
     /// Returns the durable copy; empty where there is none yet.
     pub fn location(&self) -> &OnceLock<Location> {
         match self {
-            Known::Gathered(gathered) => &gathered.location,
-            Known::Stored(stored) => stored.location(),
+            KnownProfile::Gathered(collected) => &collected.location,
+            KnownProfile::Stored(stored) => stored.location(),
         }
     }
 }
 
 /// The collected statistics, or the reason why there are none.
-type Outcome = Result<Arc<Gathered>>;
+type Outcome = Result<Arc<CollectedProfile>>;
 
 impl Tap {
     /// Creates a tap for rows of `schema`, which is canonical, in a table of `tenant`; of two taps the
@@ -104,7 +114,7 @@ impl Tap {
         background: Arc<dyn Background>,
         account: Option<Account>,
     ) -> Arc<Tap> {
-        Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, background, account))))
+        Arc::new(Tap(Arc::new(ProfileTask::new(number, tenant, schema, background, account))))
     }
 
     /// Makes a new tap that of `groups`, all of its rows, whose profile is `stored` on disk. It is computed only if it
@@ -124,7 +134,7 @@ impl Tap {
     }
 
     /// Returns the profile if it is complete, in memory or on disk.
-    pub fn known(&self) -> Option<Known> {
+    pub fn known(&self) -> Option<KnownProfile> {
         self.0.known()
     }
 

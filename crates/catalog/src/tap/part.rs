@@ -4,7 +4,7 @@ use super::memory::{self, Held};
 use super::observe;
 use crate::durable::is_in_segment;
 use arrow_schema::SchemaRef;
-use farpool_columns::{Kept, Reader, RowGroup};
+use farpool_columns::{HeldValues, RowGroup, ValueReader};
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 use farpool_statistics::Profile;
@@ -16,25 +16,33 @@ pub(super) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A partial profile and the row group being added to it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartialProfile {
     /// `None` before the first rows.
     profile: Option<Box<Profile>>,
     /// The row group being added.
     group: Option<Arc<RowGroup>>,
     /// The same with its values in memory.
     filled: Option<Arc<RowGroup>>,
-    reading: Reading,
+    reading: PartRead,
     /// Columns of the row group that have been added, and rows that have been added to the moments.
     columns_done: usize,
     rows_done: usize,
     held: Held,
 }
 
-impl Part {
+impl PartialProfile {
     /// Creates a part that begins with `group` and owns the reservation `held`.
-    pub fn new(group: Arc<RowGroup>, held: Held) -> Part {
-        let (filled, reading) = (None, Reading::default());
-        Part { profile: None, group: Some(group), filled, reading, columns_done: 0, rows_done: 0, held }
+    pub fn new(group: Arc<RowGroup>, held: Held) -> PartialProfile {
+        let (filled, reading) = (None, PartRead::default());
+        PartialProfile {
+            profile: None,
+            group: Some(group),
+            filled,
+            reading,
+            columns_done: 0,
+            rows_done: 0,
+            held,
+        }
     }
 
     /// Returns the memory that the part holds.
@@ -124,42 +132,42 @@ fn let_go(group: &RowGroup) {
 
 /// Values that are being read for a part.
 #[derive(Clone, Debug, Default)]
-struct Reading(Arc<Mutex<Stage>>);
+struct PartRead(Arc<Mutex<ReadStage>>);
 
 #[derive(Debug, Default)]
-enum Stage {
+enum ReadStage {
     #[default]
     Nothing,
     UnderWay,
-    Arrived(Result<Kept>),
+    Arrived(Result<HeldValues>),
 }
 
-impl Reading {
+impl PartRead {
     fn is_under_way(&self) -> bool {
-        matches!(*self.0.lock(), Stage::UnderWay)
+        matches!(*self.0.lock(), ReadStage::UnderWay)
     }
 
-    fn begin(&self, wake: &Wake) -> Box<dyn Reader> {
-        *self.0.lock() = Stage::UnderWay;
+    fn begin(&self, wake: &Wake) -> Box<dyn ValueReader> {
+        *self.0.lock() = ReadStage::UnderWay;
         Box::new(PartReader { reading: self.clone(), wake: wake.clone() })
     }
 
     /// Takes the hold on values that have arrived.
-    fn take(&self) -> Result<Option<Kept>> {
+    fn take(&self) -> Result<Option<HeldValues>> {
         match std::mem::take(&mut *self.0.lock()) {
-            Stage::Arrived(outcome) => outcome.map(Some),
-            Stage::Nothing | Stage::UnderWay => Ok(None),
+            ReadStage::Arrived(outcome) => outcome.map(Some),
+            ReadStage::Nothing | ReadStage::UnderWay => Ok(None),
         }
     }
 }
 
 /// Tells a part that its values have come.
 struct PartReader {
-    reading: Reading,
+    reading: PartRead,
     wake: Wake,
 }
 
-impl Reader for PartReader {
+impl ValueReader for PartReader {
     fn is_waiting(&self) -> bool {
         // A dropped part has no other reference left.
         Arc::strong_count(&self.reading.0) > 1
@@ -169,8 +177,8 @@ impl Reader for PartReader {
         true
     }
 
-    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
-        *self.reading.0.lock() = Stage::Arrived(outcome);
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
+        *self.reading.0.lock() = ReadStage::Arrived(outcome);
         (self.wake)();
     }
 }

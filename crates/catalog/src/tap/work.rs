@@ -1,9 +1,9 @@
-//! Work queue of a profile: pending and finished work. Plain data protected by the lock of a gathering.
+//! Work queue of a profile: pending and finished work. Plain data protected by the lock of a profile task.
 
 use super::memory::{Held, PartMemory};
-use super::part::{Part, Wake};
-use super::settling::Settling;
-use super::{Gathered, Gathering, Outcome, Tap};
+use super::merge::ProfileMerge;
+use super::part::{PartialProfile, Wake};
+use super::{CollectedProfile, Outcome, ProfileTask, Tap};
 use crate::durable::StoredProfile;
 use arrow_schema::SchemaRef;
 use farpool_columns::{Encoder, RowGroup};
@@ -16,27 +16,27 @@ use std::sync::Arc;
 
 /// The state of a profile's work.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct ProfileWork {
     /// Row groups that no worker has begun.
     pub waiting: VecDeque<Arc<RowGroup>>,
     /// Parts that no worker holds.
-    pub idle: Vec<Part>,
+    pub idle: Vec<PartialProfile>,
     /// Number of steps in progress.
     pub busy: usize,
     /// Number of rows profiled; includes those of the tap before this one once that is settled.
     pub rows_seen: u64,
     pub failed: Option<Error>,
     pub waiters: Vec<Arc<Waiter>>,
-    pub stage: Stage,
+    pub stage: ProfileStage,
     pub memory: PartMemory,
     /// No further parts are begun, because memory for one was refused.
     pub parts_refused: bool,
-    /// The gathering that builds on this one and waits for it.
-    pub next: Option<Arc<Gathering>>,
+    /// The task that builds on this one and waits for it.
+    pub next: Option<Arc<ProfileTask>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) enum Stage {
+pub(super) enum ProfileStage {
     /// More rows may come.
     #[default]
     Open,
@@ -48,7 +48,7 @@ pub(super) enum Stage {
         encoder: Encoder,
     },
     /// All rows were profiled and the parts are being merged; `None` while a worker holds them.
-    Settling(Option<Box<Settling>>),
+    Settling(Option<Box<ProfileMerge>>),
     Settled(Outcome),
 }
 
@@ -63,39 +63,39 @@ pub(super) struct Stored {
 }
 
 /// State of the profile that this one builds on.
-enum Before {
-    Known(Option<Arc<Gathered>>),
+enum BaseProfile {
+    Known(Option<Arc<CollectedProfile>>),
     /// Not settled yet, or the input is not complete and so the base not known.
     Unsettled,
     Nothing(Error),
 }
 
 /// A unit of work for one worker. It counts as busy until its result is booked.
-pub(super) enum Step {
-    Observe(Part),
+pub(super) enum ProfileStep {
+    Observe(PartialProfile),
     /// All rows were profiled and the base is settled: merge the parts.
     Combine {
-        parts: Vec<Part>,
+        parts: Vec<PartialProfile>,
         /// Memory for an empty profile, where there are no parts.
         held: Held,
-        base: Option<Arc<Gathered>>,
+        base: Option<Arc<CollectedProfile>>,
         encoder: Encoder,
         /// Dropped by the worker, outside the lock.
-        _complete: Stage,
+        _complete: ProfileStage,
     },
-    Settle(Box<Settling>),
+    Settle(Box<ProfileMerge>),
     Fail {
         error: Error,
         /// Dropped by the worker, outside the lock.
-        _held: (Stage, VecDeque<Arc<RowGroup>>, Vec<Part>),
+        _held: (ProfileStage, VecDeque<Arc<RowGroup>>, Vec<PartialProfile>),
     },
 }
 
 /// Result of a step.
-pub(super) enum Done {
+pub(super) enum StepResult {
     /// The part, and the number of rows of a row group that was finished in it, or 0.
-    Observed(Part, u64),
-    Settling(Box<Settling>),
+    Observed(PartialProfile, u64),
+    Settling(Box<ProfileMerge>),
     Settled(Outcome),
     Failed(Error),
 }
@@ -114,67 +114,72 @@ impl fmt::Debug for Waiter {
 
 /// Kind of worker that does a step.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Worker {
+pub(super) enum WorkerKind {
     Background,
     Waiting,
 }
 
-impl Step {
+impl ProfileStep {
     /// Works until `go_on` returns false, and on one column at least.
-    pub fn run(self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<Done> {
+    pub fn run(self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<StepResult> {
         match self {
-            Step::Observe(mut part) => {
+            ProfileStep::Observe(mut part) => {
                 let rows = part.run(schema, go_on, wake)?;
-                Ok(Done::Observed(part, rows))
+                Ok(StepResult::Observed(part, rows))
             }
-            Step::Combine { parts, held, base, encoder, .. } => {
-                let mut parts = parts.into_iter().filter_map(Part::into_profile);
+            ProfileStep::Combine { parts, held, base, encoder, .. } => {
+                let mut parts = parts.into_iter().filter_map(PartialProfile::into_profile);
                 let whole = parts.next().map_or_else(|| Ok((Profile::new(schema)?, held)), Ok)?;
-                Ok(Done::Settling(Box::new(Settling::new(whole, parts.collect(), base, encoder))))
+                Ok(StepResult::Settling(Box::new(ProfileMerge::new(whole, parts.collect(), base, encoder))))
             }
-            Step::Settle(mut settling) => Ok(match settling.run(go_on)? {
-                Some(gathered) => Done::Settled(Ok(gathered)),
-                None => Done::Settling(settling),
+            ProfileStep::Settle(mut settling) => Ok(match settling.run(go_on)? {
+                Some(collected) => StepResult::Settled(Ok(collected)),
+                None => StepResult::Settling(settling),
             }),
-            Step::Fail { error, .. } => Ok(Done::Settled(Err(error))),
+            ProfileStep::Fail { error, .. } => Ok(StepResult::Settled(Err(error))),
         }
     }
 }
 
-impl Work {
+impl ProfileWork {
     /// Returns the tap that this one builds on, until the parts are merged.
     pub fn base(&self) -> Option<&Arc<Tap>> {
         match &self.stage {
-            Stage::Complete { base, .. } => base.as_ref(),
-            Stage::Open | Stage::Stored(_) | Stage::Settling(_) | Stage::Settled(_) => None,
+            ProfileStage::Complete { base, .. } => base.as_ref(),
+            ProfileStage::Open
+            | ProfileStage::Stored(_)
+            | ProfileStage::Settling(_)
+            | ProfileStage::Settled(_) => None,
         }
     }
 
-    fn before(&self) -> Before {
+    fn before(&self) -> BaseProfile {
         match (&self.failed, &self.stage, self.base().map(|base| base.settled())) {
-            (Some(error), ..) => Before::Nothing(error.clone()),
-            (None, Stage::Complete { .. }, None) => Before::Known(None),
-            (None, Stage::Complete { .. }, Some(Some(Ok(gathered)))) => Before::Known(Some(gathered)),
-            (None, Stage::Complete { .. }, Some(Some(Err(error)))) => Before::Nothing(error),
-            _ => Before::Unsettled,
+            (Some(error), ..) => BaseProfile::Nothing(error.clone()),
+            (None, ProfileStage::Complete { .. }, None) => BaseProfile::Known(None),
+            (None, ProfileStage::Complete { .. }, Some(Some(Ok(collected)))) => {
+                BaseProfile::Known(Some(collected))
+            }
+            (None, ProfileStage::Complete { .. }, Some(Some(Err(error)))) => BaseProfile::Nothing(error),
+            _ => BaseProfile::Unsettled,
         }
     }
 
     /// Returns whether there is a step to do. The background leaves a profile that callers wait for to them.
-    pub fn has_step(&self, worker: Worker) -> bool {
-        if worker == Worker::Background && !self.waiters.is_empty() {
+    pub fn has_step(&self, worker: WorkerKind) -> bool {
+        if worker == WorkerKind::Background && !self.waiters.is_empty() {
             return false;
         }
         // A waiter is woken when there is memory; the background retries.
-        let may_reserve = worker == Worker::Background || self.memory.lacking().is_none();
+        let may_reserve = worker == WorkerKind::Background || self.memory.lacking().is_none();
         match (&self.stage, self.before()) {
-            (Stage::Settled(_), _) => false,
-            (Stage::Settling(settling), _) => settling.is_some(),
-            (Stage::Open, Before::Unsettled) => self.has_group(may_reserve),
-            (Stage::Complete { .. }, Before::Known(_)) => {
+            (ProfileStage::Settled(_), _) => false,
+            (ProfileStage::Settling(settling), _) => settling.is_some(),
+            (ProfileStage::Open, BaseProfile::Unsettled) => self.has_group(may_reserve),
+            (ProfileStage::Complete { .. }, BaseProfile::Known(_)) => {
                 self.has_group(may_reserve) || self.is_observed() && (may_reserve || !self.idle.is_empty())
             }
-            (Stage::Complete { .. }, Before::Nothing(_)) => self.busy == 0,
+            (ProfileStage::Complete { .. }, BaseProfile::Nothing(_)) => self.busy == 0,
             _ => false,
         }
     }
@@ -182,7 +187,7 @@ impl Work {
     fn has_group(&self, may_reserve: bool) -> bool {
         let parts_max = if self.parts_refused { 1 } else { limits::PROFILE_PARTS_MAX };
         let may_begin = self.free_part().is_some() || self.parts_at_work() < parts_max;
-        self.idle.iter().any(Part::is_ready) || !self.waiting.is_empty() && may_begin && may_reserve
+        self.idle.iter().any(PartialProfile::is_ready) || !self.waiting.is_empty() && may_begin && may_reserve
     }
 
     /// Returns the place of a part that has no row group.
@@ -196,21 +201,21 @@ impl Work {
     }
 
     fn is_observed(&self) -> bool {
-        self.busy == 0 && self.waiting.is_empty() && !self.idle.iter().any(Part::is_unfinished)
+        self.busy == 0 && self.waiting.is_empty() && !self.idle.iter().any(PartialProfile::is_unfinished)
     }
 
     /// Takes the next step; `None` also where memory for it is short.
-    pub fn take(&mut self, worker: Worker) -> Option<Step> {
+    pub fn take(&mut self, worker: WorkerKind) -> Option<ProfileStep> {
         if !self.has_step(worker) {
             return None;
         }
-        let step = if let Stage::Settling(settling) = &mut self.stage {
-            settling.take().map(Step::Settle)
+        let step = if let ProfileStage::Settling(settling) = &mut self.stage {
+            settling.take().map(ProfileStep::Settle)
         } else {
             match self.before() {
-                Before::Nothing(error) => Some(self.fail(error)),
-                Before::Known(base) if self.is_observed() => self.combine(base),
-                Before::Known(_) | Before::Unsettled => self.take_part().map(Step::Observe),
+                BaseProfile::Nothing(error) => Some(self.fail(error)),
+                BaseProfile::Known(base) if self.is_observed() => self.combine(base),
+                BaseProfile::Known(_) | BaseProfile::Unsettled => self.take_part().map(ProfileStep::Observe),
             }
         }?;
         self.busy += 1;
@@ -221,38 +226,38 @@ impl Work {
     /// must.
     pub fn want(&mut self) -> bool {
         match &mut self.stage {
-            Stage::Stored(stored) => !mem::replace(&mut stored.is_wanted, true) && !stored.is_read,
+            ProfileStage::Stored(stored) => !mem::replace(&mut stored.is_wanted, true) && !stored.is_read,
             _ => false,
         }
     }
 
     /// Returns the stored profile if no other thread is reading it.
     pub fn begin_reading(&mut self) -> Option<(Arc<StoredProfile>, Encoder)> {
-        let Stage::Stored(stored) = &mut self.stage else { return None };
+        let ProfileStage::Stored(stored) = &mut self.stage else { return None };
         let is_read = mem::replace(&mut stored.is_read, true);
         (!is_read).then(|| (stored.profile.clone(), stored.encoder.clone()))
     }
 
     /// Records the outcome of reading the profile. A profile that cannot be read is computed, unless the pool has no
     /// room for it. Returns values that the caller must drop outside the lock.
-    pub fn end_reading(&mut self, read: Outcome) -> Option<(Stage, VecDeque<Arc<RowGroup>>)> {
+    pub fn end_reading(&mut self, read: Outcome) -> Option<(ProfileStage, VecDeque<Arc<RowGroup>>)> {
         // It may have been abandoned meanwhile.
-        let Stage::Stored(Stored { encoder, .. }) = &self.stage else { return None };
-        let computed = Stage::Complete { base: None, encoder: encoder.clone() };
+        let ProfileStage::Stored(Stored { encoder, .. }) = &self.stage else { return None };
+        let computed = ProfileStage::Complete { base: None, encoder: encoder.clone() };
         if read.as_ref().is_err_and(|error| error.kind != ErrorKind::OverLimit) {
             self.rows_seen = 0;
             return Some((mem::replace(&mut self.stage, computed), VecDeque::new()));
         }
-        Some((mem::replace(&mut self.stage, Stage::Settled(read)), mem::take(&mut self.waiting)))
+        Some((mem::replace(&mut self.stage, ProfileStage::Settled(read)), mem::take(&mut self.waiting)))
     }
 
-    fn combine(&mut self, base: Option<Arc<Gathered>>) -> Option<Step> {
+    fn combine(&mut self, base: Option<Arc<CollectedProfile>>) -> Option<ProfileStep> {
         let held = if self.idle.is_empty() { self.memory.for_no_rows()? } else { None };
         // From now on the rows of the base are counted here.
         self.rows_seen += self.base().map_or(0, |base| base.rows_seen());
-        let complete = mem::replace(&mut self.stage, Stage::Settling(None));
-        let Stage::Complete { encoder, .. } = &complete else { return None };
-        Some(Step::Combine {
+        let complete = mem::replace(&mut self.stage, ProfileStage::Settling(None));
+        let ProfileStage::Complete { encoder, .. } = &complete else { return None };
+        Some(ProfileStep::Combine {
             parts: mem::take(&mut self.idle),
             held,
             base,
@@ -261,13 +266,16 @@ impl Work {
         })
     }
 
-    fn fail(&mut self, error: Error) -> Step {
-        let complete = mem::replace(&mut self.stage, Stage::Settling(None));
-        Step::Fail { error, _held: (complete, mem::take(&mut self.waiting), mem::take(&mut self.idle)) }
+    fn fail(&mut self, error: Error) -> ProfileStep {
+        let complete = mem::replace(&mut self.stage, ProfileStage::Settling(None));
+        ProfileStep::Fail {
+            error,
+            _held: (complete, mem::take(&mut self.waiting), mem::take(&mut self.idle)),
+        }
     }
 
-    fn take_part(&mut self) -> Option<Part> {
-        if let Some(ready) = self.idle.iter().position(Part::is_ready) {
+    fn take_part(&mut self) -> Option<PartialProfile> {
+        if let Some(ready) = self.idle.iter().position(PartialProfile::is_ready) {
             return Some(self.idle.swap_remove(ready));
         }
         let (free, at_work) = (self.free_part(), self.parts_at_work());
@@ -287,29 +295,29 @@ impl Work {
                 part.begin(group, more);
                 part
             }
-            None => Part::new(group, more),
+            None => PartialProfile::new(group, more),
         })
     }
 
     /// Records the result of a step. Returns values that the caller must drop outside the lock.
-    pub fn book(&mut self, done: Done) -> Option<(VecDeque<Arc<RowGroup>>, Vec<Part>)> {
+    pub fn book(&mut self, done: StepResult) -> Option<(VecDeque<Arc<RowGroup>>, Vec<PartialProfile>)> {
         match done {
-            Done::Observed(part, rows) => {
+            StepResult::Observed(part, rows) => {
                 self.rows_seen += rows;
                 self.idle.push(part);
             }
-            Done::Settling(settling) => self.stage = Stage::Settling(Some(settling)),
-            Done::Settled(outcome) => self.stage = Stage::Settled(outcome),
-            Done::Failed(error) if matches!(self.stage, Stage::Settling(_)) => {
-                self.stage = Stage::Settled(Err(error));
+            StepResult::Settling(settling) => self.stage = ProfileStage::Settling(Some(settling)),
+            StepResult::Settled(outcome) => self.stage = ProfileStage::Settled(outcome),
+            StepResult::Failed(error) if matches!(self.stage, ProfileStage::Settling(_)) => {
+                self.stage = ProfileStage::Settled(Err(error));
             }
-            Done::Failed(error) => return Some(self.fail_with(error)),
+            StepResult::Failed(error) => return Some(self.fail_with(error)),
         }
         None
     }
 
     /// Marks the profile as failed and stops its work. Returns values that the caller must drop outside the lock.
-    pub fn fail_with(&mut self, error: Error) -> (VecDeque<Arc<RowGroup>>, Vec<Part>) {
+    pub fn fail_with(&mut self, error: Error) -> (VecDeque<Arc<RowGroup>>, Vec<PartialProfile>) {
         self.failed = Some(error);
         (mem::take(&mut self.waiting), mem::take(&mut self.idle))
     }

@@ -281,14 +281,14 @@ fn a_merge_that_found_the_pool_full_is_tried_again_when_there_is_more_room() {
     failing.0.store(true, Ordering::Relaxed);
     let free = catalog.pool.bytes_free(&tenant());
     // A merge that found the pool full encodes nothing again while nothing changes.
-    while merging.step(&|| true) == Stepped::Worked {}
+    while merging.step(&|| true) == StepOutcome::Worked {}
     failing.0.store(false, Ordering::Relaxed);
     for _ in 0..3 {
-        assert_eq!(merging.step(&|| true), Stepped::Lacked);
+        assert_eq!(merging.step(&|| true), StepOutcome::Lacked);
     }
     assert_eq!((groups(&catalog), catalog.pool.bytes_free(&tenant())), (before, free));
     catalog.drop_table(&tenant(), &name("u")).unwrap().wait().unwrap();
-    while merging.step(&|| true) == Stepped::Worked {}
+    while merging.step(&|| true) == StepOutcome::Worked {}
     merging.leave();
     assert!(groups(&catalog).len() <= 2, "{:?}", groups(&catalog));
     assert_eq!(ids(&catalog, "t").len(), 11 + limits::SMALL_GROUPS_MAX);

@@ -43,8 +43,8 @@ impl Bench {
 #[test]
 fn what_a_profile_holds_is_accounted_for_until_it_is_settled() {
     let bench = Bench::new();
-    let (before, gathering) = (bench.used(), bench.held.take_oldest());
-    let step = || assert_eq!(gathering.step(&|| false), Stepped::Worked);
+    let (before, task) = (bench.used(), bench.held.take_oldest());
+    let step = || assert_eq!(task.step(&|| false), StepOutcome::Worked);
     step();
     let schema = bench.catalog.get(&tenant(), &name("t")).unwrap().1.schema.clone();
     let most = Profile::bytes_most(&schema).unwrap();
@@ -55,8 +55,8 @@ fn what_a_profile_holds_is_accounted_for_until_it_is_settled() {
         step();
     }
     assert!(bench.used() > before && bench.used() - before < (begun - before) * 3 / 4);
-    while gathering.step(&|| true) == Stepped::Worked {}
-    gathering.leave();
+    while task.step(&|| true) == StepOutcome::Worked {}
+    task.leave();
     while bench.held.step(&|| true) {}
     assert!(bench.is_profiled());
     assert_eq!(bench.used(), before);
@@ -79,15 +79,15 @@ fn what_is_dropped_or_fails_gives_its_memory_back() {
 fn in_the_background_what_lacks_memory_is_tried_again() {
     let bench = Bench::new();
     let others = bench.account.try_reserve(bench.account.free() - (1 << 10)).unwrap();
-    let gathering = bench.held.take_oldest();
+    let task = bench.held.take_oldest();
     for _ in 0..3 {
-        assert_eq!(gathering.step(&|| true), Stepped::Lacked);
+        assert_eq!(task.step(&|| true), StepOutcome::Lacked);
     }
     // A background profile takes no place in the queue for memory.
     assert!(!bench.account.memory().is_short());
     drop(others);
-    while gathering.step(&|| true) == Stepped::Worked {}
-    gathering.leave();
+    while task.step(&|| true) == StepOutcome::Worked {}
+    task.leave();
     while bench.held.step(&|| true) {}
     assert!(bench.is_profiled());
 }
@@ -96,8 +96,8 @@ fn in_the_background_what_lacks_memory_is_tried_again() {
 fn who_waits_is_told_what_is_lacking_and_gives_it() {
     let bench = Bench::new();
     let others = bench.account.try_reserve(bench.account.free() - (1 << 10)).unwrap();
-    let gathering = bench.held.take_oldest();
-    assert_eq!(gathering.step(&|| true), Stepped::Lacked);
+    let task = bench.held.take_oldest();
+    assert_eq!(task.step(&|| true), StepOutcome::Lacked);
     let (one, other) = (bench.awaited(), bench.awaited());
     // For a waiter the reservation is tried once more.
     assert!(one.profile().has_step() && !one.profile().step(&|| true));

@@ -29,8 +29,8 @@ impl Held {
     pub fn step(&self, go_on: &dyn Fn() -> bool) -> bool {
         let Some(chore) = self.0.lock().pop() else { return false };
         match chore.step(go_on) {
-            Stepped::Worked => self.0.lock().push(chore),
-            Stepped::Lacked | Stepped::Nothing => chore.leave(),
+            StepOutcome::Worked => self.0.lock().push(chore),
+            StepOutcome::Lacked | StepOutcome::Nothing => chore.leave(),
         }
         true
     }
@@ -301,7 +301,7 @@ fn an_append_holds_no_profile_before_its_turn() {
 }
 
 /// Loads `rows` in `mode` and returns the resulting profile.
-fn gathered(catalog: &Arc<Catalog>, mode: LoadMode, rows: std::ops::Range<i64>) -> Profile {
+fn collected(catalog: &Arc<Catalog>, mode: LoadMode, rows: std::ops::Range<i64>) -> Profile {
     let mut load = begin(catalog, "t", mode).unwrap();
     load.push(&batch(rows)).unwrap();
     load.commit().unwrap();
@@ -313,8 +313,8 @@ fn gathered(catalog: &Arc<Catalog>, mode: LoadMode, rows: std::ops::Range<i64>) 
 fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
     let catalog = roomy();
     let rows = 3 * ROW_GROUP_ROWS as i64 + 7;
-    let one = gathered(&catalog, LoadMode::Create, 0..rows);
-    let both = gathered(&catalog, LoadMode::Append, 0..10);
+    let one = collected(&catalog, LoadMode::Create, 0..rows);
+    let both = collected(&catalog, LoadMode::Append, 0..10);
     assert_eq!((one.rows(), both.rows()), (rows as u64, rows as u64 + 10));
     let (before, after) = (&one.columns()[0].sketch, &both.columns()[0].sketch);
     // The ten rows were there before; the exact part of the counts differs.
@@ -334,7 +334,7 @@ fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
 #[test]
 fn statistics_are_told_of_the_columns_that_are_asked_for() {
     let catalog = roomy();
-    gathered(&catalog, LoadMode::Create, 0..100);
+    collected(&catalog, LoadMode::Create, 0..100);
     let all = catalog.statistics(&tenant(), &name("t")).unwrap();
     let last = all.columns.len() - 1;
     let one = catalog.known_statistics(&tenant(), &name("t"), &[last]).unwrap();
@@ -461,7 +461,7 @@ fn a_pool_without_room_for_a_profile_says_so_until_there_is_room() {
 #[test]
 fn what_was_gathered_goes_with_its_version() {
     let catalog = roomy();
-    gathered(&catalog, LoadMode::Create, 0..100);
+    collected(&catalog, LoadMode::Create, 0..100);
     assert!(bytes_used(&catalog) > 0);
     catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     await_free(&catalog, 0);

@@ -7,7 +7,7 @@ use super::read::check_text;
 use crate::fsst_text::SymbolTable;
 use crate::lanes::Lane;
 use crate::packed::{Packed, with_lane};
-use crate::room::Room;
+use crate::result_buffer::ResultBuffer;
 use crate::views::{Views, view_in_piece};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// The strings of a column, and the position of the next one to return.
 #[derive(Debug)]
-pub(super) struct Coded {
+pub(super) struct CodedStrings {
     pub data_type: DataType,
     pub validity: Option<BooleanBuffer>,
     pub table: Box<SymbolTable>,
@@ -33,12 +33,12 @@ pub(super) struct Coded {
     pub at: usize,
 }
 
-impl Coded {
+impl CodedStrings {
     /// Decodes the next `count` rows, which must exist.
     ///
     /// # Errors
     /// `Corrupt` when the codes do not decode to strings of the stated lengths.
-    pub fn next(&mut self, count: usize, room: &mut Room) -> Result<ArrayRef> {
+    pub fn next(&mut self, count: usize, room: &mut ResultBuffer) -> Result<ArrayRef> {
         let (start, end) = (self.row, self.row + count);
         let (lengths, bytes) = self.lengths(count)?;
         let mut views = Vec::with_capacity(count);

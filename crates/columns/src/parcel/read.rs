@@ -4,7 +4,7 @@
 //! lengths, codes of dictionaries, ends of strings, UTF-8. Compressed strings are checked when they are
 //! decompressed, since checking them takes as long.
 
-use super::coded::Coded;
+use super::coded::CodedStrings;
 use super::{
     ALIGNMENT, BIT_PACKED, BYTES, CONSTANT, DICTIONARY, FSST, NULLS, PLAIN, TAIL_BLOCK, TAIL_LOOSE,
     block_bytes, loose_bytes,
@@ -17,7 +17,7 @@ use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use crate::lanes::{Lane, pack_block};
 use crate::packed::{Packed, width_of, with_lane};
-use crate::room::Room;
+use crate::result_buffer::ResultBuffer;
 use crate::strings::check_row_bytes;
 use crate::views::{Views, view_of};
 use crate::zone::ZoneMap;
@@ -41,7 +41,7 @@ pub struct Parcel {
 #[derive(Debug)]
 enum Column {
     Encoded(Box<Chunk>),
-    Coded(Box<Coded>),
+    Coded(Box<CodedStrings>),
 }
 
 impl Parcel {
@@ -88,7 +88,7 @@ impl Parcel {
     /// # Errors
     /// `Corrupt` when strings are damaged, or a column that may not be NULL has a NULL. The parcel must not
     /// be used after an error.
-    pub fn next(&mut self, rows_max: usize, room: &mut Room) -> Result<RecordBatch> {
+    pub fn next(&mut self, rows_max: usize, room: &mut ResultBuffer) -> Result<RecordBatch> {
         let rows_max = rows_max.min(rows_at_once(&self.schema));
         let rows = self.given..self.given + rows_max.min(self.rows_left());
         let mut decode = |column: &mut Column| match column {
@@ -269,14 +269,14 @@ impl Parts<'_> {
         Ok(Body::Dictionary { values, codes })
     }
 
-    fn fsst(&mut self, data_type: &DataType, validity: Option<BooleanBuffer>) -> Result<Coded> {
+    fn fsst(&mut self, data_type: &DataType, validity: Option<BooleanBuffer>) -> Result<CodedStrings> {
         let table = Box::new(SymbolTable::from_parts(&self.next()?, &self.next()?)?);
         let lengths = self.packed()?;
         let codes = self.next()?;
         if lengths.reference != 0 {
             return Err(Error::corrupt("lengths of strings that do not count from 0"));
         }
-        Ok(Coded { data_type: data_type.clone(), validity, table, lengths, codes, row: 0, at: 0 })
+        Ok(CodedStrings { data_type: data_type.clone(), validity, table, lengths, codes, row: 0, at: 0 })
     }
 }
 

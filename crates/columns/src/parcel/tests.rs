@@ -3,7 +3,7 @@
 use super::*;
 use crate::chunk::Chunk;
 use crate::encode::encode;
-use crate::room::{ResultMemory, Room};
+use crate::result_buffer::{ResultBuffer, ResultMemory};
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
@@ -36,9 +36,9 @@ fn check(columns: &[ArrayRef]) {
             let sent = sent(chunks, rows, offset);
             let memory = ResultMemory::new(8 * PAGE_BYTES).unwrap();
             for (mut room, part) in [
-                (Room::default(), rows.max(1)),
-                (Room::default(), rows / 3 + 1),
-                (Room::of_pages(&memory), 2049),
+                (ResultBuffer::default(), rows.max(1)),
+                (ResultBuffer::default(), rows / 3 + 1),
+                (ResultBuffer::of_pages(&memory), 2049),
             ] {
                 let mut parcel = Parcel::read(&sent, &schema).unwrap();
                 assert_eq!(parcel.rows(), rows);
@@ -112,7 +112,7 @@ fn parcels_of_other_columns_are_refused() {
     }
     let strict = Schema::new(vec![Field::new("c", DataType::Int64, false)]);
     let bytes = sent(vec![pack_array(&columns[0]).unwrap()], 10, 0);
-    assert!(Parcel::read(&bytes, &Arc::new(strict)).unwrap().next(10, &mut Room::default()).is_err());
+    assert!(Parcel::read(&bytes, &Arc::new(strict)).unwrap().next(10, &mut ResultBuffer::default()).is_err());
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn rows_that_refer_to_long_strings_are_bounded_by_what_they_have_together() {
     let schema = schema_of(std::slice::from_ref(&dictionary));
     let fits = i32::MAX as usize / text.len();
     let mut sound = Parcel::read(&parcel(fits), &schema).unwrap();
-    assert_eq!(sound.next(rows, &mut Room::default()).unwrap().column(0).null_count(), rows - fits);
+    assert_eq!(sound.next(rows, &mut ResultBuffer::default()).unwrap().column(0).null_count(), rows - fits);
     let error = Parcel::read(&parcel(fits + 1), &schema).unwrap_err();
     assert_eq!(error.kind, farpool_model::ErrorKind::OverLimit);
 }
@@ -147,7 +147,7 @@ fn columns_that_take_no_bytes_are_decoded_in_parts() {
     assert!(sent.len() < 4096);
     let mut parcel = Parcel::read(&sent, &schema_of(&columns)).unwrap();
     let part = farpool_model::limits::MESSAGE_BYTES_MAX / 16_000;
-    let first = parcel.next(rows, &mut Room::default()).unwrap();
+    let first = parcel.next(rows, &mut ResultBuffer::default()).unwrap();
     assert_eq!((first.num_rows(), parcel.rows_left()), (part, rows - part));
     assert_eq!(first.column(999).null_count(), part);
 }
@@ -173,7 +173,7 @@ fn damaged_parcels_are_refused_or_sound() {
 fn read_all(bytes: &Bytes, schema: &SchemaRef) {
     let Ok(mut parcel) = Parcel::read(bytes, schema) else { return };
     while parcel.rows_left() > 0
-        && let Ok(batch) = parcel.next(700, &mut Room::default())
+        && let Ok(batch) = parcel.next(700, &mut ResultBuffer::default())
     {
         for column in batch.columns() {
             column.to_data().validate_full().unwrap();

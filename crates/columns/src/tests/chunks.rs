@@ -3,7 +3,7 @@
 use super::arrays::{Random, SHAPES, Shape, TYPES, array};
 use super::{encoded, pool};
 use crate::encode::encode;
-use crate::{Chunk, EncodingKind, IntegerSet, Parcel, Room, pack_chunks};
+use crate::{Chunk, EncodingKind, IntegerSet, Parcel, ResultBuffer, pack_chunks};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, UInt32Array};
@@ -101,7 +101,7 @@ fn check_pick(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
         let picked = Arc::new(picked);
         pack_chunks(expected.len(), &[picked]).iter().for_each(|piece| sent.extend_from_slice(piece));
         let mut parcel = Parcel::read(&sent.into(), &schema).unwrap();
-        assert_eq!(parcel.next(expected.len(), &mut Room::default()).unwrap().column(0), &expected);
+        assert_eq!(parcel.next(expected.len(), &mut ResultBuffer::default()).unwrap().column(0), &expected);
     }
     assert!(chunk.pick(&vec![0; array.len().div_ceil(64) + 1]).is_err());
     assert!(array.len().is_multiple_of(64) || chunk.pick(&vec![u64::MAX; array.len().div_ceil(64)]).is_err());

@@ -50,7 +50,7 @@ pub(super) struct FileHeader {
 
 /// Result of decoding the first bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Opening {
+pub(super) enum DecodedFileHeader {
     /// A valid header, with its seal if the log is encrypted.
     Header(FileHeader, Option<Seal>),
     /// A format of another version of farpool.
@@ -82,11 +82,11 @@ impl FileHeader {
         Ok(bytes)
     }
 
-    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Opening {
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> DecodedFileHeader {
         let is_checked = |end: usize| crc32fast::hash(&bytes[..end]) == u32_at(bytes, end);
         let (is_plain, is_sealed) = (is_checked(NUMBERS_BYTES), is_checked(NUMBERS_BYTES + SEAL_BYTES));
         if bytes[..8] != FILE_MAGIC || !is_plain && !is_sealed {
-            return Opening::Nothing;
+            return DecodedFileHeader::Nothing;
         }
         let header = FileHeader {
             log: u64_at(bytes, 16),
@@ -96,13 +96,13 @@ impl FileHeader {
             file_bytes: u64::from(u32_at(bytes, 12)) * u64_from(SECTOR_BYTES),
         };
         match u32_at(bytes, 8) {
-            FORMAT if is_plain => Opening::Header(header, None),
+            FORMAT if is_plain => DecodedFileHeader::Header(header, None),
             ENCRYPTED_FORMAT if is_sealed => {
                 let seal = Seal::split(&bytes[NUMBERS_BYTES..]).map(|(seal, _)| seal);
-                Opening::Header(header, seal)
+                DecodedFileHeader::Header(header, seal)
             }
-            FORMAT | ENCRYPTED_FORMAT => Opening::Nothing,
-            other => Opening::Format(other),
+            FORMAT | ENCRYPTED_FORMAT => DecodedFileHeader::Nothing,
+            other => DecodedFileHeader::Format(other),
         }
     }
 
@@ -180,18 +180,18 @@ impl BatchHeader {
 
 /// Encrypts the batches that one process writes to a log.
 #[derive(Debug)]
-pub(super) struct Sealer {
+pub(super) struct BatchEncryptor {
     salt: Salt,
     cipher: Cipher,
     /// Lowest batch number that may still be encrypted: a second batch of one number would reuse a nonce.
     next_batch: u64,
 }
 
-impl Sealer {
-    pub fn new(keys: &Keys) -> Result<Sealer> {
+impl BatchEncryptor {
+    pub fn new(keys: &Keys) -> Result<BatchEncryptor> {
         let salt = random_salt()?;
         let cipher = cipher(&keys.derive(Purpose::LogBatches, &salt)?)?;
-        Ok(Sealer { salt, cipher, next_batch: 0 })
+        Ok(BatchEncryptor { salt, cipher, next_batch: 0 })
     }
 
     /// Encrypts the records of a batch; the first [`SEAL_BYTES`] of `payload` receive the seal. Runs before the
@@ -212,13 +212,13 @@ impl Sealer {
 
 /// Decrypts the batches of a log.
 #[derive(Debug, Default)]
-pub(super) struct Opener {
+pub(super) struct BatchDecryptor {
     /// Salt and cipher of the previous batch: all batches written by one process share a salt.
     latest: Option<(Salt, Cipher)>,
     records: Vec<u8>,
 }
 
-impl Opener {
+impl BatchDecryptor {
     /// Decrypts the records of a batch whose checksum is right.
     ///
     /// # Errors

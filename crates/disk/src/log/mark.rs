@@ -30,20 +30,20 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Contents of the mark file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct DurabilityMark {
     /// Number of the log, so that the mark of another log is recognized.
     pub log: u64,
     /// Number of durable records.
     pub records: u64,
 }
 
-impl Mark {
+impl DurabilityMark {
     /// Reads the mark of a directory; `None` if it is missing or damaged.
-    pub fn read(directory: &dyn Directory) -> Option<Mark> {
+    pub fn read(directory: &dyn Directory) -> Option<DurabilityMark> {
         let contents = read_sealed(directory, NAME, FORMAT).ok()?;
         let (log, records) = contents.split_first_chunk()?;
         let log = u64::from_le_bytes(*log);
-        Some(Mark { log, records: u64::from_le_bytes(records.try_into().ok()?) })
+        Some(DurabilityMark { log, records: u64::from_le_bytes(records.try_into().ok()?) })
     }
 
     fn write(self, directory: &dyn Directory) -> Result<()> {
@@ -67,7 +67,7 @@ impl Log {
         }
         // After a failed write, the old or the new mark may be on disk.
         *marked = None;
-        Mark { log: self.number, records }.write(&*self.directory)?;
+        DurabilityMark { log: self.number, records }.write(&*self.directory)?;
         *marked = Some(records);
         Ok(())
     }

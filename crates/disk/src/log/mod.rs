@@ -30,14 +30,14 @@ mod recovery;
 #[cfg(test)]
 mod tests;
 
-pub use recovery::{Dropped, Recovered};
+pub use recovery::{RecoveredLog, TornEnd};
 
 use crate::files::{Directory, File, failed};
 use crate::keys::SEAL_BYTES;
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, Result, limits};
 use format::{
-    BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Sealer, payload_bytes, push_record,
+    BATCH_HEADER_BYTES, BatchEncryptor, BatchHeader, FileHeader, HEADER_BYTES, payload_bytes, push_record,
     record_bytes, whole_bytes,
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -51,7 +51,7 @@ const RESERVED_PART: u64 = 64;
 
 /// Permission of a record to use the space that is reserved for when the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
+pub enum ReservePolicy {
     /// May not use the reserved space.
     Normal,
     /// May use the reserved space, because space can be freed once the record is durable.
@@ -76,7 +76,7 @@ pub struct Log {
     directory: Arc<dyn Directory>,
     /// Size of each file in bytes.
     file_bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     /// Cached for [`Log::room`].
     room: AtomicU64,
     /// Notified when the writer has been returned to the state, or has failed.
@@ -91,7 +91,7 @@ pub struct Log {
 }
 
 #[derive(Debug)]
-struct State {
+struct LogState {
     /// Appended records that are not written yet, each after its length.
     waiting: Vec<u8>,
     waiting_records: u32,
@@ -117,7 +117,7 @@ struct Writer {
     /// Oldest first; the last one is the current file, to which batches are appended.
     files: Vec<LogFile>,
     file: Arc<dyn File>,
-    sealer: Option<Sealer>,
+    encryptor: Option<BatchEncryptor>,
     /// Offset of the end of the last batch in the current file.
     end: u64,
     next_batch: u64,
@@ -152,12 +152,12 @@ impl Log {
     /// # Errors
     /// `OverLimit` if the record is longer than [`limits::LOG_RECORD_BYTES_MAX`] or the disk is full; `Unavailable`
     /// after a write has failed.
-    pub fn append(&self, record: &[u8], urgency: Urgency) -> Result<u64> {
+    pub fn append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<u64> {
         loop {
-            if let Some(number) = self.try_append(record, urgency)? {
+            if let Some(number) = self.try_append(record, reserve_policy)? {
                 return Ok(number);
             }
-            self.make_room(record.len(), urgency)?;
+            self.make_room(record.len(), reserve_policy)?;
         }
     }
 
@@ -166,11 +166,11 @@ impl Log {
     ///
     /// # Errors
     /// Errors of [`Log::append`], except a full disk.
-    pub fn try_append(&self, record: &[u8], urgency: Urgency) -> Result<Option<u64>> {
+    pub fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
         check_length(record.len())?;
         let mut state = self.state.lock();
         state.check()?;
-        if !state.has_room(record.len(), urgency, self.file_bytes) {
+        if !state.has_room(record.len(), reserve_policy, self.file_bytes) {
             return Ok(None);
         }
         let number = state.push(record);
@@ -179,26 +179,26 @@ impl Log {
         Ok(Some(number))
     }
 
-    /// Returns how many bytes of [`Urgency::Normal`] records fitted into the current file after the last append or
-    /// write. Never blocks.
+    /// Returns how many bytes of [`ReservePolicy::Normal`] records fitted into the current file after the last append
+    /// or write. Never blocks.
     pub fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
     }
 
-    fn note_room(&self, state: &State) {
-        self.room.store(state.room_for_records(Urgency::Normal, self.file_bytes), Ordering::Relaxed);
+    fn note_room(&self, state: &LogState) {
+        self.room.store(state.room_for_records(ReservePolicy::Normal, self.file_bytes), Ordering::Relaxed);
     }
 
     /// Makes room for a record of `bytes` bytes: blocks until waiting records are written or a new file is created.
     ///
     /// # Errors
     /// Errors of [`Log::append`].
-    pub fn make_room(&self, bytes: usize, urgency: Urgency) -> Result<()> {
+    pub fn make_room(&self, bytes: usize, reserve_policy: ReservePolicy) -> Result<()> {
         check_length(bytes)?;
         let mut state = self.state.lock();
         loop {
             state.check()?;
-            if state.has_room(bytes, urgency, self.file_bytes) {
+            if state.has_room(bytes, reserve_policy, self.file_bytes) {
                 return Ok(());
             }
             match state.writer.take() {
@@ -332,7 +332,7 @@ impl Log {
         self.state.lock().appended
     }
 
-    fn wait_for_writer(&self, state: &mut MutexGuard<'_, State>) -> Result<Writer> {
+    fn wait_for_writer(&self, state: &mut MutexGuard<'_, LogState>) -> Result<Writer> {
         loop {
             state.check()?;
             match state.writer.take() {
@@ -342,13 +342,13 @@ impl Log {
         }
     }
 
-    fn give_back(&self, state: &mut State, writer: Writer) {
+    fn give_back(&self, state: &mut LogState, writer: Writer) {
         state.writer = Some(writer);
         self.changed.notify_all();
     }
 
     /// Writes all waiting records as one batch, and syncs it.
-    fn write_waiting(&self, state: &mut MutexGuard<'_, State>, writer: Writer) {
+    fn write_waiting(&self, state: &mut MutexGuard<'_, LogState>, writer: Writer) {
         let payload = std::mem::take(&mut state.waiting);
         let records = std::mem::take(&mut state.waiting_records);
         self.write_batch(state, writer, (payload, records));
@@ -356,7 +356,7 @@ impl Log {
 
     fn write_batch(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, LogState>,
         mut writer: Writer,
         (mut payload, records): (Vec<u8>, u32),
     ) {
@@ -392,7 +392,7 @@ impl Log {
         self.give_back(state, writer);
     }
 
-    fn fail(&self, state: &mut MutexGuard<'_, State>, error: Error) {
+    fn fail(&self, state: &mut MutexGuard<'_, LogState>, error: Error) {
         state.failure = Some(error.clone());
         self.arrived.notify_all();
         self.ended.notify_all();
@@ -402,7 +402,7 @@ impl Log {
     }
 
     /// Begins a new file because a record does not fit into the current one.
-    fn begin_file(&self, state: &mut MutexGuard<'_, State>, mut writer: Writer) -> Result<()> {
+    fn begin_file(&self, state: &mut MutexGuard<'_, LogState>, mut writer: Writer) -> Result<()> {
         let first_record = state.appended;
         let outcome = MutexGuard::unlocked(state, || {
             writer.begin_file(&*self.directory, first_record, self.file_bytes)
@@ -412,7 +412,7 @@ impl Log {
                 state.room = self.file_bytes - u64_from(HEADER_BYTES);
                 self.note_room(state);
             }
-            Err(NotBegun { is_usable: false, error }) => self.fail(state, error.clone()),
+            Err(FileCreationError { is_usable: false, error }) => self.fail(state, error.clone()),
             Err(_) => {}
         }
         self.give_back(state, writer);
@@ -435,7 +435,7 @@ impl Log {
     }
 }
 
-impl State {
+impl LogState {
     fn is_open(&self) -> bool {
         self.failure.is_none() && !self.is_stopped
     }
@@ -444,16 +444,16 @@ impl State {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    fn has_room(&self, record_length: usize, urgency: Urgency, file_bytes: u64) -> bool {
-        u64_from(record_bytes(record_length)) <= self.room_for_records(urgency, file_bytes)
+    fn has_room(&self, record_length: usize, reserve_policy: ReservePolicy, file_bytes: u64) -> bool {
+        u64_from(record_bytes(record_length)) <= self.room_for_records(reserve_policy, file_bytes)
     }
 
     /// Returns how many more bytes of records may wait. All waiting records together take at most half a file, so that
     /// every batch fits into a new file.
-    fn room_for_records(&self, urgency: Urgency, file_bytes: u64) -> u64 {
-        let reserved = match urgency {
-            Urgency::Normal => file_bytes / RESERVED_PART,
-            Urgency::FreesSpace => 0,
+    fn room_for_records(&self, reserve_policy: ReservePolicy, file_bytes: u64) -> u64 {
+        let reserved = match reserve_policy {
+            ReservePolicy::Normal => file_bytes / RESERVED_PART,
+            ReservePolicy::FreesSpace => 0,
         };
         // Space for the end mark of [`Log::close`] is never used by records.
         let end = whole_bytes(self.seal_bytes);
@@ -480,7 +480,7 @@ fn check_length(bytes: usize) -> Result<()> {
 
 /// Reason why no new file was created.
 #[derive(Debug)]
-struct NotBegun {
+struct FileCreationError {
     error: Error,
     /// True if no header was written, so that the log can continue in its current file.
     is_usable: bool,
@@ -493,7 +493,7 @@ impl Writer {
 
     fn write(&mut self, payload: &[u8], records: u32) -> io::Result<()> {
         let file = self.current().number;
-        let seal_bytes = if self.sealer.is_some() { SEAL_BYTES } else { 0 };
+        let seal_bytes = if self.encryptor.is_some() { SEAL_BYTES } else { 0 };
         let bytes = seal_bytes + payload.len();
         let mut header = BatchHeader {
             log: self.log,
@@ -505,8 +505,8 @@ impl Writer {
         let mut batch = Vec::with_capacity(header.whole_bytes() as usize);
         batch.resize(BATCH_HEADER_BYTES + seal_bytes, 0);
         batch.extend_from_slice(payload);
-        if let Some(sealer) = &mut self.sealer {
-            let sealed = sealer.seal(&header, file, &mut batch[BATCH_HEADER_BYTES..]);
+        if let Some(encryptor) = &mut self.encryptor {
+            let sealed = encryptor.seal(&header, file, &mut batch[BATCH_HEADER_BYTES..]);
             sealed.map_err(|error| io::Error::other(error.message))?;
         }
         header.checksum = crc32fast::hash(&batch[BATCH_HEADER_BYTES..]);
@@ -524,7 +524,7 @@ impl Writer {
         directory: &dyn Directory,
         first_record: u64,
         file_bytes: u64,
-    ) -> Result<(), NotBegun> {
+    ) -> Result<(), FileCreationError> {
         let next = LogFile { number: self.current().number + 1, first_record };
         let (log, first_batch, previous_end) = (self.log, self.next_batch, self.end);
         let header = FileHeader { log, first_batch, first_record, previous_end, file_bytes };
@@ -541,10 +541,10 @@ fn create_file(
     number: u64,
     header: &FileHeader,
     file_bytes: u64,
-) -> Result<Arc<dyn File>, NotBegun> {
+) -> Result<Arc<dyn File>, FileCreationError> {
     let name = &file_name(number);
     let header = header.encode(directory.keys(), number);
-    let header = header.map_err(|error| NotBegun { error, is_usable: true })?;
+    let header = header.map_err(|error| FileCreationError { error, is_usable: true })?;
     let reserved = create(directory, name).and_then(|file| {
         file.reserve(file_bytes)?;
         Ok(file)
@@ -552,14 +552,16 @@ fn create_file(
     let file = reserved.map_err(|error| {
         // The file has no header yet. If it cannot be removed, recovery recognizes it as unfinished.
         let _ = directory.remove(name);
-        NotBegun { error: failed(directory, "reserve space for", name, &error), is_usable: true }
+        FileCreationError { error: failed(directory, "reserve space for", name, &error), is_usable: true }
     })?;
     let written = file.write_at(&header, 0).and_then(|()| file.sync()).and_then(|()| directory.sync());
     match written {
         Ok(()) => Ok(file),
         // The header may have reached the device. Batches appended to the previous file would then contradict its
         // `previous_end`.
-        Err(error) => Err(NotBegun { error: failed(directory, "write", name, &error), is_usable: false }),
+        Err(error) => {
+            Err(FileCreationError { error: failed(directory, "write", name, &error), is_usable: false })
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Opening a log: reads its files, passes their records to the caller, and clears the remains of a torn last batch.
 
 use super::format::{
-    BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Opener, Opening, SECTOR_BYTES, Sealer, records,
+    BATCH_HEADER_BYTES, BatchDecryptor, BatchEncryptor, BatchHeader, DecodedFileHeader, FileHeader,
+    HEADER_BYTES, SECTOR_BYTES, records,
 };
-use super::mark::{self, Mark};
-use super::{Log, LogFile, State, Urgency, Writer, create_file, file_name};
+use super::mark::{self, DurabilityMark};
+use super::{Log, LogFile, LogState, ReservePolicy, Writer, create_file, file_name};
 use crate::encrypted::{changed, changed_at, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
 use crate::keys::SEAL_BYTES;
@@ -17,16 +18,16 @@ use std::sync::{Arc, OnceLock};
 
 /// Result of opening or reading a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveredLog {
     /// Number of records that were passed to the caller.
     pub records: u64,
     /// Description of the torn end, if there was one.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<TornEnd>,
 }
 
 /// Bytes of the last write before a loss of power, which was torn and not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dropped {
+pub struct TornEnd {
     /// Full name of the file ([`Directory::full_name`]).
     pub file: String,
     /// Offset of the first dropped byte.
@@ -55,7 +56,7 @@ impl Log {
         new_log: Option<u64>,
         from: u64,
         sink: &mut Sink<'_>,
-    ) -> Result<(Log, Recovered)> {
+    ) -> Result<(Log, RecoveredLog)> {
         Log::open_sized(directory, u64_from(limits::LOG_FILE_BYTES), new_log, from, sink)
     }
 
@@ -63,8 +64,8 @@ impl Log {
     ///
     /// # Errors
     /// Errors of [`Log::open`].
-    pub fn read(directory: &dyn Directory, from: u64, sink: &mut Sink<'_>) -> Result<Recovered> {
-        let mut scan = Scan::new(directory, from, sink);
+    pub fn read(directory: &dyn Directory, from: u64, sink: &mut Sink<'_>) -> Result<RecoveredLog> {
+        let mut scan = LogScan::new(directory, from, sink);
         match scan.files()? {
             None => Err(missing(directory)),
             Some(_) => Ok(scan.recovered),
@@ -81,16 +82,16 @@ impl Log {
         new_log: Option<u64>,
         from: u64,
         sink: &mut Sink<'_>,
-    ) -> Result<(Log, Recovered)> {
+    ) -> Result<(Log, RecoveredLog)> {
         let may_begin = new_log.is_some() && from == 0;
-        let mut scan = Scan { mends: true, may_begin, ..Scan::new(&*directory, from, sink) };
+        let mut scan = LogScan { mends: true, may_begin, ..LogScan::new(&*directory, from, sink) };
         let (mut writer, found) = match (scan.files()?, new_log) {
             (Some(found), _) => found,
             (None, Some(new_log)) if from == 0 => (begin(&*directory, new_log, file_bytes)?, 0),
             (None, _) => return Err(missing(&*directory)),
         };
         let recovered = scan.recovered;
-        writer.sealer = directory.keys().map(Sealer::new).transpose()?;
+        writer.encryptor = directory.keys().map(BatchEncryptor::new).transpose()?;
         let next_record = found.max(from);
         if found < from {
             // Records before `from` are missing and not needed. The new file begins at `from`, so that no appended
@@ -99,19 +100,19 @@ impl Log {
             begun.map_err(|not_begun| not_begun.error)?;
         }
         let (number, marked) = (writer.log, Mutex::default());
-        let state = State {
+        let state = LogState {
             waiting: Vec::new(),
             waiting_records: 0,
             appended: next_record,
             durable: next_record,
-            seal_bytes: if writer.sealer.is_some() { SEAL_BYTES } else { 0 },
+            seal_bytes: if writer.encryptor.is_some() { SEAL_BYTES } else { 0 },
             room: file_bytes.saturating_sub(writer.end),
             bytes_written: 0,
             writer: Some(writer),
             failure: None,
             is_stopped: false,
         };
-        let room = AtomicU64::new(state.room_for_records(Urgency::Normal, file_bytes));
+        let room = AtomicU64::new(state.room_for_records(ReservePolicy::Normal, file_bytes));
         let log = Log {
             number,
             directory,
@@ -139,11 +140,11 @@ fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer>
     let header = FileHeader { log, first_batch: 1, first_record: 0, previous_end: 0, file_bytes };
     let file = create_file(directory, first.number, &header, file_bytes);
     let file = file.map_err(|not_begun| not_begun.error)?;
-    let (end, next_batch, sealer) = (u64_from(HEADER_BYTES), 1, None);
-    Ok(Writer { log, files: vec![first], file, sealer, end, next_batch })
+    let (end, next_batch, encryptor) = (u64_from(HEADER_BYTES), 1, None);
+    Ok(Writer { log, files: vec![first], file, encryptor, end, next_batch })
 }
 
-struct Scan<'a, 's> {
+struct LogScan<'a, 's> {
     directory: &'a dyn Directory,
     from: u64,
     /// True if the log will be appended to, so that its torn end must be repaired.
@@ -151,14 +152,14 @@ struct Scan<'a, 's> {
     /// True if a new log may be begun where there is none.
     may_begin: bool,
     /// Read before the files, because another process may append to them during the scan.
-    mark: Option<Mark>,
+    mark: Option<DurabilityMark>,
     sink: &'a mut Sink<'s>,
-    opener: Opener,
-    recovered: Recovered,
+    decryptor: BatchDecryptor,
+    recovered: RecoveredLog,
 }
 
 /// A log file that was read into memory.
-struct Read {
+struct LogFileContents {
     number: u64,
     name: String,
     file: Arc<dyn File>,
@@ -171,9 +172,9 @@ struct Read {
     next_record: u64,
 }
 
-impl Read {
+impl LogFileContents {
     /// Returns the name of the file for error messages.
-    fn full_name(&self, scan: &Scan<'_, '_>) -> String {
+    fn full_name(&self, scan: &LogScan<'_, '_>) -> String {
         scan.directory.full_name(&self.name)
     }
 
@@ -183,11 +184,12 @@ impl Read {
     }
 }
 
-impl<'a, 's> Scan<'a, 's> {
+impl<'a, 's> LogScan<'a, 's> {
     /// Creates a scan that changes nothing.
-    fn new(directory: &'a dyn Directory, from: u64, sink: &'a mut Sink<'s>) -> Scan<'a, 's> {
-        let (opener, recovered, mark) = (Opener::default(), Recovered::default(), Mark::read(directory));
-        Scan { directory, from, mends: false, may_begin: false, mark, sink, opener, recovered }
+    fn new(directory: &'a dyn Directory, from: u64, sink: &'a mut Sink<'s>) -> LogScan<'a, 's> {
+        let (decryptor, recovered, mark) =
+            (BatchDecryptor::default(), RecoveredLog::default(), DurabilityMark::read(directory));
+        LogScan { directory, from, mends: false, may_begin: false, mark, sink, decryptor, recovered }
     }
 
     /// Reads all files. Returns the writer that appends to the log, and the number of the next record; `None` if there
@@ -195,7 +197,7 @@ impl<'a, 's> Scan<'a, 's> {
     fn files(&mut self) -> Result<Option<(Writer, u64)>> {
         let numbers = self.numbers()?;
         let mut files = Vec::new();
-        let mut last: Option<Read> = None;
+        let mut last: Option<LogFileContents> = None;
         for (i, number) in numbers.iter().enumerate() {
             let is_last = i + 1 == numbers.len();
             // Lets the disk read the next file while the records of this one are processed.
@@ -224,8 +226,8 @@ impl<'a, 's> Scan<'a, 's> {
         self.check_end(&read)?;
         self.check_mark(&read)?;
         self.mend_end(&read)?;
-        let Read { header, file, end, next_batch, next_record, .. } = read;
-        let writer = Writer { log: header.log, files, file, sealer: None, end: u64_from(end), next_batch };
+        let LogFileContents { header, file, end, next_batch, next_record, .. } = read;
+        let writer = Writer { log: header.log, files, file, encryptor: None, end: u64_from(end), next_batch };
         Ok(Some((writer, next_record)))
     }
 
@@ -233,7 +235,7 @@ impl<'a, 's> Scan<'a, 's> {
     fn no_file(&self) -> Result<Option<(Writer, u64)>> {
         match self.mark {
             None => Ok(None),
-            Some(Mark { records, .. }) => {
+            Some(DurabilityMark { records, .. }) => {
                 let missing = missing(self.directory);
                 let message = format!(
                     "{}: its files are gone or empty, and {records} records at least were acknowledged",
@@ -268,7 +270,7 @@ impl<'a, 's> Scan<'a, 's> {
 
     /// Reads a file. Returns `None` and removes the file if it is the last one and its creation was not finished, so
     /// that it has no records.
-    fn file(&self, number: u64, is_last: bool) -> Result<Option<Read>> {
+    fn file(&self, number: u64, is_last: bool) -> Result<Option<LogFileContents>> {
         let name = file_name(number);
         let failed = |error: &std::io::Error| failed(self.directory, "read", &name, error);
         let file = self.directory.open(&name).map_err(|error| failed(&error))?;
@@ -281,9 +283,10 @@ impl<'a, 's> Scan<'a, 's> {
         }
         let mut contents = vec![0; usize_saturating(bytes)];
         file.read_at(&mut contents, 0).map_err(|error| failed(&error))?;
-        let opening = contents.first_chunk::<HEADER_BYTES>().map_or(Opening::Nothing, FileHeader::decode);
+        let opening =
+            contents.first_chunk::<HEADER_BYTES>().map_or(DecodedFileHeader::Nothing, FileHeader::decode);
         let header = match opening {
-            Opening::Header(header, seal) => {
+            DecodedFileHeader::Header(header, seal) => {
                 match (seal, self.directory.keys()) {
                     (None, None) => {}
                     (Some(_), None) => return Err(needs_key(self.directory, &name)),
@@ -295,21 +298,21 @@ impl<'a, 's> Scan<'a, 's> {
                 }
                 header
             }
-            Opening::Format(format) => return Err(other_format(self.directory, &name, format)),
-            Opening::Nothing if is_last && batch_from(&contents, 0, None, 0).is_none() => {
+            DecodedFileHeader::Format(format) => return Err(other_format(self.directory, &name, format)),
+            DecodedFileHeader::Nothing if is_last && batch_from(&contents, 0, None, 0).is_none() => {
                 if self.mends {
                     self.directory.remove(&name).map_err(|error| failed(&error))?;
                 }
                 return Ok(None);
             }
-            Opening::Nothing => {
+            DecodedFileHeader::Nothing => {
                 let name = self.directory.full_name(&name);
                 return Err(self.damaged(format!("{name} is damaged at byte 0")));
             }
         };
         let (next_batch, next_record) = (header.first_batch, header.first_record);
         let (end, last_batch) = (HEADER_BYTES, None);
-        Ok(Some(Read {
+        Ok(Some(LogFileContents {
             number,
             name,
             file,
@@ -323,7 +326,7 @@ impl<'a, 's> Scan<'a, 's> {
     }
 
     /// Checks that a file continues where the previous one ends.
-    fn check_follows(&self, before: Option<&Read>, read: &Read) -> Result<()> {
+    fn check_follows(&self, before: Option<&LogFileContents>, read: &LogFileContents) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
         let FileHeader { log, first_batch, first_record, previous_end, .. } = read.header;
         let name = before.full_name(self);
@@ -341,7 +344,7 @@ impl<'a, 's> Scan<'a, 's> {
     }
 
     /// Decodes the batches of a file, up to its end or the first damaged batch, and passes their records to the sink.
-    fn batches(&mut self, mut read: Read) -> Result<Read> {
+    fn batches(&mut self, mut read: LogFileContents) -> Result<LogFileContents> {
         while let Some((header, payload)) = whole_batch(&read.bytes, read.end) {
             if (header.log, header.batch) != (read.header.log, read.next_batch) {
                 break;
@@ -349,7 +352,7 @@ impl<'a, 's> Scan<'a, 's> {
             let payload = match self.directory.keys() {
                 None => payload,
                 Some(keys) => {
-                    let opened = self.opener.open(keys, &header, read.number, payload);
+                    let opened = self.decryptor.open(keys, &header, read.number, payload);
                     opened.map_err(|error| changed_at(self.directory, &read.name, read.end, error))?
                 }
             };
@@ -369,7 +372,7 @@ impl<'a, 's> Scan<'a, 's> {
     }
 
     /// Checks that the bytes behind the last intact batch may be a torn batch: no later batch may follow.
-    fn check_end(&self, read: &Read) -> Result<()> {
+    fn check_end(&self, read: &LogFileContents) -> Result<()> {
         match batch_from(&read.bytes, read.end, Some(read.header.log), read.next_batch + 1) {
             None => Ok(()),
             Some(at) => {
@@ -381,8 +384,8 @@ impl<'a, 's> Scan<'a, 's> {
 
     /// Clears the remains of a torn batch behind the last intact one, and rewrites that one: if its sync failed, reads
     /// return it from the system's cache although it is not on the device.
-    fn mend_end(&mut self, read: &Read) -> Result<()> {
-        let Read { name, file, bytes, end, last_batch, .. } = read;
+    fn mend_end(&mut self, read: &LogFileContents) -> Result<()> {
+        let LogFileContents { name, file, bytes, end, last_batch, .. } = read;
         let rest = without_zeros(&bytes[*end..]).len();
         let mended = || {
             if read.is_cut() {
@@ -401,13 +404,13 @@ impl<'a, 's> Scan<'a, 's> {
         }
         if rest > 0 {
             let (file, offset, bytes) = (read.full_name(self), u64_from(*end), u64_from(rest));
-            self.recovered.dropped = Some(Dropped { file, offset, bytes });
+            self.recovered.dropped = Some(TornEnd { file, offset, bytes });
         }
         Ok(())
     }
 
     /// Checks that the log has all records that the mark states, except those that are not needed.
-    fn check_mark(&self, read: &Read) -> Result<()> {
+    fn check_mark(&self, read: &LogFileContents) -> Result<()> {
         let Some(mark) = self.mark.filter(|mark| mark.log == read.header.log) else { return Ok(()) };
         let (left, known) = (read.next_record, mark.records);
         if left.max(self.from) >= known {
@@ -425,7 +428,7 @@ impl<'a, 's> Scan<'a, 's> {
     }
 
     /// Returns the error of a truncated file.
-    fn cut(&self, read: &Read) -> Error {
+    fn cut(&self, read: &LogFileContents) -> Error {
         let (place, name) = (self.directory.describe(), read.full_name(self));
         let (bytes, whole, end, left) =
             (read.bytes.len(), read.header.file_bytes, read.end, read.next_record);

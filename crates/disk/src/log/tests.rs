@@ -1,6 +1,6 @@
 //! Tests of the log against a model, through crashes, failures and damage.
 
-use super::mark::Mark;
+use super::mark::DurabilityMark;
 use super::*;
 use crate::encrypted::tests::with_keys;
 use crate::simulated::{Faults, Random, SimulatedDirectory};
@@ -20,7 +20,7 @@ fn new_directory(is_encrypted: bool) -> Arc<SimulatedDirectory> {
 }
 
 /// Opens a log, encrypted if its directory is.
-fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<u8>>, Recovered)> {
+fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<u8>>, RecoveredLog)> {
     let mut records = Vec::new();
     let mut sink = |number: u64, record: &[u8]| {
         assert_eq!(number, from + u64_from(records.len()));
@@ -87,7 +87,7 @@ impl Model {
     fn append(&mut self, random: &mut Random) {
         let longest = [10, 1000, FILE_BYTES / 4][random.below(3) as usize];
         let record: Vec<u8> = (0..random.below(longest)).map(|_| random.next() as u8).collect();
-        match self.log().append(&record, Urgency::Normal) {
+        match self.log().append(&record, ReservePolicy::Normal) {
             Ok(number) => {
                 assert_eq!(number, u64_from(self.records.len()));
                 self.records.push(record);
@@ -167,7 +167,7 @@ fn filled(batches: usize, is_encrypted: bool) -> (Arc<SimulatedDirectory>, Log, 
     for batch in 0..batches {
         for i in 0..=batch % 3 {
             records.push(vec![batch as u8; 700 * i + 30_000 * (batch % 2)]);
-            log.append(records.last().unwrap(), Urgency::Normal).unwrap();
+            log.append(records.last().unwrap(), ReservePolicy::Normal).unwrap();
         }
         log.commit(u64_from(records.len() - 1)).unwrap();
     }
@@ -258,17 +258,17 @@ fn a_full_disk_still_takes_what_frees_space() {
     directory.set_faults(Faults { capacity: Some(FILE_BYTES + FILE_BYTES / 2), ..Faults::default() });
     let record = vec![1; 200];
     let full = loop {
-        match log.append(&record, Urgency::Normal) {
+        match log.append(&record, ReservePolicy::Normal) {
             Ok(number) => log.commit(number).unwrap(),
             Err(error) => break error,
         }
     };
     assert!(full.kind == ErrorKind::OverLimit && full.message.contains("log-"), "{full}");
-    let number = log.append(b"drop", Urgency::FreesSpace).unwrap();
+    let number = log.append(b"drop", ReservePolicy::FreesSpace).unwrap();
     log.commit(number).unwrap();
-    log.append(&record, Urgency::Normal).unwrap_err();
+    log.append(&record, ReservePolicy::Normal).unwrap_err();
     directory.set_faults(Faults::default());
-    let after = log.append(&record, Urgency::Normal).unwrap();
+    let after = log.append(&record, ReservePolicy::Normal).unwrap();
     log.commit(after).unwrap();
     log.forget_before(after).unwrap();
     assert_eq!(directory.names().unwrap().len(), 1);
@@ -285,10 +285,10 @@ fn a_record_is_taken_at_once_exactly_if_there_is_room_for_it() {
         for _ in 0..2_000 {
             let bytes = random.below(9_000) as usize;
             let fits = u64_from(record_bytes(bytes)) <= log.room();
-            assert_eq!(log.try_append(&vec![0; bytes], Urgency::Normal).unwrap().is_some(), fits);
+            assert_eq!(log.try_append(&vec![0; bytes], ReservePolicy::Normal).unwrap().is_some(), fits);
             if !fits {
                 refused += 1;
-                log.make_room(bytes, Urgency::Normal).unwrap();
+                log.make_room(bytes, ReservePolicy::Normal).unwrap();
                 assert!(u64_from(record_bytes(bytes)) <= log.room());
             } else if random.below(4) == 0 {
                 log.commit(log.next_record() - 1).unwrap();
@@ -301,14 +301,14 @@ fn a_record_is_taken_at_once_exactly_if_there_is_room_for_it() {
 #[test]
 fn nothing_is_acknowledged_after_a_sync_that_failed() {
     let (directory, log, records) = filled(1, false);
-    let number = log.append(b"more", Urgency::Normal).unwrap();
+    let number = log.append(b"more", ReservePolicy::Normal).unwrap();
     // The write succeeds; the sync fails.
     directory.set_faults(Faults { fails_after: Some(1), ..Faults::default() });
     let error = log.commit(number).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
     directory.set_faults(Faults::default());
     assert_eq!(log.commit(number).unwrap_err(), error);
-    log.append(b"again", Urgency::FreesSpace).unwrap_err();
+    log.append(b"again", ReservePolicy::FreesSpace).unwrap_err();
     log.commit(0).unwrap();
     drop(log);
     // Reads return the record although the device does not have it. Once recovered, it must stay.
@@ -322,7 +322,7 @@ fn nothing_is_acknowledged_after_a_sync_that_failed() {
 #[test]
 fn what_cannot_be_recorded_is_refused() {
     let (_, log, records) = filled(1, false);
-    let error = log.append(&vec![0; limits::LOG_RECORD_BYTES_MAX + 1], Urgency::Normal).unwrap_err();
+    let error = log.append(&vec![0; limits::LOG_RECORD_BYTES_MAX + 1], ReservePolicy::Normal).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
     assert_eq!(log.commit(u64_from(records.len())).unwrap_err().kind, ErrorKind::Invalid);
 }
@@ -408,7 +408,7 @@ fn no_batch_is_encrypted_twice_with_one_key() {
     let mut all = Vec::new();
     for _ in 0..3 {
         let (log, _, _) = open(&directory, 0).unwrap();
-        log.commit(log.append(&[7; 100], Urgency::Normal).unwrap()).unwrap();
+        log.commit(log.append(&[7; 100], ReservePolicy::Normal).unwrap()).unwrap();
         drop(log);
         let file = directory.open(&name).unwrap();
         let mut bytes = vec![0; file.bytes().unwrap() as usize];
@@ -446,16 +446,16 @@ fn records_leave_with_their_file() {
             found.windows(bytes.len()).any(|window| window == bytes)
         };
         let early = b"one of the first file";
-        log.commit(log.append(early, Urgency::Normal).unwrap()).unwrap();
+        log.commit(log.append(early, ReservePolicy::Normal).unwrap()).unwrap();
         assert_eq!(has(early), !is_encrypted);
-        log.append(b"one that waits", Urgency::Normal).unwrap();
+        log.append(b"one that waits", ReservePolicy::Normal).unwrap();
         log.turn_over().unwrap();
         log.turn_over().unwrap();
         let next = log.next_record();
         log.forget_before(next).unwrap();
         let logs = directory.names().unwrap().iter().filter(|name| name.starts_with("log")).count();
         assert!(logs == 1 && !has(early) && !has(b"one that waits"));
-        let number = log.append(b"another", Urgency::Normal).unwrap();
+        let number = log.append(b"another", ReservePolicy::Normal).unwrap();
         log.commit(number).unwrap();
         drop(log);
         directory.crash(3);
@@ -470,7 +470,7 @@ fn a_file_full_of_marks_takes_records_in_another() {
         open(&directory, 0).unwrap().0.close().unwrap();
     }
     let log = open(&directory, 0).unwrap().0;
-    log.commit(log.append(b"one", Urgency::Normal).unwrap()).unwrap();
+    log.commit(log.append(b"one", ReservePolicy::Normal).unwrap()).unwrap();
     drop(log);
     assert_eq!(open(&directory, 0).unwrap().1, [b"one"]);
     assert_eq!(directory.names().unwrap().len(), 2);
@@ -486,7 +486,7 @@ fn threads_share_batches() {
         for i in 0..200_u8 {
             let mut record = vec![thread, i];
             record.resize(2 + random.below(6000) as usize, 0);
-            let number = log.append(&record, Urgency::Normal).unwrap();
+            let number = log.append(&record, ReservePolicy::Normal).unwrap();
             log.commit(number).unwrap();
         }
     };
@@ -565,10 +565,10 @@ fn what_the_mark_knows_is_missed() {
     for is_encrypted in [false, true] {
         let damaged = |damage: &dyn Fn(&Arc<SimulatedDirectory>, &str)| {
             let (directory, log, records) = filled(7, is_encrypted);
-            log.commit(log.append(b"one that is marked", Urgency::Normal).unwrap()).unwrap();
+            log.commit(log.append(b"one that is marked", ReservePolicy::Normal).unwrap()).unwrap();
             log.mark().unwrap();
             // Records behind the mark may be torn.
-            log.commit(log.append(b"one more", Urgency::Normal).unwrap()).unwrap();
+            log.commit(log.append(b"one more", ReservePolicy::Normal).unwrap()).unwrap();
             drop(log);
             assert_eq!(open(&directory, 0).unwrap().1.len(), records.len() + 2);
             let names = directory.names().unwrap();
@@ -601,7 +601,7 @@ fn a_new_log_with_a_mark_may_not_be_missing() {
         let directory = SimulatedDirectory::new();
         let (log, _, _) = open(&directory, 0).unwrap();
         log.mark().unwrap();
-        log.commit(log.append(b"one", Urgency::Normal).unwrap()).unwrap();
+        log.commit(log.append(b"one", ReservePolicy::Normal).unwrap()).unwrap();
         drop(log);
         match is_removed {
             true => directory.remove(&file_name(1)).unwrap(),
@@ -621,7 +621,7 @@ fn a_mark_that_is_damaged_or_of_another_log_says_nothing() {
     drop(log);
     directory.flip("durable", 30, 1);
     assert_eq!(open(&directory, 0).unwrap().1.len(), records.len());
-    let other = Mark { log: 8, records: 1 << 40 };
+    let other = DurabilityMark { log: 8, records: 1 << 40 };
     crate::sealed::write_sealed(
         &*directory,
         "durable",

@@ -6,7 +6,7 @@ use super::size;
 use super::stop::{Outcome, Stop};
 use farpool::Error;
 use farpool::model::cast::u64_from;
-use farpool::node::{Dropped, KeysFound, LocalDirectory, Recovery, check_data, check_keys};
+use farpool::node::{KeysFound, LocalDirectory, Recovery, TornEnd, check_data, check_keys};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -96,7 +96,7 @@ pub(super) fn summary_of_keys(found: &KeysFound) -> String {
 }
 
 /// Describes the torn end of a log.
-fn torn(dropped: Option<&Dropped>) -> String {
+fn torn(dropped: Option<&TornEnd>) -> String {
     dropped.map_or_else(String::new, |dropped| {
         format!(
             "; {} at the end of the log are not whole, as when power was lost while they were written, and are dropped \

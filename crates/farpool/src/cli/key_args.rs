@@ -2,7 +2,7 @@
 
 use super::stop::{Outcome, Stop};
 use farpool::node::{
-    Codec, Directory, KeySource, LocalDirectory, MasterKey, Packing, Tier, compressing, unlock,
+    Codec, CompressionPolicy, Directory, KeySource, LocalDirectory, MasterKey, Tier, compressing, unlock,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,12 +79,12 @@ pub struct CompressionArgs {
     /// Compression of large parts of tables when they are written: auto (where that makes reading them faster on this
     /// disk), none, lz4, zstd or deflate; what is there stays as it is [default: auto]
     #[arg(long, value_name = "HOW", value_parser = compression, requires = "data_dir")]
-    compression: Option<Packing>,
+    compression: Option<CompressionPolicy>,
 }
 
 impl CompressionArgs {
     /// Returns the option's value, or `auto`.
-    pub fn get(&self) -> Packing {
+    pub fn get(&self) -> CompressionPolicy {
         self.compression.unwrap_or_default()
     }
 
@@ -94,9 +94,9 @@ impl CompressionArgs {
     }
 }
 
-fn compression(text: &str) -> Result<Packing, String> {
+fn compression(text: &str) -> Result<CompressionPolicy, String> {
     let codecs = Codec::ALL.map(Codec::name).join(", ");
-    Packing::named(text).ok_or_else(|| format!("write auto, none, or one of {codecs}"))
+    CompressionPolicy::named(text).ok_or_else(|| format!("write auto, none, or one of {codecs}"))
 }
 
 fn tier(text: &str) -> Result<Tier, String> {

@@ -7,8 +7,8 @@
 
 use super::tables::NearTable;
 use arrow::buffer::Buffer;
-use farpool_catalog::{Awaited, Cache};
-use farpool_columns::{Chunk, Reader, Source, read_into_pool};
+use farpool_catalog::{Cache, ValueRequests};
+use farpool_columns::{Chunk, ValueReader, ValueSource, read_into_pool};
 use farpool_memory::{Pool, PoolConfig, Reclaim, Tenure};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
@@ -59,7 +59,7 @@ pub(super) struct Chunks {
     remote: Arc<RemotePool>,
     pool: Arc<Pool>,
     cache: Arc<Cache>,
-    awaited: Awaited,
+    awaited: ValueRequests,
     tenant: TenantName,
     handles: Mutex<Handles>,
     queue: Mutex<Queue>,
@@ -149,7 +149,7 @@ impl Chunks {
             remote,
             pool,
             cache,
-            awaited: Awaited::default(),
+            awaited: ValueRequests::default(),
             tenant: TenantName::default(),
             handles: Mutex::default(),
             queue: Mutex::default(),
@@ -188,7 +188,7 @@ impl Chunks {
             return Ok(known);
         }
         let this = self.this.upgrade().ok_or_else(|| Error::internal("chunks of a pool that is closed"))?;
-        let source: Arc<dyn Source> = this;
+        let source: Arc<dyn ValueSource> = this;
         let handle = Arc::new(Chunk::outlined(outline, &source)?);
         // The chunk has no other location.
         let _ = handle.location().set(Arc::new(Places { number, places: Mutex::default() }));
@@ -347,12 +347,12 @@ fn alike(row_groups: Alike) -> BTreeMap<Vec<usize>, Alike> {
     by_columns
 }
 
-impl Source for Chunks {
+impl ValueSource for Chunks {
     fn tenant(&self) -> &TenantName {
         &self.tenant
     }
 
-    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
         let pool_bytes = usize_saturating(self.pool.usage().bytes_limit);
         let new = self.awaited.want(handles, reader, pool_bytes);
         let most = lock(&self.transfer).requests;

@@ -32,7 +32,7 @@ pub const MODULES: &[(&str, &str)] = &[
     ("crates/memory/src/prefetch.rs", "the instruction takes an address"),
     ("crates/memory/src/working.rs", "huge pages are asked for by a system call"),
     ("crates/node/src/clock.rs", "the CPU clock of a thread is a system call"),
-    ("crates/node/src/seats.rs", "the CPUs of a thread are set by system calls"),
+    ("crates/node/src/cpu_placement.rs", "the CPUs of a thread are set by system calls"),
     ("crates/node/src/precedence.rs", "the slices and the weight of a thread are set by system calls"),
     ("crates/statistics/src/arch", "instructions that not every processor has"),
     ("crates/statistics/src/moments/arch", "instructions that not every processor has"),

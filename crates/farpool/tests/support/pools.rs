@@ -1,7 +1,9 @@
 //! A pool for tests: one node that is reached in this process and over loopback TCP at the same time.
 
 use farpool::model::{TenantName, limits};
-use farpool::node::{Codec, Directory, LocalDirectory, Node, NodeConfig, Packing, compressing, server};
+use farpool::node::{
+    Codec, CompressionPolicy, Directory, LocalDirectory, Node, NodeConfig, compressing, server,
+};
 use farpool::{
     ClientOptions, EmbeddedPool, LoadMode, LoadOptions, NearPool, Nearness, Pool, PoolUrl, Rates, RemotePool,
     ResultForm, Session, SessionOptions, TableInfo, TableName, WorkMemory,
@@ -36,7 +38,7 @@ impl Pools {
     /// Starts a node that may use `memory_bytes` and has its tables in a data directory, compressed.
     pub async fn start_durable(memory_bytes: usize, folder: &Path) -> Pools {
         let data: Arc<dyn Directory> = LocalDirectory::open(folder).expect("a data directory opens");
-        let data = compressing(data, Packing::By(Codec::Lz4));
+        let data = compressing(data, CompressionPolicy::By(Codec::Lz4));
         let config = NodeConfig { memory_bytes, workers: 2, data: Some(data), ..NodeConfig::default() };
         Pools::over(Node::start(config).expect("a node starts")).await
     }

@@ -16,7 +16,7 @@ fn bit(value: &[u8], offset: usize) -> i64 {
 
 pub(super) fn getbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let offset = offset(args[2])?;
-    let found = bit(&context.slot(args[1]).string()?.unwrap_or_default(), offset);
+    let found = bit(&context.handle(args[1]).string()?.unwrap_or_default(), offset);
     context.replies.integer(found);
     Ok(())
 }
@@ -28,8 +28,8 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         b"1" => 1,
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };
-    let mut slot = context.slot(args[1]);
-    let value = slot.string()?.unwrap_or_default();
+    let mut handle = context.handle(args[1]);
+    let value = handle.string()?.unwrap_or_default();
     let (before, bytes) = (bit(&value, offset), value.len().max(offset / 8 + 1));
     if before == set && bytes == value.len() {
         // The value is unchanged, so watches are not touched.
@@ -37,7 +37,7 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         return Ok(());
     }
     let mask = 0x80 >> (offset % 8);
-    slot.edit(bytes, offset / 8..offset / 8 + 1, |byte| {
+    handle.edit(bytes, offset / 8..offset / 8 + 1, |byte| {
         byte[0] = if set == 1 { byte[0] | mask } else { byte[0] & !mask };
     })?;
     context.replies.integer(before);
@@ -53,8 +53,8 @@ fn ones(bytes: &[u8]) -> i64 {
 
 pub(super) fn bitcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     // The key is checked before the other arguments, as in Redis.
-    let slot = context.slot(args[1]);
-    let Some(value) = slot.string()? else {
+    let handle = context.handle(args[1]);
+    let Some(value) = handle.string()? else {
         context.replies.integer(0);
         return Ok(());
     };

@@ -7,13 +7,13 @@
 //! 3. [`Keyspace::change`] sees that the entry is no longer the one in the cut and computes 51 from the current entry.
 //!    Writing 31 would lose the client's update.
 
-use super::{Keys, Refusal, Slot, Taken};
+use super::{CommandResources, KeyHandle, Keys, Refusal};
 use crate::cut::{Fingerprint, KeyCut, ReadEntry};
 use crate::effects::Effect;
 use crate::entry::Kind;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
-use crate::session::{Moment, Pace};
+use crate::session::{ExecutionMode, TimeAndRandom};
 use crate::shard::SpaceId;
 use crate::spaces::Space;
 use farpool_model::{Error, ErrorKind, Result};
@@ -70,7 +70,7 @@ impl Keyspace {
         (id, space_of): (SpaceId, Option<&Arc<Space>>),
         changes: &[KeyChange],
         (cut, again): (Option<&KeyCut>, Option<&mut ChangeAgain<'_>>),
-        moment: Moment,
+        moment: TimeAndRandom,
     ) -> Result<Option<u64>> {
         let now = self.not_before(moment.now);
         let recorder = match self.journal() {
@@ -82,34 +82,34 @@ impl Keyspace {
         };
         let keys: Vec<&[u8]> = changes.iter().map(|change| &*change.key).collect();
         let all = (Keys::At { first: 0, last: -1, step: 1 }, &keys[..]);
-        let taken = Taken::of(self, recorder, std::iter::once(all), Pace::Long);
-        let mut taken = taken.ok_or_else(no_wait)?;
+        let resources = CommandResources::of(self, recorder, std::iter::once(all), ExecutionMode::Long);
+        let mut resources = resources.ok_or_else(no_wait)?;
         let mut changed = Vec::new();
         for (at, change) in changes.iter().enumerate() {
-            if self.check_change((id, space_of), change, cut, (&mut taken, now))? == Found::Changed {
+            if self.check_change((id, space_of), change, cut, (&mut resources, now))? == Found::Changed {
                 changed.push(at);
             }
         }
         let mut anew = HashMap::new();
         if let Some(first) = changed.first() {
             let again = again.ok_or_else(|| has_changed(&changes[*first].key))?;
-            let states = self.changed_again(id, changes, &changed, (&taken, now), again)?;
+            let states = self.changed_again(id, changes, &changed, (&resources, now), again)?;
             anew = changed.into_iter().zip(states).collect();
         }
         let mut done = Ok(());
         for (at, change) in changes.iter().enumerate() {
             let hash = self.hash(&change.key);
-            let Taken { shards, recorder, kept, .. } = &mut taken;
+            let CommandResources { shards, recorder, protected, .. } = &mut resources;
             let (shard, others) = shards.split(self.shard_of(hash));
             let (keyspace, named, key) = (self, space_of.cloned(), &change.key);
             let selected = if id < crate::session::SPACES { id } else { 0 };
             let (space, writes, random) = (id, true, moment.random);
-            let mut slot = Slot {
+            let mut handle = KeyHandle {
                 keyspace,
                 shard,
                 others,
                 recorder,
-                kept,
+                protected,
                 writes,
                 random,
                 selected,
@@ -119,12 +119,12 @@ impl Keyspace {
                 key,
                 now,
             };
-            done = slot.change(anew.get(&at).unwrap_or(&change.what));
+            done = handle.change(anew.get(&at).unwrap_or(&change.what));
             if done.is_err() {
                 break;
             }
         }
-        let recorded = taken.finish().0?;
+        let recorded = resources.finish().0?;
         done.map(|()| recorded).map_err(|Refusal(text)| Error::over_limit(text.into_owned()))
     }
 
@@ -132,7 +132,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// Errors of the journal.
-    pub fn remove_all(&self, space: SpaceId, moment: Moment) -> Result<Option<u64>> {
+    pub fn remove_all(&self, space: SpaceId, moment: TimeAndRandom) -> Result<Option<u64>> {
         let now = self.not_before(moment.now);
         let recorder = match self.journal() {
             Some(journal) => {
@@ -141,11 +141,12 @@ impl Keyspace {
             }
             None => Recorder::off(),
         };
-        let taken = Taken::of(self, recorder, std::iter::once((Keys::All, &[][..])), Pace::Long);
-        let mut taken = taken.ok_or_else(no_wait)?;
-        taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
-        taken.recorder.add(&Effect::Flush { space });
-        taken.finish().0
+        let resources =
+            CommandResources::of(self, recorder, std::iter::once((Keys::All, &[][..])), ExecutionMode::Long);
+        let mut resources = resources.ok_or_else(no_wait)?;
+        resources.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
+        resources.recorder.add(&Effect::Flush { space });
+        resources.finish().0
     }
 
     /// Computes new states for keys that have changed since they were read.
@@ -154,14 +155,14 @@ impl Keyspace {
         id: SpaceId,
         changes: &[KeyChange],
         changed: &[usize],
-        (taken, now): (&Taken<'_>, u64),
+        (resources, now): (&CommandResources<'_>, u64),
         again: &mut ChangeAgain<'_>,
     ) -> Result<Vec<KeyState>> {
         let mut found = Vec::with_capacity(changed.len());
         for at in changed {
             let key = &changes[*at].key;
             let hash = self.hash(key);
-            let table = taken.shards.at(self.shard_of(hash)).and_then(|shard| shard.table(id));
+            let table = resources.shards.at(self.shard_of(hash)).and_then(|shard| shard.table(id));
             let entry = table.and_then(|table| Some((table, table.get(hash, key, now)?)));
             let (table, entry) = entry.ok_or_else(|| has_changed(key))?;
             found.push((entry, table.plain(entry)?));
@@ -178,11 +179,11 @@ impl Keyspace {
         (id, space): (SpaceId, Option<&Arc<Space>>),
         change: &KeyChange,
         cut: Option<&KeyCut>,
-        (taken, now): (&mut Taken<'_>, u64),
+        (resources, now): (&mut CommandResources<'_>, u64),
     ) -> Result<Found> {
         let hash = self.hash(&change.key);
         let number = self.shard_of(hash);
-        let shard = taken.shards.get(number);
+        let shard = resources.shards.get(number);
         let shown = || change.key[..change.key.len().min(64)].escape_ascii();
         let is_same = match (id, space) {
             (0, None) | (crate::session::SPACES.., _) => {
@@ -225,12 +226,12 @@ fn has_changed(key: &[u8]) -> Error {
     Error::stale(format!("the key '{shown}' has changed since this statement began"))
 }
 
-/// Returns the error of shards that were not locked. This is a bug in this crate, as the long pace waits for them.
+/// Returns the error of shards that were not locked. This is a bug in this crate, as long mode waits for them.
 fn no_wait() -> Error {
     Error::internal("a change of keys did not wait for their shards")
 }
 
-impl Slot<'_, '_, '_> {
+impl KeyHandle<'_, '_, '_> {
     fn change(&mut self, what: &KeyState) -> super::Done {
         match what {
             KeyState::InsertRow(fields) => self.put_row(None, fields, None),

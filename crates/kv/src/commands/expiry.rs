@@ -11,8 +11,8 @@ fn set(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str
     let number = integer(args[2])?;
     let moment = unit.moment(number, context.now).ok_or_else(|| invalid_expiry(command))?;
     let now = context.now;
-    let mut slot = context.slot(args[1]);
-    let Some(entry) = slot.entry() else {
+    let mut handle = context.handle(args[1]);
+    let Some(entry) = handle.entry() else {
         context.replies.integer(0);
         return Ok(());
     };
@@ -26,8 +26,8 @@ fn set(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str
         || conditions.if_earlier && !is_earlier);
     match u64::try_from(moment) {
         _ if !is_set => {}
-        Ok(at) if at > now => slot.set_expiry(Some(at))?,
-        _ => drop(slot.remove()),
+        Ok(at) if at > now => handle.set_expiry(Some(at))?,
+        _ => drop(handle.remove()),
     }
     context.replies.integer(i64::from(is_set));
     Ok(())
@@ -83,10 +83,10 @@ pub(super) fn pexpireat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done 
 }
 
 pub(super) fn persist(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let mut slot = context.slot(args[1]);
-    let expires = slot.entry().is_some_and(|entry| entry.expiry().is_some());
+    let mut handle = context.handle(args[1]);
+    let expires = handle.entry().is_some_and(|entry| entry.expiry().is_some());
     if expires {
-        slot.set_expiry(None)?;
+        handle.set_expiry(None)?;
     }
     context.replies.integer(i64::from(expires));
     Ok(())
@@ -94,8 +94,8 @@ pub(super) fn persist(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 /// Replies -2 for an absent key, -1 for one without an expiry, and otherwise `f` of the expiry.
 fn tell(context: &mut Context<'_, '_>, args: &Args<'_>, f: impl Fn(u64) -> u64) -> Done {
-    let (slot, replies) = context.slot_and_replies(args[1]);
-    let told = match slot.entry().map(|entry| entry.expiry()) {
+    let (handle, replies) = context.handle_and_replies(args[1]);
+    let told = match handle.entry().map(|entry| entry.expiry()) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => i64::try_from(f(at)).unwrap_or(i64::MAX),

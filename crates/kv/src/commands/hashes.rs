@@ -17,15 +17,15 @@ fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<i64, Refusa
         let name = args[0].escape_ascii().to_string().to_lowercase();
         return Err(Refusal(format!("ERR wrong number of arguments for '{name}' command").into()));
     }
-    let mut slot = context.slot(args[1]);
-    slot.fields()?;
+    let mut handle = context.handle(args[1]);
+    handle.fields()?;
     // All fields are set, or none.
-    args[2..].chunks_exact(2).try_for_each(|pair| slot.check_field(pair[0], pair[1]))?;
+    args[2..].chunks_exact(2).try_for_each(|pair| handle.check_field(pair[0], pair[1]))?;
     if let [field, value] = &args[2..] {
-        return Ok(i64::from(slot.set_field(field, value)?));
+        return Ok(i64::from(handle.set_field(field, value)?));
     }
     let fields: Vec<(&[u8], &[u8])> = args[2..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    Ok(slot.set_fields_of_hash(&fields)? as i64)
+    Ok(handle.set_fields_of_hash(&fields)? as i64)
 }
 
 pub(super) fn hset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -41,10 +41,10 @@ pub(super) fn hmset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 }
 
 pub(super) fn hsetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let mut slot = context.slot(args[1]);
-    let is_absent = slot.fields()?.is_none_or(|fields| fields.get(args[2]).is_none());
+    let mut handle = context.handle(args[1]);
+    let is_absent = handle.fields()?.is_none_or(|fields| fields.get(args[2]).is_none());
     if is_absent {
-        slot.set_field(args[2], args[3])?;
+        handle.set_field(args[2], args[3])?;
     }
     context.replies.integer(i64::from(is_absent));
     Ok(())
@@ -61,43 +61,43 @@ fn reply_field(replies: &mut Replies<'_>, fields: Option<&Fields<'_>>, field: &[
 }
 
 pub(super) fn hget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let (slot, replies) = context.slot_and_replies(args[1]);
-    reply_field(replies, slot.fields()?.as_ref(), args[2])
+    let (handle, replies) = context.handle_and_replies(args[1]);
+    reply_field(replies, handle.fields()?.as_ref(), args[2])
 }
 
 pub(super) fn hmget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let (slot, replies) = context.slot_and_replies(args[1]);
-    let fields = slot.fields()?;
+    let (handle, replies) = context.handle_and_replies(args[1]);
+    let fields = handle.fields()?;
     replies.array(args.len() - 2);
     args[2..].iter().try_for_each(|field| reply_field(replies, fields.as_ref(), field))
 }
 
 pub(super) fn hexists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let (slot, replies) = context.slot_and_replies(args[1]);
-    let is_there = slot.fields()?.is_some_and(|fields| fields.get(args[2]).is_some());
+    let (handle, replies) = context.handle_and_replies(args[1]);
+    let is_there = handle.fields()?.is_some_and(|fields| fields.get(args[2]).is_some());
     replies.integer(i64::from(is_there));
     Ok(())
 }
 
 pub(super) fn hlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let (slot, replies) = context.slot_and_replies(args[1]);
-    replies.integer(slot.fields()?.as_ref().map_or(0, Fields::len) as i64);
+    let (handle, replies) = context.handle_and_replies(args[1]);
+    replies.integer(handle.fields()?.as_ref().map_or(0, Fields::len) as i64);
     Ok(())
 }
 
 pub(super) fn hstrlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let (slot, replies) = context.slot_and_replies(args[1]);
-    let value = slot.fields()?.and_then(|fields| fields.get(args[2]));
+    let (handle, replies) = context.handle_and_replies(args[1]);
+    let value = handle.fields()?.and_then(|fields| fields.get(args[2]));
     replies.integer(value.map_or(0, |value| value.len()) as i64);
     Ok(())
 }
 
 pub(super) fn hdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let mut slot = context.slot(args[1]);
-    slot.fields()?;
+    let mut handle = context.handle(args[1]);
+    handle.fields()?;
     let mut removed = 0;
     for field in &args[2..] {
-        removed += i64::from(slot.remove_field(field)?);
+        removed += i64::from(handle.remove_field(field)?);
     }
     context.replies.integer(removed);
     Ok(())
@@ -105,29 +105,29 @@ pub(super) fn hdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 /// The parts of each field that a reply contains.
 #[derive(Clone, Copy, PartialEq)]
-enum Told {
+enum FieldParts {
     Names,
     Values,
     Both,
 }
 
-fn tell_all(context: &mut Context<'_, '_>, args: &Args<'_>, told: Told) -> Done {
-    let (slot, replies) = context.slot_and_replies(args[1]);
-    let fields = slot.fields()?;
+fn tell_all(context: &mut Context<'_, '_>, args: &Args<'_>, parts: FieldParts) -> Done {
+    let (handle, replies) = context.handle_and_replies(args[1]);
+    let fields = handle.fields()?;
     let count = fields.as_ref().map_or(0, Fields::len);
-    match told {
-        Told::Both => replies.map(count),
-        Told::Names | Told::Values => replies.array(count),
+    match parts {
+        FieldParts::Both => replies.map(count),
+        FieldParts::Names | FieldParts::Values => replies.array(count),
     }
     let Some(fields) = fields else { return Ok(()) };
     let (mut cursor, mut fits) = (0, true);
     loop {
         cursor = fields.scan(cursor, |field, value| {
             fits &= replies.has_room(field.len() + value.len() + 2 * BESIDE);
-            if fits && told != Told::Values {
+            if fits && parts != FieldParts::Values {
                 replies.bulk(field);
             }
-            if fits && told != Told::Names {
+            if fits && parts != FieldParts::Names {
                 replies.bulk(value);
             }
         });
@@ -141,26 +141,26 @@ fn tell_all(context: &mut Context<'_, '_>, args: &Args<'_>, told: Told) -> Done 
 }
 
 pub(super) fn hgetall(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    tell_all(context, args, Told::Both)
+    tell_all(context, args, FieldParts::Both)
 }
 
 pub(super) fn hkeys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    tell_all(context, args, Told::Names)
+    tell_all(context, args, FieldParts::Names)
 }
 
 pub(super) fn hvals(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    tell_all(context, args, Told::Values)
+    tell_all(context, args, FieldParts::Values)
 }
 
 pub(super) fn hincrby(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let by = integer(args[3])?;
-    let mut slot = context.slot(args[1]);
-    let before = match slot.fields()?.and_then(|fields| fields.get(args[2])) {
+    let mut handle = context.handle(args[1]);
+    let before = match handle.fields()?.and_then(|fields| fields.get(args[2])) {
         Some(value) => parse_integer(&value).ok_or("ERR hash value is not an integer")?,
         None => 0,
     };
     let after = before.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
-    slot.set_field(args[2], integer_text(after, &mut [0; INTEGER_TEXT_BYTES]))?;
+    handle.set_field(args[2], integer_text(after, &mut [0; INTEGER_TEXT_BYTES]))?;
     context.replies.integer(after);
     Ok(())
 }
@@ -170,13 +170,13 @@ pub(super) fn hincrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Do
     if by.plus(ExtendedFloat::of_integer(0)).is_none() {
         return Err("ERR value is NaN or Infinity".into());
     }
-    let mut slot = context.slot(args[1]);
-    let before = match slot.fields()?.and_then(|fields| fields.get(args[2])) {
+    let mut handle = context.handle(args[1]);
+    let before = match handle.fields()?.and_then(|fields| fields.get(args[2])) {
         Some(value) => ExtendedFloat::parse(&value).ok_or("ERR hash value is not a float")?,
         None => ExtendedFloat::of_integer(0),
     };
     let after = before.plus(by).ok_or("ERR increment would produce NaN or Infinity")?.text();
-    slot.set_field(args[2], after.as_bytes())?;
+    handle.set_field(args[2], after.as_bytes())?;
     context.replies.bulk(after.as_bytes());
     Ok(())
 }
@@ -201,9 +201,9 @@ fn scan_options(options: &Args<'_>) -> Result<(Option<Pattern>, usize), Refusal>
 
 pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut cursor = super::keys::cursor(args[2])?;
-    let (slot, replies) = context.slot_and_replies(args[1]);
+    let (handle, replies) = context.handle_and_replies(args[1]);
     // The key is checked before the options, as in Redis.
-    let Some(fields) = slot.fields()? else {
+    let Some(fields) = handle.fields()? else {
         replies.array(2);
         replies.bulk(b"0");
         replies.array(0);

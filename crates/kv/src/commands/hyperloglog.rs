@@ -1,6 +1,6 @@
 //! Commands on HyperLogLogs, which are strings in Redis' format.
 
-use super::{Args, Context, Done, Refusal, Slot};
+use super::{Args, Context, Done, KeyHandle, Refusal};
 use farpool_statistics::redis_hll::{
     Corrupt, Reader, Registers, Writer, add_to_dense, forget_count, keep_count,
 };
@@ -19,21 +19,21 @@ fn reader<'a>(value: &'a Option<Cow<'_, [u8]>>) -> Result<Option<Reader<'a>>, Re
 }
 
 pub(super) fn pfadd(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let is_changed = add(&mut context.slot(args[1]), &args[2..])?;
+    let is_changed = add(&mut context.handle(args[1]), &args[2..])?;
     context.replies.integer(i64::from(is_changed));
     Ok(())
 }
 
 /// Adds elements; returns whether the value is new or has changed.
-fn add(slot: &mut Slot<'_, '_, '_>, elements: &Args<'_>) -> Result<bool, Refusal> {
-    let value = slot.string()?;
+fn add(handle: &mut KeyHandle<'_, '_, '_>, elements: &Args<'_>) -> Result<bool, Refusal> {
+    let value = handle.string()?;
     let found = reader(&value)?;
     if let Some(value) = found.filter(|value| value.is_dense()) {
         // Most elements added to a large set change nothing.
         let new = elements.iter().position(|element| !value.is_dense_with(element));
         let Some(new) = new else { return Ok(false) };
         let bytes = value.bytes();
-        slot.edit(bytes, 0..bytes, |value| {
+        handle.edit(bytes, 0..bytes, |value| {
             elements[new..].iter().for_each(|element| add_to_dense(value, element));
             forget_count(value);
         })?;
@@ -47,28 +47,28 @@ fn add(slot: &mut Slot<'_, '_, '_>, elements: &Args<'_>) -> Result<bool, Refusal
     if is_changed {
         value.forget_count();
         let bytes = value.bytes();
-        slot.edit(bytes.len(), 0..bytes.len(), |place| place.copy_from_slice(bytes))?;
+        handle.edit(bytes.len(), 0..bytes.len(), |place| place.copy_from_slice(bytes))?;
     }
     Ok(is_changed)
 }
 
 pub(super) fn pfcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let count =
-        if let [_, key] = args { count(&mut context.slot(key))? } else { merged(context, args)?.0.count() };
+        if let [_, key] = args { count(&mut context.handle(key))? } else { merged(context, args)?.0.count() };
     context.replies.integer(i64::try_from(count).unwrap_or(i64::MAX));
     Ok(())
 }
 
 /// Returns the cardinality of one value and caches it in the value.
-fn count(slot: &mut Slot<'_, '_, '_>) -> Result<u64, Refusal> {
-    let value = slot.string()?;
+fn count(handle: &mut KeyHandle<'_, '_, '_>) -> Result<u64, Refusal> {
+    let value = handle.string()?;
     let Some(value) = reader(&value)? else { return Ok(0) };
     if let Some(count) = value.cached_count() {
         return Ok(count);
     }
     let (count, bytes) = (value.count()?, value.bytes());
     // The cardinality is correct even if the cache cannot be written.
-    drop(slot.edit(bytes, 0..bytes, |value| keep_count(value, count)));
+    drop(handle.edit(bytes, 0..bytes, |value| keep_count(value, count)));
     Ok(count)
 }
 
@@ -76,8 +76,8 @@ fn count(slot: &mut Slot<'_, '_, '_>) -> Result<u64, Refusal> {
 fn merged(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<(Registers, bool), Refusal> {
     let (mut registers, mut is_dense) = (Registers::new(), false);
     for key in &args[1..] {
-        let slot = context.slot(key);
-        let value = slot.string()?;
+        let handle = context.handle(key);
+        let value = handle.string()?;
         if let Some(value) = reader(&value)? {
             value.merge_into(&mut registers)?;
             is_dense |= value.is_dense();
@@ -88,8 +88,8 @@ fn merged(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<(Registers, 
 
 pub(super) fn pfmerge(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (registers, is_dense) = merged(context, args)?;
-    let mut slot = context.slot(args[1]);
-    let before = slot.string()?;
+    let mut handle = context.handle(args[1]);
+    let before = handle.string()?;
     let mut value = reader(&before)?.map_or_else(|| Ok(Writer::new()), Writer::of)?;
     if is_dense {
         value.make_dense()?;
@@ -97,7 +97,7 @@ pub(super) fn pfmerge(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     value.raise_all(&registers)?;
     value.forget_count();
     let bytes = value.bytes();
-    slot.edit(bytes.len(), 0..bytes.len(), |place| place.copy_from_slice(bytes))?;
+    handle.edit(bytes.len(), 0..bytes.len(), |place| place.copy_from_slice(bytes))?;
     context.replies.ok();
     Ok(())
 }

@@ -22,19 +22,19 @@ const KEY_BYTES_BESIDE: usize = 16;
 const WORDS_PER_KEY: usize = 1024;
 
 pub(super) fn exists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let count = REST.of(args).filter(|key| context.slot(key).exists()).count();
+    let count = REST.of(args).filter(|key| context.handle(key).exists()).count();
     context.replies.integer(count as i64);
     Ok(())
 }
 
 pub(super) fn del(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let count = REST.of(args).filter(|key| context.slot(key).remove()).count();
+    let count = REST.of(args).filter(|key| context.handle(key).remove()).count();
     context.replies.integer(count as i64);
     Ok(())
 }
 
 pub(super) fn type_of(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let name = context.slot(args[1]).entry().map_or("none", |entry| entry.kind().name());
+    let name = context.handle(args[1]).entry().map_or("none", |entry| entry.kind().name());
     context.replies.simple(name);
     Ok(())
 }
@@ -153,19 +153,19 @@ pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         return Ok(());
     };
     let now = context.now;
-    let (slot, replies) = context.slot_and_replies(key);
-    let Some(entry) = slot.entry() else {
+    let (handle, replies) = context.handle_and_replies(key);
+    let Some(entry) = handle.entry() else {
         replies.null();
         return Ok(());
     };
     match what.to_ascii_lowercase().as_slice() {
         b"refcount" => replies.integer(1),
         b"freq" => {
-            let counts = slot.use_of().and_then(|(evictor, stamp)| evictor.frequency(stamp));
+            let counts = handle.use_of().and_then(|(evictor, stamp)| evictor.frequency(stamp));
             replies.integer(counts.ok_or(NO_FREQUENCY)?.into());
         }
         b"idletime" => {
-            let idle = slot.use_of().and_then(|(evictor, stamp)| evictor.idle_seconds(stamp, now));
+            let idle = handle.use_of().and_then(|(evictor, stamp)| evictor.idle_seconds(stamp, now));
             replies.integer(idle.ok_or(NO_IDLE_TIME)? as i64);
         }
         // The encoding that Redis would use; nothing here depends on it.
@@ -173,7 +173,7 @@ pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             Kind::Fields | Kind::Row => b"listpack",
             Kind::Table => b"hashtable",
             Kind::String if plain_bytes(entry) > EMBEDDED_BYTES => b"raw",
-            Kind::String if parse_integer(&slot.plain(entry)?).is_some() => b"int",
+            Kind::String if parse_integer(&handle.plain(entry)?).is_some() => b"int",
             Kind::String => b"embstr",
         }),
     }
@@ -198,7 +198,7 @@ pub(super) fn memory(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             _ => return Err(SYNTAX.into()),
         }
     }
-    match context.slot(key).bytes() {
+    match context.handle(key).bytes() {
         Some(bytes) => context.replies.integer(bytes as i64),
         None => context.replies.null(),
     }
@@ -354,22 +354,22 @@ fn give(
     (moves, replaces): (bool, bool),
 ) -> Result<bool, Refusal> {
     let from_space = context.space;
-    let slot = context.slot(from);
-    let Some(entry) = slot.entry() else { return Ok(false) };
+    let handle = context.handle(from);
+    let Some(entry) = handle.entry() else { return Ok(false) };
     let (kind, expiry) = (entry.kind(), entry.expiry());
-    let has_rows = slot.schema().is_some();
-    let value = if kind == Kind::Table { Vec::new() } else { slot.plain(entry)?.into_owned() };
+    let has_rows = handle.schema().is_some();
+    let value = if kind == Kind::Table { Vec::new() } else { handle.plain(entry)?.into_owned() };
     context.space = to_space;
-    let target = context.slot(to);
+    let target = context.handle(to);
     let (is_free, has_rows) = (replaces || !target.exists(), has_rows || target.schema().is_some());
     context.space = from_space;
     if !is_free {
         return Ok(false);
     }
     if has_rows {
-        let fields = context.slot(from).all_fields()?;
+        let fields = context.handle(from).all_fields()?;
         context.space = to_space;
-        let mut target = context.slot(to);
+        let mut target = context.handle(to);
         let done = match fields.is_empty() && target.schema().is_none() {
             true => Err(NO_FIELDS.into()),
             false => target.put_fields(&fields, expiry),
@@ -377,13 +377,13 @@ fn give(
         context.space = from_space;
         done?;
         if moves {
-            context.slot(from).remove();
+            context.handle(from).remove();
         }
         return Ok(true);
     }
-    let copied = if moves { None } else { context.slot(from).copied_fields()? };
+    let copied = if moves { None } else { context.handle(from).copied_fields()? };
     context.space = to_space;
-    let mut target = context.slot(to);
+    let mut target = context.handle(to);
     let done = match copied {
         _ if kind != Kind::Table => target.put_as(kind, &value, expiry),
         Some(fields) => target.put_table(fields, expiry),
@@ -393,17 +393,17 @@ fn give(
     context.space = from_space;
     done?;
     if moves {
-        if let Some(fields) = context.slot(from).take_fields() {
-            context.slot(to).set_fields(fields);
+        if let Some(fields) = context.handle(from).take_fields() {
+            context.handle(to).set_fields(fields);
         }
-        context.slot(from).remove();
+        context.handle(from).remove();
     }
     Ok(true)
 }
 
 /// Renames a key; returns whether it did.
 fn moved(context: &mut Context<'_, '_>, args: &Args<'_>, replaces: bool) -> Result<bool, Refusal> {
-    if !context.slot(args[1]).exists() {
+    if !context.handle(args[1]).exists() {
         return Err(NO_KEY.into());
     }
     if args[1] == args[2] {

@@ -13,11 +13,11 @@ mod numbers;
 mod options;
 mod pattern;
 mod predicates;
+mod resources;
 mod room;
 mod rows;
 mod spaces;
 mod strings;
-mod taken;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -26,7 +26,7 @@ pub use changes::{ChangeAgain, KeyChange, KeyState};
 pub(crate) use keys::check_subcommand;
 pub use pattern::Pattern;
 pub(crate) use predicates::Predicates;
-pub(crate) use taken::Taken;
+pub(crate) use resources::CommandResources;
 pub(crate) use work::{WorkOfExec, is_long_command, is_long_text, work_of_arguments};
 
 use crate::effects::Effect;
@@ -42,11 +42,11 @@ use crate::spaces::Space;
 use crate::table::{Edited, Table};
 use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use farpool_model::{Error, ErrorKind};
-use room::Kept;
+use resources::OtherShards;
+use room::ProtectedKeys;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
-use taken::Others;
 
 /// The arguments of a command; the first is its name.
 pub type Args<'a> = [&'a [u8]];
@@ -143,7 +143,7 @@ pub struct Command {
     /// Whether naming a key counts as a use of it.
     uses: bool,
     /// The stored values whose size determines the command's work.
-    load: Load,
+    work_basis: WorkBasis,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 }
 
@@ -171,7 +171,7 @@ const fn read(
     keys: Keys,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 ) -> Command {
-    Command { name, arity, keys, writes: false, uses: true, load: Load::Arguments, run }
+    Command { name, arity, keys, writes: false, uses: true, work_basis: WorkBasis::Arguments, run }
 }
 
 const fn write(
@@ -180,7 +180,7 @@ const fn write(
     keys: Keys,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 ) -> Command {
-    Command { name, arity, keys, writes: true, uses: true, load: Load::Arguments, run }
+    Command { name, arity, keys, writes: true, uses: true, work_basis: WorkBasis::Arguments, run }
 }
 
 /// Marks a command that does not count as a use of its keys.
@@ -190,27 +190,27 @@ const fn quiet(command: Command) -> Command {
 
 /// Marks a command whose work depends on the strings of its keys.
 const fn of_string(command: Command) -> Command {
-    Command { load: Load::String, ..command }
+    Command { work_basis: WorkBasis::String, ..command }
 }
 
 /// Marks a command whose work depends on the whole values of its keys.
 const fn of_value(command: Command) -> Command {
-    Command { load: Load::Value, ..command }
+    Command { work_basis: WorkBasis::Value, ..command }
 }
 
 /// Marks a command that reads a field of a hash.
 const fn of_field(command: Command) -> Command {
-    Command { load: Load::Field, ..command }
+    Command { work_basis: WorkBasis::Field, ..command }
 }
 
 /// Marks a command on HyperLogLogs.
 const fn of_sketch(command: Command) -> Command {
-    Command { load: Load::Sketch, ..command }
+    Command { work_basis: WorkBasis::Sketch, ..command }
 }
 
 /// Marks a command that visits all keys.
 const fn of_all(command: Command) -> Command {
-    Command { load: Load::All, ..command }
+    Command { work_basis: WorkBasis::All, ..command }
 }
 
 /// All commands.
@@ -316,7 +316,7 @@ pub fn command(name: &[u8]) -> Option<&'static Command> {
 
 /// The stored values whose size determines a command's work; arguments always count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
+pub(crate) enum WorkBasis {
     Arguments,
     /// Strings of the keys.
     String,
@@ -338,19 +338,19 @@ pub(crate) struct Context<'k, 'c> {
     /// Random number that comes with the command, so that its result is reproducible.
     pub random: u64,
     pub replies: Replies<'c>,
-    pub taken: &'c mut Taken<'k>,
+    pub resources: &'c mut CommandResources<'k>,
     pub host: &'c mut dyn Host,
     pub predicates: &'c mut Predicates,
 }
 
 /// A handle to one key of the running command.
-pub(crate) struct Slot<'s, 'k, 'j> {
+pub(crate) struct KeyHandle<'s, 'k, 'j> {
     keyspace: &'s Keyspace,
     shard: &'s mut Shard,
     /// The other shards of the command.
-    others: Others<'s, 'j>,
+    others: OtherShards<'s, 'j>,
     recorder: &'s mut Recorder<'j>,
-    kept: &'s mut Kept,
+    protected: &'s mut ProtectedKeys,
     /// Whether the command may change keys.
     writes: bool,
     random: u64,
@@ -371,31 +371,31 @@ impl<'j, 'c> Context<'j, 'c> {
             let message = format!("ERR a key of {} bytes: keys have at most {KV_KEY_BYTES_MAX}", key.len());
             return Err(Refusal(Cow::Owned(message)));
         }
-        self.taken.writes = command.writes;
+        self.resources.writes = command.writes;
         if command.uses && self.keyspace.notes_uses() {
-            command.keys.of(args).for_each(|key| self.slot(key).note_use());
+            command.keys.of(args).for_each(|key| self.handle(key).note_use());
         }
         (command.run)(self, args)
     }
 
-    pub fn slot<'k>(&mut self, key: &'k [u8]) -> Slot<'_, 'k, 'j> {
-        self.slot_and_replies(key).0
+    pub fn handle<'k>(&mut self, key: &'k [u8]) -> KeyHandle<'_, 'k, 'j> {
+        self.handle_and_replies(key).0
     }
 
-    pub fn slot_and_replies<'k>(&mut self, key: &'k [u8]) -> (Slot<'_, 'k, 'j>, &mut Replies<'c>) {
-        let hash = self.taken.hash(self.keyspace, key);
+    pub fn handle_and_replies<'k>(&mut self, key: &'k [u8]) -> (KeyHandle<'_, 'k, 'j>, &mut Replies<'c>) {
+        let hash = self.resources.hash(self.keyspace, key);
         let keyspace = self.keyspace;
-        let Taken { shards, recorder, kept, writes, .. } = &mut *self.taken;
+        let CommandResources { shards, recorder, protected, writes, .. } = &mut *self.resources;
         let (shard, others) = shards.split(keyspace.shard_of(hash));
         let (space, named) = shard.owner(self.space, key);
         let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
         let selected = self.space;
-        let slot = Slot {
+        let handle = KeyHandle {
             keyspace,
             shard,
             others,
             recorder,
-            kept,
+            protected,
             writes,
             random,
             selected,
@@ -405,23 +405,28 @@ impl<'j, 'c> Context<'j, 'c> {
             key,
             now,
         };
-        (slot, &mut self.replies)
+        (handle, &mut self.replies)
     }
 
     /// Returns a handle to a key in the given space, whichever space owns it by its prefix.
-    fn slot_in<'k>(&mut self, space: SpaceId, named: Option<&Arc<Space>>, key: &'k [u8]) -> Slot<'_, 'k, 'j> {
-        let hash = self.taken.hash(self.keyspace, key);
+    fn handle_in<'k>(
+        &mut self,
+        space: SpaceId,
+        named: Option<&Arc<Space>>,
+        key: &'k [u8],
+    ) -> KeyHandle<'_, 'k, 'j> {
+        let hash = self.resources.hash(self.keyspace, key);
         let keyspace = self.keyspace;
-        let Taken { shards, recorder, kept, writes, .. } = &mut *self.taken;
+        let CommandResources { shards, recorder, protected, writes, .. } = &mut *self.resources;
         let (shard, others) = shards.split(keyspace.shard_of(hash));
         let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
         let selected = crate::session::selected(space);
-        Slot {
+        KeyHandle {
             keyspace,
             shard,
             others,
             recorder,
-            kept,
+            protected,
             writes,
             random,
             selected,
@@ -448,7 +453,7 @@ impl<'j, 'c> Context<'j, 'c> {
     }
 
     fn all_taken(&self) -> &[(usize, ShardGuard<'j>)] {
-        self.taken.shards.several()
+        self.resources.shards.several()
     }
 
     /// Iterates over the tables of the selected space, by shard.
@@ -466,19 +471,19 @@ impl<'j, 'c> Context<'j, 'c> {
     /// Removes all keys of all spaces.
     pub fn flush_all(&mut self) {
         let now = self.now;
-        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush_all(now));
-        self.taken.recorder.add(&Effect::FlushAll);
+        self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.flush_all(now));
+        self.resources.recorder.add(&Effect::FlushAll);
     }
 
     /// Removes all keys of the selected space.
     pub fn flush(&mut self) {
         let (space, now) = (self.space, self.now);
-        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
-        self.taken.recorder.add(&Effect::Flush { space });
+        self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
+        self.resources.recorder.add(&Effect::Flush { space });
     }
 }
 
-impl Slot<'_, '_, '_> {
+impl KeyHandle<'_, '_, '_> {
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.shard.table(self.space)?.get(self.hash, self.key, self.now)
     }

@@ -17,7 +17,7 @@ pub(super) enum Expiry {
 
 /// The parsed expiry option before its number is read. If several are given, the last one counts, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said<'a> {
+enum ParsedExpiryOption<'a> {
     Nothing,
     At(Unit, &'a [u8]),
     Keep,
@@ -27,7 +27,7 @@ enum Said<'a> {
 /// The options of `SET` and `GETEX`.
 #[derive(Debug)]
 pub(super) struct Options<'a> {
-    expiry: Said<'a>,
+    expiry: ParsedExpiryOption<'a>,
     pub if_absent: bool,
     pub if_present: bool,
     pub gets: bool,
@@ -37,10 +37,10 @@ impl Options<'_> {
     /// Returns the effect on the key's expiry.
     pub fn expiry(&self, now: u64, command: &str) -> Result<Expiry, Refusal> {
         Ok(match self.expiry {
-            Said::Nothing => Expiry::Unsaid,
-            Said::Keep => Expiry::Keep,
-            Said::Persist => Expiry::Persist,
-            Said::At(unit, number) => Expiry::At(moment(number, unit, now, command)?),
+            ParsedExpiryOption::Nothing => Expiry::Unsaid,
+            ParsedExpiryOption::Keep => Expiry::Keep,
+            ParsedExpiryOption::Persist => Expiry::Persist,
+            ParsedExpiryOption::At(unit, number) => Expiry::At(moment(number, unit, now, command)?),
         })
     }
 }
@@ -80,7 +80,8 @@ pub(super) fn moment(text: &[u8], unit: Unit, now: u64, command: &str) -> Result
 /// Parses the arguments after the key and, for `SET`, after the value.
 pub(super) fn parse<'a>(options: &Args<'a>, command: &str) -> Result<Options<'a>, Refusal> {
     let is_set = command == "set";
-    let mut found = Options { expiry: Said::Nothing, if_absent: false, if_present: false, gets: false };
+    let mut found =
+        Options { expiry: ParsedExpiryOption::Nothing, if_absent: false, if_present: false, gets: false };
     let mut at = 0;
     while let Some(option) = options.get(at) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
@@ -102,23 +103,29 @@ pub(super) fn parse<'a>(options: &Args<'a>, command: &str) -> Result<Options<'a>
                 found.gets = true;
                 continue;
             }
-            () if is_set && is("keepttl") && matches!(found.expiry, Said::Nothing | Said::Keep) => {
-                found.expiry = Said::Keep;
+            () if is_set
+                && is("keepttl")
+                && matches!(found.expiry, ParsedExpiryOption::Nothing | ParsedExpiryOption::Keep) =>
+            {
+                found.expiry = ParsedExpiryOption::Keep;
                 continue;
             }
-            () if !is_set && is("persist") && matches!(found.expiry, Said::Nothing | Said::Persist) => {
-                found.expiry = Said::Persist;
+            () if !is_set
+                && is("persist")
+                && matches!(found.expiry, ParsedExpiryOption::Nothing | ParsedExpiryOption::Persist) =>
+            {
+                found.expiry = ParsedExpiryOption::Persist;
                 continue;
             }
             () => return Err(SYNTAX.into()),
         };
         let is_compatible = match found.expiry {
-            Said::Nothing => true,
-            Said::At(before, _) => before == unit,
-            Said::Keep | Said::Persist => false,
+            ParsedExpiryOption::Nothing => true,
+            ParsedExpiryOption::At(before, _) => before == unit,
+            ParsedExpiryOption::Keep | ParsedExpiryOption::Persist => false,
         };
         let number = options.get(at).filter(|_| is_compatible);
-        found.expiry = Said::At(unit, number.ok_or(SYNTAX)?);
+        found.expiry = ParsedExpiryOption::At(unit, number.ok_or(SYNTAX)?);
         at += 1;
     }
     Ok(found)

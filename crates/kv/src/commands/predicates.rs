@@ -32,11 +32,11 @@ const BESIDE: usize = 16;
 /// A cache of the condition that was parsed last, as clients tend to repeat the same one.
 #[derive(Debug, Default)]
 pub(crate) struct Predicates {
-    last: Option<Last>,
+    last: Option<LastPredicate>,
 }
 
 #[derive(Debug)]
-struct Last {
+struct LastPredicate {
     text: Box<[u8]>,
     space: Option<Arc<Space>>,
     predicate: Arc<Predicate>,
@@ -66,7 +66,7 @@ impl Predicates {
         collect(&predicate, &mut conditions);
         let patterns: usize = conditions.into_iter().map(Expr::pattern_bytes).sum();
         // Large conditions are dropped with their command, which is a long one, since freeing them takes milliseconds.
-        self.last = (patterns <= KV_PREDICATE_KEPT_BYTES_MAX).then(|| Last {
+        self.last = (patterns <= KV_PREDICATE_KEPT_BYTES_MAX).then(|| LastPredicate {
             text: Box::from(text),
             space: space.cloned(),
             predicate: Arc::clone(&predicate),
@@ -120,7 +120,7 @@ fn collect<'p>(predicate: &'p Predicate, conditions: &mut Vec<&'p Expr>) {
 /// 3.1).
 pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let hash = context.keyspace.hash(args[1]);
-    let shard = context.taken.shards.get(context.keyspace.shard_of(hash));
+    let shard = context.resources.shards.get(context.keyspace.shard_of(hash));
     let (id, space) = shard.owner(context.space, args[1]);
     let predicate = context.predicates.read(args[2], space)?;
     let table = shard.table(id);
@@ -199,7 +199,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (mut shard, mut inner) = (cursor % shards, cursor / shards);
     let (mut looked_at, mut bytes) = (0, 0);
     let mut found: Vec<(Entry<'_>, Cow<'_, [u8]>)> = Vec::new();
-    let taken = context.taken.shards.several();
+    let taken = context.resources.shards.several();
     let next = loop {
         let (mut entries, mut unpackers) = (Vec::new(), None);
         if let Some(table) = taken.get(shard as usize).and_then(|(_, shard)| shard.table(id)) {
@@ -263,10 +263,10 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 /// Executes `FP.UPDATE key value`: overwrites an existing value and keeps its expiry; an absent key is an error.
 pub(super) fn update(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let mut slot = context.slot(args[1]);
-    let Some(expiry) = slot.entry().map(|entry| entry.expiry()) else { return Err(NO_KEY.into()) };
-    slot.string()?;
-    slot.put(args[2], expiry)?;
+    let mut handle = context.handle(args[1]);
+    let Some(expiry) = handle.entry().map(|entry| entry.expiry()) else { return Err(NO_KEY.into()) };
+    handle.string()?;
+    handle.put(args[2], expiry)?;
     context.replies.ok();
     Ok(())
 }
@@ -274,14 +274,14 @@ pub(super) fn update(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 /// Executes `FP.CAS key expected value`: overwrites the value if it equals `expected`. Replies 1 if it did, 0 if the
 /// value differs, null if the key is absent.
 pub(super) fn cas(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let mut slot = context.slot(args[1]);
-    let is_expected = slot.string()?.map(|value| *value == *args[2]);
+    let mut handle = context.handle(args[1]);
+    let is_expected = handle.string()?.map(|value| *value == *args[2]);
     match is_expected {
         None => context.replies.null(),
         Some(false) => context.replies.integer(0),
         Some(true) => {
-            let expiry = slot.entry().and_then(|entry| entry.expiry());
-            slot.put(args[3], expiry)?;
+            let expiry = handle.entry().and_then(|entry| entry.expiry());
+            handle.put(args[3], expiry)?;
             context.replies.integer(1);
         }
     }

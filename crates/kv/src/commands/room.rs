@@ -9,8 +9,8 @@
 //! Invariant: keys that a command or its transaction names are never evicted. Example: `MSET a 1 b 2` creates `a` and
 //! then finds no memory for `b`. If `a` were evicted for it, the reply `OK` would be wrong.
 
-use super::taken::Others;
-use super::{Context, Done, Slot};
+use super::resources::OtherShards;
+use super::{Context, Done, KeyHandle};
 use crate::effects::Effect;
 use crate::entry::Kind;
 use crate::evict::{Evictor, Stamp};
@@ -35,7 +35,7 @@ const LARGE_BYTES: usize = 16 << 10;
 
 /// The hashes of the keys that a command names or has written, which must not be evicted.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct ProtectedKeys {
     hashes: Vec<u64>,
     is_sorted: bool,
     /// Number of shards that the command has locked.
@@ -45,10 +45,10 @@ pub(crate) struct Kept {
     pub wants_room: bool,
 }
 
-impl Kept {
+impl ProtectedKeys {
     /// Creates an empty list for a command that has locked `shards` shards.
     pub fn of(shards: usize) -> Self {
-        Kept { shards, ..Kept::default() }
+        ProtectedKeys { shards, ..ProtectedKeys::default() }
     }
 
     pub fn add(&mut self, hash: u64) {
@@ -67,11 +67,11 @@ impl Kept {
 
 /// The number of evictions so far for one value.
 #[derive(Default)]
-struct Effort {
+struct EvictionCount {
     evicted: usize,
 }
 
-impl<'j> Slot<'_, '_, 'j> {
+impl<'j> KeyHandle<'_, '_, 'j> {
     /// Calls `f` on the table of the key, and again after evictions while it fails for lack of memory. `bytes` is about
     /// what it needs. If `f` fails, it must not have changed anything.
     pub(super) fn with_room<T>(
@@ -79,10 +79,11 @@ impl<'j> Slot<'_, '_, 'j> {
         bytes: usize,
         mut f: impl FnMut(&mut Table, &mut Recorder<'j>) -> Result<T>,
     ) -> Result<T> {
-        let mut effort = Effort::default();
+        let mut eviction_count = EvictionCount::default();
         loop {
             match f(self.shard.table_mut(self.space), self.recorder) {
-                Err(error) if error.kind == ErrorKind::OverLimit && self.make_room(bytes, &mut effort) => {}
+                Err(error)
+                    if error.kind == ErrorKind::OverLimit && self.make_room(bytes, &mut eviction_count) => {}
                 done => return done,
             }
         }
@@ -90,38 +91,41 @@ impl<'j> Slot<'_, '_, 'j> {
 
     /// Evicts some keys and touches their watches; returns whether another attempt may succeed.
     #[cold]
-    fn make_room(&mut self, bytes: usize, effort: &mut Effort) -> bool {
+    fn make_room(&mut self, bytes: usize, eviction_count: &mut EvictionCount) -> bool {
         // Entries kept for cuts are freed first.
         if self.shard.give_up_cut() {
             return true;
         }
-        if !self.writes || effort.evicted >= EVICTIONS || !self.shard.could_have(bytes) {
+        if !self.writes || eviction_count.evicted >= EVICTIONS || !self.shard.could_have(bytes) {
             return false;
         }
-        let wanted = effort.evicted.clamp(1, BATCH);
+        let wanted = eviction_count.evicted.clamp(1, BATCH);
         let is_large = bytes >= LARGE_BYTES;
         let mut evicted = 0;
         // For a large value, victims come from all shards alike, so only one attempt in [`Keyspace::shards`] begins
         // here.
         let begins_here = !is_large
-            || self.random.wrapping_add(effort.evicted as u64).is_multiple_of(self.keyspace.shards() as u64);
+            || self
+                .random
+                .wrapping_add(eviction_count.evicted as u64)
+                .is_multiple_of(self.keyspace.shards() as u64);
         if begins_here {
-            evicted += self.evict_here(wanted, effort.evicted);
+            evicted += self.evict_here(wanted, eviction_count.evicted);
         }
         let here = evicted;
         if evicted < wanted {
-            evicted += self.evict_elsewhere(wanted - evicted, effort.evicted);
+            evicted += self.evict_elsewhere(wanted - evicted, eviction_count.evicted);
         }
         if evicted < wanted && !begins_here {
-            evicted += self.evict_here(wanted - evicted, effort.evicted);
+            evicted += self.evict_here(wanted - evicted, eviction_count.evicted);
         }
-        effort.evicted += evicted;
+        eviction_count.evicted += evicted;
         // Evicted slots of other sizes must be returned to the pool to be of use.
-        if effort.evicted >= BATCH / 2 || here < wanted {
+        if eviction_count.evicted >= BATCH / 2 || here < wanted {
             self.shard.give_back();
         }
-        if effort.evicted >= EVICTIONS {
-            self.kept.wants_room = true;
+        if eviction_count.evicted >= EVICTIONS {
+            self.protected.wants_room = true;
         }
         evicted > 0
     }
@@ -129,37 +133,37 @@ impl<'j> Slot<'_, '_, 'j> {
     /// Evicts keys of this key's shard; returns how many.
     fn evict_here(&mut self, wanted: usize, before: usize) -> usize {
         let random = self.random.wrapping_add(before as u64);
-        evict_some(self.shard, self.recorder, self.kept.sorted(), (wanted, random))
+        evict_some(self.shard, self.recorder, self.protected.sorted(), (wanted, random))
     }
 
     /// Evicts keys of other shards; returns how many.
     fn evict_elsewhere(&mut self, wanted: usize, before: usize) -> usize {
         let (random, mut evicted) = (self.random.wrapping_add(before as u64), 0);
-        let Others(first, second) = &mut self.others;
+        let OtherShards(first, second) = &mut self.others;
         for (_, shard) in first.iter_mut().chain(second.iter_mut()) {
             while shard.give_up_cut() {}
-            evicted += evict_some(shard, self.recorder, self.kept.sorted(), (wanted - evicted, random));
+            evicted += evict_some(shard, self.recorder, self.protected.sorted(), (wanted - evicted, random));
             shard.give_back();
             if evicted == wanted {
                 return evicted;
             }
         }
         let (more, busy) =
-            self.keyspace.evict_of_others(self.kept.sorted(), (wanted - evicted, random), self.now);
-        if evicted + more == 0 && busy > self.kept.shards {
-            self.kept.wants_room = true;
+            self.keyspace.evict_of_others(self.protected.sorted(), (wanted - evicted, random), self.now);
+        if evicted + more == 0 && busy > self.protected.shards {
+            self.protected.wants_room = true;
         }
         evicted + more
     }
 
-    /// Reserves memory so that [`Slot::put_as`] of this value will not fail. Returns whether this has created the key;
-    /// otherwise nothing visible changes.
+    /// Reserves memory so that [`KeyHandle::put_as`] of this value will not fail. Returns whether this has created the
+    /// key; otherwise nothing visible changes.
     fn prepare(&mut self, kind: Kind, value: &[u8]) -> Result<bool> {
         let (hash, key) = (self.hash, self.key);
         self.with_room(value.len(), |table, _| table.prepare_plain(hash, key, (kind, value)))
     }
 
-    /// Removes a key that [`Slot::prepare`] has created.
+    /// Removes a key that [`KeyHandle::prepare`] has created.
     fn take_back(&mut self) {
         self.shard.table_mut(self.space).remove(self.hash, self.key);
     }
@@ -187,11 +191,11 @@ impl<'j> Slot<'_, '_, 'j> {
 fn evict_some(
     shard: &mut Shard,
     recorder: &mut Recorder<'_>,
-    kept: &[u64],
+    protected: &[u64],
     (wanted, random): (usize, u64),
 ) -> usize {
     for evicted in 0..wanted {
-        let Some((space, key)) = shard.evict(kept, random.wrapping_add(evicted as u64)) else {
+        let Some((space, key)) = shard.evict(protected, random.wrapping_add(evicted as u64)) else {
             return evicted;
         };
         recorder.add(&Effect::Remove { space, key: &key });
@@ -203,7 +207,7 @@ fn evict_some(
 impl Keyspace {
     /// Evicts keys of shards that are unlocked; returns how many, and how many shards were locked. Each eviction is
     /// recorded before its shard is released, so that the log has it before later changes of the same key.
-    fn evict_of_others(&self, kept: &[u64], (wanted, random): (usize, u64), now: u64) -> (usize, usize) {
+    fn evict_of_others(&self, protected: &[u64], (wanted, random): (usize, u64), now: u64) -> (usize, usize) {
         let (count, mut evicted, mut busy) = (self.shards(), 0, 0);
         let first = (random >> 32) as usize % count;
         for shard in (first..count).chain(0..first) {
@@ -212,7 +216,7 @@ impl Keyspace {
             }
             match self.try_lock(shard) {
                 Some(mut taken) => {
-                    evicted += self.evict_of(&mut taken, kept, (wanted - evicted, random), (shard, now));
+                    evicted += self.evict_of(&mut taken, protected, (wanted - evicted, random), (shard, now));
                 }
                 None => busy += 1,
             }
@@ -221,23 +225,23 @@ impl Keyspace {
     }
 
     /// Evicts keys for a command that found no memory and holds no shards now; returns how many.
-    pub(crate) fn make_room(&self, kept: &[u64], random: u64, now: u64) -> usize {
+    pub(crate) fn make_room(&self, protected: &[u64], random: u64, now: u64) -> usize {
         let first = (random >> 32) as usize % self.shards();
         let all = (first..self.shards()).chain(0..first);
-        all.map(|shard| self.evict_of(&mut self.lock(shard), kept, (BATCH, random), (shard, now))).sum()
+        all.map(|shard| self.evict_of(&mut self.lock(shard), protected, (BATCH, random), (shard, now))).sum()
     }
 
     fn evict_of(
         &self,
         taken: &mut Shard,
-        kept: &[u64],
+        protected: &[u64],
         (wanted, random): (usize, u64),
         (shard, now): (usize, u64),
     ) -> usize {
         let mut recorder = Recorder::new(self.journal(), Vec::new(), now, random ^ (shard as u64) << 48);
         // A cut would keep the evicted entries.
         while taken.give_up_cut() {}
-        let evicted = evict_some(taken, &mut recorder, kept, (wanted, random));
+        let evicted = evict_some(taken, &mut recorder, protected, (wanted, random));
         taken.give_back();
         // A failed append is reported to the next command that writes.
         drop(recorder.finish().0);
@@ -257,27 +261,27 @@ impl<'j> Context<'j, '_> {
         keep_last(&mut pairs);
         let mut added = Vec::new();
         for (key, value) in &pairs {
-            let mut slot = self.slot_of(space, key);
+            let mut handle = self.handle_of(space, key);
             let prepared = match kind {
                 Kind::Row => Ok(()),
-                Kind::String | Kind::Fields | Kind::Table => slot.check_no_rows(),
+                Kind::String | Kind::Fields | Kind::Table => handle.check_no_rows(),
             };
-            match prepared.and_then(|()| Ok(slot.prepare(kind, value)?)) {
+            match prepared.and_then(|()| Ok(handle.prepare(kind, value)?)) {
                 Ok(true) => added.push(*key),
                 Ok(false) => {}
                 Err(refusal) => {
-                    added.into_iter().for_each(|key| self.slot_of(space, key).take_back());
+                    added.into_iter().for_each(|key| self.handle_of(space, key).take_back());
                     return Err(refusal);
                 }
             }
         }
-        pairs.into_iter().try_for_each(|(key, value)| self.slot_of(space, key).put_as(kind, value, None))
+        pairs.into_iter().try_for_each(|(key, value)| self.handle_of(space, key).put_as(kind, value, None))
     }
 
-    fn slot_of<'k>(&mut self, space: Option<&Arc<Space>>, key: &'k [u8]) -> Slot<'_, 'k, 'j> {
+    fn handle_of<'k>(&mut self, space: Option<&Arc<Space>>, key: &'k [u8]) -> KeyHandle<'_, 'k, 'j> {
         match space {
-            Some(named) => self.slot_in(named.id, Some(named), key),
-            None => self.slot(key),
+            Some(named) => self.handle_in(named.id, Some(named), key),
+            None => self.handle(key),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::evict::Policy;
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Journal, Keyspace, Limits, Moment, NoHost, Replay, Session, Walk};
+use crate::{Args, Journal, Keyspace, Limits, NoHost, Replay, Session, TimeAndRandom, Walk};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{ErrorKind, Result, TenantName};
 use parking_lot::Mutex;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 const NOW: u64 = 1_700_000_000_000;
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Vec<u8>>>>);
+struct RecordingJournal(Arc<Mutex<Vec<Vec<u8>>>>);
 
-impl Journal for Kept {
+impl Journal for RecordingJournal {
     fn check(&self, _: usize) -> Result<()> {
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Client {
     fn bytes(&mut self, args: &Args<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-        let moment = Moment { now: self.now, random: self.random() };
+        let moment = TimeAndRandom { now: self.now, random: self.random() };
         self.session.execute(&self.keys, args, moment, &mut NoHost, &mut replies);
         bytes
     }
@@ -84,7 +84,7 @@ fn keyspace(mib: usize) -> Arc<Keyspace> {
 
 fn limit(keys: &Keyspace, maxmemory: u64, policy: Policy) {
     let limits = Limits { maxmemory, policy };
-    keys.set_limits(Moment { now: NOW, random: 1 }, |found| *found = limits).unwrap();
+    keys.set_limits(TimeAndRandom { now: NOW, random: 1 }, |found| *found = limits).unwrap();
     assert_eq!(keys.limits(), limits);
 }
 
@@ -216,13 +216,13 @@ fn nothing_goes_where_no_policy_says_so() {
 #[test]
 fn records_give_the_same_keys_and_settings_again() {
     for policy in [Policy::AllKeysLru, Policy::VolatileTtl] {
-        let (keys, kept) = (keyspace(64), Kept::default());
+        let (keys, kept) = (keyspace(64), RecordingJournal::default());
         keys.set_journal(Box::new(kept.clone()));
         limit(&keys, 1 << 20, policy);
         let mut client = Client::new(&keys);
         churn(&mut client, 5_000, |_| 100, " PX 999999");
         // A walk in between.
-        let walked = Kept::default();
+        let walked = RecordingJournal::default();
         let mut walk = Walk::default();
         while keys.walk(&mut walk, &walked).unwrap() {
             (0..200).for_each(|key| assert_eq!(client.run(&format!("SET late{key} 1 PX 99999")), "+OK"));
@@ -232,7 +232,7 @@ fn records_give_the_same_keys_and_settings_again() {
             let mut replay = Replay::default();
             let records = kept.0.lock();
             records.iter().for_each(|record| replay.apply(to, record).unwrap());
-            to.set_journal(Box::new(Kept::default()));
+            to.set_journal(Box::new(RecordingJournal::default()));
             assert_eq!(to.limits(), Limits { maxmemory: 1 << 20, policy });
         }
         assert_eq!(all(&enough), all(&keys));
@@ -253,7 +253,7 @@ fn records_give_the_same_keys_and_settings_again() {
 
 #[test]
 fn what_is_lost_while_records_are_applied_is_lost_as_a_whole() {
-    let (keys, kept) = (keyspace(64), Kept::default());
+    let (keys, kept) = (keyspace(64), RecordingJournal::default());
     keys.set_journal(Box::new(kept.clone()));
     limit(&keys, 0, Policy::AllKeysRandom);
     let mut client = Client::new(&keys);
@@ -268,7 +268,7 @@ fn what_is_lost_while_records_are_applied_is_lost_as_a_whole() {
     let small = keyspace(4);
     let mut replay = Replay::default();
     kept.0.lock().iter().for_each(|record| replay.apply(&small, record).unwrap());
-    small.set_journal(Box::new(Kept::default()));
+    small.set_journal(Box::new(RecordingJournal::default()));
     let (mut there, mut other) = (0, Client::new(&small));
     for key in 0..10_000 {
         for ask in [format!("GET key{key}"), format!("HGETALL hash{key}")] {
@@ -424,7 +424,7 @@ fn fill(client: &mut Client) {
 
 #[test]
 fn commands_of_several_keys_or_fields_do_all_or_nothing_where_there_is_no_room() {
-    let (keys, kept) = (keyspace(64), Kept::default());
+    let (keys, kept) = (keyspace(64), RecordingJournal::default());
     keys.set_journal(Box::new(kept.clone()));
     let mut client = Client::new(&keys);
     let schema: [&[u8]; 4] = [b"FP.SPACE", b"CREATE", b"rows", b"id u64, name utf8, city utf8"];

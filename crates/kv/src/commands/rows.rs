@@ -1,6 +1,6 @@
 //! Commands on rows, in spaces with a schema.
 
-use super::{Args, Context, Done, Refusal, Slot, WRONG_TYPE};
+use super::{Args, Context, Done, KeyHandle, Refusal, WRONG_TYPE};
 use crate::entry::Kind;
 use crate::rows::RowSchema;
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Fields and their values, as text.
 pub(super) type Texts = Vec<(Vec<u8>, Vec<u8>)>;
 
-impl Slot<'_, '_, '_> {
+impl KeyHandle<'_, '_, '_> {
     /// Returns the schema of the space, if it has one.
     pub fn schema(&self) -> Option<&RowSchema> {
         self.named.as_ref()?.schema.as_ref()
@@ -182,16 +182,16 @@ pub(super) fn rowset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut rows = Vec::with_capacity(values.len() / columns);
     for row in values.chunks_exact(columns) {
         let key = [&space.prefix, row[0]].concat();
-        context.slot_in(space.id, Some(&space), &key).check_row_key(schema)?;
+        context.handle_in(space.id, Some(&space), &key).check_row_key(schema)?;
         let fields = row[1..].iter().zip(schema.fields());
         let changes = fields.map(|(value, field)| parsed(schema, field.name.as_bytes(), value));
         let changes = changes.map(|change| change.map(|(at, value)| (at, Some(value))));
         rows.push((key, schema.with_fields(None, &changes.collect::<Result<Vec<_>, _>>()?)));
     }
     let count = rows.len();
-    rows.iter().for_each(|(key, _)| context.taken.keep(context.keyspace, key));
+    rows.iter().for_each(|(key, _)| context.resources.keep(context.keyspace, key));
     if context.keyspace.notes_uses() {
-        rows.iter().for_each(|(key, _)| context.slot_in(space.id, Some(&space), key).note_use());
+        rows.iter().for_each(|(key, _)| context.handle_in(space.id, Some(&space), key).note_use());
     }
     context.put_all(Some(&space), Kind::Row, rows.iter().map(|(key, row)| (&key[..], &row[..])).collect())?;
     context.replies.integer(count as i64);

@@ -36,7 +36,7 @@ pub(super) fn space(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 }
 
 /// An entry that moves to another space: its key, its fields or its string, and its expiry.
-struct Moved {
+struct MovedEntry {
     key: Box<[u8]>,
     value: Result<Texts, Vec<u8>>,
     expiry: Option<u64>,
@@ -67,9 +67,9 @@ impl Context<'_, '_> {
 
     fn set_spaces(&mut self, spaces: Spaces) {
         let spaces = Arc::new(spaces);
-        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.set_spaces(&spaces));
+        self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.set_spaces(&spaces));
         let definitions = spaces.to_bytes();
-        self.taken.recorder.add(&Effect::Spaces { definitions: &definitions });
+        self.resources.recorder.add(&Effect::Spaces { definitions: &definitions });
         // Releases the charge of a dropped space; a new space has no dictionary yet.
         self.keyspace.charge_packers(&spaces).ok();
     }
@@ -114,11 +114,11 @@ impl Context<'_, '_> {
         let id_of = |space: Option<&Arc<Space>>| space.map_or(0, |space| space.id);
         let (mut moved, mut bytes) = (Vec::new(), 0);
         for key in self.keys_with(prefix, id_of(from))? {
-            let slot = self.slot_in(id_of(from), from, &key);
-            let Some(entry) = slot.entry() else { continue };
+            let handle = self.handle_in(id_of(from), from, &key);
+            let Some(entry) = handle.entry() else { continue };
             let value = match entry.kind() {
-                Kind::String => Err(slot.plain(entry)?.into_owned()),
-                _ => Ok(slot.all_fields()?),
+                Kind::String => Err(handle.plain(entry)?.into_owned()),
+                _ => Ok(handle.all_fields()?),
             };
             bytes += match &value {
                 Err(text) => text.len(),
@@ -131,7 +131,7 @@ impl Context<'_, '_> {
                 ))));
             }
             let expiry = entry.expiry();
-            let target = self.slot_in(id_of(to), to, &key);
+            let target = self.handle_in(id_of(to), to, &key);
             match &value {
                 Err(_) => target.check_no_rows(),
                 Ok(fields) => fields.iter().try_for_each(|(field, value)| target.check_field(field, value)),
@@ -141,13 +141,13 @@ impl Context<'_, '_> {
                 Refusal(Cow::Owned(format!("ERR the key '{key}', which is there, does not fit: {text}")))
             })?;
             // Keys that move must not be evicted while others move.
-            self.taken.keep(self.keyspace, &key);
-            moved.push(Moved { key, value, expiry });
+            self.resources.keep(self.keyspace, &key);
+            moved.push(MovedEntry { key, value, expiry });
         }
         let mut done = Ok(());
         let mut count = 0;
-        for Moved { key, value, expiry } in &moved {
-            let mut target = self.slot_in(id_of(to), to, key);
+        for MovedEntry { key, value, expiry } in &moved {
+            let mut target = self.handle_in(id_of(to), to, key);
             done = match value {
                 Err(text) => target.put(text, *expiry),
                 Ok(fields) => target.put_fields(fields, *expiry),
@@ -162,8 +162,8 @@ impl Context<'_, '_> {
             Ok(()) => (from, id_of(from), &moved[..]),
             Err(_) => (to, id_of(to), &moved[..count]),
         };
-        for Moved { key, .. } in keys {
-            self.slot_in(gone_id, gone, key).remove();
+        for MovedEntry { key, .. } in keys {
+            self.handle_in(gone_id, gone, key).remove();
         }
         if done.is_ok() {
             self.set_spaces(spaces);

@@ -12,8 +12,8 @@ pub(super) fn get(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 /// Replies with the string of a key, or with null.
 fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Done {
-    let (slot, replies) = context.slot_and_replies(key);
-    reply_string(replies, slot.string()?.as_deref())
+    let (handle, replies) = context.handle_and_replies(key);
+    reply_string(replies, handle.string()?.as_deref())
 }
 
 fn reply_string(replies: &mut Replies<'_>, value: Option<&[u8]>) -> Done {
@@ -29,11 +29,11 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let options = options::parse(&args[3..], "set")?;
     let expiry = options.expiry(context.now, "set")?;
     if options.gets {
-        context.slot(args[1]).string()?;
+        context.handle(args[1]).string()?;
     }
     let is_set = match (options.if_absent, options.if_present) {
         (false, false) => true,
-        (if_absent, _) => context.slot(args[1]).exists() != if_absent,
+        (if_absent, _) => context.handle(args[1]).exists() != if_absent,
     };
     if options.gets {
         reply_value(context, args[1])?;
@@ -52,17 +52,17 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 /// Sets the value of a key; an expiry in the past removes the key.
 fn put(context: &mut Context<'_, '_>, key: &[u8], value: &[u8], expiry: Expiry) -> Done {
     let now = context.now;
-    let mut slot = context.slot(key);
+    let mut handle = context.handle(key);
     let expiry = match expiry {
         Expiry::At(at) => Some(at),
-        Expiry::Keep => slot.entry().and_then(|entry| entry.expiry()),
+        Expiry::Keep => handle.entry().and_then(|entry| entry.expiry()),
         Expiry::Unsaid | Expiry::Persist => None,
     };
     if expiry.is_some_and(|at| at <= now) {
-        slot.remove();
+        handle.remove();
         return Ok(());
     }
-    slot.put(value, expiry)
+    handle.put(value, expiry)
 }
 
 fn set_for(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str) -> Done {
@@ -81,9 +81,9 @@ pub(super) fn psetex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 }
 
 pub(super) fn setnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let is_absent = !context.slot(args[1]).exists();
+    let is_absent = !context.handle(args[1]).exists();
     if is_absent {
-        context.slot(args[1]).put(args[2], None)?;
+        context.handle(args[1]).put(args[2], None)?;
     }
     context.replies.integer(i64::from(is_absent));
     Ok(())
@@ -91,12 +91,12 @@ pub(super) fn setnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 pub(super) fn getset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     reply_value(context, args[1])?;
-    context.slot(args[1]).put(args[2], None)
+    context.handle(args[1]).put(args[2], None)
 }
 
 pub(super) fn getdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     reply_value(context, args[1])?;
-    context.slot(args[1]).remove();
+    context.handle(args[1]).remove();
     Ok(())
 }
 
@@ -104,15 +104,15 @@ pub(super) fn getex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let options = options::parse(&args[2..], "getex")?;
     let now = context.now;
     // As in Redis, an invalid number is an error only if the key exists.
-    let is_there = context.slot(args[1]).string()?.is_some();
+    let is_there = context.handle(args[1]).string()?.is_some();
     let expiry = if is_there { options.expiry(now, "getex")? } else { Expiry::Unsaid };
     reply_value(context, args[1])?;
-    let mut slot = context.slot(args[1]);
-    let expires = slot.entry().is_some_and(|entry| entry.expiry().is_some());
+    let mut handle = context.handle(args[1]);
+    let expires = handle.entry().is_some_and(|entry| entry.expiry().is_some());
     match expiry {
-        Expiry::At(at) if at <= now => drop(slot.remove()),
-        Expiry::At(at) => slot.set_expiry(Some(at))?,
-        Expiry::Persist if expires => slot.set_expiry(None)?,
+        Expiry::At(at) if at <= now => drop(handle.remove()),
+        Expiry::At(at) => handle.set_expiry(Some(at))?,
+        Expiry::Persist if expires => handle.set_expiry(None)?,
         Expiry::Unsaid | Expiry::Keep | Expiry::Persist => {}
     }
     Ok(())
@@ -121,9 +121,9 @@ pub(super) fn getex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn mget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     context.replies.array(args.len() - 1);
     for key in &args[1..] {
-        let (slot, replies) = context.slot_and_replies(key);
+        let (handle, replies) = context.handle_and_replies(key);
         // A value that is not a string counts as absent.
-        reply_string(replies, slot.string().unwrap_or_default().as_deref())?;
+        reply_string(replies, handle.string().unwrap_or_default().as_deref())?;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ pub(super) fn mset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 pub(super) fn msetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     in_pairs(args, "msetnx")?;
-    let are_absent = !PAIRS.of(args).any(|key| context.slot(key).exists());
+    let are_absent = !PAIRS.of(args).any(|key| context.handle(key).exists());
     if are_absent {
         set_all(context, args)?;
     }
@@ -158,16 +158,16 @@ pub(super) fn msetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 }
 
 pub(super) fn append(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let mut slot = context.slot(args[1]);
-    let before = slot.string()?.map_or(0, |value| value.len());
+    let mut handle = context.handle(args[1]);
+    let before = handle.string()?.map_or(0, |value| value.len());
     let bytes = before + args[2].len();
-    slot.edit(bytes, before..bytes, |value| value.copy_from_slice(args[2]))?;
+    handle.edit(bytes, before..bytes, |value| value.copy_from_slice(args[2]))?;
     context.replies.integer(bytes as i64);
     Ok(())
 }
 
 pub(super) fn strlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let bytes = context.slot(args[1]).string()?.map_or(0, |value| value.len());
+    let bytes = context.handle(args[1]).string()?.map_or(0, |value| value.len());
     context.replies.integer(bytes as i64);
     Ok(())
 }
@@ -186,8 +186,8 @@ pub(super) fn range(start: i64, end: i64, bytes: usize) -> std::ops::Range<usize
 
 pub(super) fn getrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (start, end) = (integer(args[2])?, integer(args[3])?);
-    let (slot, replies) = context.slot_and_replies(args[1]);
-    let value = slot.string()?.unwrap_or_default();
+    let (handle, replies) = context.handle_and_replies(args[1]);
+    let value = handle.string()?.unwrap_or_default();
     let part = &value[range(start, end, value.len())];
     if !replies.has_room(part.len()) {
         return Err(TOO_MUCH.into());
@@ -198,8 +198,8 @@ pub(super) fn getrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 pub(super) fn setrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let offset = usize::try_from(integer(args[2])?).map_err(|_| "ERR offset is out of range")?;
-    let mut slot = context.slot(args[1]);
-    let before = slot.string()?.map_or(0, |value| value.len());
+    let mut handle = context.handle(args[1]);
+    let before = handle.string()?.map_or(0, |value| value.len());
     if args[3].is_empty() {
         context.replies.integer(before as i64);
         return Ok(());
@@ -209,7 +209,7 @@ pub(super) fn setrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         return Err(TOO_LONG.into());
     }
     let bytes = before.max(end);
-    slot.edit(bytes, offset..end, |value| value.copy_from_slice(args[3]))?;
+    handle.edit(bytes, offset..end, |value| value.copy_from_slice(args[3]))?;
     context.replies.integer(bytes as i64);
     Ok(())
 }

@@ -6,7 +6,7 @@ mod spaces;
 mod steps;
 
 use crate::resp::{Protocol, Replies};
-use crate::{Args, COMMANDS, Host, Keyspace, Moment, Refusal, Session, command};
+use crate::{Args, COMMANDS, Host, Keyspace, Refusal, Session, TimeAndRandom, command};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl<'k> Client<'k> {
         let mut bytes = Vec::new();
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let moment = Moment { now: self.now, random: self.random };
+        let moment = TimeAndRandom { now: self.now, random: self.random };
         let mut host = Alone { may_write: self.may_write };
         self.session.execute(self.keys, args, moment, &mut host, &mut replies);
         bytes
@@ -677,7 +677,8 @@ fn a_row_without_fields_is_not_lost() {
         expected: None,
         what: crate::KeyState::UpdateRow(vec![(0, None)]),
     };
-    keys.change((space.id, Some(&space)), &[change], (None, None), Moment { now: NOW, random: 1 }).unwrap();
+    keys.change((space.id, Some(&space)), &[change], (None, None), TimeAndRandom { now: NOW, random: 1 })
+        .unwrap();
     assert_eq!(client.run("EXISTS u:1"), ":1");
     let refused = "-ERR no field of this row is set, and a hash has at least one: set a field first";
     for command in ["RENAME u:1 plain", "RENAMENX u:1 other", "COPY u:1 other", "COPY u:1 plain REPLACE"] {

@@ -6,7 +6,7 @@
 
 use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
 use super::pattern::Pattern;
-use super::{Args, Command, Keys, Load, Taken};
+use super::{Args, Command, CommandResources, Keys, WorkBasis};
 use crate::entry::Kind;
 use crate::keyspace::Keyspace;
 use crate::resp::parse_integer;
@@ -71,13 +71,13 @@ fn may_have_patterns(condition: &[u8]) -> bool {
 
 /// Returns the size of a key's value, and whether the value is a large hash.
 fn size(
-    taken: &mut Taken<'_>,
+    resources: &mut CommandResources<'_>,
     keyspace: &Keyspace,
     (space, now): (SpaceId, u64),
     key: &[u8],
 ) -> (usize, bool) {
-    let hash = taken.hash(keyspace, key);
-    let shard = taken.shard(keyspace.shard_of(hash));
+    let hash = resources.hash(keyspace, key);
+    let shard = resources.shard(keyspace.shard_of(hash));
     let (owner, named) = shard.owner(space, key);
     let schema = named.and_then(|named| named.schema.as_ref());
     let Some(table) = shard.table(owner) else { return (0, false) };
@@ -90,8 +90,8 @@ fn size(
 }
 
 /// Returns the work of a walk over all keys.
-fn work_of_all(taken: &Taken<'_>) -> usize {
-    let tables = taken.shards.several().iter().flat_map(|(_, shard)| shard.tables());
+fn work_of_all(resources: &CommandResources<'_>) -> usize {
+    let tables = resources.shards.several().iter().flat_map(|(_, shard)| shard.tables());
     tables.map(|(_, table)| table.len().saturating_mul(WALKED)).sum()
 }
 
@@ -112,21 +112,21 @@ fn grown(command: &Command, args: &Args<'_>) -> usize {
 pub(crate) fn is_long_command(
     command: &Command,
     args: &Args<'_>,
-    (keyspace, taken): (&Keyspace, &mut Taken<'_>),
+    (keyspace, resources): (&Keyspace, &mut CommandResources<'_>),
     (space, now): (SpaceId, u64),
 ) -> bool {
-    let work = match command.load {
+    let work = match command.work_basis {
         // Replies of these are bounded.
-        Load::Arguments | Load::Field => return false,
-        Load::String | Load::Value if has_bounded_work(command) => return false,
-        Load::String | Load::Value => {
-            let of_keys = command.keys.of(args).map(|key| size(taken, keyspace, (space, now), key).0);
+        WorkBasis::Arguments | WorkBasis::Field => return false,
+        WorkBasis::String | WorkBasis::Value if has_bounded_work(command) => return false,
+        WorkBasis::String | WorkBasis::Value => {
+            let of_keys = command.keys.of(args).map(|key| size(resources, keyspace, (space, now), key).0);
             of_keys.sum::<usize>().max(grown(command, args))
         }
-        Load::Sketch => command.keys.of(args).count() * SKETCH,
+        WorkBasis::Sketch => command.keys.of(args).count() * SKETCH,
         // FP.SPACE LIST and INFO read definitions only.
-        Load::All if super::spaces::only_tells(args) => return false,
-        Load::All => work_of_all(taken),
+        WorkBasis::All if super::spaces::only_tells(args) => return false,
+        WorkBasis::All => work_of_all(resources),
     };
     work > KV_STEP_WORK_MAX
 }
@@ -163,20 +163,20 @@ impl<'b> WorkOfExec<'b> {
         &mut self,
         command: Option<&Command>,
         args: &'b Args<'b>,
-        (keyspace, taken): (&Keyspace, &mut Taken<'_>),
+        (keyspace, resources): (&Keyspace, &mut CommandResources<'_>),
         (space, now): (SpaceId, u64),
     ) {
         let arguments = work_of_arguments(args);
         let mut work = arguments;
         if let Some(command) = command {
             work = work.saturating_add(work_of_patterns(command, args));
-            work = work.saturating_add(match command.load {
-                Load::Arguments if command.keys == Keys::All => KV_STEP_WORK_MAX,
-                Load::Arguments => 0,
-                Load::Sketch => command.keys.of(args).count() * SKETCH,
-                Load::All => work_of_all(taken),
-                Load::String | Load::Value | Load::Field => {
-                    self.of_keys(command, args, (keyspace, taken), (space, now))
+            work = work.saturating_add(match command.work_basis {
+                WorkBasis::Arguments if command.keys == Keys::All => KV_STEP_WORK_MAX,
+                WorkBasis::Arguments => 0,
+                WorkBasis::Sketch => command.keys.of(args).count() * SKETCH,
+                WorkBasis::All => work_of_all(resources),
+                WorkBasis::String | WorkBasis::Value | WorkBasis::Field => {
+                    self.of_keys(command, args, (keyspace, resources), (space, now))
                 }
             });
             if command.may_write() {
@@ -191,17 +191,17 @@ impl<'b> WorkOfExec<'b> {
         &mut self,
         command: &Command,
         args: &'b Args<'b>,
-        (keyspace, taken): (&Keyspace, &mut Taken<'_>),
+        (keyspace, resources): (&Keyspace, &mut CommandResources<'_>),
         (space, now): (SpaceId, u64),
     ) -> usize {
         let mut work = grown(command, args);
         for key in command.keys.of(args) {
             let known = self.sizes.entry((space, key));
-            let (bytes, is_table) = *known.or_insert_with(|| size(taken, keyspace, (space, now), key));
+            let (bytes, is_table) = *known.or_insert_with(|| size(resources, keyspace, (space, now), key));
             let bytes = bytes.saturating_add(self.grown.get(key).copied().unwrap_or(0));
             self.has_large_hashes |= is_table;
             // A field of a hash is found without reading the others.
-            if !is_table || command.load == Load::Value {
+            if !is_table || command.work_basis == WorkBasis::Value {
                 work = work.saturating_add(bytes);
             }
         }
@@ -210,8 +210,8 @@ impl<'b> WorkOfExec<'b> {
 
     /// Adds the bytes by which a command may grow its keys: arguments, an offset, or the value of another key.
     fn grow(&mut self, command: &Command, args: &'b Args<'b>, (space, arguments): (SpaceId, usize)) {
-        let copied = match command.load {
-            Load::Value => args.get(1).map_or(0, |from| self.bound(space, from)),
+        let copied = match command.work_basis {
+            WorkBasis::Value => args.get(1).map_or(0, |from| self.bound(space, from)),
             _ => 0,
         };
         let more = arguments.saturating_add(grown(command, args)).saturating_add(copied);

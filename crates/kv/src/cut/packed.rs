@@ -3,8 +3,8 @@
 
 use super::{BYTES_COPIED_PER_NS, ReadEntry};
 use crate::entry::Entry;
-use crate::judge::{BATCH_ENTRIES, Slots};
 use crate::packing::Unpackers;
+use crate::row_filter::{BATCH_ENTRIES, Slots};
 use farpool_model::Result;
 use std::ops::Range;
 

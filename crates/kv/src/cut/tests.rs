@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Moment, NoHost, Pace, Session};
+use crate::{Args, ExecutionMode, NoHost, Session, TimeAndRandom};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use proptest::prelude::*;
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 const NOW: u64 = 1_700_000_000_000;
 
 fn run(keys: &Keyspace, now: u64, args: &Args<'_>) -> Vec<u8> {
-    run_at(Pace::Long, keys, now, args)
+    run_at(ExecutionMode::Long, keys, now, args)
 }
 
-fn run_at(pace: Pace, keys: &Keyspace, now: u64, args: &Args<'_>) -> Vec<u8> {
+fn run_at(mode: ExecutionMode, keys: &Keyspace, now: u64, args: &Args<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-    let moment = Moment { now, random: 1 };
+    let moment = TimeAndRandom { now, random: 1 };
     let mut session = Session::default();
-    session.set_pace(pace);
+    session.set_mode(mode);
     session.execute(keys, args, moment, &mut NoHost, &mut replies);
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
     bytes
@@ -184,7 +184,7 @@ fn every_key_is_seen_once_while_others_write() {
                     let key = (round * 7 + writer * 1000) % 2000;
                     let (a, b) = (format!("a{key}"), format!("b{key}"));
                     let args: [&[u8]; 5] = [b"MSET", a.as_bytes(), &value, b.as_bytes(), &value];
-                    run_at(Pace::Short, keys, NOW, &args);
+                    run_at(ExecutionMode::Short, keys, NOW, &args);
                     if round.is_multiple_of(100) {
                         keys.tidy(NOW);
                     }

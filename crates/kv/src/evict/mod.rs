@@ -111,7 +111,7 @@ impl Policy {
 
 /// The properties of an entry that its eviction score depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct EvictionFacts {
     /// Stamp in the entry's header.
     pub stamp: Stamp,
     /// Expiry in milliseconds since the epoch.
@@ -122,14 +122,14 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug)]
 struct Candidate<K> {
     key: K,
-    facts: Facts,
+    facts: EvictionFacts,
     /// Eviction score: the highest score is evicted first.
     score: u64,
 }
 
 /// The measure of use that the policy needs.
 #[derive(Clone, Debug)]
-enum Clock {
+enum UseTracker {
     /// None: stamps are not used.
     None,
     Use(UseClock),
@@ -141,7 +141,7 @@ enum Clock {
 #[derive(Clone, Debug)]
 pub struct Evictor<K> {
     policy: Policy,
-    clock: Clock,
+    clock: UseTracker,
     /// Sorted by ascending score; the last one is evicted first.
     candidates: Vec<Candidate<K>>,
 }
@@ -152,10 +152,10 @@ impl<K: Copy + PartialEq> Evictor<K> {
     /// [`Evictor::written`] in all entries, or accept badly chosen victims at first, as Redis does.
     pub fn new(policy: Policy, now: u64) -> Self {
         let clock = match policy {
-            Policy::AllKeysLru | Policy::VolatileLru => Clock::Use(UseClock::new(now)),
-            Policy::AllKeysLfu | Policy::VolatileLfu => Clock::Count(CountClock::new(now)),
+            Policy::AllKeysLru | Policy::VolatileLru => UseTracker::Use(UseClock::new(now)),
+            Policy::AllKeysLfu | Policy::VolatileLfu => UseTracker::Count(CountClock::new(now)),
             Policy::NoEviction | Policy::AllKeysRandom | Policy::VolatileRandom | Policy::VolatileTtl => {
-                Clock::None
+                UseTracker::None
             }
         };
         Evictor { policy, clock, candidates: Vec::new() }
@@ -170,9 +170,9 @@ impl<K: Copy + PartialEq> Evictor<K> {
     #[inline]
     pub fn written(&mut self, entries: usize, now: u64) -> Stamp {
         match &mut self.clock {
-            Clock::None => Stamp::default(),
-            Clock::Use(clock) => clock.used(entries, now),
-            Clock::Count(clock) => clock.new_stamp(),
+            UseTracker::None => Stamp::default(),
+            UseTracker::Use(clock) => clock.used(entries, now),
+            UseTracker::Count(clock) => clock.new_stamp(),
         }
     }
 
@@ -180,18 +180,18 @@ impl<K: Copy + PartialEq> Evictor<K> {
     #[inline]
     pub fn read(&mut self, stamp: Stamp, entries: usize, random: u32, now: u64) -> Stamp {
         match &mut self.clock {
-            Clock::None => stamp,
-            Clock::Use(clock) => clock.used(entries, now),
-            Clock::Count(clock) => clock.used(stamp, random),
+            UseTracker::None => stamp,
+            UseTracker::Use(clock) => clock.used(entries, now),
+            UseTracker::Count(clock) => clock.used(stamp, random),
         }
     }
 
     /// Advances the clock to `now`.
     pub fn pass(&mut self, now: u64) {
         match &mut self.clock {
-            Clock::None => {}
-            Clock::Use(clock) => clock.pass(now),
-            Clock::Count(clock) => clock.pass(now),
+            UseTracker::None => {}
+            UseTracker::Use(clock) => clock.pass(now),
+            UseTracker::Count(clock) => clock.pass(now),
         }
     }
 
@@ -199,48 +199,48 @@ impl<K: Copy + PartialEq> Evictor<K> {
     /// sweep is late; ages are then less precise until it ends, and nothing else breaks.
     pub fn sweep_due(&self, entries: usize) -> usize {
         match &self.clock {
-            Clock::None => 0,
-            Clock::Use(clock) => clock.sweep.due(entries),
-            Clock::Count(clock) => clock.sweep.due(entries),
+            UseTracker::None => 0,
+            UseTracker::Use(clock) => clock.sweep.due(entries),
+            UseTracker::Count(clock) => clock.sweep.due(entries),
         }
     }
 
     /// Returns the stamp of an entry after the sweep visits it.
     pub fn swept(&self, stamp: Stamp) -> Stamp {
         match &self.clock {
-            Clock::None => stamp,
-            Clock::Use(clock) => clock.swept(stamp),
-            Clock::Count(clock) => clock.swept(stamp),
+            UseTracker::None => stamp,
+            UseTracker::Use(clock) => clock.swept(stamp),
+            UseTracker::Count(clock) => clock.swept(stamp),
         }
     }
 
     /// Notes that the sweep has visited all entries; the next sweep begins.
     pub fn sweep_done(&mut self) {
         match &mut self.clock {
-            Clock::None => {}
-            Clock::Use(clock) => clock.sweep.done(),
-            Clock::Count(clock) => clock.sweep.done(),
+            UseTracker::None => {}
+            UseTracker::Use(clock) => clock.sweep.done(),
+            UseTracker::Count(clock) => clock.sweep.done(),
         }
     }
 
     /// Returns the seconds since an entry was used, for `OBJECT IDLETIME`; `None` unless the policy is an LRU one.
     pub fn idle_seconds(&self, stamp: Stamp, now: u64) -> Option<u64> {
         match &self.clock {
-            Clock::Use(clock) => Some(clock.idle_seconds(stamp, now)),
-            Clock::None | Clock::Count(_) => None,
+            UseTracker::Use(clock) => Some(clock.idle_seconds(stamp, now)),
+            UseTracker::None | UseTracker::Count(_) => None,
         }
     }
 
     /// Returns the counter of an entry, for `OBJECT FREQ`; `None` unless the policy is an LFU one.
     pub fn frequency(&self, stamp: Stamp) -> Option<u8> {
         match &self.clock {
-            Clock::Count(clock) => Some(clock.counter(stamp)),
-            Clock::None | Clock::Use(_) => None,
+            UseTracker::Count(clock) => Some(clock.counter(stamp)),
+            UseTracker::None | UseTracker::Use(_) => None,
         }
     }
 
     /// Offers a randomly sampled entry as a candidate; returns whether the policy may evict it.
-    pub fn offer(&mut self, key: K, facts: Facts) -> bool {
+    pub fn offer(&mut self, key: K, facts: EvictionFacts) -> bool {
         let Some(score) = self.score(facts) else { return false };
         self.candidates.retain(|other| other.key != key);
         let at = self.candidates.partition_point(|other| other.score <= score);
@@ -256,16 +256,16 @@ impl<K: Copy + PartialEq> Evictor<K> {
         true
     }
 
-    fn score(&self, facts: Facts) -> Option<u64> {
+    fn score(&self, facts: EvictionFacts) -> Option<u64> {
         if self.policy.is_volatile() && facts.expiry.is_none() {
             return None;
         }
         Some(match (&self.clock, self.policy) {
             (_, Policy::NoEviction) => return None,
-            (Clock::Use(clock), _) => clock.age(facts.stamp).into(),
-            (Clock::Count(clock), _) => (u8::MAX - clock.counter(facts.stamp)).into(),
-            (Clock::None, Policy::VolatileTtl) => u64::MAX - facts.expiry?,
-            (Clock::None, _) => 0,
+            (UseTracker::Use(clock), _) => clock.age(facts.stamp).into(),
+            (UseTracker::Count(clock), _) => (u8::MAX - clock.counter(facts.stamp)).into(),
+            (UseTracker::None, Policy::VolatileTtl) => u64::MAX - facts.expiry?,
+            (UseTracker::None, _) => 0,
         })
     }
 
@@ -274,7 +274,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
     /// must be offered.
     ///
     /// Without that check, an entry that was read after it was offered would be evicted as the coldest one.
-    pub fn take(&mut self, mut current: impl FnMut(K) -> Option<Facts>) -> Option<K> {
+    pub fn take(&mut self, mut current: impl FnMut(K) -> Option<EvictionFacts>) -> Option<K> {
         while let Some(Candidate { key, facts, .. }) = self.candidates.pop() {
             let is_same = current(key).is_some_and(|now| {
                 self.swept(now.stamp) == self.swept(facts.stamp) && now.expiry == facts.expiry

@@ -48,7 +48,7 @@ trait Cache {
 
 struct Entry {
     key: u64,
-    facts: Facts,
+    facts: EvictionFacts,
 }
 
 /// A cache with a limited number of entries, evicted as in a shard.
@@ -137,7 +137,7 @@ impl Cache for Evicting {
         let stamp = self.evictor.written(self.entries.len() + 1, now);
         let expiry = key.is_multiple_of(self.expiring).then_some(NOW + key);
         self.places.insert(key, self.entries.len());
-        self.entries.push(Entry { key, facts: Facts { stamp, expiry } });
+        self.entries.push(Entry { key, facts: EvictionFacts { stamp, expiry } });
         false
     }
 }
@@ -266,8 +266,8 @@ fn counters_grow_ever_slower_and_decay_with_time() {
     assert_eq!(evictor.idle_seconds(stamp, NOW), None);
 }
 
-fn facts(stamp: Stamp, expiry: Option<u64>) -> Facts {
-    Facts { stamp, expiry }
+fn facts(stamp: Stamp, expiry: Option<u64>) -> EvictionFacts {
+    EvictionFacts { stamp, expiry }
 }
 
 #[test]

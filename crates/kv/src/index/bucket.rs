@@ -4,7 +4,7 @@
 //! eighth slot instead of the summary would save 12 % of the memory. The summary makes most lookups touch one line
 //! instead of two, avoids lookups in the stash, and tells a scan where the bucket's keys are; see the module above.
 
-use crate::slab::Place;
+use crate::slab::EntryAddress;
 
 /// Number of slots of a bucket.
 pub const SLOTS: usize = 7;
@@ -17,9 +17,9 @@ const ROUTE_BITS: u32 = 6;
 
 const AWAY: u64 = 1 << 63;
 const TAG_BITS: u32 = 15;
-const PLACE: u64 = (1 << Place::BITS) - 1;
+const PLACE: u64 = (1 << EntryAddress::BITS) - 1;
 
-const _: () = assert!(Place::BITS + TAG_BITS + 1 == u64::BITS && 1 << ROUTE_BITS == u64::BITS);
+const _: () = assert!(EntryAddress::BITS + TAG_BITS + 1 == u64::BITS && 1 << ROUTE_BITS == u64::BITS);
 
 /// The route of a key: the distance between its two buckets, one of 64. The tag determines the route, so that an
 /// entry's other bucket is known without its key (partial-key cuckoo hashing, MemC3 section 3.2).
@@ -60,19 +60,19 @@ impl KeyHash {
 
     /// Returns the slot of an entry that is at home. A slot in use is never zero, as no tag is zero.
     #[inline]
-    pub fn slot(self, place: Place) -> Slot {
-        debug_assert!(place.to_bits() <= PLACE, "a place of more than {} bits", Place::BITS);
+    pub fn slot(self, place: EntryAddress) -> BucketSlot {
+        debug_assert!(place.to_bits() <= PLACE, "a place of more than {} bits", EntryAddress::BITS);
         let tag = (self.0 >> (u64::BITS - TAG_BITS)).max(1);
-        Slot(tag << Place::BITS | place.to_bits())
+        BucketSlot(tag << EntryAddress::BITS | place.to_bits())
     }
 }
 
 /// The word of an entry in a bucket; zero for a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(u64);
+pub struct BucketSlot(u64);
 
-impl Slot {
-    pub const EMPTY: Slot = Slot(0);
+impl BucketSlot {
+    pub const EMPTY: BucketSlot = BucketSlot(0);
 
     #[inline]
     pub fn is_empty(self) -> bool {
@@ -87,13 +87,13 @@ impl Slot {
 
     /// Returns the slot of the same entry in the other one of its key's buckets.
     #[inline]
-    pub fn moved(self) -> Slot {
-        Slot(self.0 ^ AWAY)
+    pub fn moved(self) -> BucketSlot {
+        BucketSlot(self.0 ^ AWAY)
     }
 
     #[inline]
-    pub fn place(self) -> Place {
-        Place::from_bits(self.0 & PLACE)
+    pub fn place(self) -> EntryAddress {
+        EntryAddress::from_bits(self.0 & PLACE)
     }
 
     #[inline]
@@ -109,7 +109,7 @@ impl Slot {
     /// Returns the tag and the away bit.
     #[inline]
     fn mark(self) -> u64 {
-        self.0 >> Place::BITS
+        self.0 >> EntryAddress::BITS
     }
 }
 
@@ -161,13 +161,13 @@ impl BucketRef<'_> {
     }
 
     #[inline]
-    pub fn slot(self, i: usize) -> Slot {
-        Slot(self.word(i))
+    pub fn slot(self, i: usize) -> BucketSlot {
+        BucketSlot(self.word(i))
     }
 
     /// Returns the index of the slot for which `is_it` is true, among those with the tag and away bit of `like`.
     #[inline]
-    pub fn find(self, like: Slot, is_it: impl Fn(Place) -> bool) -> Option<usize> {
+    pub fn find(self, like: BucketSlot, is_it: impl Fn(EntryAddress) -> bool) -> Option<usize> {
         // Branch-free, because the branches could not be predicted.
         let is_like = |i| u32::from(self.slot(i).mark() == like.mark()) << i;
         let mut found = (0..SLOTS).fold(0, |found, i| found | is_like(i));
@@ -191,12 +191,12 @@ impl BucketRef<'_> {
 /// A copy of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    pub slots: [Slot; SLOTS],
+    pub slots: [BucketSlot; SLOTS],
     pub summary: Summary,
 }
 
 impl Bucket {
-    pub const EMPTY: Bucket = Bucket { slots: [Slot::EMPTY; SLOTS], summary: Summary(0) };
+    pub const EMPTY: Bucket = Bucket { slots: [BucketSlot::EMPTY; SLOTS], summary: Summary(0) };
 
     #[inline]
     pub fn read(bucket: BucketRef<'_>) -> Bucket {
@@ -221,7 +221,7 @@ impl Bucket {
     }
 
     /// Iterates over the entries that are at home.
-    pub fn at_home(&self) -> impl Iterator<Item = Slot> {
+    pub fn at_home(&self) -> impl Iterator<Item = BucketSlot> {
         self.slots.iter().copied().filter(|slot| !slot.is_empty() && !slot.is_away())
     }
 
@@ -232,13 +232,13 @@ impl Bucket {
     }
 
     /// Iterates over the entries that came here by a route.
-    pub fn away_by(&self, route: Route) -> impl Iterator<Item = Slot> {
+    pub fn away_by(&self, route: Route) -> impl Iterator<Item = BucketSlot> {
         self.slots.iter().copied().filter(move |slot| slot.is_away() && slot.route() == route)
     }
 
     /// Returns a bit for each slot, computed without branches.
     #[inline]
-    fn mask(&self, is_set: impl Fn(Slot) -> bool) -> u32 {
+    fn mask(&self, is_set: impl Fn(BucketSlot) -> bool) -> u32 {
         self.slots.iter().enumerate().fold(0, |mask, (i, slot)| mask | u32::from(is_set(*slot)) << i)
     }
 }

@@ -2,8 +2,8 @@
 //! slot (breadth first, as in libcuckoo; Li et al., EuroSys 2014, section 4.3).
 
 use super::Index;
-use super::bucket::{KeyHash, SLOTS, Slot};
-use crate::slab::Place;
+use super::bucket::{BucketSlot, KeyHash, SLOTS};
+use crate::slab::EntryAddress;
 
 /// Most entries moved to make room for one.
 const MOVES: usize = 5;
@@ -14,7 +14,7 @@ const NODES: usize = 32;
 
 /// A full bucket in the search.
 #[derive(Clone, Copy, Default)]
-struct Node {
+struct SearchNode {
     bucket: usize,
     /// Index of the node that led here, and the slot of the entry that would be moved from it.
     from: Option<(usize, usize)>,
@@ -23,16 +23,16 @@ struct Node {
 
 /// The state of a search: buckets in the order in which they were reached.
 struct Search {
-    nodes: [Node; NODES],
+    nodes: [SearchNode; NODES],
     len: usize,
 }
 
 impl Search {
     fn new() -> Search {
-        Search { nodes: [Node::default(); NODES], len: 0 }
+        Search { nodes: [SearchNode::default(); NODES], len: 0 }
     }
 
-    fn push(&mut self, node: Node) {
+    fn push(&mut self, node: SearchNode) {
         if self.len < NODES {
             self.nodes[self.len] = node;
             self.len += 1;
@@ -49,7 +49,7 @@ impl Search {
 
 impl Index {
     /// Tries to move the next entry of the stash to a bucket; returns whether that succeeded.
-    pub(super) fn empty_stash(&mut self, hash_of: &impl Fn(Place) -> u64) -> bool {
+    pub(super) fn empty_stash(&mut self, hash_of: &impl Fn(EntryAddress) -> u64) -> bool {
         let Some(entry) = self.stash.next_untried() else { return false };
         let is_put = self.put_directly(entry.hash(), entry.place())
             || self.put_by_displacement(entry.hash(), entry.place(), hash_of);
@@ -63,14 +63,14 @@ impl Index {
     pub(super) fn put_by_displacement(
         &mut self,
         hash: KeyHash,
-        place: Place,
-        hash_of: &impl Fn(Place) -> u64,
+        place: EntryAddress,
+        hash_of: &impl Fn(EntryAddress) -> u64,
     ) -> bool {
         let (home, other) = (self.table.address(hash.home()), self.table.address(hash.other()));
         let mut search = Search::new();
-        search.push(Node { bucket: home, from: None, depth: 0 });
+        search.push(SearchNode { bucket: home, from: None, depth: 0 });
         if other != home {
-            search.push(Node { bucket: other, from: None, depth: 0 });
+            search.push(SearchNode { bucket: other, from: None, depth: 0 });
         }
         let free = self.free_by_displacement(&mut search, hash_of);
         if let Some((bucket, slot)) = free {
@@ -83,7 +83,7 @@ impl Index {
     fn free_by_displacement(
         &mut self,
         search: &mut Search,
-        hash_of: &impl Fn(Place) -> u64,
+        hash_of: &impl Fn(EntryAddress) -> u64,
     ) -> Option<(usize, usize)> {
         let mut at = 0;
         while at < search.len {
@@ -99,7 +99,7 @@ impl Index {
                     return Some(self.move_along(search, (at, slot), (to, free)));
                 }
                 if node.depth + 1 < MOVES {
-                    search.push(Node { bucket: to, from: Some((at, slot)), depth: node.depth + 1 });
+                    search.push(SearchNode { bucket: to, from: Some((at, slot)), depth: node.depth + 1 });
                 }
             }
             at += 1;
@@ -135,8 +135,13 @@ impl Index {
     }
 
     /// Returns the other bucket of an entry. The key is needed only if that bucket has been split and this one has not.
-    fn other_bucket(&self, bucket: usize, entry: Slot, hash_of: &impl Fn(Place) -> u64) -> usize {
-        let (first, second) = self.table.facing(bucket, entry.route());
+    fn other_bucket(
+        &self,
+        bucket: usize,
+        entry: BucketSlot,
+        hash_of: &impl Fn(EntryAddress) -> u64,
+    ) -> usize {
+        let (first, second) = self.table.candidate_buckets(bucket, entry.route());
         if second.is_none() {
             return first;
         }

@@ -41,13 +41,13 @@ mod tests;
 pub use hasher::{IndexOrder, IndexOrders, KeyHasher};
 
 use crate::meter::Meter;
-use crate::slab::Place;
-use bucket::{KeyHash, Route, SLOTS, Slot};
+use crate::slab::EntryAddress;
+use bucket::{BucketSlot, KeyHash, Route, SLOTS};
 use farpool_memory::{Pool, prefetch};
 use farpool_model::{Error, Result, TenantName};
 use stash::{Stash, Stashed};
 use std::sync::Arc;
-use table::Table;
+use table::BucketTable;
 
 /// Most buckets that an insert adds when one is not enough.
 const CATCH_UP_BUCKETS: usize = 16;
@@ -58,7 +58,7 @@ const LOOKED_AT: usize = 64;
 
 /// The index of a space. The hash passed for a key must depend on the key alone.
 pub struct Index {
-    table: Table,
+    table: BucketTable,
     stash: Stash,
     order: IndexOrder,
     /// Number of entries, including those in the stash.
@@ -66,7 +66,7 @@ pub struct Index {
 }
 
 /// The location of an entry.
-enum Spot {
+enum EntryLocation {
     Bucket { bucket: usize, slot: usize },
     Stash(Stashed),
 }
@@ -74,7 +74,7 @@ enum Spot {
 impl Index {
     /// Creates an empty index, which takes no memory of the pool until there is a key.
     pub fn new(pool: Arc<Pool>, tenant: TenantName, order: IndexOrder) -> Index {
-        Index { table: Table::new(pool, tenant), stash: Stash::default(), order, len: 0 }
+        Index { table: BucketTable::new(pool, tenant), stash: Stash::default(), order, len: 0 }
     }
 
     /// Counts memory with `meter` and respects its limit; there must be no entries yet.
@@ -101,12 +101,12 @@ impl Index {
     /// Returns the entry of the key with this hash for which `is_it` is true. `is_it` is called for entries with the
     /// same hash, and for about one in 32,768 of the other entries in the buckets read.
     #[inline]
-    pub fn find(&self, hash: u64, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+    pub fn find(&self, hash: u64, is_it: impl Fn(EntryAddress) -> bool) -> Option<EntryAddress> {
         if self.table.len() == 0 {
             return None;
         }
         let hash = self.ordered(hash);
-        let like = hash.slot(Place::from_bits(0));
+        let like = hash.slot(EntryAddress::from_bits(0));
         let home = self.table.get(self.table.address(hash.home()));
         if let Some(slot) = home.find(like, &is_it) {
             return Some(home.slot(slot).place());
@@ -131,7 +131,7 @@ impl Index {
 
     /// Returns the entry that is most likely that of the key with this hash, without comparing keys.
     #[inline]
-    pub fn likely(&self, hash: u64) -> Option<Place> {
+    pub fn likely(&self, hash: u64) -> Option<EntryAddress> {
         self.find(hash, |_| true)
     }
 
@@ -140,7 +140,12 @@ impl Index {
     ///
     /// # Errors
     /// Errors of the pool when the table has no free slot within reach and cannot grow. All entries stay as they were.
-    pub fn insert(&mut self, hash: u64, place: Place, hash_of: impl Fn(Place) -> u64) -> Result<()> {
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        place: EntryAddress,
+        hash_of: impl Fn(EntryAddress) -> u64,
+    ) -> Result<()> {
         let hash = self.ordered(hash);
         let grown = if self.is_crowded(self.len + 1) { self.grow(&hash_of) } else { Ok(()) };
         if self.table.len() == 0 {
@@ -172,11 +177,11 @@ impl Index {
     ///
     /// # Panics
     /// If there is no such entry.
-    pub fn replace(&mut self, hash: u64, old: Place, new: Place) {
+    pub fn replace(&mut self, hash: u64, old: EntryAddress, new: EntryAddress) {
         let hash = self.ordered(hash);
         match self.spot_of(hash, old).expect("an entry that is replaced is there") {
-            Spot::Stash(_) => self.stash.replace(hash, old, new),
-            Spot::Bucket { bucket, slot } => {
+            EntryLocation::Stash(_) => self.stash.replace(hash, old, new),
+            EntryLocation::Bucket { bucket, slot } => {
                 let at_home = hash.slot(new);
                 let is_away = self.table.get(bucket).slot(slot).is_away();
                 self.table.write_slot(bucket, slot, if is_away { at_home.moved() } else { at_home });
@@ -185,12 +190,12 @@ impl Index {
     }
 
     /// Removes the entry of a key with this hash; returns whether it was present.
-    pub fn remove(&mut self, hash: u64, place: Place) -> bool {
+    pub fn remove(&mut self, hash: u64, place: EntryAddress) -> bool {
         let hash = self.ordered(hash);
         match self.spot_of(hash, place) {
             None => return false,
-            Some(Spot::Stash(entry)) => self.take_from_stash(entry),
-            Some(Spot::Bucket { bucket, slot }) => self.vacate(bucket, slot),
+            Some(EntryLocation::Stash(entry)) => self.take_from_stash(entry),
+            Some(EntryLocation::Bucket { bucket, slot }) => self.vacate(bucket, slot),
         }
         self.len -= 1;
         self.stash.retry();
@@ -208,7 +213,7 @@ impl Index {
     ///
     /// # Errors
     /// Errors of the pool when the table must grow. All entries stay as they were.
-    pub fn step(&mut self, hash_of: impl Fn(Place) -> u64, budget: usize) -> Result<bool> {
+    pub fn step(&mut self, hash_of: impl Fn(EntryAddress) -> u64, budget: usize) -> Result<bool> {
         for _ in 0..budget {
             if self.stash.has_untried() {
                 self.empty_stash(&hash_of);
@@ -227,18 +232,20 @@ impl Index {
         KeyHash(self.order.of(hash))
     }
 
-    fn spot_of(&self, hash: KeyHash, place: Place) -> Option<Spot> {
+    fn spot_of(&self, hash: KeyHash, place: EntryAddress) -> Option<EntryLocation> {
         if self.table.len() == 0 {
             return None;
         }
         let is_it = |candidate| candidate == place;
-        let in_bucket = |bucket, like: Slot| {
-            self.table.get(bucket).find(like, is_it).map(|slot| Spot::Bucket { bucket, slot })
+        let in_bucket = |bucket, like: BucketSlot| {
+            self.table.get(bucket).find(like, is_it).map(|slot| EntryLocation::Bucket { bucket, slot })
         };
         let at_home = hash.slot(place);
         in_bucket(self.table.address(hash.home()), at_home)
             .or_else(|| in_bucket(self.table.address(hash.other()), at_home.moved()))
-            .or_else(|| self.stash.find(hash, is_it).map(|place| Spot::Stash(Stashed::new(hash, place))))
+            .or_else(|| {
+                self.stash.find(hash, is_it).map(|place| EntryLocation::Stash(Stashed::new(hash, place)))
+            })
     }
 
     /// Adds an entry after growing by some buckets: for a table that is too full because the pool had no memory for a
@@ -246,8 +253,8 @@ impl Index {
     fn put_with_growth(
         &mut self,
         hash: KeyHash,
-        place: Place,
-        hash_of: &impl Fn(Place) -> u64,
+        place: EntryAddress,
+        hash_of: &impl Fn(EntryAddress) -> u64,
     ) -> Result<bool> {
         for _ in 0..CATCH_UP_BUCKETS {
             if !self.is_crowded(self.len + 1) {
@@ -266,7 +273,7 @@ impl Index {
     }
 
     /// Puts an entry into a free slot of one of its buckets, at home if possible.
-    fn put_directly(&mut self, hash: KeyHash, place: Place) -> bool {
+    fn put_directly(&mut self, hash: KeyHash, place: EntryAddress) -> bool {
         let buckets = [self.table.address(hash.home()), self.table.address(hash.other())];
         for bucket in buckets {
             if let Some(slot) = self.table.read(bucket).free_slot() {
@@ -278,7 +285,7 @@ impl Index {
     }
 
     /// Puts an entry into a free slot of one of its buckets.
-    fn put(&mut self, bucket: usize, slot: usize, hash: KeyHash, place: Place) {
+    fn put(&mut self, bucket: usize, slot: usize, hash: KeyHash, place: EntryAddress) {
         let home = self.table.address(hash.home());
         let at_home = hash.slot(place);
         let content = if bucket == home { at_home } else { at_home.moved() };
@@ -292,7 +299,7 @@ impl Index {
     ///
     /// # Errors
     /// Errors of the pool when a large stash needs more memory; nothing is changed then.
-    fn put_in_stash(&mut self, hash: KeyHash, place: Place) -> Result<()> {
+    fn put_in_stash(&mut self, hash: KeyHash, place: EntryAddress) -> Result<()> {
         self.table.stand_for(Stash::bytes_of(self.stash.len() + 1))?;
         self.stash.push(Stashed::new(hash, place));
         self.remember(self.table.address(hash.home()), hash.route());
@@ -315,7 +322,7 @@ impl Index {
     /// Empties a slot and updates the summaries that had its route.
     fn vacate(&mut self, bucket: usize, slot: usize) {
         let was = self.table.get(bucket).slot(slot);
-        self.table.write_slot(bucket, slot, Slot::EMPTY);
+        self.table.write_slot(bucket, slot, BucketSlot::EMPTY);
         if was.is_away() {
             self.forget_facing(bucket, was.route());
         }
@@ -330,7 +337,7 @@ impl Index {
     /// Removes a route from the summaries of the home buckets whose keys come by it to `bucket`, unless it is still in
     /// use.
     fn forget_facing(&mut self, bucket: usize, route: Route) {
-        let (first, second) = self.table.facing(bucket, route);
+        let (first, second) = self.table.candidate_buckets(bucket, route);
         self.forget(first, route);
         if let Some(second) = second {
             self.forget(second, route);
@@ -349,7 +356,7 @@ impl Index {
     /// in the stash.
     fn is_used(&self, home: usize, route: Route) -> bool {
         let leads_to = |bucket| self.table.read(bucket).has_away_by(route);
-        let (first, second) = self.table.facing(home, route);
+        let (first, second) = self.table.candidate_buckets(home, route);
         leads_to(first) || second.is_some_and(leads_to) || self.may_be_stashed(home, route)
     }
 

@@ -6,7 +6,7 @@
 use super::Index;
 use super::bucket::{Bucket, SLOTS};
 use super::table::parent;
-use crate::slab::Place;
+use crate::slab::EntryAddress;
 use farpool_model::Result;
 
 /// Load in percent above which the table grows. Measured while growing to 12,000 keys: at 85, 90 and 92, every second
@@ -38,7 +38,7 @@ impl Index {
     }
 
     /// Grows the table until it can take `len` entries without growing again, as far as the pool has memory.
-    pub fn expect(&mut self, len: usize, hash_of: impl Fn(Place) -> u64) {
+    pub fn expect(&mut self, len: usize, hash_of: impl Fn(EntryAddress) -> u64) {
         while len.saturating_mul(100) > self.slots() * EXPECTED_PERCENT {
             if self.grow(&hash_of).is_err() {
                 return;
@@ -50,7 +50,7 @@ impl Index {
     ///
     /// # Errors
     /// Errors of the pool; nothing is changed then.
-    pub(super) fn grow(&mut self, hash_of: &impl Fn(Place) -> u64) -> Result<()> {
+    pub(super) fn grow(&mut self, hash_of: &impl Fn(EntryAddress) -> u64) -> Result<()> {
         let added = self.table.len();
         if added == 0 {
             return self.table.push();
@@ -110,7 +110,7 @@ impl Index {
     fn send_away(&mut self, from: usize, beside: usize) -> bool {
         let bucket = self.table.read(from);
         for (i, slot) in bucket.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {
-            let (to, second) = self.table.facing(from, slot.route());
+            let (to, second) = self.table.candidate_buckets(from, slot.route());
             debug_assert!(second.is_none(), "the last bucket and its parent are known as well as any");
             if to == from || to == beside {
                 continue;

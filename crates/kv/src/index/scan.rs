@@ -2,7 +2,7 @@
 
 use super::Index;
 use super::bucket::SLOTS;
-use crate::slab::Place;
+use crate::slab::EntryAddress;
 
 /// Slots tried for a random entry; a table is hardly ever less than half full.
 const TRIES: usize = 64;
@@ -19,7 +19,12 @@ impl Index {
     /// visited 0 and 2 when the table grows to 8; the order becomes 0, 4, 2, 6, 1, 5, 3, 7, and the scan continues at
     /// 1, past all parts of 0 and 2. In ascending order, a scan at bucket 5 of 8 would miss the keys of buckets 5 to 7
     /// when these are merged into 1 to 3.
-    pub fn scan(&self, cursor: u64, hash_of: impl Fn(Place) -> u64, out: &mut Vec<Place>) -> u64 {
+    pub fn scan(
+        &self,
+        cursor: u64,
+        hash_of: impl Fn(EntryAddress) -> u64,
+        out: &mut Vec<EntryAddress>,
+    ) -> u64 {
         if self.table.len() == 0 {
             return 0;
         }
@@ -29,11 +34,11 @@ impl Index {
     }
 
     /// Appends the entries that are at home in a bucket, wherever they are stored.
-    fn of_home(&self, bucket: usize, hash_of: impl Fn(Place) -> u64, out: &mut Vec<Place>) {
+    fn of_home(&self, bucket: usize, hash_of: impl Fn(EntryAddress) -> u64, out: &mut Vec<EntryAddress>) {
         let home = self.table.read(bucket);
         out.extend(home.at_home().map(|slot| slot.place()));
         for route in home.summary.routes() {
-            let (first, second) = self.table.facing(bucket, route);
+            let (first, second) = self.table.candidate_buckets(bucket, route);
             for other in [Some(first), second].into_iter().flatten() {
                 let other = self.table.read(other);
                 let places = other.away_by(route).map(|slot| slot.place());
@@ -50,7 +55,7 @@ impl Index {
     }
 
     /// Returns an entry chosen by a random number, each with almost the same probability.
-    pub fn any(&self, random: u64) -> Option<Place> {
+    pub fn any(&self, random: u64) -> Option<EntryAddress> {
         let candidates = (self.slots() + self.stash.len()) as u64;
         if self.len == 0 {
             return None;
@@ -73,7 +78,7 @@ impl Index {
         places.next().or_else(|| self.stash.any(random))
     }
 
-    fn place_in(&self, bucket: usize, slot: usize) -> Option<Place> {
+    fn place_in(&self, bucket: usize, slot: usize) -> Option<EntryAddress> {
         let slot = self.table.get(bucket).slot(slot);
         (!slot.is_empty()).then(|| slot.place())
     }

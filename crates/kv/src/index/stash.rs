@@ -4,10 +4,10 @@
 //! Displacement keeps the stash almost empty. The stash has no bound, so that no key is refused because of its hash:
 //! when most keys of a table were removed and are written again in the order of the table's own scan, thousands of
 //! entries may be stashed until the table has grown. Entries beyond [`ENTRIES`] are charged to the pool
-//! ([`Table::stand_for`](super::table::Table::stand_for)).
+//! ([`BucketTable::stand_for`](super::table::Table::stand_for)).
 
 use super::bucket::KeyHash;
-use crate::slab::Place;
+use crate::slab::EntryAddress;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -27,7 +27,7 @@ pub struct Stashed {
 }
 
 impl Stashed {
-    pub fn new(hash: KeyHash, place: Place) -> Stashed {
+    pub fn new(hash: KeyHash, place: EntryAddress) -> Stashed {
         Stashed { reversed: hash.0.reverse_bits(), place: place.to_bits() }
     }
 
@@ -35,8 +35,8 @@ impl Stashed {
         KeyHash(self.reversed.reverse_bits())
     }
 
-    pub fn place(self) -> Place {
-        Place::from_bits(self.place)
+    pub fn place(self) -> EntryAddress {
+        EntryAddress::from_bits(self.place)
     }
 }
 
@@ -69,7 +69,7 @@ impl Stash {
     }
 
     /// Returns the entry with this hash for which `is_it` is true.
-    pub fn find(&self, hash: KeyHash, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+    pub fn find(&self, hash: KeyHash, is_it: impl Fn(EntryAddress) -> bool) -> Option<EntryAddress> {
         if self.entries.is_empty() {
             return None;
         }
@@ -87,7 +87,7 @@ impl Stash {
     }
 
     /// Returns an entry chosen by a random number.
-    pub fn any(&self, random: u64) -> Option<Place> {
+    pub fn any(&self, random: u64) -> Option<EntryAddress> {
         let from = Stashed { reversed: random, place: 0 };
         self.entries.range(from..).next().or(self.entries.first()).map(|entry| entry.place())
     }
@@ -97,7 +97,7 @@ impl Stash {
         self.retry();
     }
 
-    pub fn replace(&mut self, hash: KeyHash, old: Place, new: Place) {
+    pub fn replace(&mut self, hash: KeyHash, old: EntryAddress, new: EntryAddress) {
         self.entries.remove(&Stashed::new(hash, old));
         self.entries.insert(Stashed::new(hash, new));
     }

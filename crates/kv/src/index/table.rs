@@ -7,7 +7,7 @@
 //!
 //! Invariant: the memory of a segment is written before it is read, as each bucket is written when it is added.
 
-use super::bucket::{BUCKET_BYTES, Bucket, BucketRef, Route, SLOTS, Slot, Summary};
+use super::bucket::{BUCKET_BYTES, Bucket, BucketRef, BucketSlot, Route, SLOTS, Summary};
 use crate::meter::Meter;
 use farpool_memory::{Extent, Pool, Tenure};
 use farpool_model::{Result, TenantName};
@@ -29,7 +29,7 @@ const PARTS_SHIFT: u32 = 3;
 const BESIDE_BYTES: usize = 4096;
 
 /// The array of buckets.
-pub struct Table {
+pub struct BucketTable {
     pool: Arc<Pool>,
     tenant: TenantName,
     meter: Arc<Meter>,
@@ -41,11 +41,11 @@ pub struct Table {
 }
 
 /// The one or two buckets that a key can be in, given its other bucket and its route.
-pub type Facing = (usize, Option<usize>);
+pub type CandidateBuckets = (usize, Option<usize>);
 
-impl Table {
-    pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Table {
-        Table {
+impl BucketTable {
+    pub fn new(pool: Arc<Pool>, tenant: TenantName) -> BucketTable {
+        BucketTable {
             pool,
             tenant,
             meter: Arc::default(),
@@ -56,7 +56,7 @@ impl Table {
         }
     }
 
-    pub fn metered(mut self, meter: Arc<Meter>) -> Table {
+    pub fn metered(mut self, meter: Arc<Meter>) -> BucketTable {
         self.meter = meter;
         self
     }
@@ -87,7 +87,7 @@ impl Table {
     }
 
     /// Returns the buckets on the other side of a route. The relation is symmetric.
-    pub fn facing(&self, bucket: usize, route: Route) -> Facing {
+    pub fn candidate_buckets(&self, bucket: usize, route: Route) -> CandidateBuckets {
         let known = self.known(bucket);
         let number = (bucket as u64 ^ route.distance()) & known;
         let first = self.address(number);
@@ -119,7 +119,7 @@ impl Table {
 
     /// Writes a slot of a bucket.
     #[inline]
-    pub fn write_slot(&mut self, bucket: usize, slot: usize, content: Slot) {
+    pub fn write_slot(&mut self, bucket: usize, slot: usize, content: BucketSlot) {
         self.bytes_mut(bucket)[slot * 8..][..8].copy_from_slice(&content.to_bytes());
     }
 
@@ -163,7 +163,7 @@ impl Table {
     /// Allocates pieces of the pool that account for `bytes` bytes outside of it.
     ///
     /// # Errors
-    /// Errors of [`Table::push`].
+    /// Errors of [`BucketTable::push`].
     pub fn stand_for(&mut self, bytes: usize) -> Result<()> {
         while self.beside.len() * BESIDE_BYTES < bytes {
             let extent = self.take(BESIDE_BYTES)?;
@@ -209,7 +209,7 @@ impl Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for BucketTable {
     fn drop(&mut self) {
         self.meter.gave(self.bytes);
     }

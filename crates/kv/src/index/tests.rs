@@ -2,7 +2,7 @@
 
 use super::bucket::SLOTS;
 use super::{Index, IndexOrder, IndexOrders, KeyHasher};
-use crate::slab::Place;
+use crate::slab::EntryAddress;
 use farpool_memory::{Failures, Pool, PoolConfig};
 use farpool_model::{ErrorKind, Result, TenantName};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ struct World {
     pool: Arc<Pool>,
     index: Index,
     hash: fn(u64) -> u64,
-    map: HashMap<u64, Place>,
+    map: HashMap<u64, EntryAddress>,
     /// The key of every place ever used.
     keys: Vec<u64>,
 }
@@ -32,9 +32,9 @@ impl World {
         World { pool, index, hash, map: HashMap::new(), keys: Vec::new() }
     }
 
-    fn place(&mut self, key: u64) -> Place {
+    fn place(&mut self, key: u64) -> EntryAddress {
         self.keys.push(key);
-        Place::from_bits(self.keys.len() as u64 - 1)
+        EntryAddress::from_bits(self.keys.len() as u64 - 1)
     }
 
     /// Returns the hash function to pass to the index.
@@ -43,7 +43,7 @@ impl World {
         move |key| order.inverse(hash(key))
     }
 
-    fn find(&self, key: u64) -> Option<Place> {
+    fn find(&self, key: u64) -> Option<EntryAddress> {
         self.index.find(self.given()(key), |place| self.keys[place.to_bits() as usize] == key)
     }
 
@@ -64,7 +64,7 @@ impl World {
         let hash = self.given()(key);
         match self.map.remove(&key) {
             Some(place) => assert!(self.index.remove(hash, place)),
-            None => assert!(!self.index.remove(hash, Place::from_bits(1 << 40))),
+            None => assert!(!self.index.remove(hash, EntryAddress::from_bits(1 << 40))),
         }
     }
 
@@ -82,12 +82,12 @@ impl World {
     }
 
     /// Returns the result of a scan without concurrent changes.
-    fn scan(&self) -> Vec<Place> {
+    fn scan(&self) -> Vec<EntryAddress> {
         let (mut out, mut cursor, hash) = (Vec::new(), 0, self.given());
         loop {
             cursor = self.index.scan(cursor, |place| hash(self.keys[place.to_bits() as usize]), &mut out);
             if cursor == 0 {
-                let distinct: HashSet<&Place> = out.iter().collect();
+                let distinct: HashSet<&EntryAddress> = out.iter().collect();
                 assert_eq!(distinct.len(), out.len(), "none is returned twice");
                 return out;
             }
@@ -100,7 +100,7 @@ impl World {
         for (&key, &place) in &self.map {
             assert_eq!(self.find(key), Some(place), "key {key}");
         }
-        let live: HashSet<Place> = self.map.values().copied().collect();
+        let live: HashSet<EntryAddress> = self.map.values().copied().collect();
         assert_eq!(self.scan().into_iter().collect::<HashSet<_>>(), live);
         let table = &self.index.table;
         for bucket in 0..table.len() {
@@ -232,7 +232,7 @@ proptest! {
         let (mut out, mut cursor, mut calls) = (Vec::new(), 0, 0);
         loop {
             let hash = world.given();
-            let hash_of = |place: Place| hash(world.keys[place.to_bits() as usize]);
+            let hash_of = |place: EntryAddress| hash(world.keys[place.to_bits() as usize]);
             cursor = world.index.scan(cursor, hash_of, &mut out);
             calls += 1;
             if cursor == 0 {
@@ -418,7 +418,7 @@ fn a_small_pool_is_filled_and_can_be_emptied() {
 fn random_entries_are_of_all() {
     let mut world = World::new(4, good);
     (0..100).for_each(|key| world.put(key).unwrap());
-    let seen: HashSet<Place> = (0..5_000).filter_map(|random| world.index.any(random)).collect();
+    let seen: HashSet<EntryAddress> = (0..5_000).filter_map(|random| world.index.any(random)).collect();
     assert_eq!(seen, world.map.values().copied().collect());
 }
 

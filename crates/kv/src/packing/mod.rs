@@ -8,14 +8,14 @@
 //! a codec or a dictionary.
 
 mod deflate;
-mod known;
+mod packers;
 mod symbols;
 mod training;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use known::{Packed, Packers, Unpackers, plain_bytes, room_of_entry};
+pub(crate) use packers::{PackedValue, Packers, Unpackers, plain_bytes, room_of_entry};
 
 use farpool_model::limits::{KV_DICTIONARY_BYTES_MAX, KV_PACKED_BYTES_MAX};
 use farpool_model::{Error, Result};

@@ -3,7 +3,7 @@
 use super::{Compression, Packer};
 use crate::cut::ReadEntry;
 use crate::resp::{Protocol, Replies};
-use crate::{Journal, Keyspace, Moment, NoHost, Replay, Session, Walk};
+use crate::{Journal, Keyspace, NoHost, Replay, Session, TimeAndRandom, Walk};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::limits::KV_PACKED_BYTES_MAX;
 use farpool_model::{Result, TenantName};
@@ -18,9 +18,9 @@ const NOW: u64 = 1_700_000_000_000;
 const SPACES: [(&str, &str); 4] = [("none", "n:"), ("lz4", "l:"), ("deflate", "d:"), ("fsst", "f:")];
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Vec<u8>>>>);
+struct RecordingJournal(Arc<Mutex<Vec<Vec<u8>>>>);
 
-impl Journal for Kept {
+impl Journal for RecordingJournal {
     fn check(&self, _: usize) -> Result<()> {
         Ok(())
     }
@@ -42,7 +42,7 @@ fn keyspace() -> Arc<Keyspace> {
 fn run(keys: &Keyspace, now: u64, args: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-    Session::default().execute(keys, args, Moment { now, random: now }, &mut NoHost, &mut replies);
+    Session::default().execute(keys, args, TimeAndRandom { now, random: now }, &mut NoHost, &mut replies);
     bytes
 }
 
@@ -193,13 +193,13 @@ fn assert_same(found: &BTreeMap<Vec<u8>, Vec<u8>>, expected: &BTreeMap<Vec<u8>, 
 }
 
 /// Checks that the records, and those of a later walk, give the current strings.
-fn check_records(keys: &Arc<Keyspace>, kept: &Kept, now: u64) {
+fn check_records(keys: &Arc<Keyspace>, kept: &RecordingJournal, now: u64) {
     let expected = strings(keys, now);
     let replayed = keyspace();
     let mut replay = Replay::default();
     kept.0.lock().iter().for_each(|record| replay.apply(&replayed, record).unwrap());
     assert_same(&strings(&replayed, now), &expected);
-    let (walked, of_walk, mut walk) = (keyspace(), Kept::default(), Walk::default());
+    let (walked, of_walk, mut walk) = (keyspace(), RecordingJournal::default(), Walk::default());
     while keys.walk(&mut walk, &of_walk).unwrap() {}
     let mut replay = Replay::default();
     of_walk.0.lock().iter().for_each(|record| replay.apply(&walked, record).unwrap());
@@ -220,7 +220,7 @@ proptest! {
         lines in prop::collection::vec((line(), 0..8u64), 1..120),
         has_dictionary: bool,
     ) {
-        let (keys, kept) = (keyspace(), Kept::default());
+        let (keys, kept) = (keyspace(), RecordingJournal::default());
         keys.set_journal(Box::new(kept.clone()));
         create_spaces(&keys);
         if has_dictionary {
@@ -305,7 +305,7 @@ fn entries_take_less_memory_and_noise_stays_as_it_is() {
 
 #[test]
 fn the_first_values_make_a_dictionary_and_are_packed_with_it() {
-    let (keys, kept) = (keyspace(), Kept::default());
+    let (keys, kept) = (keyspace(), RecordingJournal::default());
     keys.set_journal(Box::new(kept.clone()));
     create_spaces(&keys);
     let dictionary = |codec: &str| {

@@ -3,7 +3,7 @@
 //! A number is mapped to an unsigned integer with the same order, and a comparison with a constant to the range of
 //! integers that pass.
 
-use super::constant::Units;
+use super::constant::ScaledNumber;
 use farpool_model::CompareOp;
 use std::ops::Range;
 
@@ -136,9 +136,9 @@ impl NumberRange {
     }
 
     /// Returns the range of integers that pass a comparison with a number.
-    pub(super) fn integer(number_type: NumberType, op: CompareOp, number: Units) -> Self {
+    pub(super) fn integer(number_type: NumberType, op: CompareOp, number: ScaledNumber) -> Self {
         let (min, max) = number_type.range().unwrap_or((0, 0));
-        let Units { floor, is_exact } = number;
+        let ScaledNumber { floor, is_exact } = number;
         let above = floor.saturating_add(1);
         let (low, high) = match op {
             CompareOp::Eq | CompareOp::NotEq if is_exact => (floor, floor),
@@ -156,7 +156,7 @@ impl NumberRange {
 
     /// Returns the range of integers that pass a comparison with an integer.
     pub(crate) fn whole(number_type: NumberType, op: CompareOp, number: i128) -> Self {
-        NumberRange::integer(number_type, op, Units::exact(number))
+        NumberRange::integer(number_type, op, ScaledNumber::exact(number))
     }
 
     /// Returns the range of floats that pass a comparison with a finite number of their type.
@@ -242,7 +242,12 @@ fn bits_at(value: &[u8], offset: usize, bytes: usize) -> Option<u64> {
 
 impl ByteCondition {
     /// Creates a comparison of an integer at an offset with a number.
-    pub(super) fn integer(number_type: NumberType, offset: usize, op: CompareOp, number: Units) -> Self {
+    pub(super) fn integer(
+        number_type: NumberType,
+        offset: usize,
+        op: CompareOp,
+        number: ScaledNumber,
+    ) -> Self {
         let range = NumberRange::integer(number_type, op, number);
         ByteCondition(Condition::Number { offset, bytes: number_type.bytes(), range })
     }

@@ -7,33 +7,33 @@ const MOST_DIGITS: usize = 38;
 
 /// A number in units of a type, rounded down to an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Units {
+pub(super) struct ScaledNumber {
     pub floor: i128,
     /// Whether the number equals that integer.
     pub is_exact: bool,
 }
 
-impl Units {
+impl ScaledNumber {
     pub fn exact(floor: i128) -> Self {
-        Units { floor, is_exact: true }
+        ScaledNumber { floor, is_exact: true }
     }
 
     /// Divides by a positive number.
     fn of_quotient(dividend: i128, divisor: i128) -> Self {
-        Units { floor: dividend.div_euclid(divisor), is_exact: dividend.rem_euclid(divisor) == 0 }
+        ScaledNumber { floor: dividend.div_euclid(divisor), is_exact: dividend.rem_euclid(divisor) == 0 }
     }
 }
 
 /// Parses a number in units of 10^-`scale`; a number beyond 128 bits becomes the least or the greatest integer. Returns
 /// `None` for more than 38 digits.
-pub(super) fn units(text: &str, is_negative: bool, scale: i8) -> Option<Units> {
+pub(super) fn units(text: &str, is_negative: bool, scale: i8) -> Option<ScaledNumber> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let fraction = fraction.trim_end_matches('0');
     let digits = [whole, fraction].concat();
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() {
-        return Some(Units::exact(0));
+        return Some(ScaledNumber::exact(0));
     }
     if digits.len() > MOST_DIGITS {
         return None;
@@ -45,27 +45,27 @@ pub(super) fn units(text: &str, is_negative: bool, scale: i8) -> Option<Units> {
         exponent.parse().unwrap_or(if exponent.starts_with('-') { -1 << 40 } else { 1 << 40 });
     let shift = exponent.clamp(-1 << 40, 1 << 40) - fraction.len() as i64 + i64::from(scale);
     let power = |shift: u64| u32::try_from(shift).ok().and_then(|shift| 10_i128.checked_pow(shift));
-    let beyond = Units { floor: if is_negative { i128::MIN } else { i128::MAX }, is_exact: false };
+    let beyond = ScaledNumber { floor: if is_negative { i128::MIN } else { i128::MAX }, is_exact: false };
     if shift >= 0 {
         let product = power(shift.unsigned_abs()).and_then(|power| number.checked_mul(power));
-        return Some(product.map_or(beyond, Units::exact));
+        return Some(product.map_or(beyond, ScaledNumber::exact));
     }
     Some(match power(shift.unsigned_abs()) {
-        Some(power) => Units::of_quotient(number, power),
-        None => Units { floor: if is_negative { -1 } else { 0 }, is_exact: false },
+        Some(power) => ScaledNumber::of_quotient(number, power),
+        None => ScaledNumber { floor: if is_negative { -1 } else { 0 }, is_exact: false },
     })
 }
 
 /// Parses a date, `1998-09-02`, or a timestamp, `1998-09-02 23:59:59.25`, in units of the type. For a type with a time
 /// zone, a timestamp may end in `Z` or `+02:00`, and is in UTC otherwise.
-pub(super) fn moment(text: &str, data_type: &DataType) -> Option<Units> {
+pub(super) fn moment(text: &str, data_type: &DataType) -> Option<ScaledNumber> {
     let (date, time) = match text.split_once([' ', 'T', 't']) {
         Some((date, time)) => (date, Some(time)),
         None => (text, None),
     };
     let days = i128::from(days(date)?);
     let (unit, has_zone) = match (data_type, time) {
-        (DataType::Date32, None) => return Some(Units::exact(days)),
+        (DataType::Date32, None) => return Some(ScaledNumber::exact(days)),
         (DataType::Timestamp(unit, zone), _) => (unit, zone.is_some()),
         _ => return None,
     };
@@ -84,7 +84,7 @@ pub(super) fn moment(text: &str, data_type: &DataType) -> Option<Units> {
         TimeUnit::Microsecond => 1000,
         TimeUnit::Nanosecond => 1,
     };
-    Some(Units::of_quotient(whole, per_unit))
+    Some(ScaledNumber::of_quotient(whole, per_unit))
 }
 
 /// Parses a number whose count of digits is in a range.

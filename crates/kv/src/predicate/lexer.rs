@@ -1,6 +1,6 @@
 //! The lexer of conditions: words, constants and signs.
 
-use super::{Parsed, Wrong};
+use super::{ParseError, Parsed};
 
 /// A token of the text.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl<'a> Lexer<'a> {
                 self.at += 1;
                 let digits = self.quoted('\'', "bytes")?;
                 Token::Hex(hex(&digits).ok_or_else(|| {
-                    Wrong::new(start, "bytes are pairs of hexadecimal digits").hint("such as x'00ff'")
+                    ParseError::new(start, "bytes are pairs of hexadecimal digits").hint("such as x'00ff'")
                 })?)
             }
             '0'..='9' => Token::Number(self.number(rest)?),
@@ -77,7 +77,7 @@ impl<'a> Lexer<'a> {
             }
             _ => {
                 let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign)).ok_or_else(|| {
-                    Wrong::new(start, format!("the character {first:?} has no meaning here"))
+                    ParseError::new(start, format!("the character {first:?} has no meaning here"))
                         .hint("strings stand in single quotes, names in double quotes")
                 })?;
                 self.at += sign.len();
@@ -94,7 +94,7 @@ impl<'a> Lexer<'a> {
         loop {
             let rest = &self.text[self.at + 1..];
             let Some(end) = rest.find(quote) else {
-                return Err(Wrong::new(start, format!("{what} without the {quote} at its end"))
+                return Err(ParseError::new(start, format!("{what} without the {quote} at its end"))
                     .hint(format!("a {quote} inside is written twice")));
             };
             text.push_str(&rest[..end]);
@@ -120,7 +120,7 @@ impl<'a> Lexer<'a> {
             }
         }
         if rest[end..].starts_with(|next| is_in_word(next) || next == '.') {
-            return Err(Wrong::new(self.at + end, "a number that does not end")
+            return Err(ParseError::new(self.at + end, "a number that does not end")
                 .hint("strings stand in single quotes"));
         }
         self.at += end;

@@ -127,23 +127,23 @@ impl From<PredicateError> for crate::Refusal {
 }
 
 /// An error at a byte offset of the text.
-struct Wrong {
+struct ParseError {
     at: usize,
     message: String,
     hint: Option<String>,
 }
 
-impl Wrong {
+impl ParseError {
     fn new(at: usize, message: impl Into<String>) -> Self {
-        Wrong { at, message: message.into(), hint: None }
+        ParseError { at, message: message.into(), hint: None }
     }
 
     fn hint(self, hint: impl Into<String>) -> Self {
-        Wrong { hint: Some(hint.into()), ..self }
+        ParseError { hint: Some(hint.into()), ..self }
     }
 }
 
-type Parsed<T> = Result<T, Wrong>;
+type Parsed<T> = Result<T, ParseError>;
 
 /// Returns the columns of a space without a schema, of text or of bytes: `key`; `value`, which is NULL for a hash; and
 /// `ttl` in seconds, as `TTL` reports it, which is NULL for an entry without an expiry.
@@ -177,7 +177,7 @@ pub fn parse(text: &[u8], schema: &Schema, is_plain: bool) -> Result<Predicate, 
     };
     let parsed = match rest {
         None => parser::parse(valid, schema, is_plain),
-        Some(()) => Err(Wrong::new(valid.len(), "the text is not UTF-8")
+        Some(()) => Err(ParseError::new(valid.len(), "the text is not UTF-8")
             .hint("write bytes as x'00ff', in hexadecimal digits")),
     };
     parsed.map_err(|wrong| PredicateError {

@@ -4,7 +4,7 @@
 use super::bytes::NumberType;
 use super::lexer::{Lexer, Token};
 use super::typed::{Columns, Constant, Operand, literal};
-use super::{Parsed, Predicate, Wrong};
+use super::{ParseError, Parsed, Predicate};
 use arrow_schema::{DataType, Schema};
 use farpool_model::limits::{
     KV_PREDICATE_DEPTH_MAX, KV_PREDICATE_NODES_MAX, KV_PREDICATE_PATTERNS_MAX, KV_VALUE_BYTES_MAX,
@@ -50,9 +50,9 @@ impl<'a> Parser<'a> {
         Ok(std::mem::replace(&mut self.token, next))
     }
 
-    fn unexpected(&self, expected: &str) -> Wrong {
+    fn unexpected(&self, expected: &str) -> ParseError {
         let found = brief(self.token.describe());
-        Wrong::new(self.at, format!("{found} stands where {expected} is expected"))
+        ParseError::new(self.at, format!("{found} stands where {expected} is expected"))
     }
 
     /// Skips the next token if it is this word; returns whether it was.
@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let message = format!("more than {KV_PREDICATE_NODES_MAX} conditions and listed constants");
-        Err(Wrong::new(self.at, message).hint("ask in several commands"))
+        Err(ParseError::new(self.at, message).hint("ask in several commands"))
     }
 
     /// Parses `… or …`, or its negation.
@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
         self.depth += 1;
         if self.depth > KV_PREDICATE_DEPTH_MAX {
             let message = format!("more than {KV_PREDICATE_DEPTH_MAX} parentheses in one another");
-            return Err(Wrong::new(start, message));
+            return Err(ParseError::new(start, message));
         }
         let inner = self.any(is_negated)?;
         self.expect(")")?;
@@ -134,7 +134,7 @@ impl<'a> Parser<'a> {
             let op = if is_negated { op.negated() } else { op };
             return match (left, right) {
                 (Operand::Constant(_), Operand::Constant(_)) => {
-                    Err(Wrong::new(start, "two constants are compared").hint(self.columns.names()))
+                    Err(ParseError::new(start, "two constants are compared").hint(self.columns.names()))
                 }
                 (Operand::Constant(constant), other) => {
                     self.columns.compare(&other, op.swapped(), (constant, start))
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
                 (Operand::Column(left), Operand::Column(right)) => {
                     self.columns.compare_columns(left, op, right, start)
                 }
-                _ => Err(Wrong::new(right_at, "bytes of the value are compared with constants only")),
+                _ => Err(ParseError::new(right_at, "bytes of the value are compared with constants only")),
             };
         }
         if self.word("is")? {
@@ -154,7 +154,7 @@ impl<'a> Parser<'a> {
                 return Err(self.unexpected("null"));
             }
             let Operand::Column(column) = left else {
-                return Err(Wrong::new(start, "only columns can be null"));
+                return Err(ParseError::new(start, "only columns can be null"));
             };
             return Ok(negated(Expr::IsNull(Box::new(Expr::Column(column))), is_negated != is_not));
         }
@@ -253,14 +253,14 @@ impl<'a> Parser<'a> {
     /// Parses `@0` after the name of a type.
     fn number_at(&mut self, name: &str, start: usize) -> Parsed<Operand> {
         let number_type = NumberType::of_name(&name.to_ascii_lowercase()).ok_or_else(|| {
-            Wrong::new(start, format!("{} is no type of a number in a value", brief(name)))
+            ParseError::new(start, format!("{} is no type of a number in a value", brief(name)))
                 .hint("the types are u8, u16, u32, u64, i8, i16, i32, i64, f32, f64")
         })?;
         self.advance()?;
         let at = self.at;
         let offset = self.offset()?;
         if offset + number_type.bytes() > KV_VALUE_BYTES_MAX {
-            return Err(Wrong::new(at, format!("values have at most {KV_VALUE_BYTES_MAX} bytes")));
+            return Err(ParseError::new(at, format!("values have at most {KV_VALUE_BYTES_MAX} bytes")));
         }
         Ok(Operand::Number(number_type, offset))
     }
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
         let at = self.at;
         let end = self.offset()?;
         if end < start {
-            return Err(Wrong::new(at, format!("bytes from {start} to {end}"))
+            return Err(ParseError::new(at, format!("bytes from {start} to {end}"))
                 .hint("the second offset is the one behind the last byte"));
         }
         self.expect("]")?;
@@ -284,7 +284,7 @@ impl<'a> Parser<'a> {
         let Token::Number(text) = self.token else { return Err(self.unexpected("an offset")) };
         let offset = text.parse().ok().filter(|offset| *offset <= KV_VALUE_BYTES_MAX);
         let offset = offset.ok_or_else(|| {
-            Wrong::new(self.at, format!("{} is no offset", brief(text)))
+            ParseError::new(self.at, format!("{} is no offset", brief(text)))
                 .hint(format!("offsets are integers from 0 to {KV_VALUE_BYTES_MAX}"))
         })?;
         self.advance()?;
@@ -359,19 +359,19 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 return Err(
-                    Wrong::new(start, "patterns are for columns of strings").hint(self.columns.names())
+                    ParseError::new(start, "patterns are for columns of strings").hint(self.columns.names())
                 );
             }
         };
         let at = self.at;
         let Token::Text(pattern) = self.advance()? else {
-            return Err(Wrong::new(at, "a pattern is expected").hint("it stands in single quotes"));
+            return Err(ParseError::new(at, "a pattern is expected").hint("it stands in single quotes"));
         };
         self.patterns += 1;
         if self.patterns > KV_PREDICATE_PATTERNS_MAX {
-            return Err(Wrong::new(at, format!("more than {KV_PREDICATE_PATTERNS_MAX} patterns")));
+            return Err(ParseError::new(at, format!("more than {KV_PREDICATE_PATTERNS_MAX} patterns")));
         }
-        let wrong = |error: farpool_model::Error| Wrong::new(at, error.message.replace('\n', " "));
+        let wrong = |error: farpool_model::Error| ParseError::new(at, error.message.replace('\n', " "));
         let expr = if is_like {
             let expr = Expr::Like { value, pattern, case_insensitive };
             expr.data_type(self.columns.schema).map_err(wrong)?;

@@ -5,8 +5,8 @@
 //! equality, the comparison is true for every value or for none, and stays unknown for NULL.
 
 use super::bytes::{ByteCondition, NumberType};
-use super::constant::{self, Units};
-use super::{Parsed, Predicate, Wrong};
+use super::constant::{self, ScaledNumber};
+use super::{ParseError, Parsed, Predicate};
 use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
 use farpool_model::schema::is_integer_like;
@@ -34,7 +34,7 @@ pub(super) enum Constant {
 }
 
 /// A constant and its byte offset in the text.
-pub(super) type Placed = (Constant, usize);
+pub(super) type PositionedConstant = (Constant, usize);
 
 /// The columns of a space.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ impl<'a> Columns<'a> {
             return Ok(());
         }
         let message = "conditions on offsets are for spaces without a schema, and this one has a schema";
-        Err(Wrong::new(at, message).hint(self.names()))
+        Err(ParseError::new(at, message).hint(self.names()))
     }
 
     /// Returns the type of a column.
@@ -70,10 +70,10 @@ impl<'a> Columns<'a> {
         match (similar.next(), similar.next()) {
             (Some((column, _)), None) if !is_quoted => Ok(column),
             (Some(_), Some(_)) if !is_quoted => {
-                Err(Wrong::new(at, format!("several columns are named {}", brief(name)))
+                Err(ParseError::new(at, format!("several columns are named {}", brief(name)))
                     .hint("write the name of one in double quotes, as it is"))
             }
-            _ => Err(Wrong::new(at, format!("there is no column {}", brief(name))).hint(self.names())),
+            _ => Err(ParseError::new(at, format!("there is no column {}", brief(name))).hint(self.names())),
         }
     }
 
@@ -105,22 +105,27 @@ impl<'a> Columns<'a> {
         let (left_type, right_type) = (self.data_type(left), self.data_type(right));
         if left_type != right_type {
             let message = format!("a {} is compared with a {}", sql_name(left_type), sql_name(right_type));
-            return Err(Wrong::new(at, message).hint("both columns must have the same type"));
+            return Err(ParseError::new(at, message).hint("both columns must have the same type"));
         }
         Ok(Predicate::Columns(Expr::compare(op, Expr::Column(left), Expr::Column(right))))
     }
 
     /// Compares an operand with a constant.
-    pub fn compare(&self, left: &Operand, op: CompareOp, (constant, at): Placed) -> Parsed<Predicate> {
+    pub fn compare(
+        &self,
+        left: &Operand,
+        op: CompareOp,
+        (constant, at): PositionedConstant,
+    ) -> Parsed<Predicate> {
         if matches!(constant, Constant::Null) {
-            return Err(Wrong::new(at, "nothing is equal to null, or less, or greater")
+            return Err(ParseError::new(at, "nothing is equal to null, or less, or greater")
                 .hint("write is null, or is not null"));
         }
         Ok(match left {
             Operand::Column(column) => Predicate::Columns(self.compare_column(*column, op, constant, at)?),
             Operand::Number(number_type, offset) => {
                 let Constant::Number { text, is_negative } = constant else {
-                    return Err(Wrong::new(at, "a number at an offset is compared with what is none"));
+                    return Err(ParseError::new(at, "a number at an offset is compared with what is none"));
                 };
                 Predicate::Bytes(if number_type.is_float() {
                     let number = float(&text, is_negative, *number_type == NumberType::F32, at)?;
@@ -131,7 +136,7 @@ impl<'a> Columns<'a> {
             }
             Operand::Slice(range) => Predicate::Bytes(compare_slice(range, op, constant, at)?),
             Operand::Constant(_) => {
-                return Err(Wrong::new(at, "two constants are compared").hint(self.names()));
+                return Err(ParseError::new(at, "two constants are compared").hint(self.names()));
             }
         })
     }
@@ -142,7 +147,7 @@ impl<'a> Columns<'a> {
             let literal = self.literal(column, constant, at)?;
             return Ok(Expr::compare(op, Expr::Column(column), Expr::Literal(literal)));
         }
-        let Units { floor, is_exact } = self.units(column, &constant, at)?;
+        let ScaledNumber { floor, is_exact } = self.units(column, &constant, at)?;
         let (min, max) = integer_range(data_type).unwrap_or((0, 0));
         let is_less = matches!(op, CompareOp::Lt | CompareOp::LtEq);
         let is_greater = matches!(op, CompareOp::Gt | CompareOp::GtEq);
@@ -174,13 +179,13 @@ impl<'a> Columns<'a> {
     }
 
     /// Converts a constant to units of a column whose values are stored as integers.
-    fn units(&self, column: usize, constant: &Constant, at: usize) -> Parsed<Units> {
+    fn units(&self, column: usize, constant: &Constant, at: usize) -> Parsed<ScaledNumber> {
         let data_type = self.data_type(column);
         match (data_type, constant) {
             (DataType::Date32 | DataType::Timestamp(..), Constant::Text(text)) => {
                 constant::moment(text, data_type).ok_or_else(|| {
                     let message = format!("'{}' is no {}", brief(text), sql_name(data_type));
-                    Wrong::new(at, message).hint(match data_type {
+                    ParseError::new(at, message).hint(match data_type {
                         DataType::Date32 => "such as '1998-09-02'",
                         DataType::Timestamp(_, Some(_)) => "such as '1998-09-02 23:59:59.25+02:00'",
                         _ => "such as '1998-09-02 23:59:59.25'",
@@ -212,7 +217,7 @@ impl<'a> Columns<'a> {
         literal(value, data_type, at)
     }
 
-    fn mismatch(&self, column: usize, at: usize) -> Wrong {
+    fn mismatch(&self, column: usize, at: usize) -> ParseError {
         let field = self.schema.field(column);
         let (name, data_type) = (brief(field.name()), field.data_type());
         let hint = match data_type {
@@ -225,16 +230,16 @@ impl<'a> Columns<'a> {
         };
         let message =
             format!("column {name} is a {}, and is compared with what is none", sql_name(data_type));
-        Wrong::new(at, message).hint(hint)
+        ParseError::new(at, message).hint(hint)
     }
 }
 
 pub(super) fn literal(value: Value, data_type: &DataType, at: usize) -> Parsed<Literal> {
-    Literal::new(value, data_type.clone()).map_err(|error| Wrong::new(at, error.message))
+    Literal::new(value, data_type.clone()).map_err(|error| ParseError::new(at, error.message))
 }
 
-fn number(text: &str, is_negative: bool, scale: i8, at: usize) -> Parsed<Units> {
-    let too_long = || Wrong::new(at, "a number of more than 38 digits");
+fn number(text: &str, is_negative: bool, scale: i8, at: usize) -> Parsed<ScaledNumber> {
+    let too_long = || ParseError::new(at, "a number of more than 38 digits");
     constant::units(text, is_negative, scale).ok_or_else(too_long)
 }
 
@@ -242,7 +247,8 @@ fn float(text: &str, is_negative: bool, is_single: bool, at: usize) -> Parsed<f6
     let read = if is_single { text.parse::<f32>().ok().map(f64::from) } else { text.parse().ok() };
     let name = sql_name(if is_single { &DataType::Float32 } else { &DataType::Float64 });
     let finite = read.filter(|number: &f64| number.is_finite());
-    let number = finite.ok_or_else(|| Wrong::new(at, format!("{} does not fit a {name}", brief(text))))?;
+    let number =
+        finite.ok_or_else(|| ParseError::new(at, format!("{} does not fit a {name}", brief(text))))?;
     Ok(if is_negative { -number } else { number })
 }
 
@@ -256,7 +262,7 @@ fn compare_slice(
         Constant::Text(text) => text.into_bytes(),
         Constant::Hex(bytes) => bytes,
         Constant::Null | Constant::Bool(_) | Constant::Number { .. } => {
-            return Err(Wrong::new(at, "bytes are compared with what are none")
+            return Err(ParseError::new(at, "bytes are compared with what are none")
                 .hint("write a string in single quotes, or x'00ff'"));
         }
     };
@@ -264,7 +270,7 @@ fn compare_slice(
     if must_be_as_long && bytes.len() != range.len() {
         let message = format!("{} bytes are compared with {}", range.len(), bytes.len());
         let hint = format!("bytes[{}:{}] are as many", range.start, range.start + bytes.len());
-        return Err(Wrong::new(at, message).hint(hint));
+        return Err(ParseError::new(at, message).hint(hint));
     }
     Ok(ByteCondition::slice(range.clone(), op, &bytes))
 }

@@ -18,7 +18,7 @@ mod reply;
 
 pub use extended::ExtendedFloat;
 pub use number::{INTEGER_TEXT_BYTES, double_text, integer_text, parse_integer};
-pub use parse::{Limits, Parser, ProtocolError, Request, Step};
+pub use parse::{Parser, ParserLimits, ProtocolError, Request, Step};
 pub use reply::{Protocol, Replies};
 
 #[cfg(test)]

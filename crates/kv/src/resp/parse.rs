@@ -23,18 +23,18 @@ const RANGES_KEPT: usize = 128;
 
 /// The limits of a request, checked as soon as a length has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ParserLimits {
     /// Most arguments of one request, including the command's name.
     pub arguments_max: usize,
     /// Most bytes of one argument.
     pub argument_bytes_max: usize,
-    /// Most bytes of an inline command or a header; at least [`Limits::INLINE_BYTES_LEAST`].
+    /// Most bytes of an inline command or a header; at least [`ParserLimits::INLINE_BYTES_LEAST`].
     pub inline_bytes_max: usize,
     /// Whether the client is authenticated or need not be; affects only texts of errors.
     pub is_authenticated: bool,
 }
 
-impl Limits {
+impl ParserLimits {
     /// Limits of an authenticated client.
     pub const AUTHENTICATED: Self = Self {
         arguments_max: RESP_ARGUMENTS_MAX,
@@ -189,7 +189,7 @@ impl Parser {
     /// # Errors
     /// Returns [`ProtocolError`] when the bytes are not a request or exceed `limits`. The connection must be closed:
     /// the parser cannot continue.
-    pub fn parse(&mut self, buffer: &mut [u8], limits: &Limits) -> Result<Step<'_>, ProtocolError> {
+    pub fn parse(&mut self, buffer: &mut [u8], limits: &ParserLimits) -> Result<Step<'_>, ProtocolError> {
         if self.is_complete {
             self.restart();
         }
@@ -227,7 +227,7 @@ impl Parser {
     }
 
     /// Parses as far as the bytes reach; returns the least number of missing bytes, 0 if the request is complete.
-    fn parse_array(&mut self, buffer: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
+    fn parse_array(&mut self, buffer: &[u8], limits: &ParserLimits) -> Result<usize, ProtocolError> {
         if self.at == 0 {
             let errors = (ProtocolError::CountTooLong, ProtocolError::InvalidCount);
             let Some(count) = self.parse_header(buffer, limits, errors)? else { return Ok(1) };
@@ -249,7 +249,11 @@ impl Parser {
     }
 
     /// Returns the announced length of the next argument; `None` if its header is incomplete.
-    fn argument_bytes(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
+    fn argument_bytes(
+        &mut self,
+        buffer: &[u8],
+        limits: &ParserLimits,
+    ) -> Result<Option<usize>, ProtocolError> {
         if self.open.is_some() {
             return Ok(self.open);
         }
@@ -268,7 +272,7 @@ impl Parser {
     fn parse_header(
         &mut self,
         buffer: &[u8],
-        limits: &Limits,
+        limits: &ParserLimits,
         (too_long, invalid): (ProtocolError, ProtocolError),
     ) -> Result<Option<i64>, ProtocolError> {
         self.count_steps(SHORT_HEADER_BYTES);
@@ -286,7 +290,7 @@ impl Parser {
     }
 
     /// Parses an inline command; returns the least number of missing bytes.
-    fn parse_inline(&mut self, buffer: &mut [u8], limits: &Limits) -> Result<usize, ProtocolError> {
+    fn parse_inline(&mut self, buffer: &mut [u8], limits: &ParserLimits) -> Result<usize, ProtocolError> {
         let too_long = ProtocolError::InlineTooLong;
         let Some(newline) = self.find(b'\n', buffer, limits.line_bytes(), too_long)? else { return Ok(1) };
         let line = &mut buffer[..newline];

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 /// Parses bytes that arrive in pieces of the given lengths, and the rest in one piece.
-fn parse_in_pieces(bytes: &[u8], pieces: &[usize], limits: &Limits) -> Parsed {
+fn parse_in_pieces(bytes: &[u8], pieces: &[usize], limits: &ParserLimits) -> Parsed {
     let (mut parser, mut buffer, mut requests) = (Parser::new(), Vec::new(), Vec::new());
     let mut rest = bytes;
     for &piece in pieces.iter().chain([&bytes.len()]) {
@@ -36,11 +36,11 @@ fn parse_in_pieces(bytes: &[u8], pieces: &[usize], limits: &Limits) -> Parsed {
 }
 
 fn parse_whole(bytes: &[u8]) -> Parsed {
-    parse_in_pieces(bytes, &[], &Limits::AUTHENTICATED)
+    parse_in_pieces(bytes, &[], &ParserLimits::AUTHENTICATED)
 }
 
 /// Returns the error that parsing ends with.
-fn error_of(bytes: &[u8], limits: &Limits) -> Option<ProtocolError> {
+fn error_of(bytes: &[u8], limits: &ParserLimits) -> Option<ProtocolError> {
     parse_in_pieces(bytes, &[], limits).1
 }
 
@@ -84,7 +84,7 @@ proptest! {
         let bytes: Vec<u8> = requests.iter().flat_map(write).collect();
         let expected: Vec<_> = requests.into_iter().map(|(_, arguments)| arguments).collect();
         prop_assert_eq!(parse_whole(&bytes), (expected.clone(), None));
-        prop_assert_eq!(parse_in_pieces(&bytes, &pieces, &Limits::AUTHENTICATED), (expected, None));
+        prop_assert_eq!(parse_in_pieces(&bytes, &pieces, &ParserLimits::AUTHENTICATED), (expected, None));
     }
 
     #[test]
@@ -95,7 +95,7 @@ proptest! {
         is_authenticated in any::<bool>(),
     ) {
         let bytes: Vec<u8> = tokens.into_iter().flat_map(|token| TOKENS[token].iter().copied()).collect();
-        let limits = Limits { arguments_max: 3, argument_bytes_max: 20, inline_bytes_max, is_authenticated };
+        let limits = ParserLimits { arguments_max: 3, argument_bytes_max: 20, inline_bytes_max, is_authenticated };
         let whole = parse_in_pieces(&bytes, &[], &limits);
         prop_assert_eq!(parse_in_pieces(&bytes, &pieces, &limits), whole);
     }
@@ -181,7 +181,7 @@ fn inline_commands_are_split_as_redis_does() {
 
 #[test]
 fn errors_have_the_texts_of_redis() {
-    let (known, unknown) = (Limits::AUTHENTICATED, Limits::UNAUTHENTICATED);
+    let (known, unknown) = (ParserLimits::AUTHENTICATED, ParserLimits::UNAUTHENTICATED);
     let long = |first: &str| [first.as_bytes(), &vec![b'1'; 64 << 10]].concat();
     for (bytes, limits, text) in [
         (b"*a\r\n".to_vec(), known, "invalid multibulk length"),
@@ -214,7 +214,7 @@ fn errors_have_the_texts_of_redis() {
 
 #[test]
 fn requests_at_the_limits_are_taken() {
-    let (known, unknown) = (Limits::AUTHENTICATED, Limits::UNAUTHENTICATED);
+    let (known, unknown) = (ParserLimits::AUTHENTICATED, ParserLimits::UNAUTHENTICATED);
     let ten = vec![vec![b'x'; 16 << 10]; 10];
     assert_eq!(parse_in_pieces(&array_of(&ten), &[], &unknown), (vec![ten], None));
     for (limits, bytes) in [(known, 64 << 10), (unknown, 16 << 10)] {
@@ -232,11 +232,11 @@ fn requests_at_the_limits_are_taken() {
 #[test]
 fn http_gets_no_reply() {
     for bytes in ["POST / HTTP/1.1\r\n", "post\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n", "\"host:\"\n"] {
-        let error = error_of(bytes.as_bytes(), &Limits::AUTHENTICATED);
+        let error = error_of(bytes.as_bytes(), &ParserLimits::AUTHENTICATED);
         assert_eq!(error.map(|error| error.reply()), Some(None), "{bytes}");
     }
     for bytes in ["posts\r\n", "Host\r\n", "get host: post\r\n"] {
-        assert_eq!(error_of(bytes.as_bytes(), &Limits::AUTHENTICATED), None, "{bytes}");
+        assert_eq!(error_of(bytes.as_bytes(), &ParserLimits::AUTHENTICATED), None, "{bytes}");
     }
 }
 
@@ -254,7 +254,7 @@ fn what_is_missing_is_told() {
         (b"*2\r\n$3\r\nGET\r\n$0\r\n\r", 1, Some(17..17)),
     ] {
         let mut parser = Parser::new();
-        let step = parser.parse(&mut bytes.to_vec(), &Limits::AUTHENTICATED);
+        let step = parser.parse(&mut bytes.to_vec(), &ParserLimits::AUTHENTICATED);
         assert_eq!(step, Ok(Step::NeedMore { bytes: missing }), "{}", String::from_utf8_lossy(bytes));
         assert_eq!(parser.open_argument(), open);
     }
@@ -269,7 +269,7 @@ fn a_request_sent_byte_by_byte_takes_linear_work() {
     for bytes in [many, large, line, header] {
         let (mut parser, mut bytes) = (Parser::new(), bytes);
         for end in 1..=bytes.len() {
-            let step = parser.parse(&mut bytes[..end], &Limits::AUTHENTICATED).unwrap();
+            let step = parser.parse(&mut bytes[..end], &ParserLimits::AUTHENTICATED).unwrap();
             assert_eq!(matches!(step, Step::Request(_)), end == bytes.len() && bytes[end - 1] == b'\n');
         }
         assert!(parser.steps < 20 * bytes.len(), "{} steps for {} bytes", parser.steps, bytes.len());
@@ -280,7 +280,7 @@ fn a_request_sent_byte_by_byte_takes_linear_work() {
 fn the_bytes_of_arguments_are_not_looked_at() {
     let mut bytes = array_of(&[b"set".to_vec(), b"k".to_vec(), vec![b'x'; 1 << 20]]);
     let mut parser = Parser::new();
-    assert!(matches!(parser.parse(&mut bytes, &Limits::AUTHENTICATED), Ok(Step::Request(_))));
+    assert!(matches!(parser.parse(&mut bytes, &ParserLimits::AUTHENTICATED), Ok(Step::Request(_))));
     assert!(parser.steps < 100);
 }
 
@@ -288,12 +288,12 @@ fn the_bytes_of_arguments_are_not_looked_at() {
 fn memory_is_taken_for_what_has_arrived() {
     let mut parser = Parser::new();
     let mut begun = b"*1048576\r\n$3\r\nSET\r\n$536870912\r\n".to_vec();
-    parser.parse(&mut begun, &Limits::AUTHENTICATED).unwrap();
+    parser.parse(&mut begun, &ParserLimits::AUTHENTICATED).unwrap();
     assert!(parser.arguments.capacity() < 10);
     let mut parser = Parser::new();
     let mut many = array_of(&vec![vec![]; 100_000]);
-    parser.parse(&mut many, &Limits::AUTHENTICATED).unwrap();
+    parser.parse(&mut many, &ParserLimits::AUTHENTICATED).unwrap();
     assert_eq!(parser.arguments().len(), 100_000);
-    parser.parse(&mut b"PING\r\n".to_vec(), &Limits::AUTHENTICATED).unwrap();
+    parser.parse(&mut b"PING\r\n".to_vec(), &ParserLimits::AUTHENTICATED).unwrap();
     assert!(parser.arguments.capacity() < 1_000);
 }

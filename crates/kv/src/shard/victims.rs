@@ -1,7 +1,7 @@
 //! Eviction within one shard.
 
 use super::{Shard, SpaceId};
-use crate::evict::{Evictor, Facts, Policy, SAMPLES, Stamp};
+use crate::evict::{EvictionFacts, Evictor, Policy, SAMPLES, Stamp};
 use crate::slab::SlabCursor;
 use std::collections::{BTreeMap, HashSet};
 
@@ -134,7 +134,7 @@ impl Shard {
         for _ in 0..ROUNDS {
             let offered = self.offer_some(kept, &mut random);
             let tables = &self.tables;
-            let victim = self.victims.evictor.take(|(space, hash)| -> Option<Facts> {
+            let victim = self.victims.evictor.take(|(space, hash)| -> Option<EvictionFacts> {
                 let is_kept = kept.binary_search(&hash).is_ok();
                 tables.get(&space).filter(|_| !is_kept)?.facts_of(hash)
             });
@@ -155,7 +155,7 @@ impl Shard {
         let evictor = &mut self.victims.evictor;
         let total: usize = self.tables.values().map(|table| table.len()).sum();
         let mut offered = 0;
-        let mut offer = |space: SpaceId, hash: u64, facts: Facts| {
+        let mut offer = |space: SpaceId, hash: u64, facts: EvictionFacts| {
             let may_go = kept.binary_search(&hash).is_err() && evictor.offer((space, hash), facts);
             offered += usize::from(may_go);
             offered < SAMPLES

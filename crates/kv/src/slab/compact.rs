@@ -16,7 +16,7 @@
 
 use super::classes::{PAGE_BYTES_FIRST, SLOT_BYTES};
 use super::page::Page;
-use super::{LARGE, Place, Slabs};
+use super::{EntryAddress, LARGE, Slabs};
 use farpool_model::limits::PAGE_BYTES;
 
 /// Least eighths of a page that are free before it is emptied: moving three entries then frees the room of at least
@@ -39,7 +39,7 @@ impl Slabs {
     /// caller allocates as many bytes, which will be in another page, copies the entry, and frees or retires its place;
     /// the next call returns the next entry. An entry that cannot move now would be returned again: call
     /// [`Self::stop_moving`] and come back later.
-    pub fn to_move(&mut self) -> Option<Place> {
+    pub fn to_move(&mut self) -> Option<EntryAddress> {
         if let Some(place) = self.emptying.and_then(|id| self.next_of(id)) {
             return Some(place);
         }
@@ -79,7 +79,7 @@ impl Slabs {
     }
 
     /// Returns the next entry of the page that is being emptied.
-    fn next_of(&mut self, id: u32) -> Option<Place> {
+    fn next_of(&mut self, id: u32) -> Option<EntryAddress> {
         let page = self.table.get(id);
         let class = usize::from(page.class);
         if page.written() > self.classes[class].free {
@@ -91,7 +91,7 @@ impl Slabs {
         if slot.is_none() {
             self.emptying = None;
         }
-        slot.map(|slot| Place::new(class, id, slot))
+        slot.map(|slot| EntryAddress::new(class, id, slot))
     }
 
     /// Returns a slab page that should leave its pool page, and makes sure that there is room for its entries.

@@ -8,8 +8,8 @@
 //! 2. `SET a 2` must not overwrite slot 7: it allocates slot 9 and retires slot 7.
 //! 3. The cut ends; [`Slabs::reclaim_some`] frees slot 7, unless another cut has it, too.
 
-use super::{LARGE, Place, SLOT_BYTES, Slabs};
-use crate::judge::Slots;
+use super::{EntryAddress, LARGE, SLOT_BYTES, Slabs};
+use crate::row_filter::Slots;
 use farpool_model::limits::KV_CUTS_MAX;
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Cut {
     }
 
     /// Returns whether a slot belongs to the cut.
-    pub(crate) fn has(&self, place: Place) -> bool {
+    pub(crate) fn has(&self, place: EntryAddress) -> bool {
         let words = self.words_of(place.page());
         words.get(place.slot() / 64).is_some_and(|word| word >> (place.slot() % 64) & 1 == 1)
     }
@@ -104,7 +104,7 @@ impl Slabs {
 
     /// Returns whether an entry must not be changed in place.
     #[inline]
-    pub fn is_kept(&self, place: Place) -> bool {
+    pub fn is_kept(&self, place: EntryAddress) -> bool {
         !self.cuts.is_empty() && self.cuts.iter().any(|cut| cut.has(place))
     }
 
@@ -157,7 +157,7 @@ impl Slabs {
             let class = usize::from(page.class);
             let mut bits = page.reclaimable_word(word) & kept;
             while bits != 0 {
-                let place = Place::new(class, id, word * 64 + bits.trailing_zeros() as usize);
+                let place = EntryAddress::new(class, id, word * 64 + bits.trailing_zeros() as usize);
                 if !self.is_kept(place) {
                     self.reclaim(place);
                 }

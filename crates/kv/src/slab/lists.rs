@@ -3,7 +3,7 @@
 //! The lists are doubly linked through the pages, so that a page changes its list in constant time.
 
 use super::classes::SLAB_PAGE_BYTES;
-use super::page::{EMPTY, LISTS, NO_PAGE, Standing};
+use super::page::{EMPTY, LISTS, ListMembership, NO_PAGE};
 use super::table::PageTable;
 
 /// The pages of one class; see the module documentation.
@@ -109,7 +109,7 @@ impl Class {
         if !table.get(id).is_closed() {
             self.free -= table.get(id).free();
             self.unlink(table, id);
-            table.get_mut(id).standing = Standing::Closed;
+            table.get_mut(id).membership = ListMembership::Closed;
         }
     }
 
@@ -122,7 +122,7 @@ impl Class {
     #[inline]
     fn relist(&mut self, table: &mut PageTable, id: u32) {
         let page = table.get(id);
-        if page.standing != page.list_wanted() {
+        if page.membership != page.list_wanted() {
             self.unlink(table, id);
             self.link(table, id);
         }
@@ -131,7 +131,7 @@ impl Class {
     /// Takes a page out of its list.
     fn unlink(&mut self, table: &mut PageTable, id: u32) {
         let page = table.get(id);
-        let Standing::Listed(list) = page.standing else { return };
+        let ListMembership::Listed(list) = page.membership else { return };
         let (list, next, previous) = (usize::from(list), page.next, page.previous);
         if next != NO_PAGE {
             table.get_mut(next).previous = previous;
@@ -149,8 +149,8 @@ impl Class {
     /// Puts a page at the head of the list that it belongs in.
     fn link(&mut self, table: &mut PageTable, id: u32) {
         let page = table.get_mut(id);
-        page.standing = page.list_wanted();
-        let Standing::Listed(list) = page.standing else { return };
+        page.membership = page.list_wanted();
+        let ListMembership::Listed(list) = page.membership else { return };
         let head = &mut self.heads[usize::from(list)];
         (page.next, page.previous) = (*head, NO_PAGE);
         let next = std::mem::replace(head, id);

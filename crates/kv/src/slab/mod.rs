@@ -20,20 +20,20 @@
 //! Invariants: a place belongs to at most one entry; a page is in the list of its eighth if and only if it
 //! has free slots and is not being emptied; an error leaves everything as it was.
 
+mod address;
 mod classes;
 mod compact;
 mod cut;
 mod lists;
 mod page;
-mod place;
 mod scan;
 mod table;
 #[cfg(test)]
 mod tests;
 mod usage;
 
+pub use address::{EntryAddress, SlabCursor};
 pub use cut::{Cut, CutCursor, CutPart};
-pub use place::{Place, SlabCursor};
 pub use usage::{ClassUsage, SlabUsage};
 
 pub(crate) use classes::slot_bytes_of as slot_bytes;
@@ -44,7 +44,7 @@ use farpool_memory::{Extent, Pool, Tenure};
 use farpool_model::limits::ENTRY_BYTES_MAX;
 use farpool_model::{Error, Result, TenantName};
 use lists::Class;
-use page::{NO_PAGE, Page, State};
+use page::{NO_PAGE, Page, SlotState};
 use std::sync::Arc;
 use table::PageTable;
 
@@ -105,7 +105,7 @@ impl Slabs {
     /// # Errors
     /// `OverLimit` when an entry of this size is not allowed, or when the pool or the tenant's quota has no
     /// room for another page; nothing is changed then.
-    pub fn allocate(&mut self, bytes: usize) -> Result<Place> {
+    pub fn allocate(&mut self, bytes: usize) -> Result<EntryAddress> {
         let Some(class) = class_of(bytes) else { return self.allocate_large(bytes) };
         let id = match self.classes.get(class).and_then(Class::fullest) {
             Some(id) => id,
@@ -114,19 +114,19 @@ impl Slabs {
         let page = self.table.get_mut(id);
         let slot = page.take();
         self.classes[class].took(&mut self.table, id);
-        Ok(Place::new(class, id, slot))
+        Ok(EntryAddress::new(class, id, slot))
     }
 
     /// Frees the slot of an entry; if a cut keeps it, the slot becomes reclaimable instead.
     ///
     /// # Panics
     /// When there is no entry at `place`.
-    pub fn free(&mut self, place: Place) {
+    pub fn free(&mut self, place: EntryAddress) {
         if self.is_kept(place) {
             return self.retire(place);
         }
         let page = self.table.get_mut(place.page());
-        page.clear(place.slot(), State::Written);
+        page.clear(place.slot(), SlotState::Written);
         self.classes[place.class()].used -= 1;
         self.gave(place);
     }
@@ -135,7 +135,7 @@ impl Slabs {
     ///
     /// # Panics
     /// When there is no entry at `place`.
-    pub fn retire(&mut self, place: Place) {
+    pub fn retire(&mut self, place: EntryAddress) {
         self.table.retire(place.page(), place.slot());
         let class = &mut self.classes[place.class()];
         class.used -= 1;
@@ -146,9 +146,9 @@ impl Slabs {
     ///
     /// # Panics
     /// When the entry at `place` was not retired.
-    pub fn reclaim(&mut self, place: Place) {
+    pub fn reclaim(&mut self, place: EntryAddress) {
         let page = self.table.get_mut(place.page());
-        page.clear(place.slot(), State::Reclaimable);
+        page.clear(place.slot(), SlotState::Reclaimable);
         self.classes[place.class()].retired -= 1;
         self.gave(place);
     }
@@ -158,7 +158,7 @@ impl Slabs {
     /// # Panics
     /// When the page of `place` does not exist any more.
     #[inline]
-    pub fn bytes(&self, place: Place) -> &[u8] {
+    pub fn bytes(&self, place: EntryAddress) -> &[u8] {
         let bytes = self.table.get(place.page()).extent.as_slice();
         match SLOT_BYTES.get(place.class()) {
             Some(slot_bytes) => &bytes[place.slot() * slot_bytes..][..*slot_bytes],
@@ -171,7 +171,7 @@ impl Slabs {
     /// # Panics
     /// When the page of `place` does not exist any more.
     #[inline]
-    pub fn bytes_mut(&mut self, place: Place) -> &mut [u8] {
+    pub fn bytes_mut(&mut self, place: EntryAddress) -> &mut [u8] {
         let bytes = self.table.get_mut(place.page()).extent.as_mut_slice();
         match SLOT_BYTES.get(place.class()) {
             Some(slot_bytes) => &mut bytes[place.slot() * slot_bytes..][..*slot_bytes],
@@ -188,7 +188,7 @@ impl Slabs {
         }
     }
 
-    fn allocate_large(&mut self, bytes: usize) -> Result<Place> {
+    fn allocate_large(&mut self, bytes: usize) -> Result<EntryAddress> {
         if bytes > ENTRY_BYTES_MAX {
             return Err(Error::over_limit(format!(
                 "an entry has at most {ENTRY_BYTES_MAX} bytes with its key, not {bytes}"
@@ -203,7 +203,7 @@ impl Slabs {
         let id = self.insert_page(LARGE, extent, 1);
         let slot = self.table.get_mut(id).take();
         self.classes[LARGE].took(&mut self.table, id);
-        Ok(Place::new(LARGE, id, slot))
+        Ok(EntryAddress::new(LARGE, id, slot))
     }
 
     /// Adds a page to a class without free slots. If the pool has no room for the size that the class's use suggests,
@@ -248,7 +248,7 @@ impl Slabs {
     }
 
     /// Updates the lists after a slot was freed: moves its page to another list, or removes an empty page.
-    fn gave(&mut self, place: Place) {
+    fn gave(&mut self, place: EntryAddress) {
         let (id, class) = (place.page(), place.class());
         self.classes[class].gave(&mut self.table, id);
         let page = self.table.get(id);

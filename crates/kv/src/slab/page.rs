@@ -14,7 +14,7 @@ pub const NO_PAGE: u32 = u32::MAX;
 
 /// The state of a slot that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SlotState {
     /// Holds an entry.
     Written,
     /// Holds a retired entry that a scan may still read.
@@ -23,7 +23,7 @@ pub enum State {
 
 /// The list that a page is in, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ListMembership {
     /// In the list with this number.
     Listed(u8),
     /// In no list, because it has no free slots.
@@ -48,7 +48,7 @@ pub struct Page {
     /// All words of the bitmaps before this one are full.
     lowest: u8,
     pub class: u8,
-    pub standing: Standing,
+    pub membership: ListMembership,
 }
 
 impl Page {
@@ -65,7 +65,7 @@ impl Page {
             written_count: 0,
             lowest: 0,
             class: class as u8,
-            standing: Standing::Closed,
+            membership: ListMembership::Closed,
         }
     }
 
@@ -88,14 +88,14 @@ impl Page {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.standing == Standing::Closed
+        self.membership == ListMembership::Closed
     }
 
     /// Returns the list that the page belongs to by its number of free slots.
-    pub fn list_wanted(&self) -> Standing {
+    pub fn list_wanted(&self) -> ListMembership {
         match self.free {
-            0 => Standing::Full,
-            free => Standing::Listed((u32::from(free) * 8 / u32::from(self.slots)) as u8),
+            0 => ListMembership::Full,
+            free => ListMembership::Listed((u32::from(free) * 8 / u32::from(self.slots)) as u8),
         }
     }
 
@@ -156,11 +156,11 @@ impl Page {
     }
 
     /// Frees a slot that is in the given state.
-    pub fn clear(&mut self, slot: usize, state: State) {
+    pub fn clear(&mut self, slot: usize, state: SlotState) {
         let (word, bit) = (slot / 64, 1 << (slot % 64));
         let (bits, written) = match state {
-            State::Written => (&mut self.written, 1),
-            State::Reclaimable => (&mut self.reclaimable, 0),
+            SlotState::Written => (&mut self.written, 1),
+            SlotState::Reclaimable => (&mut self.reclaimable, 0),
         };
         assert!(bits.get(word).is_some_and(|bits| bits & bit != 0), "slot {slot} is not {state:?}");
         bits[word] &= !bit;

@@ -4,7 +4,7 @@
 //! so pages and entries that come and go elsewhere do not affect what a scan returns.
 
 use super::page::Page;
-use super::{Place, SlabCursor, Slabs};
+use super::{EntryAddress, SlabCursor, Slabs};
 
 impl Slabs {
     /// Appends at most `max` places of written slots to `out`, from `cursor` on, and returns the cursor where the scan
@@ -16,18 +16,33 @@ impl Slabs {
     /// whatever is allocated, freed and compacted between the calls, and every other place at most once. This holds for
     /// places, not for entries: an entry that moves behind the cursor is missed, see [`SlabCursor::is_past`], and one
     /// that moves ahead of it is returned again.
-    pub fn written_from(&self, cursor: SlabCursor, max: usize, out: &mut Vec<Place>) -> Option<SlabCursor> {
+    pub fn written_from(
+        &self,
+        cursor: SlabCursor,
+        max: usize,
+        out: &mut Vec<EntryAddress>,
+    ) -> Option<SlabCursor> {
         self.walk(cursor, max, out, Page::written_word)
     }
 
     /// Does the same as [`Self::written_from`] for reclaimable slots.
-    pub fn retired_from(&self, cursor: SlabCursor, max: usize, out: &mut Vec<Place>) -> Option<SlabCursor> {
+    pub fn retired_from(
+        &self,
+        cursor: SlabCursor,
+        max: usize,
+        out: &mut Vec<EntryAddress>,
+    ) -> Option<SlabCursor> {
         self.walk(cursor, max, out, Page::reclaimable_word)
     }
 
     /// Does the same as [`Self::written_from`] for written and reclaimable slots: the entries seen by a scan that began
     /// before some were retired.
-    pub fn kept_from(&self, cursor: SlabCursor, max: usize, out: &mut Vec<Place>) -> Option<SlabCursor> {
+    pub fn kept_from(
+        &self,
+        cursor: SlabCursor,
+        max: usize,
+        out: &mut Vec<EntryAddress>,
+    ) -> Option<SlabCursor> {
         self.walk(cursor, max, out, |page, word| page.written_word(word) | page.reclaimable_word(word))
     }
 
@@ -35,7 +50,7 @@ impl Slabs {
         &self,
         cursor: SlabCursor,
         max: usize,
-        out: &mut Vec<Place>,
+        out: &mut Vec<EntryAddress>,
         bits_of: impl Fn(&Page, usize) -> u64,
     ) -> Option<SlabCursor> {
         let (mut pages_left, end) = (max, out.len() + max);
@@ -56,7 +71,7 @@ impl Slabs {
                     if out.len() == end {
                         return Some(SlabCursor::new(id, slot));
                     }
-                    out.push(Place::new(usize::from(page.class), id as u32, slot));
+                    out.push(EntryAddress::new(usize::from(page.class), id as u32, slot));
                     bits &= bits - 1;
                 }
             }

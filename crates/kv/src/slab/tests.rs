@@ -35,12 +35,12 @@ impl Random {
 }
 
 /// Allocates an entry of each size.
-fn allocate_all(slabs: &mut Slabs, sizes: impl IntoIterator<Item = usize>) -> Vec<Place> {
+fn allocate_all(slabs: &mut Slabs, sizes: impl IntoIterator<Item = usize>) -> Vec<EntryAddress> {
     sizes.into_iter().map(|bytes| slabs.allocate(bytes).unwrap()).collect()
 }
 
 /// Returns all written places, scanned in steps of `max`.
-fn written(slabs: &Slabs, max: usize) -> Vec<Place> {
+fn written(slabs: &Slabs, max: usize) -> Vec<EntryAddress> {
     let (mut out, mut cursor) = (Vec::new(), SlabCursor::default());
     while let Some(next) = slabs.written_from(cursor, max, &mut out) {
         assert!(next > cursor, "a step goes on");
@@ -57,8 +57,8 @@ fn a_slot_has_the_bytes_that_were_asked_for() {
         assert!(slabs.bytes(place).len() >= bytes, "{bytes}");
         slabs.bytes_mut(place).fill(7);
         assert!(slabs.bytes(place).iter().all(|byte| *byte == 7));
-        assert_eq!(Place::from_bits(place.to_bits() | 1 << 50), place);
-        assert!(place.to_bits() >> Place::BITS == 0);
+        assert_eq!(EntryAddress::from_bits(place.to_bits() | 1 << 50), place);
+        assert!(place.to_bits() >> EntryAddress::BITS == 0);
     }
 }
 
@@ -182,7 +182,7 @@ fn churn_does_not_creep() {
     let pool = pool(256);
     let mut slabs = slabs_of(&pool);
     let mut random = Random(3);
-    let mut held: Vec<Place> = Vec::new();
+    let mut held: Vec<EntryAddress> = Vec::new();
     let mut most = 0;
     for step in 0..1_000_000 {
         // The number of entries rises and falls, and their sizes do so twice as often.

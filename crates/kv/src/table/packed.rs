@@ -2,7 +2,7 @@
 
 use super::{Table, Value};
 use crate::entry::{self, Entry, Kind, entry_bytes};
-use crate::packing::{Packed, Packer, Unpackers, plain_bytes};
+use crate::packing::{PackedValue, Packer, Unpackers, plain_bytes};
 use crate::slab::slot_bytes;
 use farpool_model::Result;
 use farpool_model::limits::KV_PACKED_BYTES_MAX;
@@ -45,7 +45,7 @@ impl Table {
         self.packers.unpackers().plain(entry)
     }
 
-    fn pack(&mut self, key: &[u8], plain: &[u8], expires: bool) -> Option<Packed> {
+    fn pack(&mut self, key: &[u8], plain: &[u8], expires: bool) -> Option<PackedValue> {
         self.packers.current()?;
         let keeps = self.slabs.has_cuts();
         self.packers.pack(key.len(), plain, expires, keeps)
@@ -195,7 +195,7 @@ pub(crate) struct Edited {
     pub expiry: Option<u64>,
 }
 
-fn value_of(kind: Kind, packed: &Packed, expiry: Option<u64>) -> Value {
+fn value_of(kind: Kind, packed: &PackedValue, expiry: Option<u64>) -> Value {
     Value { kind, is_packed: true, bytes: packed.bytes.len(), room: packed.room, expiry }
 }
 

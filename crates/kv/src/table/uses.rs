@@ -2,13 +2,13 @@
 
 use super::{Table, is_valid};
 use crate::entry::{self, Entry};
-use crate::evict::{Facts, Stamp};
-use crate::slab::{Place, SlabCursor};
+use crate::evict::{EvictionFacts, Stamp};
+use crate::slab::{EntryAddress, SlabCursor};
 
 /// A randomly sampled entry.
 pub(crate) struct Sample {
     pub hash: u64,
-    pub facts: Facts,
+    pub facts: EvictionFacts,
 }
 
 impl Table {
@@ -55,7 +55,7 @@ impl Table {
         (count, next)
     }
 
-    fn sample_at(&self, place: Place) -> Sample {
+    fn sample_at(&self, place: EntryAddress) -> Sample {
         let entry = Entry::of(self.slabs.bytes(place));
         Sample { hash: self.hasher.hash(entry.key()), facts: facts(entry) }
     }
@@ -86,12 +86,12 @@ impl Table {
         self.seen = seen;
     }
 
-    fn find_hash(&self, hash: u64) -> Option<Place> {
+    fn find_hash(&self, hash: u64) -> Option<EntryAddress> {
         self.index.find(hash, |place| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key()) == hash)
     }
 
     /// Returns the eviction facts of the entry whose key has this hash.
-    pub fn facts_of(&self, hash: u64) -> Option<Facts> {
+    pub fn facts_of(&self, hash: u64) -> Option<EvictionFacts> {
         self.find_hash(hash).map(|place| facts(Entry::of(self.slabs.bytes(place))))
     }
 
@@ -104,7 +104,7 @@ impl Table {
     }
 
     /// Returns the eviction facts of a key that exists at `now`.
-    pub fn facts(&self, hash: u64, key: &[u8], now: u64) -> Option<Facts> {
+    pub fn facts(&self, hash: u64, key: &[u8], now: u64) -> Option<EvictionFacts> {
         self.get(hash, key, now).map(facts)
     }
 
@@ -119,6 +119,6 @@ impl Table {
     }
 }
 
-fn facts(entry: Entry<'_>) -> Facts {
-    Facts { stamp: entry.stamp(), expiry: entry.expiry() }
+fn facts(entry: Entry<'_>) -> EvictionFacts {
+    EvictionFacts { stamp: entry.stamp(), expiry: entry.expiry() }
 }

@@ -27,7 +27,7 @@ impl Wake for Flag {
 }
 
 struct Polled {
-    waiting: Pin<Box<Waiting>>,
+    waiting: Pin<Box<PendingReservation>>,
     flag: Arc<Flag>,
 }
 

@@ -8,21 +8,21 @@ use std::task::{Context, Poll, Waker};
 /// A future reservation. Dropping it gives up its place in the queue.
 #[derive(Debug)]
 #[must_use = "nothing is reserved before it is awaited"]
-pub struct Waiting {
+pub struct PendingReservation {
     pub(super) account: Account,
     pub(super) bytes: usize,
     /// Identifies its place in the queue; `None` before it waits.
     pub(super) ticket: Option<u64>,
 }
 
-impl Waiting {
+impl PendingReservation {
     /// Returns the reservation once it is granted.
     fn reserved(&self) -> Reservation {
         Reservation { account: self.account.clone(), bytes: self.bytes, taken: 0 }
     }
 }
 
-impl Future for Waiting {
+impl Future for PendingReservation {
     /// The reservation. `OverLimit` if that many bytes can never be granted, or too many reservations wait.
     type Output = Result<Reservation>;
 
@@ -74,7 +74,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingReservation {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let memory = &self.account.memory;

@@ -1,7 +1,7 @@
 //! The disk of a node without threads for it, for simulations. Its owner decides when log records are written, when
 //! segments become durable, and in which order reads complete, so that the same decisions give the same run.
 
-use super::{DiskJobs, Jobs};
+use super::{DiskJobs, JobQueue};
 use crate::Node;
 use farpool_columns::Table;
 use farpool_model::{Result, TableName, TenantName, Version, limits};
@@ -69,7 +69,7 @@ impl SteppedDisk {
     }
 }
 
-impl Jobs {
+impl JobQueue {
     fn count(&self) -> usize {
         self.state.lock().waiting.len()
     }

@@ -9,9 +9,9 @@
 //! one by one would find some of them gone once the node takes its next snapshot.
 
 use super::snapshot::{FORMAT, NAME, Snapshot};
-use super::{KeyLog, PREFIX, Sizes, recovery};
+use super::{KeyLog, LogThresholds, PREFIX, recovery};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, Urgency, prefixed, read_sealed, write_sealed};
+use farpool_disk::{Directory, Log, ReservePolicy, prefixed, read_sealed, write_sealed};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{BackupFile, Error, Result, limits};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl KeyLog {
         let read = Log::read(&*self.directory, snapshot.next_record, &mut |number, record| {
             // Later records may be half written.
             if number < end {
-                tail.append(record, Urgency::FreesSpace)?;
+                tail.append(record, ReservePolicy::FreesSpace)?;
                 copied = number + 1;
             }
             Ok(())
@@ -151,10 +151,11 @@ pub fn adopt_keys(directory: &Arc<dyn Directory>, new_log: u64) -> Result<()> {
     let contents = read_sealed(&*directory, NAME, FORMAT)?;
     let snapshot = Snapshot::decode(&contents).ok_or_else(|| recovery::damaged(&*directory))?;
     let tail = tail_directory(&snapshot, &directory);
-    let file_bytes = Sizes::default().file_bytes;
+    let file_bytes = LogThresholds::default().file_bytes;
     let (log, _) =
         Log::open_sized(directory.clone(), file_bytes, Some(new_log.max(1)), 0, &mut |_, _| Ok(()))?;
-    let read = Log::read(&*tail, 0, &mut |_, record| log.append(record, Urgency::FreesSpace).map(drop))?;
+    let read =
+        Log::read(&*tail, 0, &mut |_, record| log.append(record, ReservePolicy::FreesSpace).map(drop))?;
     if read.dropped.is_some() {
         let (place, names) = (tail.describe(), tail.full_name("log-"));
         return Err(Error::corrupt(format!("the log of {place} ({names}*) is damaged")));

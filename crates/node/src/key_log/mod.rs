@@ -26,12 +26,12 @@ mod tests;
 
 pub(crate) use backup::KeyBackup;
 pub use backup::adopt_keys;
+pub(crate) use recovery::{KeyLogOptions, has_keys};
 pub use recovery::{KeysFound, check_keys};
-pub(crate) use recovery::{Opening, has_keys};
 pub use stepped::{SteppedHost, SteppedKeys};
 
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, Observer, Urgency};
+use farpool_disk::{Directory, Log, Observer, ReservePolicy};
 use farpool_kv::Journal;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
@@ -89,7 +89,7 @@ impl Fsync {
 
 /// File sizes and the snapshot threshold; tests use small ones.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct LogThresholds {
     /// Bytes of a log file.
     pub file_bytes: u64,
     /// Bytes of log after a snapshot at which the next one is due; the size of the latest snapshot counts instead if it
@@ -97,15 +97,15 @@ pub(crate) struct Sizes {
     pub snapshot_bytes: u64,
 }
 
-impl Default for Sizes {
+impl Default for LogThresholds {
     fn default() -> Self {
-        Sizes { file_bytes: u64_from(limits::LOG_FILE_BYTES), snapshot_bytes: 64 << 20 }
+        LogThresholds { file_bytes: u64_from(limits::LOG_FILE_BYTES), snapshot_bytes: 64 << 20 }
     }
 }
 
 /// The durable end of the log.
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+struct DurableProgress {
     /// Number of records that are durable.
     durable: u64,
     has_failed: bool,
@@ -116,15 +116,15 @@ pub(crate) struct KeyLog {
     directory: Arc<dyn Directory>,
     log: Log,
     fsync: Fsync,
-    sizes: Sizes,
-    progress: watch::Sender<Progress>,
+    thresholds: LogThresholds,
+    progress: watch::Sender<DurableProgress>,
     /// The error that commands which change keys fail with, if any, and a flag to test this without the lock.
     refusal: Mutex<Option<Refusal>>,
     refuses: AtomicBool,
     /// Bytes appended since the writer began its last write.
     waiting: AtomicUsize,
-    writer: Alarm,
-    keeper: Alarm,
+    writer: WakeSignal,
+    keeper: WakeSignal,
     snapshots: Mutex<Snapshots>,
     /// Held while a snapshot is taken: one at a time.
     taking: Mutex<()>,
@@ -142,18 +142,18 @@ struct Refusal {
 
 /// A wake-up and stop signal for one thread.
 #[derive(Debug, Default)]
-struct Alarm {
-    state: Mutex<AlarmState>,
+struct WakeSignal {
+    state: Mutex<WakeState>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct AlarmState {
+struct WakeState {
     is_woken: bool,
     is_stopped: bool,
 }
 
-impl Alarm {
+impl WakeSignal {
     fn wake(&self) {
         let mut state = self.state.lock();
         if !state.is_woken {
@@ -200,11 +200,11 @@ impl KeyLog {
         Follower { log: self.clone(), progress: self.progress.subscribe() }
     }
 
-    /// Returns an echo: one follower of the log that serves all connections of a thread.
-    pub fn echo(self: &Arc<Self>) -> Echo {
+    /// Returns a relay: one follower of the log that serves all connections of a thread.
+    pub fn relay(self: &Arc<Self>) -> ProgressRelay {
         let heard = self.progress.subscribe();
         let told = watch::Sender::new(*heard.borrow());
-        Echo { log: self.clone(), heard, told: Arc::new(told) }
+        ProgressRelay { log: self.clone(), heard, told: Arc::new(told) }
     }
 
     /// Returns whether so many bytes wait for the disk that clients must wait.
@@ -259,11 +259,11 @@ impl KeyLog {
 
     /// Preallocates `bytes`, or as many as a file of the log allows at once.
     fn make_room(&self, bytes: usize) -> Result<()> {
-        self.log.make_room(bytes.min(self.bytes_at_once()), Urgency::Normal)
+        self.log.make_room(bytes.min(self.bytes_at_once()), ReservePolicy::Normal)
     }
 
     fn bytes_at_once(&self) -> usize {
-        usize_saturating(self.sizes.file_bytes / 4)
+        usize_saturating(self.thresholds.file_bytes / 4)
     }
 
     fn ahead_bytes(&self) -> usize {
@@ -272,9 +272,9 @@ impl KeyLog {
 
     fn append(&self, record: &[u8]) -> Result<u64> {
         // The command has changed keys already, so it may use the rest of the file.
-        let appended = match self.log.try_append(record, Urgency::FreesSpace) {
+        let appended = match self.log.try_append(record, ReservePolicy::FreesSpace) {
             Ok(Some(number)) => Ok(number),
-            Ok(None) => self.log.append(record, Urgency::FreesSpace),
+            Ok(None) => self.log.append(record, ReservePolicy::FreesSpace),
             Err(error) => Err(error),
         };
         let before = self.waiting.fetch_add(record.len(), Ordering::Relaxed);
@@ -361,18 +361,18 @@ impl fmt::Debug for KeyLog {
 }
 
 /// The observer of the log, which publishes progress. It holds a weak reference, since the log owns its observer.
-struct Told {
-    progress: watch::Sender<Progress>,
+struct DurabilityObserver {
+    progress: watch::Sender<DurableProgress>,
     log: Arc<OnceLock<std::sync::Weak<KeyLog>>>,
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for DurabilityObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Told")
+        f.write_str("DurabilityObserver")
     }
 }
 
-impl Observer for Told {
+impl Observer for DurabilityObserver {
     fn durable(&self, count: u64) {
         self.progress.send_modify(|progress| progress.durable = count);
     }
@@ -387,13 +387,13 @@ impl Observer for Told {
 /// A relay of progress to the connections of one thread. The log wakes that thread once, and the thread wakes its own
 /// connections: waking another thread takes a system call, and hundreds of connections may wait for one sync.
 #[derive(Clone)]
-pub(crate) struct Echo {
+pub(crate) struct ProgressRelay {
     log: Arc<KeyLog>,
-    heard: watch::Receiver<Progress>,
-    told: Arc<watch::Sender<Progress>>,
+    heard: watch::Receiver<DurableProgress>,
+    told: Arc<watch::Sender<DurableProgress>>,
 }
 
-impl Echo {
+impl ProgressRelay {
     /// Returns a follower for one connection.
     pub fn follow(&self) -> Follower {
         Follower { log: self.log.clone(), progress: self.told.subscribe() }
@@ -411,7 +411,7 @@ impl Echo {
 /// A handle with which one connection waits for the log.
 pub(crate) struct Follower {
     log: Arc<KeyLog>,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<DurableProgress>,
 }
 
 impl Follower {
@@ -434,7 +434,7 @@ impl Follower {
             return Ok(());
         }
         self.log.writer.wake();
-        let is_over = |progress: &Progress| progress.durable > number || progress.has_failed;
+        let is_over = |progress: &DurableProgress| progress.durable > number || progress.has_failed;
         let progress = self.progress.wait_for(is_over).await.map(|progress| *progress);
         if progress.is_ok_and(|progress| progress.durable > number) {
             return Ok(());

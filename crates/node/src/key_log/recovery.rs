@@ -4,9 +4,9 @@
 //! before the crash, and the machine's clock is behind after the restart, `k` must not come back.
 
 use super::snapshot::{self, FORMAT, NAME, Snapshot, Snapshots};
-use super::{Fsync, KeyLog, PREFIX, Progress, Sizes, Told, start, tenant_of};
+use super::{DurabilityObserver, DurableProgress, Fsync, KeyLog, LogThresholds, PREFIX, start, tenant_of};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Dropped, Log, prefixed, read_sealed};
+use farpool_disk::{Directory, Log, TornEnd, prefixed, read_sealed};
 use farpool_kv::{Keyspace, Replay};
 use farpool_model::cast::u64_from;
 use farpool_model::{Clock, Error, ErrorKind, Result, TenantName};
@@ -30,7 +30,7 @@ pub struct KeysFound {
     /// Number of log records after the snapshot.
     pub changes: u64,
     /// The torn end of the log that was dropped, if any.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<TornEnd>,
 }
 
 /// Checks the keys of a data directory that no node has open, without changing it. Returns `None` if there are none.
@@ -61,10 +61,10 @@ pub(crate) fn has_keys(directory: &Arc<dyn Directory>) -> Result<bool> {
 }
 
 /// Arguments for opening a log of keys.
-pub(crate) struct Opening {
+pub(crate) struct KeyLogOptions {
     pub directory: Arc<dyn Directory>,
     pub fsync: Fsync,
-    pub sizes: Sizes,
+    pub thresholds: LogThresholds,
     /// Number for a newly created log.
     pub new_log: u64,
     /// Number of threads that apply a snapshot; with 0, the calling thread does it.
@@ -77,7 +77,7 @@ impl KeyLog {
     /// # Errors
     /// `Corrupt` when something is damaged or missing; `OverLimit` when memory is too small; errors of the file system.
     pub fn open(
-        opening: Opening,
+        opening: KeyLogOptions,
         keyspaces: &Arc<Keyspaces>,
         clock: Arc<dyn Clock>,
     ) -> Result<(Arc<KeyLog>, KeysFound)> {
@@ -87,8 +87,11 @@ impl KeyLog {
     }
 
     /// Does the same as [`KeyLog::open`], without starting the log's threads.
-    pub(super) fn recover(opening: Opening, keyspaces: &Arc<Keyspaces>) -> Result<(Arc<KeyLog>, KeysFound)> {
-        let Opening { directory, fsync, sizes, new_log, threads } = opening;
+    pub(super) fn recover(
+        opening: KeyLogOptions,
+        keyspaces: &Arc<Keyspaces>,
+    ) -> Result<(Arc<KeyLog>, KeysFound)> {
+        let KeyLogOptions { directory, fsync, thresholds, new_log, threads } = opening;
         let directory = prefixed(directory, PREFIX);
         let latest = latest(&directory, &names(&directory)?)?;
         let within = |error: Error| in_memory(&*directory, error);
@@ -108,29 +111,34 @@ impl KeyLog {
             })
         };
         let new_log = (latest.number == 0).then_some(new_log.max(1));
-        let opened =
-            Log::open_sized(directory.clone(), sizes.file_bytes, new_log, latest.next_record, &mut apply);
+        let opened = Log::open_sized(
+            directory.clone(),
+            thresholds.file_bytes,
+            new_log,
+            latest.next_record,
+            &mut apply,
+        );
         let (log, recovered) = opened.map_err(within)?;
         // With this mark, a missing or empty log is an error at the next start, not a directory without keys.
         if let Err(error) = log.mark() {
             tracing::debug!(%error, "how many changes of keys are durable is not written down");
         }
         let durable = log.next_record();
-        let progress = watch::Sender::new(Progress { durable, has_failed: false });
+        let progress = watch::Sender::new(DurableProgress { durable, has_failed: false });
         let told = Arc::new(OnceLock::new());
-        log.observe(Box::new(Told { progress: progress.clone(), log: told.clone() }));
+        log.observe(Box::new(DurabilityObserver { progress: progress.clone(), log: told.clone() }));
         let snapshots = Snapshots { latest, log_bytes_before, ..Snapshots::default() };
         let log = Arc::new(KeyLog {
             directory,
             log,
             fsync,
-            sizes,
+            thresholds,
             progress,
             refusal: Mutex::default(),
             refuses: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
-            writer: super::Alarm::default(),
-            keeper: super::Alarm::default(),
+            writer: super::WakeSignal::default(),
+            keeper: super::WakeSignal::default(),
             snapshots: Mutex::new(snapshots),
             taking: Mutex::default(),
             pinned: Mutex::default(),

@@ -12,7 +12,7 @@
 
 use super::{KeyLog, head_of, recovery};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, Urgency, prefixed, write_sealed};
+use farpool_disk::{Directory, Log, ReservePolicy, prefixed, write_sealed};
 use farpool_kv::{Journal, Walk};
 use farpool_model::cast::u64_from;
 use farpool_model::{Clock, Error, Result, limits};
@@ -114,7 +114,7 @@ impl Journal for Writer<'_> {
     }
 
     fn append(&self, record: &[u8]) -> Result<u64> {
-        let number = self.log.append(record, Urgency::FreesSpace)?;
+        let number = self.log.append(record, ReservePolicy::FreesSpace)?;
         let bytes = u64_from(record.len());
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before / PIECE_BYTES < (before + bytes) / PIECE_BYTES {
@@ -167,7 +167,7 @@ impl KeyLog {
     }
 
     pub(super) fn is_due(&self) -> bool {
-        self.bytes() > self.sizes.snapshot_bytes.max(self.snapshots().latest.bytes)
+        self.bytes() > self.thresholds.snapshot_bytes.max(self.snapshots().latest.bytes)
     }
 
     /// Takes a snapshot at a clean stop, unless the log is so short that replaying it costs little.

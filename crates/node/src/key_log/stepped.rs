@@ -1,10 +1,10 @@
 //! A log of keys without threads, for simulations. Its owner decides when waiting records are written, when the time is
 //! recorded and when a snapshot is taken, so that the same decisions give the same files.
 
-use super::{Fsync, KeyLog, KeysFound, Opening, Sizes};
+use super::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds};
 use crate::Node;
 use crate::caller::Caller;
-use crate::spaces::LastJudge;
+use crate::spaces::LastCondition;
 use farpool_disk::Directory;
 use farpool_kv::resp::Replies;
 use farpool_kv::{Args, Host, Keyspace, ReadEntry, Refusal, Space};
@@ -33,8 +33,8 @@ impl SteppedKeys {
         file_bytes: u64,
     ) -> Result<SteppedKeys> {
         // Snapshots are taken only when the owner asks for one.
-        let sizes = Sizes { file_bytes, snapshot_bytes: u64::MAX };
-        let opening = Opening { directory, fsync, sizes, new_log: 1, threads: 0 };
+        let thresholds = LogThresholds { file_bytes, snapshot_bytes: u64::MAX };
+        let opening = KeyLogOptions { directory, fsync, thresholds, new_log: 1, threads: 0 };
         let (log, found) = KeyLog::recover(opening, node.keyspaces())?;
         Ok(SteppedKeys { node: node.clone(), log, found })
     }
@@ -124,13 +124,13 @@ impl SteppedKeys {
 pub struct SteppedHost {
     caller: Caller,
     keys: Arc<Keyspace>,
-    judge: LastJudge,
+    judge: LastCondition,
 }
 
 impl SteppedHost {
     /// Creates the host of a client that acts as `caller` on the keyspace `keys`.
     pub fn new(caller: Caller, keys: Arc<Keyspace>) -> Self {
-        SteppedHost { caller, keys, judge: LastJudge::default() }
+        SteppedHost { caller, keys, judge: LastCondition::default() }
     }
 }
 

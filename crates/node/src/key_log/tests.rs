@@ -1,16 +1,16 @@
 //! The log of keys on a simulated disk that loses power, runs full and fails.
 
-use super::{Fsync, KeyLog, KeysFound, Opening, PREFIX, Sizes, adopt_keys, check_keys};
+use super::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds, PREFIX, adopt_keys, check_keys};
 use crate::clock::SystemClock;
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Moment, NoHost, Session};
+use farpool_kv::{NoHost, Session, TimeAndRandom};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{Clock, ErrorKind, Result, TenantName};
 use std::sync::Arc;
 
-const SMALL: Sizes = Sizes { file_bytes: 4 << 20, snapshot_bytes: 1 << 20 };
+const SMALL: LogThresholds = LogThresholds { file_bytes: 4 << 20, snapshot_bytes: 1 << 20 };
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::new())
@@ -24,11 +24,15 @@ struct Bench {
 }
 
 impl Bench {
-    fn open_within(directory: &Arc<SimulatedDirectory>, memory: usize, sizes: Sizes) -> Result<Bench> {
+    fn open_within(
+        directory: &Arc<SimulatedDirectory>,
+        memory: usize,
+        thresholds: LogThresholds,
+    ) -> Result<Bench> {
         let pool = Pool::new(PoolConfig { bytes_limit: memory }).unwrap();
         let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
         let directory = directory.clone() as Arc<dyn Directory>;
-        let opening = Opening { directory, fsync: Fsync::Always, sizes, new_log: 9, threads: 2 };
+        let opening = KeyLogOptions { directory, fsync: Fsync::Always, thresholds, new_log: 9, threads: 2 };
         let (log, found) = KeyLog::open(opening, &keyspaces, Arc::new(SystemClock::new()))?;
         Ok(Bench { keyspaces, log, found })
     }
@@ -38,11 +42,12 @@ impl Bench {
     }
 
     /// Does the same as [`Bench::open_within`] without threads: the test decides when records are written.
-    fn stepped(directory: &Arc<SimulatedDirectory>, sizes: Sizes) -> Bench {
+    fn stepped(directory: &Arc<SimulatedDirectory>, thresholds: LogThresholds) -> Bench {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
         let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
         let directory = directory.clone() as Arc<dyn Directory>;
-        let opening = Opening { directory, fsync: Fsync::EverySecond, sizes, new_log: 9, threads: 0 };
+        let opening =
+            KeyLogOptions { directory, fsync: Fsync::EverySecond, thresholds, new_log: 9, threads: 0 };
         let (log, found) = KeyLog::recover(opening, &keyspaces).unwrap();
         Bench { keyspaces, log, found }
     }
@@ -53,7 +58,7 @@ impl Bench {
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
         let (mut session, mut bytes) = (Session::default(), Vec::new());
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-        let moment = Moment { now: 1_700_000_000_000, random: 5 };
+        let moment = TimeAndRandom { now: 1_700_000_000_000, random: 5 };
         session.execute(&keys, &args, moment, &mut NoHost, &mut replies);
         (String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", "|"), session.take_recorded())
     }
@@ -255,7 +260,8 @@ fn a_thread_notes_what_is_durable() {
 #[test]
 fn a_full_disk_refuses_changes_until_there_is_space() {
     let directory = SimulatedDirectory::new();
-    let bench = Bench::open_within(&directory, 64 << 20, Sizes { file_bytes: 16 << 20, ..SMALL }).unwrap();
+    let bench =
+        Bench::open_within(&directory, 64 << 20, LogThresholds { file_bytes: 16 << 20, ..SMALL }).unwrap();
     assert!(bench.set("a", "1"));
     directory.set_faults(Faults { capacity: Some(17 << 20), ..Faults::default() });
     let value = "v".repeat(200_000);
@@ -290,7 +296,7 @@ fn a_full_disk_refuses_changes_until_there_is_space() {
 fn small_commands_that_outrun_the_thread_find_a_full_disk_before_they_change_keys() {
     for value_bytes in [10, 1000, 60_000] {
         let directory = SimulatedDirectory::new();
-        let bench = Bench::stepped(&directory, Sizes { file_bytes: 16 << 20, ..SMALL });
+        let bench = Bench::stepped(&directory, LogThresholds { file_bytes: 16 << 20, ..SMALL });
         assert_eq!(bench.begin("default", "SET a 1").0, "+OK");
         directory.set_faults(Faults { capacity: Some(17 << 20), ..Faults::default() });
         let value = "v".repeat(value_bytes);
@@ -425,10 +431,10 @@ fn log_and_snapshot_together_are_about_twice_what_lives_however_much_is_written(
     let directory = SimulatedDirectory::new();
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
-    let opening = Opening {
+    let opening = KeyLogOptions {
         directory: directory.clone(),
         fsync: Fsync::EverySecond,
-        sizes: SMALL,
+        thresholds: SMALL,
         new_log: 9,
         threads: 0,
     };

@@ -3,13 +3,13 @@
 //! A change has an id, like a load (`crate::outcomes`): a client that lost the answer can ask for the
 //! outcome.
 
-use super::connection::{Asked, Connection};
+use super::connection::{Connection, RequestCancel};
 use super::load::{ended_by_asking, made};
 use super::plans::PlanMemory;
-use super::programs::{Starting, Wanted};
+use super::programs::{ProgramStart, RequestedResult};
 use crate::Caller;
-use crate::outcomes::{Begun, Recording};
-use crate::queries::Listed;
+use crate::outcomes::{LoadRegistration, OutcomeRecorder};
+use crate::queries::ListedQuery;
 use arrow_array::RecordBatch;
 use farpool_catalog::Commit;
 use farpool_columns::RowGroup;
@@ -34,21 +34,27 @@ pub(super) struct Change {
     /// The caller of the client's request.
     caller: Caller,
     id: LoadId,
-    recording: Recording,
+    recording: OutcomeRecorder,
 }
 
 /// The sink of a change's run, which publishes the change at the end.
 pub(super) struct ChangeSink {
     run: Weak<Run>,
-    open: Mutex<Option<(Change, Listed)>>,
+    open: Mutex<Option<(Change, ListedQuery)>>,
 }
 
 impl ChangeRequest {
     /// Starts the change, or answers with the outcome of an earlier one with the same id.
     ///
     /// # Errors
-    /// Mistakes in the change; errors of [`Starting::begin`].
-    pub fn begin(self, caller: &Caller, id: LoadId, asked: &Asked, memory: &mut PlanMemory) -> Result<()> {
+    /// Mistakes in the change; errors of [`ProgramStart::begin`].
+    pub fn begin(
+        self,
+        caller: &Caller,
+        id: LoadId,
+        cancel_signal: &RequestCancel,
+        memory: &mut PlanMemory,
+    ) -> Result<()> {
         let run = caller.start_change(&self.program)?;
         // Everything that may wait and restart happens before the change is recorded.
         let held = memory.keep(run.need()?.program)?;
@@ -56,15 +62,15 @@ impl ChangeRequest {
         // The change needs nothing more from its client, so a request for the outcome waits for the end instead of
         // ending it.
         let recording = match caller.record_load(id, Box::new(|| {}))? {
-            Begun::New(recording) => recording,
-            Begun::Known(first) => {
+            LoadRegistration::New(recording) => recording,
+            LoadRegistration::Known(first) => {
                 let caller = caller.clone();
                 return first.wait(Box::new(move |outcome| self.repeat(&caller, outcome)));
             }
         };
         let (connection, stream) = (self.connection.clone(), self.stream);
-        let wanted = Wanted::Change(Change { request: self, caller: caller.clone(), id, recording });
-        Starting { connection, stream, run, wanted }.begin(caller, asked, memory, held)
+        let wanted = RequestedResult::Change(Change { request: self, caller: caller.clone(), id, recording });
+        ProgramStart { connection, stream, run, wanted }.begin(caller, cancel_signal, memory, held)
     }
 
     /// Answers with the outcome of the first change with the same id.
@@ -82,7 +88,7 @@ impl ChangeRequest {
 }
 
 impl ChangeSink {
-    pub fn new(change: Change, run: &Arc<Run>, listed: Listed) -> Self {
+    pub fn new(change: Change, run: &Arc<Run>, listed: ListedQuery) -> Self {
         ChangeSink { run: Arc::downgrade(run), open: Mutex::new(Some((change, listed))) }
     }
 }

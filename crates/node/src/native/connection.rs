@@ -12,7 +12,7 @@ use super::{load, requests};
 use crate::Caller;
 use crate::admission::{PATIENCE, waited};
 use crate::backups::Backup;
-use crate::kept::Shelf;
+use crate::prepared_programs::PreparedPrograms;
 use bytes::{Bytes, BytesMut};
 use farpool_memory::Reservation;
 use farpool_model::{Error, Result, cast};
@@ -43,9 +43,9 @@ const HELD_BYTES_SHORT: usize = 64 << 10;
 const ANSWER_BYTES_MIN: u64 = 64 << 10;
 
 /// The work of an open stream.
-pub(crate) enum Work {
+pub(crate) enum StreamWork {
     /// A request that waits for a worker, is being executed, or waits for memory.
-    Request(Asked),
+    Request(RequestCancel),
     /// A running program.
     Run(Arc<Run>),
     /// A load in progress.
@@ -56,24 +56,24 @@ pub(crate) enum Work {
 
 /// Signals to a request that its answer is no longer wanted.
 #[derive(Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RequestCancel {
     /// Flag for work that is done for the request.
     pub cancel: Cancel,
     /// Notification for tasks that wait on its behalf.
     pub gone: Arc<Notify>,
 }
 
-impl Work {
+impl StreamWork {
     /// Stops the work.
     fn abandon(self) {
         match self {
-            Work::Request(asked) => {
-                asked.cancel.set();
-                asked.gone.notify_one();
+            StreamWork::Request(cancel_signal) => {
+                cancel_signal.cancel.set();
+                cancel_signal.gone.notify_one();
             }
-            Work::Run(run) => run.cancel(),
-            Work::Load(inbox) => inbox.close(),
-            Work::Answer(_) => {}
+            StreamWork::Run(run) => run.cancel(),
+            StreamWork::Load(inbox) => inbox.close(),
+            StreamWork::Answer(_) => {}
         }
     }
 }
@@ -81,9 +81,9 @@ impl Work {
 /// A connection whose client has been authenticated.
 pub(crate) struct Connection {
     pub caller: Caller,
-    pub outbox: Outbox<Work>,
+    pub outbox: Outbox<StreamWork>,
     /// Prepared programs that the client keeps.
-    pub shelf: Mutex<Shelf>,
+    pub prepared_programs: Mutex<PreparedPrograms>,
     /// The files of a backup, which stay while the client reads them.
     pub backup: Mutex<Option<Arc<Backup>>>,
     /// Runtime on which workers start waits; `None` where no runtime serves the connection.
@@ -105,7 +105,7 @@ impl Connection {
         Arc::new(Connection {
             caller,
             outbox,
-            shelf: Mutex::default(),
+            prepared_programs: Mutex::default(),
             backup: Mutex::default(),
             runtime: Handle::try_current().ok(),
             socket,
@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// Stops the work of streams that are closed.
-    fn abandon(&self, works: impl IntoIterator<Item = Work>) {
+    fn abandon(&self, works: impl IntoIterator<Item = StreamWork>) {
         let mut any = false;
         for work in works {
             any = true;
@@ -350,7 +350,7 @@ impl Connection {
                 assembler.forget(stream);
                 let work = self.outbox.with(|lanes| lanes.remove(stream));
                 self.abandon(work);
-                self.shelf.lock().remove(stream);
+                self.prepared_programs.lock().remove(stream);
                 Ok(())
             }
             FrameKind::LoadBatch | FrameKind::LoadEnd => self.feed(message),
@@ -376,7 +376,7 @@ impl Connection {
     /// client had sent by then are ignored.
     fn feed(&self, message: Message) -> Result<()> {
         let inbox = self.outbox.with(|lanes| match lanes.work(message.stream) {
-            Some(Work::Load(inbox)) => Ok(Some(inbox.clone())),
+            Some(StreamWork::Load(inbox)) => Ok(Some(inbox.clone())),
             Some(_) => Err(Error::corrupt(format!(
                 "{} on stream {}, where no load is under way",
                 message.kind.name(),
@@ -401,10 +401,10 @@ impl Connection {
         let bytes: u64 = messages.iter().map(Outgoing::bytes_on_wire).sum();
         let Some(last) = messages.pop() else { return };
         let answer = (bytes >= ANSWER_BYTES_MIN)
-            .then(|| Work::Answer(self.caller.account().take(cast::usize_saturating(bytes))));
+            .then(|| StreamWork::Answer(self.caller.account().take(cast::usize_saturating(bytes))));
         let (before, load) = self.outbox.with(|lanes| {
             let load = match lanes.work(stream) {
-                Some(Work::Load(inbox)) => Some(inbox.clone()),
+                Some(StreamWork::Load(inbox)) => Some(inbox.clone()),
                 _ => None,
             };
             let before = lanes.work(stream).zip(answer).map(|(work, answer)| std::mem::replace(work, answer));

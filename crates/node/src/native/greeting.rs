@@ -1,7 +1,7 @@
 //! The start of a connection: detects whether the peer is a farpool client, agrees on a version, and
 //! authenticates it. Also closes refused connections so that the peer can still read the reason.
 
-use crate::node::{ConnectionGuard, Pass};
+use crate::node::{AccessPass, ConnectionGuard};
 use crate::queries::Identity;
 use crate::shares::Port;
 use crate::{Caller, Node};
@@ -9,8 +9,8 @@ use bytes::{Buf, BytesMut};
 use farpool_model::{Error, ErrorKind, Result, limits};
 use farpool_wire::sealed::{self, TokenKey};
 use farpool_wire::{
-    Assembler, Message, NO_ENCRYPTION, Opening, Outgoing, PREFACE, Request, Response, Sealing, ServerTls,
-    Socket, Tls, negotiate, opening, reply_to_stranger, split_frame,
+    Assembler, DetectedProtocol, Message, NO_ENCRYPTION, Outgoing, PREFACE, Request, Response, Sealing,
+    ServerTls, Socket, Tls, negotiate, opening, reply_to_stranger, split_frame,
 };
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct Client {
     pub socket: Arc<dyn Socket>,
     pub caller: Caller,
     /// Tells when the connection must end.
-    pub pass: Pass,
+    pub pass: AccessPass,
     /// Bytes received after the hello.
     pub received: BytesMut,
     /// Counts the connection.
@@ -46,7 +46,7 @@ pub(super) struct Client {
 }
 
 /// Progress of a greeting.
-struct Stage {
+struct GreetingState {
     /// The connection as accepted, or TLS over it.
     socket: Arc<dyn Socket>,
     received: BytesMut,
@@ -58,7 +58,7 @@ struct Stage {
 /// Waits for the hello and answers it.
 pub(super) async fn greet(socket: Arc<dyn Socket>, node: &Arc<Node>) -> Greeting {
     let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
-    let mut stage = Stage { socket, received: BytesMut::new(), is_answering: false };
+    let mut stage = GreetingState { socket, received: BytesMut::new(), is_answering: false };
     match timeout(patience, exchange(&mut stage, node)).await {
         Ok(greeting) => greeting.unwrap_or(Greeting::Gone),
         Err(_) if stage.is_answering => Greeting::Gone,
@@ -93,41 +93,45 @@ pub(super) fn error_bytes(error: &Error) -> Vec<u8> {
     bytes
 }
 
-async fn exchange(stage: &mut Stage, node: &Arc<Node>) -> io::Result<Greeting> {
+async fn exchange(stage: &mut GreetingState, node: &Arc<Node>) -> io::Result<Greeting> {
     let tls = node.tls();
     let mut opened = stage.opening().await?;
-    if let (Opening::Tls, Some(tls)) = (&opened, &tls) {
+    if let (DetectedProtocol::Tls, Some(tls)) = (&opened, &tls) {
         if let Err(error) = stage.encrypt(tls).await {
             return Ok(Greeting::Refused(stage.socket.clone(), Vec::new(), error));
         }
         opened = stage.opening().await?;
-    } else if opened == Opening::Farpool && tls.is_some() {
+    } else if opened == DetectedProtocol::Farpool && tls.is_some() {
         let error = Error::new(ErrorKind::Denied, "this pool speaks to nobody in the clear")
             .advise("write farpools:// in place of farpool://, and give its authority with --tls-ca FILE");
         return Ok(stage.refuse(error));
     }
     match opened {
-        Opening::Farpool => stage.hello(node).await,
-        Opening::Incomplete => Ok(Greeting::Gone),
-        Opening::Tls => Ok(stage.turn_away(Error::corrupt(
+        DetectedProtocol::Farpool => stage.hello(node).await,
+        DetectedProtocol::Incomplete => Ok(Greeting::Gone),
+        DetectedProtocol::Tls => Ok(stage.turn_away(Error::corrupt(
             "the peer speaks TLS, and this node has no certificate: see --tls-cert, or use farpool:// there",
         ))),
-        Opening::PostgresEncryption { .. } => {
+        DetectedProtocol::PostgresEncryption { .. } => {
             Ok(stage.turn_away(Error::corrupt("a PostgreSQL client asks on and on")))
         }
-        Opening::Stranger(error) => Ok(stage.turn_away(error)),
+        DetectedProtocol::Stranger(error) => Ok(stage.turn_away(error)),
     }
 }
 
-impl Stage {
+impl GreetingState {
     /// Reads until the protocol that the peer speaks is known; `Incomplete` when the peer closes before.
-    async fn opening(&mut self) -> io::Result<Opening> {
+    async fn opening(&mut self) -> io::Result<DetectedProtocol> {
         let mut requests = 0;
         loop {
             match opening(&self.received) {
-                Opening::Incomplete if self.read().await? == 0 => return Ok(Opening::Incomplete),
-                Opening::Incomplete => {}
-                Opening::PostgresEncryption { bytes } if requests < limits::POSTGRES_REQUESTS_MAX => {
+                DetectedProtocol::Incomplete if self.read().await? == 0 => {
+                    return Ok(DetectedProtocol::Incomplete);
+                }
+                DetectedProtocol::Incomplete => {}
+                DetectedProtocol::PostgresEncryption { bytes }
+                    if requests < limits::POSTGRES_REQUESTS_MAX =>
+                {
                     requests += 1;
                     self.received.advance(bytes);
                     self.socket.write_all(NO_ENCRYPTION).await?;
@@ -202,7 +206,7 @@ fn hello(
     message: &Message,
     socket: &dyn Socket,
     node: &Arc<Node>,
-) -> Result<(Caller, Pass, ConnectionGuard, Vec<Outgoing>)> {
+) -> Result<(Caller, AccessPass, ConnectionGuard, Vec<Outgoing>)> {
     let request = Request::decode(message, None)?;
     let Request::Hello { version_min, version_max, token, timeout_ms, client } = request else {
         return Err(Error::corrupt("the first message is not Hello"));

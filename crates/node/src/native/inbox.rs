@@ -14,10 +14,10 @@ use std::sync::{Arc, Weak};
 
 /// The queue between a connection and one of its loads.
 pub(crate) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
 }
 
-struct State {
+struct InboxState {
     /// The task that decodes the rows, once it was submitted.
     task: Option<TaskId>,
     /// The claim to the table's name, if the load creates it.
@@ -35,7 +35,7 @@ struct State {
     is_closed: bool,
 }
 
-impl State {
+impl InboxState {
     /// Reserves memory for the rows that wait.
     fn hold(&mut self) {
         let bytes: usize = self.rows.iter().map(|message| message.body.len()).sum();
@@ -45,7 +45,7 @@ impl State {
 
 /// Result of [`Inbox::take`].
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum InboxItem {
     /// A message with rows.
     Rows(Message),
     /// Nothing has arrived yet.
@@ -59,7 +59,7 @@ pub(crate) enum Taken {
 impl Inbox {
     /// Creates the inbox of a new load.
     pub fn new(account: &Account) -> Self {
-        let state = State {
+        let state = InboxState {
             task: None,
             claim: Weak::new(),
             window: Window::new(),
@@ -140,18 +140,18 @@ impl Inbox {
     }
 
     /// Takes the next message.
-    pub fn take(&self) -> Taken {
+    pub fn take(&self) -> InboxItem {
         let mut state = self.state.lock();
         if state.is_closed {
-            return Taken::Gone;
+            return InboxItem::Gone;
         }
         match state.rows.pop_front() {
             Some(message) => {
                 state.hold();
-                Taken::Rows(message)
+                InboxItem::Rows(message)
             }
-            None if state.is_complete => Taken::Complete,
-            None => Taken::Nothing,
+            None if state.is_complete => InboxItem::Complete,
+            None => InboxItem::Nothing,
         }
     }
 

@@ -8,10 +8,10 @@
 //! backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded yet; there is
 //! one such row group per load, and its bytes are bounded.
 
-use super::connection::{Connection, Work};
-use super::inbox::{Inbox, Taken};
+use super::connection::{Connection, StreamWork};
+use super::inbox::{Inbox, InboxItem};
 use crate::admission::{PATIENCE, cannot_wait, waited};
-use crate::outcomes::{Begun, Record, Recording};
+use crate::outcomes::{LoadRegistration, OutcomeRecorder, Record};
 use crate::profiles::{self, ProfileMemory};
 use arrow_schema::SchemaRef;
 use farpool_catalog::{Append, AwaitedProfile, Load, Piece};
@@ -40,7 +40,7 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
     let account = connection.caller.account();
     let inbox = Arc::new(Inbox::new(account));
     let stream = message.stream;
-    connection.outbox.open(stream, message.bytes_on_wire, Work::Load(inbox.clone()))?;
+    connection.outbox.open(stream, message.bytes_on_wire, StreamWork::Load(inbox.clone()))?;
     // Reserved now, since the client may send a whole window before a worker has read the request.
     let held = match account.try_reserve(limits::STREAM_WINDOW_BYTES) {
         Ok(held) => held,
@@ -49,9 +49,9 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
             return Ok(());
         }
     };
-    let phase = Phase::New(message);
+    let phase = LoadPhase::New(message);
     let (unpaid, recording) = Default::default();
-    let state = State { phase, in_hand: 0, unpaid, held, decoding: 0, waits: None, recording };
+    let state = LoadState { phase, in_hand: 0, unpaid, held, decoding: 0, waits: None, recording };
     let task = LoadTask {
         connection: connection.clone(),
         stream,
@@ -69,13 +69,13 @@ struct LoadTask {
     stream: u32,
     inbox: Arc<Inbox>,
     /// Locked for no longer than it takes to buffer the rows of a message.
-    state: Mutex<State>,
+    state: Mutex<LoadState>,
     /// `None` when the client cancelled or disconnected.
     outcome: Mutex<Option<Result<TableInfo>>>,
 }
 
-struct State {
-    phase: Phase,
+struct LoadState {
+    phase: LoadPhase,
     /// Number of steps in progress.
     in_hand: usize,
     /// Messages whose credit was not returned yet, in order: the number of rows up to the end of each, and its bytes.
@@ -87,28 +87,28 @@ struct State {
     /// Aborts the wait for memory.
     waits: Option<AbortHandle>,
     /// Record of the outcome, if the load has an id.
-    recording: Option<Recording>,
+    recording: Option<OutcomeRecorder>,
 }
 
-enum Phase {
+enum LoadPhase {
     /// The request that begins the load has not been decoded.
     New(Message),
     /// Rows are arriving. Boxed, as are large variants everywhere.
-    Open(Box<Open>),
+    Open(Box<OpenLoad>),
     /// All rows are encoded, but profiles have to be computed before they are published.
-    Behind(Box<Open>, Arc<Behind>),
+    Behind(Box<OpenLoad>, Arc<ProfileWait>),
     /// The append waits in line for its version.
     InLine(Arc<Append>),
     /// The version is made, and is not durable yet. The outcome is put here.
     Committed(Durable),
     /// A load with the same id was begun before; this one waits for its outcome.
-    Again(Arc<Again>),
+    Again(Arc<RepeatedLoad>),
     /// A worker has taken the state and decides how the load continues.
     Taken,
 }
 
 /// A load with the id of an earlier one.
-struct Again {
+struct RepeatedLoad {
     first: Arc<Record>,
     table: TableName,
     /// The schema of this load's rows.
@@ -119,12 +119,12 @@ struct Again {
 type Durable = Arc<Mutex<Option<Result<TableInfo>>>>;
 
 /// Profiles of earlier versions that a load waits for.
-struct Behind {
+struct ProfileWait {
     profile: AwaitedProfile,
     memory: ProfileMemory,
 }
 
-struct Open {
+struct OpenLoad {
     load: Load,
     /// The schema of the messages.
     schema: SchemaRef,
@@ -141,15 +141,15 @@ enum Step {
     Begin(Message),
     Decode(Message, SchemaRef),
     Encode(Box<Piece>),
-    KeepUp(Arc<Behind>),
-    Commit(Box<Open>),
+    KeepUp(Arc<ProfileWait>),
+    Commit(Box<OpenLoad>),
     Append(Arc<Append>),
     /// Answer with this outcome.
     Answer(Result<TableInfo>),
     /// Answer with the outcome of the first load with this id.
-    Repeat(Arc<Again>),
+    Repeat(Arc<RepeatedLoad>),
     /// The client is gone: drop what was loaded.
-    Abandon(Phase),
+    Abandon(LoadPhase),
     /// Other workers have all the work.
     Nothing,
 }
@@ -199,7 +199,7 @@ impl LoadTask {
     /// Frees pages and memory.
     fn let_go(&self) {
         let mut state = self.state.lock();
-        let phase = mem::replace(&mut state.phase, Phase::Taken);
+        let phase = mem::replace(&mut state.phase, LoadPhase::Taken);
         let held = state.held.split(usize::MAX);
         if let Some(waits) = state.waits.take() {
             waits.abort();
@@ -217,8 +217,8 @@ impl LoadTask {
                 let done = piece.run();
                 self.settle(|open, _, _| open.load.done(done))?;
             }
-            Step::KeepUp(behind) => {
-                let Behind { profile, memory } = &*behind;
+            Step::KeepUp(profile_wait) => {
+                let ProfileWait { profile, memory } = &*profile_wait;
                 match profiles::step(profile, memory, clock, || self.inbox.is_closed()) {
                     // The load does not depend on whether the profile succeeds.
                     Ok(Progress::Worked | Progress::Done) => {}
@@ -257,13 +257,13 @@ impl LoadTask {
     }
 
     /// Continues a load whose rows are all encoded, and durable where they are on disk.
-    fn commit(&self, open: Box<Open>) -> Result<()> {
+    fn commit(&self, open: Box<OpenLoad>) -> Result<()> {
         let wake = || self.connection.caller.waker();
         if let Some(profile) = open.load.profile_before(wake()) {
             self.fall_behind(open, profile);
         } else if open.load.is_detached() {
             let (durable, wake) = (Durable::default(), wake());
-            self.state.lock().phase = Phase::Committed(durable.clone());
+            self.state.lock().phase = LoadPhase::Committed(durable.clone());
             self.connection.caller.insert(open.load, move |made| {
                 *durable.lock() = Some(made.and_then(farpool_catalog::Commit::wait));
                 wake();
@@ -271,10 +271,10 @@ impl LoadTask {
         } else if open.load.is_append() {
             // Commits in a later step: until then other appends can join the line, for the same version.
             let append = open.load.append(wake())?;
-            self.state.lock().phase = Phase::InLine(Arc::new(append));
+            self.state.lock().phase = LoadPhase::InLine(Arc::new(append));
         } else {
             let (durable, wake) = (Durable::default(), wake());
-            self.state.lock().phase = Phase::Committed(durable.clone());
+            self.state.lock().phase = LoadPhase::Committed(durable.clone());
             open.load.publish()?.then(move |made| {
                 *durable.lock() = Some(made);
                 wake();
@@ -284,11 +284,11 @@ impl LoadTask {
     }
 
     /// Makes the load wait for a profile, which may wait for memory: meanwhile the load reserves none.
-    fn fall_behind(&self, open: Box<Open>, profile: AwaitedProfile) {
+    fn fall_behind(&self, open: Box<OpenLoad>, profile: AwaitedProfile) {
         let connection = &self.connection;
         let memory = connection.caller.profile_memory(connection.runtime.clone());
         let mut state = self.state.lock();
-        state.phase = Phase::Behind(open, Arc::new(Behind { profile, memory }));
+        state.phase = LoadPhase::Behind(open, Arc::new(ProfileWait { profile, memory }));
         state.held.set(0);
     }
 
@@ -298,10 +298,10 @@ impl LoadTask {
             return Err(Error::invalid("not the beginning of a load"));
         };
         if let Some(first) = id.map(|id| self.record(id)).transpose()?.flatten() {
-            let again = Again { first: first.clone(), table, schema };
+            let again = RepeatedLoad { first: first.clone(), table, schema };
             let mut state = self.state.lock();
             state.in_hand -= 1;
-            state.phase = Phase::Again(Arc::new(again));
+            state.phase = LoadPhase::Again(Arc::new(again));
             drop(state);
             let wake = self.connection.caller.waker();
             return first.wait(Box::new(move |_| wake()));
@@ -310,10 +310,10 @@ impl LoadTask {
         load.set_wake(self.connection.caller.waker().into());
         id.into_iter().for_each(|id| load.set_id(id));
         load.claim().into_iter().for_each(|claim| self.inbox.set_claim(claim));
-        let open = Open { load, schema, is_decoding: false, unread: None, is_complete: false };
+        let open = OpenLoad { load, schema, is_decoding: false, unread: None, is_complete: false };
         let mut state = self.state.lock();
         state.in_hand -= 1;
-        state.phase = Phase::Open(Box::new(open));
+        state.phase = LoadPhase::Open(Box::new(open));
         Ok(())
     }
 
@@ -327,8 +327,8 @@ impl LoadTask {
             }
         };
         match self.connection.caller.record_load(id, Box::new(end))? {
-            Begun::Known(first) => Ok(Some(first)),
-            Begun::New(recording) => {
+            LoadRegistration::Known(first) => Ok(Some(first)),
+            LoadRegistration::New(recording) => {
                 self.state.lock().recording = Some(recording);
                 Ok(None)
             }
@@ -336,7 +336,7 @@ impl LoadTask {
     }
 
     /// Returns the answer to this load, given the outcome of the first with its id.
-    fn repeated(&self, again: &Again, outcome: LoadOutcome) -> Result<TableInfo> {
+    fn repeated(&self, again: &RepeatedLoad, outcome: LoadOutcome) -> Result<TableInfo> {
         match outcome {
             LoadOutcome::Loaded(made) => Ok(self.connection.caller.loaded(&again.table, &again.schema, made)),
             LoadOutcome::Failed(error) => Err(error),
@@ -362,13 +362,13 @@ impl LoadTask {
     /// Records the result of a step, and returns credit for rows that were encoded.
     fn settle(
         &self,
-        book: impl FnOnce(&mut Open, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,
+        book: impl FnOnce(&mut OpenLoad, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,
     ) -> Result<()> {
         let bytes = {
             let mut state = self.state.lock();
-            let State { phase, in_hand, unpaid, held, decoding, .. } = &mut *state;
+            let LoadState { phase, in_hand, unpaid, held, decoding, .. } = &mut *state;
             *in_hand -= 1;
-            let Phase::Open(open) = phase else { return Ok(()) };
+            let LoadPhase::Open(open) = phase else { return Ok(()) };
             book(open, unpaid, decoding)?;
             held.set(limits::STREAM_WINDOW_BYTES + FORMS * open.load.bytes_held() + *decoding);
             take_paid(unpaid, &open.load)
@@ -391,11 +391,11 @@ impl LoadTask {
         Ok(Some(message))
     }
 
-    fn wait_for(&self, bytes: usize, message: Message, state: &mut State) -> Result<()> {
+    fn wait_for(&self, bytes: usize, message: Message, state: &mut LoadState) -> Result<()> {
         let account = self.connection.caller.account().clone();
         let runtime = self.connection.runtime.as_ref().ok_or_else(cannot_wait)?;
         state.in_hand -= 1;
-        if let Phase::Open(open) = &mut state.phase {
+        if let LoadPhase::Open(open) = &mut state.phase {
             open.unread = Some(message);
         }
         let (inbox, caller) = (self.inbox.clone(), self.connection.caller.clone());
@@ -441,79 +441,79 @@ fn take_paid(unpaid: &mut VecDeque<(u64, u64)>, load: &Load) -> u64 {
     bytes
 }
 
-impl State {
+impl LoadState {
     fn has_step(&self, inbox: &Inbox) -> bool {
         let has_piece = match &self.phase {
-            Phase::New(_) => true,
-            Phase::Open(open) if open.unread.is_some() => {
+            LoadPhase::New(_) => true,
+            LoadPhase::Open(open) if open.unread.is_some() => {
                 let news = inbox.has_memory() || inbox.is_closed();
                 return open.load.has_piece() || self.in_hand > 0 || news;
             }
             // All that is left is with other threads.
-            Phase::Open(open) if open.is_complete && open.load.is_waiting() => {
+            LoadPhase::Open(open) if open.is_complete && open.load.is_waiting() => {
                 return open.load.has_piece() || self.in_hand > 0 || inbox.is_closed();
             }
-            Phase::Open(open) => open.load.has_piece(),
-            Phase::Behind(_, behind) => {
-                let Behind { profile, memory } = &**behind;
+            LoadPhase::Open(open) => open.load.has_piece(),
+            LoadPhase::Behind(_, profile_wait) => {
+                let ProfileWait { profile, memory } = &**profile_wait;
                 return profile.has_step() || memory.has_come() || inbox.is_closed();
             }
-            Phase::InLine(append) => {
+            LoadPhase::InLine(append) => {
                 return append.has_step() || inbox.is_closed() && append.is_waiting();
             }
-            Phase::Committed(durable) => return durable.lock().is_some(),
-            Phase::Again(again) => return again.first.has_ended() || inbox.is_closed(),
-            Phase::Taken => false,
+            LoadPhase::Committed(durable) => return durable.lock().is_some(),
+            LoadPhase::Again(again) => return again.first.has_ended() || inbox.is_closed(),
+            LoadPhase::Taken => false,
         };
         has_piece || self.in_hand > 0 || inbox.has_news()
     }
 
     fn take_step(&mut self, inbox: &Inbox) -> Step {
         // A load that is already part of a version in progress is not dropped: its outcome may be asked for.
-        let is_taken = |phase: &Phase| match phase {
-            Phase::InLine(append) => !append.leave(),
-            Phase::Committed(_) => true,
+        let is_taken = |phase: &LoadPhase| match phase {
+            LoadPhase::InLine(append) => !append.leave(),
+            LoadPhase::Committed(_) => true,
             _ => false,
         };
         if inbox.is_closed() && !is_taken(&self.phase) {
-            return Step::Abandon(mem::replace(&mut self.phase, Phase::Taken));
+            return Step::Abandon(mem::replace(&mut self.phase, LoadPhase::Taken));
         }
-        let step = match mem::replace(&mut self.phase, Phase::Taken) {
-            Phase::New(message) => Step::Begin(message),
-            Phase::Open(mut open) => match open.take_step(inbox, self.in_hand) {
+        let step = match mem::replace(&mut self.phase, LoadPhase::Taken) {
+            LoadPhase::New(message) => Step::Begin(message),
+            LoadPhase::Open(mut open) => match open.take_step(inbox, self.in_hand) {
                 Some(step) => {
-                    self.phase = Phase::Open(open);
+                    self.phase = LoadPhase::Open(open);
                     step
                 }
                 None => Step::Commit(open),
             },
-            Phase::Behind(open, behind) if behind.profile.is_settled() => {
-                drop(behind);
+            LoadPhase::Behind(open, profile_wait) if profile_wait.profile.is_settled() => {
+                drop(profile_wait);
                 Step::Commit(open)
             }
-            Phase::Behind(open, behind) => {
-                self.phase = Phase::Behind(open, behind.clone());
-                Step::KeepUp(behind)
+            LoadPhase::Behind(open, profile_wait) => {
+                self.phase = LoadPhase::Behind(open, profile_wait.clone());
+                Step::KeepUp(profile_wait)
             }
-            Phase::InLine(append) => {
-                self.phase = Phase::InLine(append.clone());
+            LoadPhase::InLine(append) => {
+                self.phase = LoadPhase::InLine(append.clone());
                 Step::Append(append)
             }
-            Phase::Committed(durable) => {
+            LoadPhase::Committed(durable) => {
                 let outcome = durable.lock().take();
                 match outcome {
                     Some(outcome) => Step::Answer(outcome),
                     None => {
-                        self.phase = Phase::Committed(durable);
+                        self.phase = LoadPhase::Committed(durable);
                         Step::Nothing
                     }
                 }
             }
-            Phase::Again(again) => {
-                self.phase = Phase::Again(again.clone());
+            LoadPhase::Again(again) => {
+                self.phase = LoadPhase::Again(again.clone());
                 Step::Repeat(again)
             }
-            Phase::Taken => Step::Nothing,
+            LoadPhase::Taken => Step::Nothing,
         };
         if matches!(step, Step::Begin(_) | Step::Decode(..) | Step::Encode(_)) {
             self.in_hand += 1;
@@ -522,7 +522,7 @@ impl State {
     }
 }
 
-impl Open {
+impl OpenLoad {
     /// Returns the next step, given that `in_hand` others are in progress; `None` when the load can be
     /// committed.
     fn take_step(&mut self, inbox: &Inbox, in_hand: usize) -> Option<Step> {
@@ -537,17 +537,17 @@ impl Open {
             return Some(Step::Nothing);
         }
         match inbox.take() {
-            Taken::Rows(message) => {
+            InboxItem::Rows(message) => {
                 self.is_decoding = true;
                 Some(Step::Decode(message, self.schema.clone()))
             }
-            Taken::Complete if !self.is_complete => {
+            InboxItem::Complete if !self.is_complete => {
                 self.is_complete = true;
                 self.load.complete();
                 self.take_step(inbox, in_hand)
             }
-            Taken::Complete if in_hand == 0 && !self.load.seal() => None,
-            Taken::Complete | Taken::Nothing | Taken::Gone => Some(Step::Nothing),
+            InboxItem::Complete if in_hand == 0 && !self.load.seal() => None,
+            InboxItem::Complete | InboxItem::Nothing | InboxItem::Gone => Some(Step::Nothing),
         }
     }
 }

@@ -24,7 +24,7 @@ mod turn;
 
 use crate::Node;
 use crate::accept::{Listener, Slot, Unauthenticated, accept};
-use crate::node::Pass;
+use crate::node::AccessPass;
 use bytes::BytesMut;
 use connection::Connection;
 use farpool_model::{Error, Result};
@@ -46,7 +46,7 @@ const IDLE_CHECK: Duration = Duration::from_millis(10);
 
 /// Progress of a server's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum ShutdownPhase {
     Serving,
     /// Connections close when nothing is in progress on them.
     Draining,
@@ -79,7 +79,7 @@ pub async fn serve_ticking<L: Listener>(
     shutdown: impl Future<Output = ()>,
     tick: Duration,
 ) -> Result<()> {
-    let (phase, phases) = watch::channel(Phase::Serving);
+    let (phase, phases) = watch::channel(ShutdownPhase::Serving);
     let unauthenticated = Arc::new(Unauthenticated::default());
     let refusals = Arc::new(Refusals::default());
     let mut connections = JoinSet::new();
@@ -105,7 +105,9 @@ pub async fn serve_ticking<L: Listener>(
         }
     }
     drop(listener);
-    for (next, patience) in [(Phase::Draining, DRAIN), (Phase::Ending, 2 * greeting::FAREWELL)] {
+    for (next, patience) in
+        [(ShutdownPhase::Draining, DRAIN), (ShutdownPhase::Ending, 2 * greeting::FAREWELL)]
+    {
         phase.send_replace(next);
         let ended = async { while connections.join_next().await.is_some() {} };
         drop(timeout(patience, ended).await);
@@ -119,14 +121,14 @@ async fn handle(
     socket: Arc<dyn Socket>,
     slot: Slot,
     refusals: Arc<Refusals>,
-    mut phases: watch::Receiver<Phase>,
+    mut phases: watch::Receiver<ShutdownPhase>,
     tick: Duration,
 ) {
     let peer = socket.peer();
     let greeted = tokio::select! {
         biased;
         () = slot.evicted() => return,
-        () = reached(&mut phases, Phase::Draining) => return,
+        () = reached(&mut phases, ShutdownPhase::Draining) => return,
         greeted = greeting::greet(socket, &node) => greeted,
     };
     match greeted {
@@ -142,7 +144,7 @@ async fn handle(
         Greeting::Welcome(client) => {
             let Client { socket, caller, mut pass, received, guard: _guard } = *client;
             drop(slot);
-            let open = Open(Connection::new(caller, socket));
+            let open = OpenConnection(Connection::new(caller, socket));
             if let Some(error) = converse(&open.0, &mut pass, received, phases, tick).await {
                 tracing::info!(peer, error = ?error.message, "a connection is closed");
                 drop(timeout(greeting::FAREWELL, say_why(&open.0, error)).await);
@@ -154,15 +156,15 @@ async fn handle(
 /// Serves the client; returns the error that ends the connection, if any.
 async fn converse(
     connection: &Arc<Connection>,
-    pass: &mut Pass,
+    pass: &mut AccessPass,
     received: BytesMut,
-    mut phases: watch::Receiver<Phase>,
+    mut phases: watch::Receiver<ShutdownPhase>,
     tick: Duration,
 ) -> Option<Error> {
     let mut ending = phases.clone();
     tokio::select! {
         biased;
-        () = reached(&mut ending, Phase::Ending) => {
+        () = reached(&mut ending, ShutdownPhase::Ending) => {
             Some(Error::unavailable("the pool is shutting down").advise("try again later"))
         }
         () = drained(connection, &mut phases) => None,
@@ -189,22 +191,22 @@ async fn say_why(connection: &Connection, error: Error) {
 }
 
 /// Resolves when the server has reached `phase`.
-async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
+async fn reached(phases: &mut watch::Receiver<ShutdownPhase>, phase: ShutdownPhase) {
     drop(phases.wait_for(|now| *now >= phase).await);
 }
 
 /// Resolves when the server is shutting down and no request is in progress on the connection.
-async fn drained(connection: &Connection, phases: &mut watch::Receiver<Phase>) {
-    reached(phases, Phase::Draining).await;
+async fn drained(connection: &Connection, phases: &mut watch::Receiver<ShutdownPhase>) {
+    reached(phases, ShutdownPhase::Draining).await;
     while !connection.outbox.is_idle() {
         sleep(IDLE_CHECK).await;
     }
 }
 
 /// A connection whose work is stopped when this is dropped, however it ends.
-struct Open(Arc<Connection>);
+struct OpenConnection(Arc<Connection>);
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.close(None);
     }

@@ -30,12 +30,12 @@ const WRITES_PER_TURN: usize = 16;
 pub(crate) struct Outbox<W> {
     socket: Arc<dyn Socket>,
     clock: Arc<dyn Clock>,
-    state: Mutex<State<W>>,
+    state: Mutex<OutboxState<W>>,
     writer: Notify,
     on_room: Box<dyn Fn() + Send + Sync>,
 }
 
-struct State<W> {
+struct OutboxState<W> {
     lanes: Lanes<W>,
     meter: Meter,
     unwritten: VecDeque<Bytes>,
@@ -62,7 +62,7 @@ impl Keepalive {
     }
 }
 
-enum Progress {
+enum WriteProgress {
     /// Nothing is left, or another thread is writing.
     Done,
     /// The caller's number of writes is used up, and there is more to write.
@@ -75,7 +75,7 @@ impl<W> Outbox<W> {
     /// Creates an outbox for `socket`, timed by `clock`. `on_room` is called when a stream that had no room
     /// has room again.
     pub fn new(socket: Arc<dyn Socket>, clock: Arc<dyn Clock>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
-        let state = State {
+        let state = OutboxState {
             lanes: Lanes::new(),
             meter: Meter::new(socket.is_near()),
             unwritten: VecDeque::new(),
@@ -148,9 +148,9 @@ impl<W> Outbox<W> {
     /// Sends what the socket takes at once from this thread; the writer task sends the rest.
     pub fn flush(&self) {
         match self.write(WRITES_BY_WORKER) {
-            Ok(Progress::Done) => {}
+            Ok(WriteProgress::Done) => {}
             // On an error the writer task gets the same error and closes the connection.
-            Ok(Progress::More | Progress::Blocked) | Err(_) => self.wake(),
+            Ok(WriteProgress::More | WriteProgress::Blocked) | Err(_) => self.wake(),
         }
     }
 
@@ -182,15 +182,15 @@ impl<W> Outbox<W> {
     pub async fn write_all(&self) -> io::Result<()> {
         loop {
             match self.write(WRITES_PER_TURN)? {
-                Progress::Done => return Ok(()),
-                Progress::More => tokio::task::yield_now().await,
-                Progress::Blocked => self.socket.ready(Interest::Writable).await?,
+                WriteProgress::Done => return Ok(()),
+                WriteProgress::More => tokio::task::yield_now().await,
+                WriteProgress::Blocked => self.socket.ready(Interest::Writable).await?,
             }
         }
     }
 
-    fn write(&self, writes_max: usize) -> io::Result<Progress> {
-        let Some(mut segments) = self.begin() else { return Ok(Progress::Done) };
+    fn write(&self, writes_max: usize) -> io::Result<WriteProgress> {
+        let Some(mut segments) = self.begin() else { return Ok(WriteProgress::Done) };
         let mut writes = 0;
         let mut bytes = 0;
         loop {
@@ -201,7 +201,7 @@ impl<W> Outbox<W> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.pause(segments, bytes, true);
-                    return Ok(Progress::Blocked);
+                    return Ok(WriteProgress::Blocked);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -212,12 +212,12 @@ impl<W> Outbox<W> {
             if segments.is_empty() {
                 match self.next(std::mem::take(&mut bytes)) {
                     Some(more) => segments = more,
-                    None => return Ok(Progress::Done),
+                    None => return Ok(WriteProgress::Done),
                 }
             }
             if writes >= writes_max {
                 self.pause(segments, bytes, false);
-                return Ok(Progress::More);
+                return Ok(WriteProgress::More);
             }
         }
     }

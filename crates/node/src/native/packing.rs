@@ -20,7 +20,7 @@ const UNPACKED_BYTES_PER_S: f64 = 4e9;
 
 /// The form of one result, and counters of what has been sent.
 #[derive(Debug)]
-pub(super) struct Packing {
+pub(super) struct ResultPacker {
     clock: Arc<dyn Clock>,
     form: ResultForm,
     plain: Tally,
@@ -44,12 +44,12 @@ impl Tally {
     }
 }
 
-impl Packing {
+impl ResultPacker {
     /// Creates the packing for a client that asks for `form`; the time of packing is measured by `clock`.
     pub fn new(form: ResultForm, clock: Arc<dyn Clock>) -> Self {
         let (plain, packed) = Default::default();
         let (packing_ns, packing_bytes_plain, packing_bytes) = Default::default();
-        Packing { clock, form, plain, packed, packing_ns, packing_bytes_plain, packing_bytes }
+        ResultPacker { clock, form, plain, packed, packing_ns, packing_bytes_plain, packing_bytes }
     }
 
     /// Encodes `batch` as messages, for a link that takes `link_bytes_per_s`.
@@ -72,7 +72,7 @@ impl Packing {
     /// Encodes rows that are still encoded as in the pool. `schema` is that of the result.
     ///
     /// # Errors
-    /// Errors of [`Packing::batch`].
+    /// Errors of [`ResultPacker::batch`].
     pub fn encoded(&self, group: &RowGroup, schema: &arrow_schema::SchemaRef) -> Result<Vec<Outgoing>> {
         let pieces = pack_chunks(group.rows, &group.chunks);
         if let Ok(message) = Outgoing::new(FrameKind::Parcel, pieces) {
@@ -95,7 +95,7 @@ impl Packing {
     /// Encodes the chunks of the row group at a position as they are.
     ///
     /// # Errors
-    /// Errors of [`Packing::batch`]; that of a chunk whose data are damaged.
+    /// Errors of [`ResultPacker::batch`]; that of a chunk whose data are damaged.
     pub fn fetched(&self, place: usize, group: &RowGroup) -> Result<Vec<Outgoing>> {
         self.packed.add(group.bytes_plain());
         let message = |(column, chunk): (usize, &Arc<Chunk>)| {

@@ -33,14 +33,14 @@ pub(super) struct PlanMemory {
     /// Place of the program while it waits.
     place: Option<Reservation>,
     /// The reservation that failed last.
-    lacked: Cell<Option<Lacked>>,
+    lacked: Cell<Option<PlanShortage>>,
     /// Deadline of all waits, set by the first.
     deadline: Option<Instant>,
 }
 
 /// The memory that a request waits for, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Lacked {
+pub(super) enum PlanShortage {
     /// For its plan.
     Plan(usize),
     /// For a place of its program.
@@ -66,7 +66,7 @@ impl PlanMemory {
         if more == 0 {
             return Ok(());
         }
-        held.try_grow(more).inspect_err(|_| self.lacked.set(Some(Lacked::Plan(wanted))))
+        held.try_grow(more).inspect_err(|_| self.lacked.set(Some(PlanShortage::Plan(wanted))))
     }
 
     /// Returns a reservation of `bytes` for the program that the plan became; the plan's reservation is moved into it.
@@ -76,7 +76,7 @@ impl PlanMemory {
     pub fn keep(&mut self, bytes: usize) -> Result<Reservation> {
         let held = self.held.get_mut();
         let more = (self.message_bytes + bytes).saturating_sub(held.bytes());
-        held.try_grow(more).inspect_err(|_| self.lacked.set(Some(Lacked::Plan(bytes))))?;
+        held.try_grow(more).inspect_err(|_| self.lacked.set(Some(PlanShortage::Plan(bytes))))?;
         let mut kept = held.split(held.bytes() - self.message_bytes);
         kept.set(bytes);
         Ok(kept)
@@ -92,7 +92,7 @@ impl PlanMemory {
             // A program larger than all places waits until it is alone.
             let bytes = bytes.min(places.largest());
             let place = places.try_reserve(bytes);
-            self.place = Some(place.inspect_err(|_| self.lacked.set(Some(Lacked::Place(bytes))))?);
+            self.place = Some(place.inspect_err(|_| self.lacked.set(Some(PlanShortage::Place(bytes))))?);
         }
         Ok(())
     }
@@ -103,13 +103,13 @@ impl PlanMemory {
     }
 
     /// If a reservation has failed, releases the plan's memory and returns what to wait for before decoding it again.
-    pub fn wait_wanted(&mut self) -> Option<Lacked> {
+    pub fn wait_wanted(&mut self) -> Option<PlanShortage> {
         let lacked = self.lacked.take()?;
         let limit = self.held.get_mut().account().memory().limit();
         self.held.get_mut().set(self.message_bytes);
         Some(match lacked {
-            Lacked::Plan(bytes) => Lacked::Plan(bytes.max((2 * bytes).min(limit / AHEAD_PART))),
-            Lacked::Place(bytes) => Lacked::Place(bytes),
+            PlanShortage::Plan(bytes) => PlanShortage::Plan(bytes.max((2 * bytes).min(limit / AHEAD_PART))),
+            PlanShortage::Place(bytes) => PlanShortage::Place(bytes),
         })
     }
 
@@ -118,20 +118,20 @@ impl PlanMemory {
     ///
     /// # Errors
     /// `OverLimit`, with sizes, after that, or at once when so much can never be reserved.
-    pub async fn wait(&mut self, lacked: Lacked, places: &Account) -> Result<()> {
+    pub async fn wait(&mut self, lacked: PlanShortage, places: &Account) -> Result<()> {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
         let (account, bytes) = match lacked {
-            Lacked::Plan(bytes) => (self.held.get_mut().account().clone(), bytes),
-            Lacked::Place(bytes) => (places.clone(), bytes),
+            PlanShortage::Plan(bytes) => (self.held.get_mut().account().clone(), bytes),
+            PlanShortage::Place(bytes) => (places.clone(), bytes),
         };
         let reserved = timeout_at(deadline, account.reserve(bytes)).await;
         let reserved = reserved.map_err(|_| match lacked {
-            Lacked::Plan(_) => waited(&account, bytes),
-            Lacked::Place(_) => no_place(&account),
+            PlanShortage::Plan(_) => waited(&account, bytes),
+            PlanShortage::Place(_) => no_place(&account),
         })??;
         match lacked {
-            Lacked::Plan(_) => self.held.get_mut().join(reserved),
-            Lacked::Place(_) => self.place = Some(reserved),
+            PlanShortage::Plan(_) => self.held.get_mut().join(reserved),
+            PlanShortage::Place(_) => self.place = Some(reserved),
         }
         Ok(())
     }
@@ -189,10 +189,10 @@ mod tests {
         let others = account.try_reserve(LIMIT - MESSAGE - (1 << 20)).unwrap();
         memory.hold(IN_HAND_BYTES + STEP_BYTES).unwrap();
         assert!(memory.keep(3 << 20).is_err());
-        let Some(Lacked::Plan(bytes)) = memory.wait_wanted() else { panic!() };
+        let Some(PlanShortage::Plan(bytes)) = memory.wait_wanted() else { panic!() };
         assert_eq!((bytes, account.free()), (LIMIT / AHEAD_PART, 1 << 20));
         drop(others);
-        memory.wait(Lacked::Plan(bytes), &account).await.unwrap();
+        memory.wait(PlanShortage::Plan(bytes), &account).await.unwrap();
         memory.hold(IN_HAND_BYTES).unwrap();
         let kept = memory.keep(3 << 20).unwrap();
         assert_eq!((kept.bytes(), account.free()), (3 << 20, LIMIT - MESSAGE - (3 << 20)));
@@ -204,17 +204,17 @@ mod tests {
         let others = account.try_reserve(LIMIT - MESSAGE - (1 << 20)).unwrap();
         memory.hold(1 << 20).unwrap();
         assert!(memory.hold(3 << 19).is_err());
-        let Some(Lacked::Plan(bytes)) = memory.wait_wanted() else { panic!() };
+        let Some(PlanShortage::Plan(bytes)) = memory.wait_wanted() else { panic!() };
         assert_eq!((bytes, account.free()), (2 * ((3 << 19) - IN_HAND_BYTES), 1 << 20));
         let begun = Instant::now();
-        let error = memory.wait(Lacked::Plan(bytes), &account).await.unwrap_err();
+        let error = memory.wait(PlanShortage::Plan(bytes), &account).await.unwrap_err();
         assert!(error.message.contains("2.5 MiB"), "{error:?}");
         assert_eq!(begun.elapsed(), PATIENCE);
         // The time limit applies to all waits together.
-        assert!(memory.wait(Lacked::Plan(bytes), &account).await.is_err());
+        assert!(memory.wait(PlanShortage::Plan(bytes), &account).await.is_err());
         assert_eq!(begun.elapsed(), PATIENCE);
         drop(others);
-        memory.wait(Lacked::Plan(bytes), &account).await.unwrap();
+        memory.wait(PlanShortage::Plan(bytes), &account).await.unwrap();
         memory.hold(2 << 20).unwrap();
         assert_eq!(account.free(), LIMIT - MESSAGE - bytes);
     }
@@ -223,10 +223,10 @@ mod tests {
     fn nobody_waits_for_more_than_there_is() {
         let (account, mut memory) = memory();
         assert!(memory.hold(2 * LIMIT).is_err());
-        assert!(matches!(memory.wait_wanted(), Some(Lacked::Plan(bytes)) if bytes > LIMIT));
+        assert!(matches!(memory.wait_wanted(), Some(PlanShortage::Plan(bytes)) if bytes > LIMIT));
         let _others = account.try_reserve(LIMIT / 2).unwrap();
         assert!(memory.hold(LIMIT * 3 / 4).is_err());
-        assert_eq!(memory.wait_wanted(), Some(Lacked::Plan(LIMIT * 3 / 4 - IN_HAND_BYTES)));
+        assert_eq!(memory.wait_wanted(), Some(PlanShortage::Plan(LIMIT * 3 / 4 - IN_HAND_BYTES)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -239,11 +239,11 @@ mod tests {
         let first = memory.take_place();
         // A program larger than all places takes all of them.
         assert!(memory.find_place(5 << 20, &places).is_err());
-        assert_eq!(memory.wait_wanted(), Some(Lacked::Place(1 << 20)));
-        let error = memory.wait(Lacked::Place(1 << 20), &places).await.unwrap_err();
+        assert_eq!(memory.wait_wanted(), Some(PlanShortage::Place(1 << 20)));
+        let error = memory.wait(PlanShortage::Place(1 << 20), &places).await.unwrap_err();
         assert!(error.message.contains("all of the 1.0 MiB"), "{error:?}");
         drop(first);
-        memory.wait(Lacked::Place(1 << 20), &places).await.unwrap();
+        memory.wait(PlanShortage::Place(1 << 20), &places).await.unwrap();
         memory.find_place(5 << 20, &places).unwrap();
         assert_eq!((places.free(), memory.take_place().unwrap().bytes()), (0, 1 << 20));
     }

@@ -2,13 +2,13 @@
 //! the workers.
 
 use super::changes::{Change, ChangeSink};
-use super::connection::{Asked, Connection, Work};
+use super::connection::{Connection, RequestCancel, StreamWork};
 use super::delivery::StreamDelivery;
 use super::plans::PlanMemory;
 use super::sink::StreamSink;
 use crate::Caller;
 use crate::admission::{self, cannot_wait};
-use crate::queries::{Listed, Query};
+use crate::queries::{ListedQuery, Query};
 use crate::turns::Turn;
 use farpool_memory::Reservation;
 use farpool_model::{QueryState, Result, ResultForm, limits};
@@ -23,22 +23,22 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_millis(limits::PROGRAM_WAIT_MS_MAX);
 
 /// A program to be run for a stream.
-pub(super) struct Starting {
+pub(super) struct ProgramStart {
     pub connection: Arc<Connection>,
     pub stream: u32,
     pub run: Arc<Run>,
-    pub wanted: Wanted,
+    pub wanted: RequestedResult,
 }
 
 /// The kind of result that a client requests of a program.
-pub(super) enum Wanted {
+pub(super) enum RequestedResult {
     /// Rows in the form `results`; `answer` is sent before them.
     Rows { answer: Response, results: ResultForm },
     /// A change of the table's rows.
     Change(Change),
 }
 
-impl Starting {
+impl ProgramStart {
     /// Starts the run at once if its turn and memory are available, else as soon as they are; its sink ends
     /// the stream. `held` is the memory of the program, of the request's `memory`.
     ///
@@ -47,7 +47,7 @@ impl Starting {
     pub fn begin(
         self,
         caller: &Caller,
-        asked: &Asked,
+        cancel_signal: &RequestCancel,
         memory: &mut PlanMemory,
         mut held: Reservation,
     ) -> Result<()> {
@@ -62,7 +62,7 @@ impl Starting {
         }
         memory.find_place(held.bytes(), &caller.places())?;
         let place = memory.take_place();
-        let (caller, gone) = (caller.clone(), asked.gone.clone());
+        let (caller, gone) = (caller.clone(), cancel_signal.gone.clone());
         let runtime = self.connection.runtime.clone().ok_or_else(cannot_wait)?;
         runtime.spawn(async move {
             let admitted = tokio::select! {
@@ -79,24 +79,24 @@ impl Starting {
         Ok(())
     }
 
-    fn submit(self, caller: &Caller, turn: Turn, listed: Listed) -> Result<()> {
-        let Starting { connection, stream, run, wanted } = self;
+    fn submit(self, caller: &Caller, turn: Turn, listed: ListedQuery) -> Result<()> {
+        let ProgramStart { connection, stream, run, wanted } = self;
         let answer = match &wanted {
-            Wanted::Rows { answer, .. } => connection.seal(stream, answer.encode()?)?,
-            Wanted::Change(_) => Vec::new(),
+            RequestedResult::Rows { answer, .. } => connection.seal(stream, answer.encode()?)?,
+            RequestedResult::Change(_) => Vec::new(),
         };
         let open = connection.outbox.with(|lanes| {
             let Some(work) = lanes.work(stream) else { return false };
-            *work = Work::Run(run.clone());
+            *work = StreamWork::Run(run.clone());
             answer.into_iter().all(|message| lanes.push(stream, message))
         });
         if open {
             listed.set_state(QueryState::Running);
             let sink: Arc<dyn Sink> = match wanted {
-                Wanted::Rows { results, .. } => {
+                RequestedResult::Rows { results, .. } => {
                     Arc::new(StreamSink::new(connection.clone(), stream, &run, results, listed))
                 }
-                Wanted::Change(change) => Arc::new(ChangeSink::new(change, &run, listed)),
+                RequestedResult::Change(change) => Arc::new(ChangeSink::new(change, &run, listed)),
             };
             caller.submit_in_turn(run, sink, Some(turn));
             connection.outbox.flush();
@@ -112,7 +112,7 @@ async fn admit(
     held: Reservation,
     turn: &Turn,
     come: &Notify,
-    listed: &Listed,
+    listed: &ListedQuery,
 ) -> Result<()> {
     let waiting = async {
         while !turn.has_come() {

@@ -21,7 +21,7 @@ struct Period {
 
 /// A decision of the rate limit.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum LogDecision {
     /// Log the refusal, and how many were suppressed in the previous period.
     Whole { kept_back: u64 },
     /// Suppress the refusal.
@@ -31,7 +31,7 @@ enum Line {
 impl Refusals {
     /// Logs that `peer` was refused, at time `now_ns`, unless the limit of the period is reached.
     pub fn log(&self, peer: &str, reason: &str, now_ns: u64) {
-        let Line::Whole { kept_back } = self.0.lock().next(now_ns) else { return };
+        let LogDecision::Whole { kept_back } = self.0.lock().next(now_ns) else { return };
         if kept_back > 0 {
             tracing::warn!(kept_back, "connections were refused that are not listed here");
         }
@@ -41,7 +41,7 @@ impl Refusals {
 }
 
 impl Period {
-    fn next(&mut self, now_ns: u64) -> Line {
+    fn next(&mut self, now_ns: u64) -> LogDecision {
         let is_over = self.began_ns.is_none_or(|began_ns| now_ns.saturating_sub(began_ns) >= PERIOD_NS);
         let mut kept_back = 0;
         if is_over {
@@ -50,10 +50,10 @@ impl Period {
         }
         if self.lines < LINES_PER_PERIOD {
             self.lines += 1;
-            return Line::Whole { kept_back };
+            return LogDecision::Whole { kept_back };
         }
         self.kept_back += 1;
-        Line::KeptBack
+        LogDecision::KeptBack
     }
 }
 
@@ -65,11 +65,11 @@ mod tests {
     fn a_flood_makes_a_bounded_number_of_lines() {
         let mut period = Period::default();
         let lines = |period: &mut Period, count: u64, from_ns: u64| {
-            (0..count).filter(|index| period.next(from_ns + index) != Line::KeptBack).count()
+            (0..count).filter(|index| period.next(from_ns + index) != LogDecision::KeptBack).count()
         };
         assert_eq!(lines(&mut period, 1000, 5), LINES_PER_PERIOD as usize);
         let later = 5 + PERIOD_NS;
-        assert_eq!(period.next(later), Line::Whole { kept_back: 1000 - u64::from(LINES_PER_PERIOD) });
-        assert_eq!(period.next(later), Line::Whole { kept_back: 0 });
+        assert_eq!(period.next(later), LogDecision::Whole { kept_back: 1000 - u64::from(LINES_PER_PERIOD) });
+        assert_eq!(period.next(later), LogDecision::Whole { kept_back: 0 });
     }
 }

@@ -5,9 +5,9 @@
 
 use super::backups;
 use super::changes::ChangeRequest;
-use super::connection::{Asked, Connection, Work};
-use super::plans::{Lacked, PlanMemory};
-use super::programs::{Starting, Wanted};
+use super::connection::{Connection, RequestCancel, StreamWork};
+use super::plans::{PlanMemory, PlanShortage};
+use super::programs::{ProgramStart, RequestedResult};
 use crate::admission::cannot_wait;
 use crate::{Caller, Shape};
 use arrow_schema::SchemaRef;
@@ -24,7 +24,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// Result of executing a request.
-enum Outcome {
+enum RequestOutcome {
     /// The answer, which ends the stream.
     Answer(Vec<Outgoing>),
     /// The answer to a change, once that is durable.
@@ -34,14 +34,14 @@ enum Outcome {
     /// The statistics have to be computed first.
     Statistics(Box<AwaitedStatistics>),
     /// Memory for the plan is short: try again once this many bytes are available.
-    Waits(Box<Looked>, Lacked),
+    Waits(Box<QueuedRequest>, PlanShortage),
 }
 
 /// A request for a worker to execute.
-struct Looked {
+struct QueuedRequest {
     connection: Arc<Connection>,
     message: Message,
-    asked: Asked,
+    cancel_signal: RequestCancel,
     memory: PlanMemory,
 }
 
@@ -51,9 +51,9 @@ struct Looked {
 /// When the client may not open the stream, so that the connection cannot continue. Errors of the request itself
 /// are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
-    let asked = Asked::default();
+    let cancel_signal = RequestCancel::default();
     let stream = message.stream;
-    connection.outbox.open(stream, message.bytes_on_wire, Work::Request(asked.clone()))?;
+    connection.outbox.open(stream, message.bytes_on_wire, StreamWork::Request(cancel_signal.clone()))?;
     if message.kind.role() != Role::Request {
         let kind = message.kind.name();
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
@@ -61,47 +61,48 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
     }
     // The bytes have arrived already, so they are accounted for even beyond the limit; further reads wait for memory.
     let memory = PlanMemory::new(connection.caller.account().take(message.body.len()));
-    Looked { connection: connection.clone(), message, asked, memory }.look();
+    QueuedRequest { connection: connection.clone(), message, cancel_signal, memory }.look();
     Ok(())
 }
 
-impl Looked {
+impl QueuedRequest {
     /// Submits the request to a worker, which executes or starts it.
     fn look(self) {
         let (to, stream) = (self.connection.clone(), self.message.stream);
-        let caller = self.connection.caller.until(self.asked.cancel.clone());
+        let caller = self.connection.caller.until(self.cancel_signal.cancel.clone());
         let asker = caller.clone();
         let work = move |caller: &Caller| self.carry_out(caller);
         caller.spawn(work, move |outcome| match outcome {
-            Ok(Outcome::Answer(messages)) => to.end(stream, messages),
-            Ok(Outcome::Commit(made)) => made.then(move |durable| match durable {
+            Ok(RequestOutcome::Answer(messages)) => to.end(stream, messages),
+            Ok(RequestOutcome::Commit(made)) => made.then(move |durable| match durable {
                 Ok(response) => to.answer(stream, &response),
                 Err(error) => to.fail(stream, error),
             }),
-            Ok(Outcome::Started) => {}
-            Ok(Outcome::Statistics(statistics)) => tell_statistics(to, asker, stream, *statistics),
-            Ok(Outcome::Waits(request, lacked)) => request.wait_for(lacked),
+            Ok(RequestOutcome::Started) => {}
+            Ok(RequestOutcome::Statistics(statistics)) => tell_statistics(to, asker, stream, *statistics),
+            Ok(RequestOutcome::Waits(request, lacked)) => request.wait_for(lacked),
             Err(error) => to.fail(stream, error),
         });
     }
 
-    fn carry_out(mut self, caller: &Caller) -> Result<Outcome> {
+    fn carry_out(mut self, caller: &Caller) -> Result<RequestOutcome> {
         if self.message.kind == FrameKind::Sealed {
             self.message = unwrap(caller, &self.connection, &self.message)?;
         }
-        let outcome = carry_out(caller, &self.connection, &self.message, &self.asked, &mut self.memory);
+        let outcome =
+            carry_out(caller, &self.connection, &self.message, &self.cancel_signal, &mut self.memory);
         match self.memory.wait_wanted() {
-            Some(lacked) => Ok(Outcome::Waits(Box::new(self), lacked)),
+            Some(lacked) => Ok(RequestOutcome::Waits(Box::new(self), lacked)),
             None => outcome,
         }
     }
 
     /// Submits the request again once the memory that lacked is available, unless the client has cancelled it
     /// by then.
-    fn wait_for(mut self, lacked: Lacked) {
+    fn wait_for(mut self, lacked: PlanShortage) {
         let (connection, stream) = (self.connection.clone(), self.message.stream);
         let Some(runtime) = &connection.runtime else { return connection.fail(stream, cannot_wait()) };
-        let (gone, places) = (self.asked.gone.clone(), connection.caller.places());
+        let (gone, places) = (self.cancel_signal.gone.clone(), connection.caller.places());
         runtime.spawn(async move {
             let reserved = tokio::select! {
                 biased;
@@ -119,7 +120,7 @@ impl Looked {
 /// Returns the request in `message`, and seals its answers from now on.
 fn unwrap(caller: &Caller, connection: &Connection, message: &Message) -> Result<Message> {
     let sealed = SealedRequest::read(message)?;
-    let prepared = sealed.handle()?.and_then(|handle| connection.shelf.lock().bound(handle));
+    let prepared = sealed.handle()?.and_then(|handle| connection.prepared_programs.lock().bound(handle));
     let key = caller.node().node_key();
     let identity = caller.identity();
     let proof =
@@ -134,14 +135,14 @@ fn carry_out(
     caller: &Caller,
     connection: &Arc<Connection>,
     message: &Message,
-    asked: &Asked,
+    cancel_signal: &RequestCancel,
     memory: &mut PlanMemory,
-) -> Result<Outcome> {
+) -> Result<RequestOutcome> {
     let begin = |run: Arc<Run>, answer, results, memory: &mut PlanMemory| {
         let (connection, stream) = (connection.clone(), message.stream);
-        let wanted = Wanted::Rows { answer, results };
+        let wanted = RequestedResult::Rows { answer, results };
         let held = memory.keep(run.need()?.program)?;
-        Starting { connection, stream, run, wanted }.begin(caller, asked, memory, held)
+        ProgramStart { connection, stream, run, wanted }.begin(caller, cancel_signal, memory, held)
     };
     let response = match Request::decode(message, None)? {
         Request::Prepare { plan, schema } => {
@@ -150,13 +151,13 @@ fn carry_out(
             let held = memory.keep(plan.len() + program.bytes())?;
             let bound = connection.sealer(message.stream).map(|sealer| sealer.bind(&answers));
             keep(connection, message.stream, program, held, bound);
-            return Ok(Outcome::Answer(answers));
+            return Ok(RequestOutcome::Answer(answers));
         }
         Request::Execute { plan, schema, results } => {
             let program = prepare(caller, connection, &plan, schema, memory)?;
             let run = caller.start(&program, None, shape(results))?;
             begin(run, answers(&program), results, memory)?;
-            return Ok(Outcome::Started);
+            return Ok(RequestOutcome::Started);
         }
         Request::ExecutePrepared { handle, conditions, results } => {
             let kept = kept(connection, message.stream, handle)?;
@@ -164,7 +165,7 @@ fn carry_out(
                 conditions.map(|plan| read_conditions(&kept, &plan, memory)).transpose()?.flatten();
             let run = caller.start(&kept, conditions.as_ref(), shape(results))?;
             begin(run, Response::Unchanged, results, memory)?;
-            return Ok(Outcome::Started);
+            return Ok(RequestOutcome::Started);
         }
         Request::Outlines { handle, columns, first, known } => {
             let program = kept(connection, message.stream, handle)?;
@@ -174,7 +175,7 @@ fn carry_out(
             let program = kept(connection, message.stream, handle)?;
             let run = caller.start_fetching(&program, &positions(&columns), positions(&row_groups))?;
             begin(run, Response::Unchanged, ResultForm::Packed, memory)?;
-            return Ok(Outcome::Started);
+            return Ok(RequestOutcome::Started);
         }
         Request::Tables { tenant, with_schemas } => {
             let mut listing = caller.list(tenant.as_ref())?;
@@ -195,24 +196,24 @@ fn carry_out(
         },
         Request::CreateView { view, replace } => {
             let made = caller.create_view(view.clone(), replace)?;
-            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::View(view)))));
+            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::View(view)))));
         }
         Request::DropView { view, tenant } => {
             let made = caller.drop_view(&view, tenant.as_ref())?;
-            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::CreateSchema { schema } => {
             let made = caller.create_schema(&schema)?;
-            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::SchemaCreated))));
+            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::SchemaCreated))));
         }
         Request::DropSchema { schema, cascade } => {
             let made = caller.drop_schema(&schema, cascade)?;
-            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::Statistics { table, columns: None } => {
             let statistics = caller.await_statistics(&table)?;
             if !statistics.profile().is_settled() {
-                return Ok(Outcome::Statistics(Box::new(statistics)));
+                return Ok(RequestOutcome::Statistics(Box::new(statistics)));
             }
             Response::Statistics(Box::new(statistics.get()?))
         }
@@ -221,36 +222,36 @@ fn carry_out(
         }
         Request::AlterTable { table, changes } => {
             let made = caller.alter_table(&table, &changes)?;
-            return Ok(Outcome::Commit(Box::new(made.map(Response::Table))));
+            return Ok(RequestOutcome::Commit(Box::new(made.map(Response::Table))));
         }
         Request::ChangeRows { handle, rows, id } => {
             let program = kept(connection, message.stream, handle)?;
             let change =
                 ChangeRequest { connection: connection.clone(), stream: message.stream, program, rows };
-            change.begin(caller, id, asked, memory)?;
-            return Ok(Outcome::Started);
+            change.begin(caller, id, cancel_signal, memory)?;
+            return Ok(RequestOutcome::Started);
         }
         Request::Drop { table, tenant } => {
             let made = match tenant {
                 None => caller.drop_table(&table)?,
                 Some(tenant) => caller.drop_table_of(&tenant, &table)?,
             };
-            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::LoadOutcome { id } => {
             let (connection, stream) = (connection.clone(), message.stream);
             caller.load_outcome(id, move |outcome, forgotten| {
                 connection.answer(stream, &Response::LoadEnded { outcome, forgotten });
             })?;
-            return Ok(Outcome::Started);
+            return Ok(RequestOutcome::Started);
         }
         Request::Backup => {
             backups::begin(caller, connection, message.stream)?;
-            return Ok(Outcome::Started);
+            return Ok(RequestOutcome::Started);
         }
         Request::BackupRead { file, offset, bytes } => {
             backups::read(caller, connection, message.stream, (file, offset, bytes as usize))?;
-            return Ok(Outcome::Started);
+            return Ok(RequestOutcome::Started);
         }
         Request::Status => Response::Status(caller.status()?),
         Request::Queries => Response::Queries(caller.queries()?),
@@ -260,7 +261,7 @@ fn carry_out(
         }
         other => return Err(Error::invalid(format!("{} does not belong here", other.kind().name()))),
     };
-    response.encode().map(Outcome::Answer)
+    response.encode().map(RequestOutcome::Answer)
 }
 
 /// Sends the statistics of a table, once they have been computed. They may be long, so encoding them is a job
@@ -282,8 +283,8 @@ fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, sta
 /// Returns the prepared program of a handle, for a request on `stream`.
 fn kept(connection: &Connection, stream: u32, handle: u32) -> Result<Arc<BoundProgram>> {
     let (program, bound) = {
-        let mut shelf = connection.shelf.lock();
-        (shelf.get(handle), shelf.bound(handle))
+        let mut prepared_programs = connection.prepared_programs.lock();
+        (prepared_programs.get(handle), prepared_programs.bound(handle))
     };
     // The handle may have been reused for another program since.
     let is_it = connection.sealer(stream).is_none_or(|sealer| sealer.is_bound_to(bound.as_ref()));
@@ -300,9 +301,9 @@ fn keep(
     held: Reservation,
     bound: Option<Digest>,
 ) {
-    connection.shelf.lock().put(stream, program, held, bound);
+    connection.prepared_programs.lock().put(stream, program, held, bound);
     if connection.outbox.with(|lanes| lanes.work(stream).is_none()) {
-        connection.shelf.lock().remove(stream);
+        connection.prepared_programs.lock().remove(stream);
     }
 }
 
@@ -368,7 +369,8 @@ fn source(
     {
         return Ok(Source { schema: table.schema.clone(), newest: Some((*version, table.clone())) });
     }
-    let held = connection.shelf.lock().table(name, |_, table| expected.is_some() && is_expected(table));
+    let held =
+        connection.prepared_programs.lock().table(name, |_, table| expected.is_some() && is_expected(table));
     match held {
         Some(held) => Ok(Source { schema: held.schema.clone(), newest: None }),
         None => newest.and_then(|_| Err(other_columns(name))),
@@ -385,7 +387,7 @@ impl Source {
             (newest, Some(wanted)) => {
                 let is_it =
                     |version: Version, table: &Table| version == wanted && table.schema == self.schema;
-                let held = connection.shelf.lock().table(&program.table, is_it);
+                let held = connection.prepared_programs.lock().table(&program.table, is_it);
                 match (held, newest) {
                     (Some(held), _) => Ok((wanted, held)),
                     // The answer tells the client which version is the newest.

@@ -1,8 +1,8 @@
 //! Encodes a program's batches into messages, in the worker that made them.
 
 use super::connection::Connection;
-use super::packing::Packing;
-use crate::queries::Listed;
+use super::packing::ResultPacker;
+use crate::queries::ListedQuery;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
@@ -20,12 +20,12 @@ pub(super) struct StreamSink {
     stream: u32,
     run: Weak<Run>,
     schema: SchemaRef,
-    packing: Packing,
+    packing: ResultPacker,
     /// Bytes of rows sent so far, and their maximum.
     bytes: AtomicU64,
     bytes_max: u64,
     /// The entry in the list of programs, until the end.
-    listed: Mutex<Option<Listed>>,
+    listed: Mutex<Option<ListedQuery>>,
     /// The error of a batch that could not be sent.
     failure: Mutex<Option<Error>>,
 }
@@ -37,9 +37,9 @@ impl StreamSink {
         stream: u32,
         run: &Arc<Run>,
         form: ResultForm,
-        listed: Listed,
+        listed: ListedQuery,
     ) -> Self {
-        let packing = Packing::new(form, connection.caller.clock().clone());
+        let packing = ResultPacker::new(form, connection.caller.clock().clone());
         let bytes_max = connection.caller.limits().result_bytes_max.unwrap_or(u64::MAX);
         StreamSink {
             connection,

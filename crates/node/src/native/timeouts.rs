@@ -4,7 +4,7 @@
 //! Time is counted in ticks, so that the hot path takes no timestamps; all periods are exact to a tick.
 //! Invariant: a client that answers, or still reads its results, is never disconnected as dead.
 
-use super::connection::{Connection, Work};
+use super::connection::{Connection, StreamWork};
 use super::lanes::Stalled;
 use farpool_model::{Error, limits};
 use std::future::pending;
@@ -91,7 +91,7 @@ fn give_up_unread(connection: &Connection, is_short: bool) {
 fn give_up_silent_loads(connection: &Connection, is_short: bool) {
     let silent: Vec<u32> = connection.outbox.with(|lanes| {
         let loads = lanes.works().filter_map(|(stream, work)| match work {
-            Work::Load(inbox) => Some((stream, inbox.is_silent(SHORT_TICKS))),
+            StreamWork::Load(inbox) => Some((stream, inbox.is_silent(SHORT_TICKS))),
             _ => None,
         });
         loads.filter(|(_, silent)| *silent).map(|(stream, _)| stream).collect()

@@ -20,14 +20,14 @@ impl Bench {
         Bench { work, account, outcomes, now_ns }
     }
 
-    fn begin(&self, id: u128) -> Begun {
+    fn begin(&self, id: u128) -> LoadRegistration {
         let now = self.now_ns.clone();
         let now_ns = move || now.load(Ordering::Relaxed);
         self.outcomes.begin(LoadId(id), &self.account, now_ns, Box::new(|| {})).unwrap()
     }
 
-    fn new_load(&self, id: u128) -> Recording {
-        let Begun::New(recording) = self.begin(id) else { panic!("{id} is known") };
+    fn new_load(&self, id: u128) -> OutcomeRecorder {
+        let LoadRegistration::New(recording) = self.begin(id) else { panic!("{id} is known") };
         recording
     }
 
@@ -54,7 +54,7 @@ fn loaded(version: u64) -> LoadOutcome {
 fn an_id_has_one_load_and_all_hear_of_it() {
     let bench = Bench::new(1 << 20);
     let first = bench.new_load(1);
-    let Begun::Known(again) = bench.begin(1) else { panic!("a second load") };
+    let LoadRegistration::Known(again) = bench.begin(1) else { panic!("a second load") };
     assert!(bench.ask(1).is_none() && !again.has_ended());
     let heard = Arc::new(Mutex::new(None));
     let hearer = heard.clone();
@@ -63,14 +63,14 @@ fn an_id_has_one_load_and_all_hear_of_it() {
     drop(first);
     assert_eq!(*heard.lock(), Some(loaded(7)));
     assert_eq!((again.outcome(), bench.ask(1)), (Some(loaded(7)), Some((loaded(7), Version(0)))));
-    let Begun::Known(_) = bench.begin(1) else { panic!("a second load") };
+    let LoadRegistration::Known(_) = bench.begin(1) else { panic!("a second load") };
 }
 
 #[test]
 fn a_load_that_is_asked_for_before_it_comes_does_not_begin_any_more() {
     let bench = Bench::new(1 << 20);
     assert_eq!(bench.ask(1).unwrap().0, LoadOutcome::NotLoaded);
-    let Begun::Known(late) = bench.begin(1) else { panic!("it begins") };
+    let LoadRegistration::Known(late) = bench.begin(1) else { panic!("it begins") };
     assert_eq!(late.outcome(), Some(LoadOutcome::NotLoaded));
     // A load that is dropped before its end.
     drop(bench.new_load(2));
@@ -85,7 +85,8 @@ fn whoever_asks_ends_a_load_that_is_under_way() {
     let end = Box::new(move || {
         counter.fetch_add(1, Ordering::Relaxed);
     });
-    let Begun::New(load) = bench.outcomes.begin(LoadId(1), &bench.account, || 0, end).unwrap() else {
+    let LoadRegistration::New(load) = bench.outcomes.begin(LoadId(1), &bench.account, || 0, end).unwrap()
+    else {
         panic!("known")
     };
     assert!(bench.ask(1).is_none());
@@ -125,7 +126,9 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
     let bench = Bench::new(8 * LOAD_OUTCOME_BYTES);
     let other = bench.work.account(&TenantName::new("other").unwrap());
     let others = Arc::new(Outcomes::default());
-    let Begun::New(kept) = others.begin(LoadId(1), &other, || 0, Box::new(|| {})).unwrap() else { panic!() };
+    let LoadRegistration::New(kept) = others.begin(LoadId(1), &other, || 0, Box::new(|| {})).unwrap() else {
+        panic!()
+    };
     kept.settle(loaded(1));
     for id in 0..20 {
         bench.new_load(id).settle(loaded(id as u64 + 2));
@@ -133,7 +136,8 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
     let (newest, forgotten) = bench.ask(19).unwrap();
     assert_eq!(newest, loaded(21));
     assert!((10..21).contains(&forgotten.0), "{forgotten:?}");
-    let Begun::Known(record) = others.begin(LoadId(1), &other, || 0, Box::new(|| {})).unwrap() else {
+    let LoadRegistration::Known(record) = others.begin(LoadId(1), &other, || 0, Box::new(|| {})).unwrap()
+    else {
         panic!("forgotten for another tenant")
     };
     assert_eq!(record.outcome(), Some(loaded(1)));
@@ -142,8 +146,8 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
     let error = loop {
         let id = LoadId(30 + under_way.len() as u128);
         match bench.outcomes.begin(id, &bench.account, || 0, Box::new(|| {})) {
-            Ok(Begun::New(recording)) => under_way.push(recording),
-            Ok(Begun::Known(_)) => panic!("known"),
+            Ok(LoadRegistration::New(recording)) => under_way.push(recording),
+            Ok(LoadRegistration::Known(_)) => panic!("known"),
             Err(error) => break error,
         }
         assert!(under_way.len() < 8);

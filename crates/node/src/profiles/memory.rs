@@ -12,19 +12,19 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 /// The waits for memory of one profile. Dropping it ends the wait.
-pub(crate) struct ProfileMemory(Arc<Waited>);
+pub(crate) struct ProfileMemory(Arc<MemoryWait>);
 
-struct Waited {
+struct MemoryWait {
     account: Account,
     /// The runtime that waits run on; without one, waiting fails.
     runtime: Option<Handle>,
     /// Called when a wait has ended.
     wake: Box<dyn Fn() + Send + Sync>,
-    state: Mutex<State>,
+    state: Mutex<MemoryWaitState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryWaitState {
     /// Deadline of all waits, set by the first.
     deadline: Option<Instant>,
     waits: Option<AbortHandle>,
@@ -35,7 +35,7 @@ struct State {
 impl ProfileMemory {
     /// Creates the waits of a profile for memory from `account`, on `runtime`.
     pub fn new(account: Account, runtime: Option<Handle>, wake: Box<dyn Fn() + Send + Sync>) -> Self {
-        ProfileMemory(Arc::new(Waited { account, runtime, wake, state: Mutex::default() }))
+        ProfileMemory(Arc::new(MemoryWait { account, runtime, wake, state: Mutex::default() }))
     }
 
     /// Returns whether [`ProfileMemory::give_to`] has a result to pass on.
@@ -69,7 +69,7 @@ impl ProfileMemory {
     }
 }
 
-impl Waited {
+impl MemoryWait {
     async fn wait(&self, bytes: usize) {
         let deadline = *self.state.lock().deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
         let outcome = match timeout_at(deadline, self.account.reserve(bytes)).await {

@@ -3,8 +3,8 @@
 //! Invariant: no call does more than a step's work, however long a request is. A request of many arguments is parsed in
 //! several calls, and its arguments are gathered by the thread that executes it.
 
-use farpool_kv::resp::{Limits, Parser, ProtocolError, Step};
-use farpool_kv::{Ahead, Keyspace, SpaceId, Upcoming};
+use farpool_kv::resp::{Parser, ParserLimits, ProtocolError, Step};
+use farpool_kv::{Keyspace, LookAhead, PrefetchList, SpaceId};
 use farpool_model::limits;
 use std::ops::{Deref, Range};
 
@@ -24,7 +24,7 @@ const PARSED_BYTES: usize = limits::KV_STEP_WORK_MAX;
 #[derive(Default)]
 pub(super) struct Batch {
     parser: Parser,
-    requests: Vec<Waiting>,
+    requests: Vec<PendingRequest>,
     /// Arguments of the requests with few arguments.
     arguments: Vec<Range<usize>>,
     /// Index of the next request.
@@ -38,13 +38,13 @@ pub(super) struct Batch {
     broken: Option<ProtocolError>,
 }
 
-struct Waiting {
-    places: Places,
-    ahead: Ahead,
+struct PendingRequest {
+    argument_ranges: ArgumentRanges,
+    ahead: LookAhead,
 }
 
 /// The location of a request's arguments.
-enum Places {
+enum ArgumentRanges {
     /// Indexes into [`Batch::arguments`], whose ranges refer to the buffer.
     Few(Range<usize>),
     /// An offset in the buffer, and ranges relative to it.
@@ -53,7 +53,7 @@ enum Places {
 
 /// The outcome of [`Batch::fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Filled {
+pub(super) enum FillOutcome {
     /// There are complete requests.
     Some,
     /// The first request is incomplete.
@@ -65,12 +65,12 @@ pub(super) enum Filled {
 impl Batch {
     /// Returns the bytes of memory that the batch takes.
     pub fn bytes_held(&self) -> usize {
-        let many = self.requests.iter().map(|waiting| match &waiting.places {
-            Places::Few(_) => 0,
-            Places::Many(_, places) => places.capacity(),
+        let many = self.requests.iter().map(|waiting| match &waiting.argument_ranges {
+            ArgumentRanges::Few(_) => 0,
+            ArgumentRanges::Many(_, argument_ranges) => argument_ranges.capacity(),
         });
         let ranges = self.arguments.capacity() + self.parser.arguments().len() + many.sum::<usize>();
-        ranges * size_of::<Range<usize>>() + self.requests.capacity() * size_of::<Waiting>()
+        ranges * size_of::<Range<usize>>() + self.requests.capacity() * size_of::<PendingRequest>()
     }
 
     /// Returns whether all requests have been executed.
@@ -97,13 +97,16 @@ impl Batch {
         buffer: &mut [u8],
         keys: Option<&Keyspace>,
         space: SpaceId,
-    ) -> Result<Filled, ProtocolError> {
+    ) -> Result<FillOutcome, ProtocolError> {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
         // Before authentication, limits may change with each request, so requests are parsed one at a time.
-        let (limits, requests_max) =
-            if keys.is_some() { (Limits::AUTHENTICATED, REQUESTS) } else { (Limits::UNAUTHENTICATED, 1) };
+        let (limits, requests_max) = if keys.is_some() {
+            (ParserLimits::AUTHENTICATED, REQUESTS)
+        } else {
+            (ParserLimits::UNAUTHENTICATED, 1)
+        };
         let (mut left, mut is_in_part) = (PARSED_BYTES, false);
         while self.requests.len() < requests_max && left > 0 {
             let shown = buffer.len().min(self.bytes + self.seen + left.max(self.needed));
@@ -128,9 +131,9 @@ impl Batch {
             self.look_ahead(buffer, keys, space);
         }
         Ok(match self.requests.is_empty() {
-            false => Filled::Some,
-            true if is_in_part || left == 0 => Filled::InPart,
-            true => Filled::None,
+            false => FillOutcome::Some,
+            true if is_in_part || left == 0 => FillOutcome::InPart,
+            true => FillOutcome::None,
         })
     }
 
@@ -138,29 +141,33 @@ impl Batch {
     fn push(&mut self, bytes: usize, count: usize) {
         let before = self.bytes;
         self.bytes += bytes;
-        let places = match count {
+        let argument_ranges = match count {
             // An empty request gets no reply.
             0 => return,
-            count if count > MANY => Places::Many(before, self.parser.take_arguments()),
+            count if count > MANY => ArgumentRanges::Many(before, self.parser.take_arguments()),
             _ => {
                 let start = self.arguments.len();
-                let places = self.parser.arguments().iter();
-                self.arguments.extend(places.map(|place| before + place.start..before + place.end));
-                Places::Few(start..self.arguments.len())
+                let argument_ranges = self.parser.arguments().iter();
+                self.arguments.extend(argument_ranges.map(|place| before + place.start..before + place.end));
+                ArgumentRanges::Few(start..self.arguments.len())
             }
         };
-        self.requests.push(Waiting { places, ahead: Ahead::default() });
+        self.requests.push(PendingRequest { argument_ranges, ahead: LookAhead::default() });
     }
 
     /// Parses and prefetches requests not executed yet, for the keyspace that they go to.
     pub fn look_ahead(&mut self, buffer: &[u8], keys: &Keyspace, space: SpaceId) {
-        let mut upcoming = Upcoming::new();
-        for Waiting { places, ahead } in &mut self.requests[self.next..] {
-            let args = match places {
-                Places::Few(places) => Arguments::of(buffer, &self.arguments[places.clone()]),
-                Places::Many(from, places) => Arguments::of(&buffer[*from..], &places[..FEW]),
+        let mut upcoming = PrefetchList::new();
+        for PendingRequest { argument_ranges, ahead } in &mut self.requests[self.next..] {
+            let args = match argument_ranges {
+                ArgumentRanges::Few(argument_ranges) => {
+                    Arguments::of(buffer, &self.arguments[argument_ranges.clone()])
+                }
+                ArgumentRanges::Many(from, argument_ranges) => {
+                    Arguments::of(&buffer[*from..], &argument_ranges[..FEW])
+                }
             };
-            *ahead = Ahead::of(keys, &args);
+            *ahead = LookAhead::of(keys, &args);
             upcoming.add(keys, ahead, &args);
         }
         upcoming.prefetch(keys, space);
@@ -168,16 +175,20 @@ impl Batch {
 
     /// Returns whether the next request has so many arguments that it is a long command in any case.
     pub fn is_next_long(&self) -> bool {
-        self.requests.get(self.next).is_some_and(|waiting| matches!(waiting.places, Places::Many(..)))
+        self.requests
+            .get(self.next)
+            .is_some_and(|waiting| matches!(waiting.argument_ranges, ArgumentRanges::Many(..)))
     }
 
     /// Takes the next request.
-    pub fn take<'a>(&mut self, buffer: &'a [u8]) -> Option<(Arguments<'a>, Ahead)> {
-        let Waiting { places, ahead } = self.requests.get(self.next)?;
+    pub fn take<'a>(&mut self, buffer: &'a [u8]) -> Option<(Arguments<'a>, LookAhead)> {
+        let PendingRequest { argument_ranges, ahead } = self.requests.get(self.next)?;
         self.next += 1;
-        let arguments = match places {
-            Places::Few(places) => Arguments::of(buffer, &self.arguments[places.clone()]),
-            Places::Many(from, places) => Arguments::of(&buffer[*from..], places),
+        let arguments = match argument_ranges {
+            ArgumentRanges::Few(argument_ranges) => {
+                Arguments::of(buffer, &self.arguments[argument_ranges.clone()])
+            }
+            ArgumentRanges::Many(from, argument_ranges) => Arguments::of(&buffer[*from..], argument_ranges),
         };
         Some((arguments, *ahead))
     }
@@ -195,13 +206,13 @@ pub(super) enum Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    fn of(buffer: &'a [u8], places: &[Range<usize>]) -> Self {
-        if places.len() > FEW {
-            return Arguments::Many(places.iter().map(|place| &buffer[place.clone()]).collect());
+    fn of(buffer: &'a [u8], argument_ranges: &[Range<usize>]) -> Self {
+        if argument_ranges.len() > FEW {
+            return Arguments::Many(argument_ranges.iter().map(|place| &buffer[place.clone()]).collect());
         }
         let mut few: [&[u8]; FEW] = [&[]; FEW];
-        few.iter_mut().zip(places).for_each(|(argument, place)| *argument = &buffer[place.clone()]);
-        Arguments::Few(few, places.len())
+        few.iter_mut().zip(argument_ranges).for_each(|(argument, place)| *argument = &buffer[place.clone()]);
+        Arguments::Few(few, argument_ranges.len())
     }
 }
 
@@ -252,8 +263,8 @@ mod tests {
                 found.push((args.len(), args[0].len()));
             }
             match filled {
-                Filled::Some | Filled::InPart => {}
-                Filled::None => break,
+                FillOutcome::Some | FillOutcome::InPart => {}
+                FillOutcome::None => break,
             }
         }
         assert_eq!(found, sizes);

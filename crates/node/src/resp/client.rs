@@ -1,18 +1,18 @@
 //! `CLIENT`: commands about a connection and the others of its tenant.
 
-use super::clients::Seen;
+use super::clients::ConnectionRecord;
 use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use super::introspect;
-use crate::pause::Paused;
+use crate::pause::PauseScope;
 use farpool_kv::resp::{Replies, parse_integer};
-use farpool_kv::{Args, Outcome, Ran, Refusal, Session, command};
+use farpool_kv::{Args, ExecutedCommand, Outcome, Refusal, Session, command};
 use farpool_model::limits::CLIENT_PAUSE_MS_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The effect of `CLIENT REPLY`: which commands get no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Muted {
+pub(super) enum ReplyMode {
     #[default]
     None,
     /// The next command.
@@ -22,13 +22,13 @@ pub(super) enum Muted {
     All,
 }
 
-impl Muted {
+impl ReplyMode {
     /// Advances to the next command; returns whether the command that has just run gets no reply.
     pub fn step(&mut self) -> bool {
-        let is_muted = *self != Muted::None;
+        let is_muted = *self != ReplyMode::None;
         *self = match *self {
-            Muted::Next => Muted::This,
-            Muted::This => Muted::None,
+            ReplyMode::Next => ReplyMode::This,
+            ReplyMode::This => ReplyMode::None,
             other => other,
         };
         is_muted
@@ -37,7 +37,7 @@ impl Muted {
 
 /// The filter of `CLIENT KILL`.
 #[derive(Default)]
-struct Killed<'a> {
+struct KillFilter<'a> {
     number: Option<u64>,
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
@@ -47,13 +47,13 @@ struct Killed<'a> {
     is_own_spared: bool,
 }
 
-impl Killed<'_> {
-    fn has(&self, seen: &Seen) -> bool {
+impl KillFilter<'_> {
+    fn has(&self, record: &ConnectionRecord) -> bool {
         !self.is_absent
-            && self.number.is_none_or(|number| number == seen.number)
-            && self.peer.is_none_or(|peer| peer == seen.peer.as_bytes())
-            && self.local.is_none_or(|local| local == seen.local.as_bytes())
-            && self.user.is_none_or(|user| user == seen.user().as_bytes())
+            && self.number.is_none_or(|number| number == record.number)
+            && self.peer.is_none_or(|peer| peer == record.peer.as_bytes())
+            && self.local.is_none_or(|local| local == record.local.as_bytes())
+            && self.user.is_none_or(|user| user == record.user().as_bytes())
     }
 }
 
@@ -80,7 +80,7 @@ const HELP: &[&str] = &[
 impl Client {
     pub(super) fn client(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
         match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-            (b"id", []) => replies.integer(self.seen().number as i64),
+            (b"id", []) => replies.integer(self.record().number as i64),
             (b"getname", []) if self.name().is_empty() => replies.null(),
             (b"getname", []) => replies.bulk(self.name().as_bytes()),
             (b"setname", [name]) => {
@@ -91,12 +91,12 @@ impl Client {
             (b"setinfo", [_, _]) => replies.ok(),
             (b"info", []) => {
                 self.settle_now();
-                replies.verbatim(*b"txt", self.seen().line(self.now_ms()).as_bytes());
+                replies.verbatim(*b"txt", self.record().line(self.now_ms()).as_bytes());
             }
             (b"list", options) => {
                 self.settle_now();
                 let lines: String =
-                    self.listed(options)?.iter().map(|seen| seen.line(self.now_ms())).collect();
+                    self.listed(options)?.iter().map(|record| record.line(self.now_ms())).collect();
                 if !replies.has_room(lines.len()) {
                     return Err("ERR the reply is larger than this client may have in memory".into());
                 }
@@ -104,7 +104,7 @@ impl Client {
             }
             (b"kill", [peer]) => {
                 self.check_may_write()?;
-                match self.kill(&Killed { peer: Some(peer), ..Killed::default() }) {
+                match self.kill(&KillFilter { peer: Some(peer), ..KillFilter::default() }) {
                     0 => return Err("ERR No such client".into()),
                     _ => replies.ok(),
                 }
@@ -125,11 +125,11 @@ impl Client {
             }
             (b"reply", [how]) => match how.to_ascii_lowercase().as_slice() {
                 b"on" => {
-                    self.muted = Muted::None;
+                    self.reply_mode = ReplyMode::None;
                     replies.ok();
                 }
-                b"off" => self.muted = Muted::All,
-                b"skip" if self.muted != Muted::All => self.muted = Muted::Next,
+                b"off" => self.reply_mode = ReplyMode::All,
+                b"skip" if self.reply_mode != ReplyMode::All => self.reply_mode = ReplyMode::Next,
                 b"skip" => {}
                 _ => return Err("ERR syntax error".into()),
             },
@@ -170,7 +170,7 @@ impl Client {
     }
 
     /// Returns the clients selected by the options of `CLIENT LIST`.
-    fn listed(&self, options: &Args<'_>) -> Result<Vec<Arc<Seen>>, Refusal> {
+    fn listed(&self, options: &Args<'_>) -> Result<Vec<Arc<ConnectionRecord>>, Refusal> {
         let Some(clients) = self.clients() else { return Ok(Vec::new()) };
         match options {
             [] => Ok(clients.all()),
@@ -187,8 +187,8 @@ impl Client {
     }
 
     /// Parses the options of `CLIENT KILL`.
-    fn killed<'a>(&self, options: &Args<'a>) -> Result<Killed<'a>, Refusal> {
-        let mut killed = Killed { is_own_spared: true, ..Killed::default() };
+    fn killed<'a>(&self, options: &Args<'a>) -> Result<KillFilter<'a>, Refusal> {
+        let mut killed = KillFilter { is_own_spared: true, ..KillFilter::default() };
         for pair in options.chunks(2) {
             let &[option, value] = pair else { return Err("ERR syntax error".into()) };
             match option.to_ascii_lowercase().as_slice() {
@@ -202,7 +202,7 @@ impl Client {
                 b"type" => killed.is_absent = !is_normal(value)?,
                 b"user" => {
                     let all = self.clients().map(|clients| clients.all()).unwrap_or_default();
-                    if value != b"default" && !all.iter().any(|seen| seen.user().as_bytes() == value) {
+                    if value != b"default" && !all.iter().any(|record| record.user().as_bytes() == value) {
                         let user = shown(value);
                         return Err(Refusal(Cow::Owned(format!("ERR No such user '{user}'"))));
                     }
@@ -217,11 +217,11 @@ impl Client {
     }
 
     /// Closes clients; returns how many. If the client itself is among them, it gets its reply first.
-    fn kill(&mut self, killed: &Killed<'_>) -> usize {
+    fn kill(&mut self, killed: &KillFilter<'_>) -> usize {
         let all = self.clients().map(|clients| clients.all()).unwrap_or_default();
         let mut count = 0;
-        for seen in all.iter().filter(|seen| killed.has(seen)) {
-            let is_own = seen.number == self.seen().number;
+        for record in all.iter().filter(|record| killed.has(record)) {
+            let is_own = record.number == self.record().number;
             if is_own && killed.is_own_spared {
                 continue;
             }
@@ -229,7 +229,7 @@ impl Client {
             if is_own {
                 self.leave();
             } else {
-                seen.end();
+                record.end();
             }
         }
         count
@@ -237,8 +237,8 @@ impl Client {
 
     fn pause(&self, ms: &[u8], kind: Option<&[u8]>) -> Done {
         let kind = match kind.map(<[u8]>::to_ascii_lowercase).as_deref() {
-            None | Some(b"all") => Paused::All,
-            Some(b"write") => Paused::Writes,
+            None | Some(b"all") => PauseScope::All,
+            Some(b"write") => PauseScope::Writes,
             Some(_) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
         };
         let ms = parse_integer(ms).ok_or("ERR timeout is not an integer or out of range")?;
@@ -265,11 +265,11 @@ impl Client {
 
     /// Resolves when the pause has ended.
     pub fn unpaused(&self) -> impl Future<Output = ()> + use<> {
-        let (clients, seen) = (self.clients().cloned(), Arc::clone(self.seen()));
+        let (clients, record) = (self.clients().cloned(), Arc::clone(self.record()));
         let keyspaces = Arc::clone(self.keyspaces());
         async move {
             if let Some(clients) = clients {
-                clients.unpaused(&seen, || keyspaces.time().now_ms()).await;
+                clients.unpaused(&record, || keyspaces.time().now_ms()).await;
             }
         }
     }
@@ -283,15 +283,15 @@ impl Client {
 
     pub(super) fn settle_now(&mut self) {
         self.facts.protocol = self.protocol().number();
-        let seen = Arc::clone(self.seen());
-        seen.settle(self.facts, &mut self.counted);
+        let record = Arc::clone(self.record());
+        record.settle(self.facts, &mut self.counted);
     }
 
     /// Counts a command that took `ns` nanoseconds.
     #[inline]
-    pub(super) fn count(&mut self, ran: Ran, ns: u64, args: &Args<'_>) {
+    pub(super) fn count(&mut self, ran: ExecutedCommand, ns: u64, args: &Args<'_>) {
         let name = match (ran.outcome, ran.name) {
-            (Outcome::Queued | Outcome::PutOff(_), _) => return,
+            (Outcome::Queued | Outcome::Deferred(_), _) => return,
             // Commands of the host have set their name when they ran.
             (Outcome::Done | Outcome::Failed, "") => std::mem::take(&mut self.ran_name),
             (Outcome::Rejected, _) => introspect::asked(args).map_or("", |about| about.name),
@@ -306,16 +306,16 @@ impl Client {
 }
 
 #[cold]
-fn waits(kind: Paused, session: &Session, args: &Args<'_>) -> bool {
+fn waits(kind: PauseScope, session: &Session, args: &Args<'_>) -> bool {
     let Some(about) = introspect::asked(args).filter(|about| about.takes(args.len())) else {
         return false;
     };
     match kind {
-        Paused::All => true,
+        PauseScope::All => true,
         // In Redis, `PFCOUNT` may change how the value is encoded.
-        Paused::Writes if about.name == "pfcount" => true,
-        Paused::Writes if about.name == "exec" => session.queues_writes(),
-        Paused::Writes => command(args[0]).is_some_and(|command| command.writes(args)),
+        PauseScope::Writes if about.name == "pfcount" => true,
+        PauseScope::Writes if about.name == "exec" => session.queues_writes(),
+        PauseScope::Writes => command(args[0]).is_some_and(|command| command.writes(args)),
     }
 }
 

@@ -4,7 +4,7 @@
 //! requests that visit all clients contend for it.
 
 use crate::pause::Pause;
-use farpool_kv::{Outcome, Uses};
+use farpool_kv::{Outcome, UsageCounters};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -35,7 +35,7 @@ impl Tallies {
     pub fn count(&mut self, name: &'static str, outcome: Outcome, ns: u64) {
         let tally = self.of(name);
         match outcome {
-            Outcome::Queued | Outcome::PutOff(_) => {}
+            Outcome::Queued | Outcome::Deferred(_) => {}
             Outcome::Rejected => tally.rejected += 1,
             Outcome::Done | Outcome::Failed => {
                 tally.calls += 1;
@@ -73,7 +73,7 @@ impl Tallies {
 }
 
 /// A connection as other clients see it.
-pub(super) struct Seen {
+pub(super) struct ConnectionRecord {
     pub number: u64,
     /// Address of the client.
     pub peer: String,
@@ -82,22 +82,22 @@ pub(super) struct Seen {
     since_ms: u64,
     /// Notified when the connection must close.
     ending: Notify,
-    state: Mutex<State>,
+    state: Mutex<PublishedState>,
 }
 
 /// The data that a connection published last.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct PublishedState {
     pub name: String,
     pub user: String,
-    pub facts: Facts,
+    pub facts: BatchFacts,
     pub is_waiting: bool,
     tallies: Tallies,
 }
 
 /// The data of a connection that changes with each batch.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Facts {
+pub(super) struct BatchFacts {
     pub space: u32,
     /// Version of the protocol, 2 or 3.
     pub protocol: i64,
@@ -121,9 +121,9 @@ pub(super) struct Buffers {
     pub replies: usize,
 }
 
-impl Seen {
+impl ConnectionRecord {
     pub fn new(number: u64, peer: String, local: String, since_ms: u64) -> Self {
-        Seen { number, peer, local, since_ms, ending: Notify::new(), state: Mutex::default() }
+        ConnectionRecord { number, peer, local, since_ms, ending: Notify::new(), state: Mutex::default() }
     }
 
     /// Resolves when another client has killed this one.
@@ -148,7 +148,7 @@ impl Seen {
     }
 
     /// Publishes the facts and counts of a batch, and clears the counts.
-    pub fn settle(&self, facts: Facts, counted: &mut Tallies) {
+    pub fn settle(&self, facts: BatchFacts, counted: &mut Tallies) {
         let mut state = self.state.lock();
         state.facts = facts;
         state.tallies.add(counted.0.drain(..));
@@ -156,9 +156,9 @@ impl Seen {
 
     /// Returns the client's line of `CLIENT LIST`; unknown values are 0 or -1.
     pub fn line(&self, now_ms: u64) -> String {
-        let Seen { number, peer, local, since_ms, .. } = self;
-        let State { name, user, facts, is_waiting, .. } = &*self.state.lock();
-        let Facts { space, protocol, queued, queued_bytes, command, used_ms, buffers } = facts;
+        let ConnectionRecord { number, peer, local, since_ms, .. } = self;
+        let PublishedState { name, user, facts, is_waiting, .. } = &*self.state.lock();
+        let BatchFacts { space, protocol, queued, queued_bytes, command, used_ms, buffers } = facts;
         let Buffers { received, free, replies } = buffers;
         let (age, idle) = (now_ms.saturating_sub(*since_ms) / 1000, now_ms.saturating_sub(*used_ms) / 1000);
         let flags = match (is_waiting, queued) {
@@ -182,8 +182,8 @@ impl Seen {
 /// The clients of one tenant.
 #[derive(Default)]
 pub(super) struct Clients {
-    all: Mutex<BTreeMap<u64, Arc<Seen>>>,
-    past: Mutex<Past>,
+    all: Mutex<BTreeMap<u64, Arc<ConnectionRecord>>>,
+    retired: Mutex<RetiredCounts>,
     /// The tenant's pause, if one is in force.
     pause: Arc<Pause>,
     /// Number of clients blocked by the pause.
@@ -192,13 +192,13 @@ pub(super) struct Clients {
 
 /// Counts that are not those of a connected client.
 #[derive(Default)]
-struct Past {
+struct RetiredCounts {
     /// Counts of clients that have disconnected.
     tallies: Tallies,
     /// Number of clients that have ever connected.
     received: u64,
     /// Key counters at the last `CONFIG RESETSTAT`.
-    uses: Uses,
+    uses: UsageCounters,
     /// Time of the last sample in milliseconds since the epoch, and the number of commands until then.
     sampled: (u64, u64),
     per_second: u64,
@@ -209,20 +209,20 @@ pub(super) struct Counts {
     pub by_name: BTreeMap<&'static str, Tally>,
     pub received: u64,
     pub per_second: u64,
-    pub uses: Uses,
+    pub uses: UsageCounters,
 }
 
 /// A guard that keeps a connection in the list of its tenant's clients.
 pub(super) struct Membership {
     clients: Arc<Clients>,
-    seen: Arc<Seen>,
+    record: Arc<ConnectionRecord>,
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        self.clients.all.lock().remove(&self.seen.number);
-        let tallies = std::mem::take(&mut self.seen.state.lock().tallies);
-        self.clients.past.lock().tallies.add(tallies.0);
+        self.clients.all.lock().remove(&self.record.number);
+        let tallies = std::mem::take(&mut self.record.state.lock().tallies);
+        self.clients.retired.lock().tallies.add(tallies.0);
     }
 }
 
@@ -232,18 +232,18 @@ impl Clients {
         Clients { pause, ..Clients::default() }
     }
 
-    pub(super) fn enter(self: &Arc<Self>, seen: &Arc<Seen>) -> Membership {
-        self.past.lock().received += 1;
-        self.all.lock().insert(seen.number, Arc::clone(seen));
-        Membership { clients: Arc::clone(self), seen: Arc::clone(seen) }
+    pub(super) fn enter(self: &Arc<Self>, record: &Arc<ConnectionRecord>) -> Membership {
+        self.retired.lock().received += 1;
+        self.all.lock().insert(record.number, Arc::clone(record));
+        Membership { clients: Arc::clone(self), record: Arc::clone(record) }
     }
 
     /// Returns all clients, oldest connection first.
-    pub(super) fn all(&self) -> Vec<Arc<Seen>> {
+    pub(super) fn all(&self) -> Vec<Arc<ConnectionRecord>> {
         self.all.lock().values().cloned().collect()
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<Arc<Seen>> {
+    pub(super) fn get(&self, number: u64) -> Option<Arc<ConnectionRecord>> {
         self.all.lock().get(&number).cloned()
     }
 
@@ -260,13 +260,13 @@ impl Clients {
     pub(super) fn counts(&self) -> Counts {
         let mut by_name = BTreeMap::<_, Tallies>::new();
         let all = self.all();
-        let past = self.past.lock();
+        let retired = self.retired.lock();
         let mut add = |tallies: &Tallies| {
             tallies.0.iter().for_each(|tally| by_name.entry(tally.name).or_default().add([*tally]));
         };
-        add(&past.tallies);
-        all.iter().for_each(|seen| add(&seen.state.lock().tallies));
-        let Past { received, per_second, uses, .. } = *past;
+        add(&retired.tallies);
+        all.iter().for_each(|record| add(&record.state.lock().tallies));
+        let RetiredCounts { received, per_second, uses, .. } = *retired;
         let by_name = by_name.into_iter().filter_map(|(name, tallies)| {
             let mut sum = Tally { name, ..Tally::default() };
             for tally in tallies.0 {
@@ -281,26 +281,26 @@ impl Clients {
     }
 
     /// Resets all counts; `uses` are the key counters so far.
-    pub(super) fn reset_counts(&self, uses: Uses) {
+    pub(super) fn reset_counts(&self, uses: UsageCounters) {
         let all = self.all();
-        let mut past = self.past.lock();
-        *past = Past { uses, ..Past::default() };
-        all.iter().for_each(|seen| seen.state.lock().tallies = Tallies::default());
+        let mut retired = self.retired.lock();
+        *retired = RetiredCounts { uses, ..RetiredCounts::default() };
+        all.iter().for_each(|record| record.state.lock().tallies = Tallies::default());
     }
 
     /// Updates the rate of commands once per second; must be called more often than that.
     pub(super) fn sample(&self, now_ms: u64) {
         let all = self.all();
-        let mut past = self.past.lock();
-        let (then_ms, before) = past.sampled;
+        let mut retired = self.retired.lock();
+        let (then_ms, before) = retired.sampled;
         let passed_ms = now_ms.saturating_sub(then_ms);
         if passed_ms < SECOND_MS {
             return;
         }
-        let calls =
-            all.iter().map(|seen| seen.state.lock().tallies.calls()).sum::<u64>() + past.tallies.calls();
-        past.per_second = calls.saturating_sub(before) * 1000 / passed_ms;
-        past.sampled = (now_ms, calls);
+        let calls = all.iter().map(|record| record.state.lock().tallies.calls()).sum::<u64>()
+            + retired.tallies.calls();
+        retired.per_second = calls.saturating_sub(before) * 1000 / passed_ms;
+        retired.sampled = (now_ms, calls);
     }
 
     /// Returns the tenant's pause.
@@ -308,25 +308,25 @@ impl Clients {
         &self.pause
     }
 
-    /// Resolves when the pause is over; `seen` is the blocked client.
-    pub(super) async fn unpaused(&self, seen: &Seen, now_ms: impl Fn() -> u64) {
-        let _waiting = Waiting::new(self, seen);
+    /// Resolves when the pause is over; `record` is the blocked client.
+    pub(super) async fn unpaused(&self, record: &ConnectionRecord, now_ms: impl Fn() -> u64) {
+        let _waiting = PauseWait::new(self, record);
         self.pause.over(now_ms).await;
     }
 }
 
 /// A guard that marks a client as blocked by a pause.
-struct Waiting<'a>(&'a Clients, &'a Seen);
+struct PauseWait<'a>(&'a Clients, &'a ConnectionRecord);
 
-impl<'a> Waiting<'a> {
-    fn new(clients: &'a Clients, seen: &'a Seen) -> Self {
+impl<'a> PauseWait<'a> {
+    fn new(clients: &'a Clients, record: &'a ConnectionRecord) -> Self {
         clients.waiting.fetch_add(1, Ordering::Relaxed);
-        seen.state.lock().is_waiting = true;
-        Waiting(clients, seen)
+        record.state.lock().is_waiting = true;
+        PauseWait(clients, record)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PauseWait<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
         self.1.state.lock().is_waiting = false;
@@ -352,14 +352,14 @@ pub(super) fn command_lines(counts: &Counts) -> String {
 mod tests {
     use super::*;
 
-    fn seen(number: u64) -> Arc<Seen> {
-        Arc::new(Seen::new(number, "1.2.3.4:5".into(), "6.7.8.9:10".into(), 1000))
+    fn record(number: u64) -> Arc<ConnectionRecord> {
+        Arc::new(ConnectionRecord::new(number, "1.2.3.4:5".into(), "6.7.8.9:10".into(), 1000))
     }
 
     #[test]
     fn what_clients_have_done_stays_counted_when_they_are_gone() {
         let clients = Arc::new(Clients::default());
-        let (one, other) = (seen(1), seen(2));
+        let (one, other) = (record(1), record(2));
         let member = clients.enter(&one);
         let _other = clients.enter(&other);
         let mut counted = Tallies::default();
@@ -367,9 +367,9 @@ mod tests {
         counted.count("get", Outcome::Failed, 1_000);
         counted.count("set", Outcome::Rejected, 9_000);
         counted.count("set", Outcome::Queued, 9_000);
-        one.settle(Facts::default(), &mut counted);
+        one.settle(BatchFacts::default(), &mut counted);
         counted.count("get", Outcome::Done, 3_000);
-        other.settle(Facts::default(), &mut counted);
+        other.settle(BatchFacts::default(), &mut counted);
         assert!(counted.0.is_empty());
         drop(member);
         assert_eq!(clients.len(), 1);
@@ -381,11 +381,11 @@ mod tests {
         clients.sample(10_000);
         counted.count("get", Outcome::Done, 0);
         (0..7).for_each(|_| counted.count("set", Outcome::Done, 0));
-        other.settle(Facts::default(), &mut counted);
+        other.settle(BatchFacts::default(), &mut counted);
         clients.sample(10_999);
         clients.sample(12_000);
         assert_eq!((clients.counts().per_second, clients.counts().received), (4, 2));
-        clients.reset_counts(Uses::default());
+        clients.reset_counts(UsageCounters::default());
         assert_eq!((command_lines(&clients.counts()).as_str(), clients.counts().received), ("", 0));
     }
 }

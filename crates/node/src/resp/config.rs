@@ -4,7 +4,7 @@ use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use crate::key_log::Fsync;
 use farpool_kv::evict::Policy;
 use farpool_kv::resp::{Replies, parse_integer};
-use farpool_kv::{Args, Limits, Moment, Pattern, Refusal};
+use farpool_kv::{Args, Limits, Pattern, Refusal, TimeAndRandom};
 use farpool_model::limits::SLOW_LOG_ENTRIES_MAX;
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ const FIXED: &[(&str, &str)] = &[
 pub(super) const SETTINGS: usize = FIXED.len() + 6;
 
 /// An action deferred until the transaction has released its shards.
-pub(super) enum Later {
+pub(super) enum DeferredAction {
     Change(Changes),
     ResetCounts,
 }
@@ -44,12 +44,12 @@ impl Client {
             }
             (b"set", pairs @ [_, _, ..]) => {
                 let changes = self.changes(pairs)?;
-                self.do_or_leave(Later::Change(changes))?;
+                self.do_or_leave(DeferredAction::Change(changes))?;
                 replies.ok();
             }
             (b"resetstat", []) => {
                 self.check_may_write()?;
-                self.do_or_leave(Later::ResetCounts)?;
+                self.do_or_leave(DeferredAction::ResetCounts)?;
                 replies.ok();
             }
             (b"help", []) => tell_help(HELP, replies),
@@ -94,17 +94,17 @@ impl Client {
     }
 
     /// Executes an action now or, inside a transaction, after it has ended, because the action locks all shards.
-    fn do_or_leave(&mut self, what: Later) -> Done {
-        self.later.push(what);
+    fn do_or_leave(&mut self, what: DeferredAction) -> Done {
+        self.deferred.push(what);
         if self.is_in_transaction() { Ok(()) } else { self.do_later() }
     }
 
     /// Executes deferred actions.
     pub(super) fn do_later(&mut self) -> Done {
-        for what in std::mem::take(&mut self.later) {
+        for what in std::mem::take(&mut self.deferred) {
             match what {
-                Later::Change(changes) => self.change_settings(changes)?,
-                Later::ResetCounts => {
+                DeferredAction::Change(changes) => self.change_settings(changes)?,
+                DeferredAction::ResetCounts => {
                     let uses = self.keys().map(|keys| keys.uses()).unwrap_or_default();
                     self.settle_now();
                     self.clients().iter().for_each(|clients| clients.reset_counts(uses));
@@ -178,7 +178,7 @@ impl Client {
         else {
             return Ok(());
         };
-        let moment = Moment { now: self.now_ms(), random: 0 };
+        let moment = TimeAndRandom { now: self.now_ms(), random: 0 };
         let set = keys.set_limits(moment, |limits| {
             let Limits { maxmemory, policy } = *limits;
             *limits = Limits {

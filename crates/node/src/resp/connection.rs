@@ -1,10 +1,10 @@
 //! A connection of the Redis protocol, from its first byte to its last.
 
 use super::ahead::ReadAhead;
-use super::desk::{Desk, Progress, TURN_NS};
+use super::executor::{ExecutorProgress, RequestExecutor, TURN_NS};
 use super::fair::LaneTurns;
 use super::host::{Client, TOO_MANY};
-use super::long::{LongCommands, Place};
+use super::long::{LongCommands, QueuePosition};
 use super::tenants::Tenants;
 use crate::Node;
 use crate::accept::Unauthenticated;
@@ -45,7 +45,7 @@ const HANDSHAKE: Duration = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
 
 /// State that the connections of a thread share.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct LaneContext {
     pub turns: Arc<LaneTurns>,
     pub long: Arc<LongCommands>,
     pub tenants: Arc<Tenants>,
@@ -54,11 +54,11 @@ pub(super) struct Shared {
 pub(super) struct Connection {
     node: Arc<Node>,
     socket: Arc<dyn Socket>,
-    shared: Shared,
+    shared: LaneContext,
     /// The state that requests are executed on; absent while a long command has it.
-    desk: Option<Box<Desk>>,
+    executor: Option<Box<RequestExecutor>>,
     /// The long command that is queued or running.
-    submitted: Option<Submitted>,
+    submitted: Option<SubmittedCommand>,
     /// Bytes that arrived while the connection waited for something else.
     ahead: ReadAhead,
     /// Follower of the log of keys, if there is one.
@@ -71,29 +71,29 @@ pub(super) struct Connection {
     is_paused: bool,
 }
 
-/// The desk of a connection whose next command is long, until that command begins.
-type WaitingDesk = Arc<Mutex<Option<Box<Desk>>>>;
+/// The executor of a connection whose next command is long, until that command begins.
+type WaitingExecutor = Arc<Mutex<Option<Box<RequestExecutor>>>>;
 
 /// A long command in the queue of its tenant.
-struct Submitted {
+struct SubmittedCommand {
     tenant: TenantName,
-    place: Option<Place>,
-    desk: WaitingDesk,
+    place: Option<QueuePosition>,
+    executor: WaitingExecutor,
 }
 
-impl Submitted {
-    /// Removes the command from the queue and returns its desk; `None` if it has begun.
-    fn withdraw(self, long: &LongCommands) -> Option<Box<Desk>> {
-        let desk = self.desk.lock().take()?;
+impl SubmittedCommand {
+    /// Removes the command from the queue and returns its executor; `None` if it has begun.
+    fn withdraw(self, long: &LongCommands) -> Option<Box<RequestExecutor>> {
+        let executor = self.executor.lock().take()?;
         self.place.into_iter().for_each(|place| long.withdraw(&self.tenant, place));
-        Some(desk)
+        Some(executor)
     }
 }
 
 /// Marks the client as disconnected on drop.
-struct Gone(Option<Arc<AtomicBool>>);
+struct DisconnectMark(Option<Arc<AtomicBool>>);
 
-impl Drop for Gone {
+impl Drop for DisconnectMark {
     fn drop(&mut self) {
         self.0.iter().for_each(|gone| gone.store(true, Ordering::Relaxed));
     }
@@ -105,11 +105,11 @@ impl Connection {
         socket: Arc<dyn Socket>,
         number: u64,
         log: Option<Follower>,
-        shared: Shared,
+        shared: LaneContext,
     ) -> Self {
         let client = Client::new(node, &shared.tenants, number, (socket.peer(), socket.local()));
         Connection {
-            desk: Some(Box::new(Desk::new(node, client, number))),
+            executor: Some(Box::new(RequestExecutor::new(node, client, number))),
             node: Arc::clone(node),
             socket,
             shared,
@@ -129,11 +129,13 @@ impl Connection {
         mut is_ending: watch::Receiver<bool>,
     ) {
         let peer = self.socket.peer();
-        let Some(seen) = self.desk.as_ref().map(|desk| Arc::clone(desk.client.seen())) else { return };
+        let Some(record) = self.executor.as_ref().map(|executor| Arc::clone(executor.client.record())) else {
+            return;
+        };
         let ended = tokio::select! {
             biased;
             _ = is_ending.wait_for(|is_ending| *is_ending) => Ok(()),
-            () = seen.ended() => Ok(()),
+            () = record.ended() => Ok(()),
             ended = self.converse(&unauthenticated) => ended,
         };
         if let Err(error) = ended {
@@ -141,18 +143,18 @@ impl Connection {
         }
         // A command that is running cleans up after itself.
         let submitted = self.submitted.take();
-        let desk = self.desk.take().or_else(|| submitted?.withdraw(&self.shared.long));
+        let executor = self.executor.take().or_else(|| submitted?.withdraw(&self.shared.long));
         // The descriptor is freed before the connection's place is.
         drop(self.socket);
-        if let Some(desk) = desk {
-            desk.part(&self.shared.long);
+        if let Some(executor) = executor {
+            executor.part(&self.shared.long);
         }
     }
 
     /// # Errors
-    /// When a long command has the desk, and the connection has not waited for it.
-    fn desk(&mut self) -> io::Result<&mut Desk> {
-        self.desk.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))
+    /// When a long command has the executor, and the connection has not waited for it.
+    fn executor(&mut self) -> io::Result<&mut RequestExecutor> {
+        self.executor.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))
     }
 
     async fn converse(&mut self, unauthenticated: &Arc<Unauthenticated>) -> io::Result<()> {
@@ -167,9 +169,9 @@ impl Connection {
                 Err(_) => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
-        match self.desk()?.client.admit(None) {
+        match self.executor()?.client.admit(None) {
             Err(error) if error.kind == ErrorKind::OverLimit => {
-                self.desk()?.error(TOO_MANY);
+                self.executor()?.error(TOO_MANY);
                 return self.send().await;
             }
             // A client that needs a token sends it now.
@@ -188,7 +190,7 @@ impl Connection {
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         }
         loop {
-            let pass = self.desk()?.client.take_pass();
+            let pass = self.executor()?.client.take_pass();
             let Some(mut pass) = pass else { return Ok(()) };
             let ended = tokio::select! {
                 biased;
@@ -200,17 +202,17 @@ impl Connection {
             };
             match ended {
                 Some(error) => {
-                    self.desk()?.error(&format!("NOAUTH {}", error.message));
+                    self.executor()?.error(&format!("NOAUTH {}", error.message));
                     return self.send().await;
                 }
-                None => self.desk()?.client.return_pass(pass),
+                None => self.executor()?.client.return_pass(pass),
             }
         }
     }
 
     /// Waits until the client is authenticated; returns whether the connection stays open.
     async fn greet(&mut self) -> io::Result<bool> {
-        while !self.desk()?.client.is_admitted() {
+        while !self.executor()?.client.is_admitted() {
             if !self.exchange().await? {
                 return Ok(false);
             }
@@ -221,7 +223,7 @@ impl Connection {
     /// Reads requests, executes them and sends replies; returns whether the connection stays open.
     async fn exchange(&mut self) -> io::Result<bool> {
         if std::mem::take(&mut self.is_paused) {
-            let unpaused = self.desk()?.client.unpaused();
+            let unpaused = self.executor()?.client.unpaused();
             self.while_there(unpaused).await?;
         }
         // Requests received earlier come first.
@@ -230,23 +232,23 @@ impl Connection {
                 log.keep_up().await;
             }
             let mut progress = self.take_turn().await?;
-            if let Progress::Long = progress {
+            if let ExecutorProgress::Long = progress {
                 self.send().await?;
                 progress = self.carry_out_long().await?;
             }
             match progress {
-                Progress::Waits => break,
-                Progress::HasMore | Progress::Long => self.send().await?,
-                Progress::Paused => {
+                ExecutorProgress::Waits => break,
+                ExecutorProgress::HasMore | ExecutorProgress::Long => self.send().await?,
+                ExecutorProgress::Paused => {
                     self.is_paused = true;
                     self.send().await?;
                     return Ok(true);
                 }
-                Progress::Held(releases) => {
+                ExecutorProgress::Held(releases) => {
                     self.send().await?;
                     self.released(releases).await?;
                 }
-                Progress::Leaves => {
+                ExecutorProgress::Leaves => {
                     self.send().await?;
                     self.socket.end_writing()?;
                     return Ok(false);
@@ -254,81 +256,83 @@ impl Connection {
             }
         }
         self.send().await?;
-        if self.desk()?.client.has_new_pass() {
+        if self.executor()?.client.has_new_pass() {
             // From here on, the connection lasts until the client's pass ends.
             return Ok(true);
         }
         let held = self.socket.bytes_held();
-        let desk = self.desk()?;
-        desk.received.reserve(READ_BYTES);
-        if let Err(error) = desk.client.charge(desk.bytes_held() + held) {
-            desk.error(&format!("OOM {}", error.message));
+        let executor = self.executor()?;
+        executor.received.reserve(READ_BYTES);
+        if let Err(error) = executor.client.charge(executor.bytes_held() + held) {
+            executor.error(&format!("OOM {}", error.message));
             self.send().await?;
             return Ok(false);
         }
-        let Some(desk) = self.desk.as_deref_mut() else { return Ok(false) };
-        Ok(self.socket.read(&mut desk.received).await? > 0)
+        let Some(executor) = self.executor.as_deref_mut() else { return Ok(false) };
+        Ok(self.socket.read(&mut executor.received).await? > 0)
     }
 
     /// Waits for a turn and executes requests for its duration.
-    async fn take_turn(&mut self) -> io::Result<Progress> {
+    async fn take_turn(&mut self) -> io::Result<ExecutorProgress> {
         let rests = self.turn_ns >= TURN_NS;
         if rests {
             self.turn_ns = 0;
         }
-        let key = self.desk()?.client.tenant_key();
+        let key = self.executor()?.client.tenant_key();
         self.shared.turns.turn(key, rests).await;
-        let Some(desk) = self.desk.as_deref_mut() else { return Ok(Progress::Leaves) };
+        let Some(executor) = self.executor.as_deref_mut() else { return Ok(ExecutorProgress::Leaves) };
         let began_ns = self.node.clock().now_ns();
-        let progress = desk.carry_out();
+        let progress = executor.carry_out();
         let worked_ns = self.node.clock().now_ns().saturating_sub(began_ns);
-        desk.settle();
+        executor.settle();
         self.shared.turns.spent(key, worked_ns);
         (self.unpaid_ns, self.turn_ns) = (self.unpaid_ns + worked_ns, self.turn_ns + worked_ns);
         if self.unpaid_ns >= CHARGED_NS {
-            desk.client.charge_time(std::mem::take(&mut self.unpaid_ns));
+            executor.client.charge_time(std::mem::take(&mut self.unpaid_ns));
         }
         Ok(progress)
     }
 
     /// Passes the next command to a thread for long commands and waits for it.
-    async fn carry_out_long(&mut self) -> io::Result<Progress> {
-        let Some(desk) = self.desk.take() else { return Ok(Progress::Leaves) };
-        let Some(tenant) = desk.client.tenant().cloned() else {
+    async fn carry_out_long(&mut self) -> io::Result<ExecutorProgress> {
+        let Some(executor) = self.executor.take() else { return Ok(ExecutorProgress::Leaves) };
+        let Some(tenant) = executor.client.tenant().cloned() else {
             // Before authentication no command is long.
-            self.desk = Some(desk);
-            return Ok(Progress::Leaves);
+            self.executor = Some(executor);
+            return Ok(ExecutorProgress::Leaves);
         };
-        let mut gone = Gone(Some(desk.client.gone()));
+        let mut gone = DisconnectMark(Some(executor.client.gone()));
         let (tell, told) = oneshot::channel();
-        let desk = Arc::new(Mutex::new(Some(desk)));
-        let work = long_work(Arc::clone(&desk), Arc::clone(self.node.clock()), tell);
+        let executor = Arc::new(Mutex::new(Some(executor)));
+        let work = long_work(Arc::clone(&executor), Arc::clone(self.node.clock()), tell);
         let place = self.shared.long.submit(&tenant, Box::new(work));
         self.ahead.charge_to(self.node.account(&tenant));
-        self.submitted = Some(Submitted { tenant, place, desk });
+        self.submitted = Some(SubmittedCommand { tenant, place, executor });
         let told = self.ahead.while_there(&*self.socket, told).await?;
         self.submitted = None;
-        let (desk, progress) = told.map_err(|_| io::Error::other("a long command was not carried out"))?;
-        let desk = self.desk.insert(desk);
-        self.ahead.give_to(&mut desk.received);
+        let (executor, progress) =
+            told.map_err(|_| io::Error::other("a long command was not carried out"))?;
+        let executor = self.executor.insert(executor);
+        self.ahead.give_to(&mut executor.received);
         gone.0 = None;
         Ok(progress)
     }
 
     /// Waits until a long command of the tenant has released shards.
     async fn released(&mut self, releases: u64) -> io::Result<()> {
-        let Some(keys) = self.desk()?.client.keys() else { return Ok(()) };
+        let Some(keys) = self.executor()?.client.keys() else { return Ok(()) };
         self.while_there(poll_fn(|context| keys.poll_released(releases, context))).await
     }
 
     /// Waits for `waited` while the client stays connected.
     async fn while_there(&mut self, waited: impl Future<Output = ()>) -> io::Result<()> {
-        let desk = self.desk.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))?;
-        if let Some(tenant) = desk.client.tenant() {
+        let executor =
+            self.executor.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))?;
+        if let Some(tenant) = executor.client.tenant() {
             self.ahead.charge_to(self.node.account(tenant));
         }
         self.ahead.while_there(&*self.socket, waited).await?;
-        self.ahead.give_to(&mut desk.received);
+        self.ahead.give_to(&mut executor.received);
         Ok(())
     }
 
@@ -336,12 +340,12 @@ impl Connection {
     /// durable, an error is sent instead and the connection is closed: a client that got `OK` for `SET a 1` under
     /// `always`, followed by a loss of power, would find `a` missing.
     async fn send(&mut self) -> io::Result<()> {
-        let Some(desk) = self.desk.as_deref_mut() else { return Ok(()) };
-        if let (Some(number), Some(log)) = (desk.session.take_recorded(), &mut self.log)
+        let Some(executor) = self.executor.as_deref_mut() else { return Ok(()) };
+        if let (Some(number), Some(log)) = (executor.session.take_recorded(), &mut self.log)
             && let Err(error) = log.durable(number).await
         {
-            desk.replies.clear();
-            desk.error(&format!("MISCONF the log of keys cannot be written: {}", error.message));
+            executor.replies.clear();
+            executor.error(&format!("MISCONF the log of keys cannot be written: {}", error.message));
             self.write().await?;
             return Err(io::Error::other(error.message));
         }
@@ -349,38 +353,38 @@ impl Connection {
     }
 
     async fn write(&mut self) -> io::Result<()> {
-        let Some(desk) = self.desk.as_deref_mut() else { return Ok(()) };
-        if !desk.replies.is_empty() {
-            match timeout(UNREAD, write_and_read(&*self.socket, desk)).await {
+        let Some(executor) = self.executor.as_deref_mut() else { return Ok(()) };
+        if !executor.replies.is_empty() {
+            match timeout(UNREAD, write_and_read(&*self.socket, executor)).await {
                 Ok(sent) => sent?,
                 Err(_) => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
-        desk.replies.clear();
-        desk.replies.shrink_to(KEPT_BYTES);
-        if desk.received.is_empty() && desk.received.capacity() > KEPT_BYTES {
-            desk.received = BytesMut::new();
+        executor.replies.clear();
+        executor.replies.shrink_to(KEPT_BYTES);
+        if executor.received.is_empty() && executor.received.capacity() > KEPT_BYTES {
+            executor.received = BytesMut::new();
         }
         Ok(())
     }
 }
 
-/// Returns the work of a long command, which sends back the desk and the progress; does nothing if the desk was
+/// Returns the work of a long command, which sends back the executor and the progress; does nothing if the executor was
 /// withdrawn.
 fn long_work(
-    waiting: WaitingDesk,
+    waiting: WaitingExecutor,
     clock: Arc<dyn Clock>,
-    tell: oneshot::Sender<(Box<Desk>, Progress)>,
+    tell: oneshot::Sender<(Box<RequestExecutor>, ExecutorProgress)>,
 ) -> impl FnOnce() + Send {
     move || {
-        let Some(mut desk) = waiting.lock().take() else { return };
+        let Some(mut executor) = waiting.lock().take() else { return };
         let began_ns = clock.now_ns();
-        let progress = desk.carry_out_long();
-        desk.settle();
-        desk.client.charge_time(clock.now_ns().saturating_sub(began_ns));
-        let keys = desk.client.keys();
-        if let Err((mut desk, _)) = tell.send((desk, progress)) {
-            desk.end();
+        let progress = executor.carry_out_long();
+        executor.settle();
+        executor.client.charge_time(clock.now_ns().saturating_sub(began_ns));
+        let keys = executor.client.keys();
+        if let Err((mut executor, _)) = tell.send((executor, progress)) {
+            executor.end();
         }
         // Commands that have waited get a moment before the next long command.
         if keys.is_some_and(|keys| keys.take_waited()) {
@@ -401,8 +405,8 @@ const BREATH: Duration = Duration::from_micros(500);
 ///
 /// # Errors
 /// When the client has sent more than the limit, or the connection is broken.
-async fn write_and_read(socket: &dyn Socket, desk: &mut Desk) -> io::Result<()> {
-    let Desk { client, received, replies, session, .. } = desk;
+async fn write_and_read(socket: &dyn Socket, executor: &mut RequestExecutor) -> io::Result<()> {
+    let RequestExecutor { client, received, replies, session, .. } = executor;
     let mut writing = pin!(socket.write_all(replies));
     let held = session.bytes() + replies.capacity();
     let (mut has_ended, mut charged) = (false, received.capacity());

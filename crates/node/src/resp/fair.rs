@@ -15,10 +15,10 @@ pub(super) type TenantKey = usize;
 
 /// The turns of one thread.
 #[derive(Debug, Default)]
-pub(super) struct LaneTurns(Mutex<Line>);
+pub(super) struct LaneTurns(Mutex<TurnQueue>);
 
 #[derive(Debug, Default)]
-struct Line {
+struct TurnQueue {
     tenants: HashMap<TenantKey, Tenant>,
     /// Ticket that was granted the turn and has not begun it.
     granted: Option<u64>,
@@ -33,7 +33,7 @@ struct Tenant {
     waiting: VecDeque<(u64, Waker)>,
 }
 
-impl Line {
+impl TurnQueue {
     /// Returns the waiting tenant that has spent the least time.
     fn next(&self) -> Option<(TenantKey, u64)> {
         let waiting = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty());
@@ -83,13 +83,13 @@ impl Line {
 }
 
 /// A place in the queue, given up on drop.
-struct Place<'a> {
+struct QueueTicket<'a> {
     turns: &'a LaneTurns,
     key: TenantKey,
     ticket: Option<u64>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let mut line = self.turns.0.lock();
@@ -111,7 +111,7 @@ impl LaneTurns {
         if !rests && self.0.lock().is_first(key) {
             return;
         }
-        let mut place = Place { turns: self, key, ticket: None };
+        let mut place = QueueTicket { turns: self, key, ticket: None };
         poll_fn(|context| {
             let mut line = self.0.lock();
             let Some(ticket) = place.ticket else {

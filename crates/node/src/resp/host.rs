@@ -5,23 +5,23 @@ mod slowlog;
 
 pub(super) use auth::TOO_MANY;
 
-use super::client::Muted;
-use super::clients::{Buffers, Clients, Facts, Membership, Seen, Tallies};
-use super::config::{self, Later};
+use super::client::ReplyMode;
+use super::clients::{BatchFacts, Buffers, Clients, ConnectionRecord, Membership, Tallies};
+use super::config::{self, DeferredAction};
 use super::fair::TenantKey;
 use super::introspect;
 use super::slow::SlowLog;
 use super::tenants::Tenants;
 use crate::key_log::KeyLog;
 use crate::keyspaces::Keyspaces;
-use crate::node::{ConnectionGuard, Pass};
-use crate::spaces::LastJudge;
+use crate::node::{AccessPass, ConnectionGuard};
+use crate::spaces::LastCondition;
 use crate::{Caller, Node};
 use auth::token_of;
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{
-    Ahead, Args, Host, Keyspace, Moment, Outcome, Pattern, PutOff, Ran, ReadEntry, Refusal, Session, Space,
-    wrong_number,
+    Args, DeferReason, ExecutedCommand, Host, Keyspace, LookAhead, Outcome, Pattern, ReadEntry, Refusal,
+    Session, Space, TimeAndRandom, wrong_number,
 };
 use farpool_memory::Reservation;
 use farpool_model::limits::KV_STEP_WORK_MAX;
@@ -67,23 +67,23 @@ pub(super) struct Client {
     node: Arc<Node>,
     tenants: Arc<Tenants>,
     /// State that other clients of the tenant can read.
-    seen: Arc<Seen>,
+    record: Arc<ConnectionRecord>,
     name: String,
     protocol: Protocol,
     now_ms: u64,
     /// Facts and command counts of the current batch; published at its end.
-    pub(super) facts: Facts,
+    pub(super) facts: BatchFacts,
     pub(super) counted: Tallies,
     /// The latest command, and the name of the latest one implemented here.
-    ran: Ran,
+    ran: ExecutedCommand,
     pub(super) ran_name: &'static str,
     /// End of the transaction's latest command, in nanoseconds of the node's clock.
     marked_ns: u64,
-    pub(super) muted: Muted,
+    pub(super) reply_mode: ReplyMode,
     /// Actions deferred until the transaction has released its shards.
-    pub(super) later: Vec<Later>,
-    admitted: Option<Admitted>,
-    pass: Option<Pass>,
+    pub(super) deferred: Vec<DeferredAction>,
+    admitted: Option<AdmittedClient>,
+    pass: Option<AccessPass>,
     is_leaving: bool,
     is_reset: bool,
     /// Whether the client now belongs to another tenant than before.
@@ -91,14 +91,14 @@ pub(super) struct Client {
     /// Whether commands are queued by `MULTI`.
     is_queueing: bool,
     /// Cache of the condition on columns that was compiled last.
-    judge: LastJudge,
+    judge: LastCondition,
     /// Number of the latest log record written by a command of this file.
     recorded: Option<u64>,
     /// Whether the connection has closed while a command runs on another thread.
     gone: Arc<AtomicBool>,
 }
 
-struct Admitted {
+struct AdmittedClient {
     caller: Caller,
     keys: Arc<Keyspace>,
     slow: Arc<SlowLog>,
@@ -120,32 +120,32 @@ impl Client {
         Client {
             node: Arc::clone(node),
             tenants: Arc::clone(tenants),
-            seen: Arc::new(Seen::new(number, peer, local, now_ms)),
+            record: Arc::new(ConnectionRecord::new(number, peer, local, now_ms)),
             name: String::new(),
             protocol: Protocol::Resp2,
             now_ms,
-            facts: Facts { used_ms: now_ms, ..Facts::default() },
+            facts: BatchFacts { used_ms: now_ms, ..BatchFacts::default() },
             counted: Tallies::default(),
-            ran: Ran { name: "", outcome: Outcome::Queued },
+            ran: ExecutedCommand { name: "", outcome: Outcome::Queued },
             ran_name: "",
             marked_ns: 0,
-            muted: Muted::None,
-            later: Vec::new(),
+            reply_mode: ReplyMode::None,
+            deferred: Vec::new(),
             admitted: None,
             pass: None,
             is_leaving: false,
             is_reset: false,
             has_moved: false,
             is_queueing: false,
-            judge: LastJudge::default(),
+            judge: LastCondition::default(),
             recorded: None,
             gone: Arc::default(),
         }
     }
 
     /// Returns the state that other clients of the tenant can read.
-    pub fn seen(&self) -> &Arc<Seen> {
-        &self.seen
+    pub fn record(&self) -> &Arc<ConnectionRecord> {
+        &self.record
     }
 
     /// Returns whether the client has authenticated again since [`Client::take_pass`].
@@ -183,7 +183,7 @@ impl Client {
     }
 
     pub fn set_name(&mut self, name: String) {
-        self.seen.set_name(&name);
+        self.record.set_name(&name);
         self.name = name;
     }
 
@@ -251,7 +251,7 @@ impl Client {
         let is_secret = matches!(own(args[0]), Some(("auth" | "hello", _)));
         if !is_secret && self.ran.outcome != Outcome::Rejected {
             let is_token = |text: &[u8]| self.is_token(text);
-            log.add(args, is_token, (ns, unix_ms), (&self.seen.peer, &self.name));
+            log.add(args, is_token, (ns, unix_ms), (&self.record.peer, &self.name));
         }
     }
 
@@ -292,13 +292,13 @@ impl Client {
         self.admitted.as_ref().map(|admitted| Arc::as_ptr(&admitted.keys)) == keys.map(Arc::as_ptr)
     }
 
-    /// Takes the pass, which tells when the connection must be closed (see `Pass`).
-    pub fn take_pass(&mut self) -> Option<Pass> {
+    /// Takes the pass, which tells when the connection must be closed (see `AccessPass`).
+    pub fn take_pass(&mut self) -> Option<AccessPass> {
         self.pass.take()
     }
 
     /// Puts back a pass taken by [`Client::take_pass`], unless a newer one has arrived since.
-    pub fn return_pass(&mut self, pass: Pass) {
+    pub fn return_pass(&mut self, pass: AccessPass) {
         self.pass.get_or_insert(pass);
     }
 
@@ -314,7 +314,7 @@ impl Client {
 
     /// Charges `ns` nanoseconds of work to the tenant's share.
     pub fn charge_time(&self, ns: u64) {
-        if let Some(Admitted { caller, .. }) = &self.admitted {
+        if let Some(AdmittedClient { caller, .. }) = &self.admitted {
             caller.charge(ns);
         }
     }
@@ -324,7 +324,7 @@ impl Client {
     /// # Errors
     /// `OverLimit` when the tenant has no more memory for work.
     pub fn charge(&mut self, bytes: usize) -> Result<()> {
-        let Some(Admitted { buffers, .. }) = &mut self.admitted else { return Ok(()) };
+        let Some(AdmittedClient { buffers, .. }) = &mut self.admitted else { return Ok(()) };
         match bytes.checked_sub(buffers.bytes()) {
             Some(more) => buffers.try_grow(more),
             None => {
@@ -340,18 +340,18 @@ impl Client {
         &mut self,
         keys: Option<&Keyspace>,
         session: &mut Session,
-        (args, ahead): (&Args<'_>, Ahead),
-        moment: Moment,
+        (args, ahead): (&Args<'_>, LookAhead),
+        moment: TimeAndRandom,
         replies: &mut Replies<'_>,
-    ) -> Option<PutOff> {
+    ) -> Option<DeferReason> {
         (self.now_ms, self.facts.space) = (moment.now, session.space());
         self.is_queueing = session.is_queueing();
         let before = replies.bytes();
         self.execute_aloud(keys, session, (args, ahead), moment, replies);
-        if let Outcome::PutOff(why) = self.ran.outcome {
+        if let Outcome::Deferred(why) = self.ran.outcome {
             return Some(why);
         }
-        if self.muted.step() {
+        if self.reply_mode.step() {
             replies.truncate(before);
         }
         None
@@ -361,13 +361,13 @@ impl Client {
         &mut self,
         keys: Option<&Keyspace>,
         session: &mut Session,
-        (args, ahead): (&Args<'_>, Ahead),
-        moment: Moment,
+        (args, ahead): (&Args<'_>, LookAhead),
+        moment: TimeAndRandom,
         replies: &mut Replies<'_>,
     ) {
         let before = replies.bytes();
         let Some(keys) = keys else {
-            self.ran = Ran { name: "", outcome: Outcome::Done };
+            self.ran = ExecutedCommand { name: "", outcome: Outcome::Done };
             let is_allowed = own(args[0]).is_some_and(|(name, _)| OF_STRANGERS.contains(&name));
             let done = match is_allowed {
                 true => self.knows(args).and_then(|_| self.run(args, replies)),
@@ -383,7 +383,7 @@ impl Client {
         if !ahead.is_of_keys()
             && let Some(("quit" | "reset", _)) = own(args[0])
         {
-            self.ran = Ran { name: "", outcome: Outcome::Done };
+            self.ran = ExecutedCommand { name: "", outcome: Outcome::Done };
             let known = self.knows(args);
             if known.is_err() {
                 self.ran.outcome = Outcome::Rejected;
@@ -398,7 +398,7 @@ impl Client {
             }
             self.ran = session.execute_known(keys, (args, ahead), moment, self, replies);
             self.judge.end_command();
-            if !self.later.is_empty()
+            if !self.deferred.is_empty()
                 && let Err(Refusal(text)) = self.do_later()
             {
                 replies.truncate(before);
@@ -452,7 +452,7 @@ impl Host for Client {
     }
 
     fn hold_schema(&self, name: &TableName) -> std::result::Result<Option<Box<dyn Any>>, Refusal> {
-        let Some(Admitted { caller, .. }) = self.admitted.as_ref().filter(|_| !name.is_public()) else {
+        let Some(AdmittedClient { caller, .. }) = self.admitted.as_ref().filter(|_| !name.is_public()) else {
             return Ok(None);
         };
         let held = self.node.keyspaces().hold_schemas(caller.tenant());
@@ -472,7 +472,7 @@ impl Host for Client {
         entries: &[ReadEntry<'_>],
         now: u64,
     ) -> std::result::Result<Vec<bool>, Refusal> {
-        let Some(Admitted { caller, keys, .. }) = &self.admitted else {
+        let Some(AdmittedClient { caller, keys, .. }) = &self.admitted else {
             return Ok(vec![false; entries.len()]);
         };
         self.judge.judge((caller, keys), (condition, space), entries, now)
@@ -498,7 +498,7 @@ impl Host for Client {
         }
     }
 
-    fn ran(&mut self, ran: Ran) {
+    fn ran(&mut self, ran: ExecutedCommand) {
         let now_ns = self.node.clock().now_ns();
         self.count(ran, now_ns.saturating_sub(self.marked_ns), &[]);
         self.marked_ns = now_ns;
@@ -534,7 +534,7 @@ impl Host for Client {
             "reset" => {
                 (self.is_reset, self.protocol) = (true, Protocol::Resp2);
                 self.set_name(String::new());
-                self.muted = Muted::None;
+                self.reply_mode = ReplyMode::None;
                 replies.set_protocol(Protocol::Resp2);
                 // The client falls back to the default user, if the node serves clients without a token.
                 self.admitted = None;

@@ -3,11 +3,11 @@
 use super::clients::{Counts, command_lines};
 use super::host::{Client, REDIS_VERSION};
 use farpool_kv::resp::Replies;
-use farpool_kv::{Args, Uses};
+use farpool_kv::{Args, UsageCounters};
 use farpool_model::limits::RESP_CONNECTIONS_MAX;
 
 /// The requested sections.
-struct Wanted {
+struct RequestedSections {
     names: Vec<Vec<u8>>,
     /// Whether the default sections are requested.
     is_default: bool,
@@ -15,12 +15,12 @@ struct Wanted {
     is_all: bool,
 }
 
-impl Wanted {
-    fn of(args: &Args<'_>) -> Wanted {
+impl RequestedSections {
+    fn of(args: &Args<'_>) -> RequestedSections {
         let names: Vec<_> = args[1..].iter().map(|name| name.to_ascii_lowercase()).collect();
         let is_all = names.iter().any(|name| matches!(name.as_slice(), b"all" | b"everything"));
         let is_default = is_all || names.is_empty() || names.iter().any(|name| name == b"default");
-        Wanted { names, is_default, is_all }
+        RequestedSections { names, is_default, is_all }
     }
 
     fn has(&self, section: &str) -> bool {
@@ -31,7 +31,7 @@ impl Wanted {
 
 /// A writer of the requested sections.
 struct Sections {
-    wanted: Wanted,
+    wanted: RequestedSections,
     text: String,
 }
 
@@ -52,7 +52,7 @@ fn lines<const N: usize>(pairs: [(&str, String); N]) -> String {
 impl Client {
     pub(super) fn info(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) {
         self.settle_now();
-        let mut sections = Sections { wanted: Wanted::of(args), text: String::new() };
+        let mut sections = Sections { wanted: RequestedSections::of(args), text: String::new() };
         let counts = self.clients().map(|clients| clients.counts());
         sections.add("server", "Server", || self.server());
         sections.add("clients", "Clients", || self.connected());
@@ -111,7 +111,7 @@ impl Client {
 
     fn stats(&self, counts: &Counts) -> String {
         let uses = self.keys().map(|keys| keys.uses()).unwrap_or_default();
-        let since = |of: fn(&Uses) -> u64| of(&uses).saturating_sub(of(&counts.uses)).to_string();
+        let since = |of: fn(&UsageCounters) -> u64| of(&uses).saturating_sub(of(&counts.uses)).to_string();
         let commands: u64 = counts.by_name.values().map(|tally| tally.calls).sum();
         lines([
             ("total_connections_received", counts.received.to_string()),

@@ -2,13 +2,13 @@
 //! which waits for its sockets and nothing else. So a request wakes no other thread, and the memory of a connection
 //! stays in one processor's cache.
 
-use super::connection::{Connection, Shared};
+use super::connection::{Connection, LaneContext};
 use super::fair::LaneTurns;
 use super::long::LongCommands;
 use super::tenants::Tenants;
 use crate::Node;
 use crate::accept::{Listener, Unauthenticated};
-use crate::key_log::Echo;
+use crate::key_log::ProgressRelay;
 use farpool_model::Error;
 use farpool_model::limits::{GREETINGS_MAX, RESP_CONNECTIONS_MAX};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl<L: Listener + 'static> Lanes<L> {
             let (of_lane, node, unauthenticated) =
                 (Arc::clone(node), Arc::clone(node), Arc::clone(unauthenticated));
             let (long, tenants) = (Arc::clone(long), Arc::clone(tenants));
-            let shared = Shared { turns: Arc::<LaneTurns>::default(), long, tenants };
+            let shared = LaneContext { turns: Arc::<LaneTurns>::default(), long, tenants };
             let serving =
                 serve(node, unauthenticated, arriving, Arc::clone(&open), is_ending.clone(), shared);
             let run = move || {
@@ -111,10 +111,10 @@ async fn serve<L: Listener>(
     mut arriving: mpsc::UnboundedReceiver<Arrival<L>>,
     open: Arc<AtomicUsize>,
     is_ending: watch::Receiver<bool>,
-    shared: Shared,
+    shared: LaneContext,
 ) {
     let (mut connections, mut telling) = (JoinSet::new(), JoinSet::new());
-    let log = node.keyspaces().log().map(|log| log.echo());
+    let log = node.keyspaces().log().map(|log| log.relay());
     if let Some(log) = &log {
         telling.spawn(log.clone().tell());
     }
@@ -127,7 +127,7 @@ async fn serve<L: Listener>(
                 let Some(Arrival { socket, number }) = arrival else { break };
                 match L::open(socket) {
                     Ok(socket) => {
-                        let log = log.as_ref().map(Echo::follow);
+                        let log = log.as_ref().map(ProgressRelay::follow);
                         let connection = Connection::new(&node, socket, number, log, shared.clone());
                         connections.spawn(connection.serve(Arc::clone(&unauthenticated), is_ending.clone()));
                     }

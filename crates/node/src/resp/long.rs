@@ -23,7 +23,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// The place of a command in its tenant's queue: clean-ups come first, then commands in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct QueuePosition {
     is_command: bool,
     number: u64,
 }
@@ -31,15 +31,15 @@ pub(super) struct Place {
 /// The queues of long commands of all tenants.
 #[derive(Default)]
 pub(super) struct LongCommands {
-    line: Mutex<Line>,
+    line: Mutex<LongQueues>,
     /// Notified when a command is added.
     come: Condvar,
 }
 
 #[derive(Default)]
-struct Line {
+struct LongQueues {
     /// Queued commands of each tenant that has some, or that has one running.
-    tenants: HashMap<TenantName, BTreeMap<Place, Work>>,
+    tenants: HashMap<TenantName, BTreeMap<QueuePosition, Work>>,
     /// Tenants with queued commands of which none runs, in the order of their turns.
     ready: VecDeque<TenantName>,
     last_number: u64,
@@ -48,10 +48,10 @@ struct Line {
     is_ended: bool,
 }
 
-impl Line {
-    fn add(&mut self, tenant: &TenantName, is_command: bool, work: Work) -> Place {
+impl LongQueues {
+    fn add(&mut self, tenant: &TenantName, is_command: bool, work: Work) -> QueuePosition {
         self.last_number += 1;
-        let place = Place { is_command, number: self.last_number };
+        let place = QueuePosition { is_command, number: self.last_number };
         match self.tenants.get_mut(tenant) {
             Some(waiting) => drop(waiting.insert(place, work)),
             None => {
@@ -86,7 +86,7 @@ impl LongCommands {
     }
 
     /// Queues a command of a tenant after its earlier ones.
-    pub fn submit(self: &Arc<Self>, tenant: &TenantName, work: Work) -> Option<Place> {
+    pub fn submit(self: &Arc<Self>, tenant: &TenantName, work: Work) -> Option<QueuePosition> {
         self.add(tenant, true, work)
     }
 
@@ -96,14 +96,14 @@ impl LongCommands {
     }
 
     /// Removes a command from the queue, unless it has begun.
-    pub fn withdraw(&self, tenant: &TenantName, place: Place) {
+    pub fn withdraw(&self, tenant: &TenantName, place: QueuePosition) {
         let mut line = self.line.lock();
         let work = line.tenants.get_mut(tenant).and_then(|waiting| waiting.remove(&place));
         drop(line);
         drop(work);
     }
 
-    fn add(self: &Arc<Self>, tenant: &TenantName, is_command: bool, work: Work) -> Option<Place> {
+    fn add(self: &Arc<Self>, tenant: &TenantName, is_command: bool, work: Work) -> Option<QueuePosition> {
         let mut line = self.line.lock();
         if line.is_ended {
             return None;
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_tenant_whose_commands_were_withdrawn_keeps_no_turn() {
-        let (mut line, b) = (Line::default(), tenant("b"));
+        let (mut line, b) = (LongQueues::default(), tenant("b"));
         let place = line.add(&tenant("a"), true, Box::new(|| {}));
         line.add(&b, true, Box::new(|| {}));
         line.tenants.get_mut(&tenant("a")).unwrap().remove(&place);

@@ -11,7 +11,7 @@ mod client;
 mod clients;
 mod config;
 mod connection;
-mod desk;
+mod executor;
 mod fair;
 mod host;
 mod info;
@@ -49,9 +49,9 @@ const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A generator of connection numbers, for `CLIENT ID`.
 #[derive(Debug, Default)]
-struct Numbers(AtomicU64);
+struct ConnectionNumbers(AtomicU64);
 
-impl Numbers {
+impl ConnectionNumbers {
     fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -84,7 +84,7 @@ impl<L: Listener + 'static> Server<L> {
     /// Serves clients until `shutdown` resolves. An error of one connection ends that connection.
     pub async fn serve(self, mut listener: L, shutdown: impl Future<Output = ()>) {
         let Server { node, unauthenticated, long, tenants, lanes, ending } = self;
-        let numbers = Numbers::default();
+        let numbers = ConnectionNumbers::default();
         let mut shutdown = pin!(shutdown);
         let mut ticks = interval(TIDY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -18,17 +18,17 @@ const TOKEN_BYTES_MAX: usize = 1024;
 pub(crate) struct SlowLog {
     /// Threshold in microseconds; if negative, no command is slow.
     slower_than_us: AtomicI64,
-    kept: Mutex<Kept>,
+    kept: Mutex<SlowLogState>,
 }
 
-struct Kept {
+struct SlowLogState {
     /// Entries, latest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<SlowLogEntry>,
     next_id: i64,
     most: usize,
 }
 
-struct Entry {
+struct SlowLogEntry {
     id: i64,
     unix_s: u64,
     us: u64,
@@ -39,7 +39,7 @@ struct Entry {
 
 impl Default for SlowLog {
     fn default() -> Self {
-        let kept = Kept { entries: VecDeque::new(), next_id: 0, most: SLOW_LOG_ENTRIES_MAX };
+        let kept = SlowLogState { entries: VecDeque::new(), next_id: 0, most: SLOW_LOG_ENTRIES_MAX };
         SlowLog { slower_than_us: AtomicI64::new(SLOWER_THAN_US), kept: Mutex::new(kept) }
     }
 }
@@ -94,7 +94,7 @@ impl SlowLog {
         let (id, most) = (kept.next_id, kept.most);
         kept.next_id += 1;
         let (peer, name) = (peer.to_string(), name.to_string());
-        kept.entries.push_front(Entry { id, unix_s: unix_ms / 1000, us: ns / 1000, args, peer, name });
+        kept.entries.push_front(SlowLogEntry { id, unix_s: unix_ms / 1000, us: ns / 1000, args, peer, name });
         kept.entries.truncate(most);
     }
 

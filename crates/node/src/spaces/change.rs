@@ -5,7 +5,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
-use super::again::Again;
+use super::recomputation::Recomputation;
 use super::{SpaceRows, SpaceTable, not_for_spaces};
 use crate::caller::Caller;
 use crate::rights::Verb;
@@ -14,7 +14,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use farpool_catalog::{Commit, Load};
 use farpool_columns::Table;
-use farpool_kv::{ChangeAgain, KeyChange, KeyState, Moment, ReadEntry};
+use farpool_kv::{ChangeAgain, KeyChange, KeyState, ReadEntry, TimeAndRandom};
 use farpool_model::cast::u64_from;
 use farpool_model::limits::KV_CHANGED_MAX;
 use farpool_model::{
@@ -124,7 +124,7 @@ impl Caller {
         }
         let cut = read.and_then(SpaceRows::cut);
         // Compiled before any shard is locked.
-        let compiled = Again::new(self, space, &program.prepared().effective, &columns)?;
+        let compiled = Recomputation::new(self, space, &program.prepared().effective, &columns)?;
         let mut again = |entries: &[ReadEntry<'_>], now| compiled.states(self, entries, now);
         self.change_keys(space, &changes, cut, Some(&mut again))?;
         Ok(Some(self.changed(space)))
@@ -147,10 +147,10 @@ impl Caller {
         }
     }
 
-    fn moment(&self) -> Moment {
+    fn moment(&self) -> TimeAndRandom {
         let now = self.node().keyspaces().time().now_ms();
         // Distinguishes the parts of this record from those of others.
-        Moment { now, random: self.node().keyspaces().moments().next().0 }
+        TimeAndRandom { now, random: self.node().keyspaces().moments().next().0 }
     }
 
     fn change_keys(

@@ -18,7 +18,7 @@ const ENTRIES_TOGETHER: usize = 64;
 
 /// The columns to copy and to check.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct ColumnSelection<'a> {
     /// Columns to copy.
     pub columns: &'a [usize],
     /// Columns by which the entries were filtered. Their values are checked to be of the column's type unless that was
@@ -26,50 +26,50 @@ pub(super) struct Wanted<'a> {
     pub judged: &'a [usize],
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> ColumnSelection<'a> {
     /// Copies columns of entries that were not filtered.
     pub fn of(columns: &'a [usize]) -> Self {
-        Wanted { columns, judged: &[] }
+        ColumnSelection { columns, judged: &[] }
     }
 }
 
 /// The values of one column.
-struct Values {
+struct ColumnBuilder {
     data_type: DataType,
-    data: Data,
+    data: ColumnData,
     valid: BooleanBufferBuilder,
     nulls: usize,
 }
 
-enum Data {
+enum ColumnData {
     /// Numbers of this width in bytes; a boolean takes one byte.
     Numbers(MutableBuffer, usize),
     /// Bytes of strings, and the end of each.
     Strings(Vec<u8>, Vec<u32>),
 }
 
-impl Values {
-    fn new(data_type: &DataType, rows: usize) -> Values {
+impl ColumnBuilder {
+    fn new(data_type: &DataType, rows: usize) -> ColumnBuilder {
         let width = match data_type {
             DataType::Boolean => Some(1),
             other => other.primitive_width(),
         };
         let data = match width {
-            Some(width) => Data::Numbers(MutableBuffer::with_capacity(width * rows), width),
-            None => Data::Strings(Vec::new(), Vec::with_capacity(rows)),
+            Some(width) => ColumnData::Numbers(MutableBuffer::with_capacity(width * rows), width),
+            None => ColumnData::Strings(Vec::new(), Vec::with_capacity(rows)),
         };
         let (data_type, valid) = (data_type.clone(), BooleanBufferBuilder::new(rows));
-        Values { data_type, data, valid, nulls: 0 }
+        ColumnBuilder { data_type, data, valid, nulls: 0 }
     }
 
     #[inline]
     fn push(&mut self, value: Option<&[u8]>) {
         match &mut self.data {
-            Data::Numbers(data, width) => match value {
+            ColumnData::Numbers(data, width) => match value {
                 Some(value) if value.len() == *width => data.extend_from_slice(value),
                 _ => data.extend_zeros(*width),
             },
-            Data::Strings(data, ends) => {
+            ColumnData::Strings(data, ends) => {
                 data.extend_from_slice(value.unwrap_or_default());
                 ends.push(u32_checked(data.len()));
             }
@@ -80,7 +80,7 @@ impl Values {
 
     /// Appends a numeric field of some rows, which is at `place` in each row.
     fn push_numbers(&mut self, rows: &[&[u8]], at: usize, place: &Range<usize>) {
-        let Data::Numbers(data, width) = &mut self.data else { return };
+        let ColumnData::Numbers(data, width) = &mut self.data else { return };
         let copied = match width {
             1 => copy_numbers::<1>(data, rows, at, place.start),
             2 => copy_numbers::<2>(data, rows, at, place.start),
@@ -98,15 +98,15 @@ impl Values {
         let rows = self.valid.len();
         let nulls = (self.nulls > 0).then(|| NullBuffer::new(self.valid.finish()));
         let data = match self.data {
-            Data::Strings(data, ends) => {
+            ColumnData::Strings(data, ends) => {
                 return Chunk::of_bytes(&self.data_type, data, &ends, nulls.as_ref());
             }
             _ if rows == 0 => return Chunk::of_nulls(&self.data_type, 0),
-            Data::Numbers(data, _) if self.data_type == DataType::Boolean => {
+            ColumnData::Numbers(data, _) if self.data_type == DataType::Boolean => {
                 let bytes = data.as_slice();
                 MutableBuffer::collect_bool(rows, |row| bytes[row] != 0)
             }
-            Data::Numbers(data, _) => data,
+            ColumnData::Numbers(data, _) => data,
         };
         let array = ArrayData::builder(self.data_type).len(rows).add_buffer(data.into()).nulls(nulls).build();
         let array = array.map_err(|error| Error::internal(error.to_string()))?;
@@ -155,12 +155,12 @@ impl SpaceTable {
         &self,
         entries: usize,
         now: u64,
-        wanted: Wanted<'_>,
+        wanted: ColumnSelection<'_>,
         read: impl FnOnce(&mut dyn FnMut(&[ReadEntry<'_>])) -> Result<()>,
     ) -> Result<RowGroup> {
         let fields = self.schema.fields();
-        let values = |at: &usize| (*at, Values::new(fields[*at].data_type(), entries));
-        let mut values: Vec<(usize, Values)> = wanted.columns.iter().map(values).collect();
+        let values = |at: &usize| (*at, ColumnBuilder::new(fields[*at].data_type(), entries));
+        let mut values: Vec<(usize, ColumnBuilder)> = wanted.columns.iter().map(values).collect();
         // Numbers in rows are valid by construction.
         let is_number = |at: usize| self.rows.as_ref().is_some_and(|schema| schema.place_of(at).is_some());
         let is_checked =
@@ -222,7 +222,7 @@ impl SpaceTable {
         entries: &[ReadEntry<'_>],
         rows: &[&[u8]],
         now: u64,
-        values: &mut Values,
+        values: &mut ColumnBuilder,
     ) -> std::result::Result<(), (Refused, usize, Vec<u8>)> {
         let field = self.rows.as_ref().zip(at.checked_sub(1));
         if let Some((schema, of_row)) = field

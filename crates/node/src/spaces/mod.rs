@@ -3,20 +3,20 @@
 //! A program over a space reads all its keys as of one moment (`farpool_kv::KeyCut`), in parts that are copied into row
 //! groups when a worker begins with them. If its filter names single keys, only these are looked up.
 
-mod again;
 mod change;
+mod condition;
 mod gather;
-mod judge;
 mod lookup;
+mod recomputation;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use judge::LastJudge;
+pub(crate) use condition::LastCondition;
 
 use crate::caller::Caller;
 use crate::rights::Verb;
 use arrow_schema::{Field, SchemaRef};
-use farpool_columns::{Filtered, LiveRows, Made, Part, RowGroup, Table};
+use farpool_columns::{FilteredLiveRows, LiveGroup, LiveGroupBounds, LiveRows, RowGroup, Table};
 use farpool_kv::predicate::plain_schema;
 use farpool_kv::{
     Fingerprint, KeyCut, KeyCutPart, Keyspace, ReadCount, RowFilter, RowSchema, Space, SpaceId, Spaces,
@@ -26,7 +26,7 @@ use farpool_model::limits::{KV_KEY_BYTES_MAX, RETRY_AFTER_MS, STRING_BYTES_MAX};
 use farpool_model::{
     ColumnStatistics, Error, Expr, Program, Result, SchemaName, TableInfo, TableName, TenantName, Version,
 };
-use gather::Wanted;
+use gather::ColumnSelection;
 use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -61,11 +61,11 @@ struct SpaceTable {
 #[derive(Debug)]
 struct SpaceRows {
     space: SpaceTable,
-    what: What,
+    what: RowSource,
 }
 
 #[derive(Debug)]
-enum What {
+enum RowSource {
     /// Chosen when a program is prepared.
     ToCome,
     Cut(Arc<CutRows>),
@@ -96,9 +96,9 @@ impl CutRows {
         &self,
         space: &SpaceTable,
         place: usize,
-        wanted: Wanted<'_>,
+        wanted: ColumnSelection<'_>,
         filter: Option<&RowFilter>,
-    ) -> Result<Made> {
+    ) -> Result<LiveGroup> {
         let part = self.parts.get(place).ok_or_else(|| Error::internal("no such part of a space"))?;
         let mut count = ReadCount::default();
         // The number of rows that pass the filter is unknown.
@@ -107,7 +107,7 @@ impl CutRows {
             count = self.cut.read(part, filter, f)?;
             Ok(())
         })?;
-        Ok(Made { rows_dropped: count.entries - group.rows, bytes_judged: count.bytes_judged, group })
+        Ok(LiveGroup { rows_dropped: count.entries - group.rows, bytes_judged: count.bytes_judged, group })
     }
 }
 
@@ -116,8 +116,8 @@ impl LiveRows for FilteredRows {
         self.space.keyspace.poll_released(self.space.keyspace.releases(), context)
     }
 
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
-        let wanted = Wanted { columns, judged: &self.columns };
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup> {
+        let wanted = ColumnSelection { columns, judged: &self.columns };
         self.rows.make(&self.space, place, wanted, Some(&self.filter))
     }
 }
@@ -126,16 +126,16 @@ impl SpaceRows {
     /// Returns the fingerprint of a key that was looked up.
     fn expected(&self, key: &[u8]) -> Option<Fingerprint> {
         match &self.what {
-            What::Found(_, fingerprints) => fingerprints.get(key).copied(),
-            What::ToCome | What::Cut(..) => None,
+            RowSource::Found(_, fingerprints) => fingerprints.get(key).copied(),
+            RowSource::ToCome | RowSource::Cut(..) => None,
         }
     }
 
     /// Returns the cut that is read, if any.
     fn cut(&self) -> Option<&KeyCut> {
         match &self.what {
-            What::Cut(rows) => Some(&rows.cut),
-            What::ToCome | What::Found(..) => None,
+            RowSource::Cut(rows) => Some(&rows.cut),
+            RowSource::ToCome | RowSource::Found(..) => None,
         }
     }
 }
@@ -145,22 +145,24 @@ impl LiveRows for SpaceRows {
         self.space.keyspace.poll_released(self.space.keyspace.releases(), context)
     }
 
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup> {
         match &self.what {
-            What::Cut(rows) => rows.make(&self.space, place, Wanted::of(columns), None),
-            What::Found(found, _) => Ok(RowGroup { rows: found.rows, chunks: found.chunks.clone() }.into()),
-            What::ToCome => Err(Error::internal("a space is read before its moment was chosen")),
+            RowSource::Cut(rows) => rows.make(&self.space, place, ColumnSelection::of(columns), None),
+            RowSource::Found(found, _) => {
+                Ok(RowGroup { rows: found.rows, chunks: found.chunks.clone() }.into())
+            }
+            RowSource::ToCome => Err(Error::internal("a space is read before its moment was chosen")),
         }
     }
 
-    fn filtered(&self, condition: &Expr) -> Option<Filtered> {
-        let What::Cut(rows) = &self.what else { return None };
+    fn filtered(&self, condition: &Expr) -> Option<FilteredLiveRows> {
+        let RowSource::Cut(rows) = &self.what else { return None };
         let filter = RowFilter::of(condition, self.space.rows.as_ref(), self.space.prefix.len())?;
         let is_exact = filter.is_exact();
         let mut columns = BTreeSet::new();
         condition.collect_columns(&mut columns);
         let (space, rows, columns) = (self.space.clone(), rows.clone(), columns.into_iter().collect());
-        Some(Filtered { rows: Arc::new(FilteredRows { space, rows, filter, columns }), is_exact })
+        Some(FilteredLiveRows { rows: Arc::new(FilteredRows { space, rows, filter, columns }), is_exact })
     }
 }
 
@@ -224,7 +226,7 @@ impl SpaceTable {
     /// Creates the table, whose rows are chosen later.
     fn table(self) -> Arc<Table> {
         let schema = self.schema.clone();
-        Arc::new(Table::live(schema, &[], Arc::new(SpaceRows { space: self, what: What::ToCome })))
+        Arc::new(Table::live(schema, &[], Arc::new(SpaceRows { space: self, what: RowSource::ToCome })))
     }
 
     /// Looks up some keys and returns their rows with all columns, and their fingerprints. Returns `None` if they have
@@ -233,7 +235,7 @@ impl SpaceTable {
     fn look_up(&self, keys: &[Vec<u8>], now: u64) -> Option<(RowGroup, HashMap<Vec<u8>, Fingerprint>)> {
         let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
         let (mut fingerprints, mut fits) = (HashMap::new(), true);
-        let found = self.gather(keys.len(), now, Wanted::of(&columns), |f| {
+        let found = self.gather(keys.len(), now, ColumnSelection::of(&columns), |f| {
             fits = self.keyspace.read_keys(self.id, keys, (PART_BYTES, now), |entry| {
                 fingerprints.insert(entry.key().to_vec(), self.keyspace.fingerprint(entry));
                 f(&[entry]);
@@ -248,28 +250,28 @@ impl SpaceTable {
         let schema = self.schema.clone();
         let keys = program.filter.as_ref().and_then(|filter| lookup::keys(filter, &self));
         if let Some((found, fingerprints)) = keys.and_then(|keys| self.look_up(&keys, now)) {
-            let part = Part {
+            let part = LiveGroupBounds {
                 rows: found.rows,
                 bytes_plain: found.chunks.iter().map(|chunk| chunk.bytes_plain()).collect(),
             };
             let bytes = part.bytes_plain.iter().sum();
             let parts = if found.rows == 0 { vec![] } else { vec![part] };
-            let rows = SpaceRows { space: self, what: What::Found(Arc::new(found), fingerprints) };
+            let rows = SpaceRows { space: self, what: RowSource::Found(Arc::new(found), fingerprints) };
             return Ok((Table::live(schema, &parts, Arc::new(rows)), bytes));
         }
         let held = || Error::busy("a long command has the keys of the space", *RETRY_AFTER_MS.start());
         let cut = self.keyspace.try_cut(self.id, now).ok_or_else(held)?;
         let parts = cut.parts(PART_ENTRIES, PART_BYTES)?;
-        let bounds: Vec<Part> =
+        let bounds: Vec<LiveGroupBounds> =
             parts.iter().map(|part| plain_part(&schema, part.entries(), part.bytes())).collect();
         let bytes = cut.bytes() + parts.len() * size_of::<KeyCutPart>();
-        let rows = SpaceRows { space: self, what: What::Cut(Arc::new(CutRows { cut, parts })) };
+        let rows = SpaceRows { space: self, what: RowSource::Cut(Arc::new(CutRows { cut, parts })) };
         Ok((Table::live(schema, &bounds, Arc::new(rows)), bytes))
     }
 }
 
 /// Returns upper bounds for a row group of `entries` entries and `bytes` bytes.
-fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> Part {
+fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> LiveGroupBounds {
     let column = |(at, field): (usize, &Arc<Field>)| match field.data_type().primitive_width() {
         Some(width) => (width + 1) * entries,
         None => {
@@ -278,17 +280,17 @@ fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> Part {
             bytes.min(entries * longest) + (size_of::<u32>() + 1) * entries
         }
     };
-    Part { rows: entries, bytes_plain: schema.fields().iter().enumerate().map(column).collect() }
+    LiveGroupBounds { rows: entries, bytes_plain: schema.fields().iter().enumerate().map(column).collect() }
 }
 
 /// A generator of version numbers for tables of spaces: one per moment at which a space is read.
 #[derive(Debug)]
-pub(crate) struct Moments(AtomicU64);
+pub(crate) struct VersionGenerator(AtomicU64);
 
-impl Moments {
+impl VersionGenerator {
     /// Creates a generator whose numbers exceed all those given before `unix_ms`.
     pub fn from(unix_ms: u64) -> Self {
-        Moments(AtomicU64::new(Version::FIRST_MOMENT.0 + unix_ms))
+        VersionGenerator(AtomicU64::new(Version::FIRST_MOMENT.0 + unix_ms))
     }
 
     fn next(&self) -> Version {
@@ -387,7 +389,7 @@ impl Caller {
         let Some(rows) = table.live_rows() else { return Ok(table) };
         let rows: &dyn Any = &**rows;
         let Some(SpaceRows { space, what }) = rows.downcast_ref() else { return Ok(table) };
-        if let What::Cut(..) = what {
+        if let RowSource::Cut(..) = what {
             return Ok(table);
         }
         self.check(Verb::ReadKeys)?;

@@ -5,7 +5,7 @@ use crate::{Node, NodeConfig, Shape};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Moment, NoHost, Session};
+use farpool_kv::{NoHost, Session, TimeAndRandom};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output,
     Pattern, Value,
@@ -16,7 +16,7 @@ fn command(caller: &Caller, text: &str) {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
     let args: Vec<&[u8]> = text.split('|').map(str::as_bytes).collect();
-    let moment = Moment { now: caller.clock().unix_ms(), random: 1 };
+    let moment = TimeAndRandom { now: caller.clock().unix_ms(), random: 1 };
     Session::default().execute(&caller.keys().unwrap(), &args, moment, &mut NoHost, &mut replies);
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
 }
@@ -244,7 +244,7 @@ fn a_space_that_compresses_its_values_is_read_and_changed_as_any_other() {
 struct Unfiltered(Arc<dyn LiveRows>);
 
 impl LiveRows for Unfiltered {
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup> {
         self.0.row_group(place, columns)
     }
 }
@@ -256,9 +256,9 @@ fn rows_of(caller: &Caller, program: &Program) -> [(Vec<String>, u64, u64); 2] {
     let any: &dyn Any = &*rows;
     let space = any.downcast_ref::<SpaceRows>().unwrap();
     let schema = &space.space.schema;
-    let What::Cut(cut) = &space.what else { panic!("a cut was wanted") };
+    let RowSource::Cut(cut) = &space.what else { panic!("a cut was wanted") };
     let parts = cut.parts.iter().map(|part| plain_part(schema, part.entries(), part.bytes()));
-    let parts: Vec<Part> = parts.collect();
+    let parts: Vec<LiveGroupBounds> = parts.collect();
     let table = Arc::new(Table::live(schema.clone(), &parts, Arc::new(Unfiltered(rows.clone()))));
     // Later changes make no difference.
     command(caller, "DEL|t:3|t:30|t:300");
@@ -365,7 +365,7 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
     let keys = caller.keys().unwrap();
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-    let moment = Moment { now: caller.clock().unix_ms(), random: 1 };
+    let moment = TimeAndRandom { now: caller.clock().unix_ms(), random: 1 };
     Session::default().execute(&keys, &[b"SET", b"b", b"no \xff text"], moment, &mut NoHost, &mut replies);
     let like = |pattern: &str| Expr::Like {
         value: Box::new(Expr::Column(1)),
@@ -390,7 +390,7 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
 #[test]
 fn large_conditions_are_not_kept_behind_their_command() {
     let caller = with_rows(1);
-    let (keys, mut last) = (caller.keys().unwrap(), LastJudge::default());
+    let (keys, mut last) = (caller.keys().unwrap(), LastCondition::default());
     let mut is_kept = |text: &str| {
         let condition =
             Expr::Regex { value: Box::new(Expr::Column(2)), pattern: Pattern::new(text, false).unwrap() };

@@ -4,7 +4,7 @@
 //! A step scans rows of a row group, as in any other run, or re-encodes one of its columns. Chunks of columns that are
 //! not computed are reused, and so are row groups in which no row passes.
 
-use super::{Form, Morsel, Phase, Run, Step};
+use super::{Morsel, Phase, Run, RunOutput, Step};
 use crate::bound::BoundProgram;
 use crate::pace::StepPace;
 use arrow_array::RecordBatch;
@@ -23,7 +23,7 @@ const FORMS: usize = 3;
 
 /// Outcome of a run that changes rows.
 #[derive(Debug, Default)]
-pub struct Changed {
+pub struct ChangedGroups {
     /// Number of rows that passed.
     pub rows: u64,
     /// New versions of the row groups with such rows, by position in the table; `None` if no row is left.
@@ -31,17 +31,17 @@ pub struct Changed {
 }
 
 /// State of the change that a run makes.
-pub(super) struct Changing {
+pub(super) struct RowChange {
     /// Table column that each output replaces; all columns if rows are deleted.
     columns: Vec<usize>,
     /// Encoder for these columns.
     encoder: Encoder,
     rows_go: bool,
-    changed: Mutex<Changed>,
+    changed: Mutex<ChangedGroups>,
 }
 
 /// A row group whose scan has begun.
-pub(super) struct Begun {
+pub(super) struct GroupRewrite {
     /// Operator state; `None` once all rows were scanned.
     state: Option<State>,
     values: NewValues,
@@ -50,13 +50,13 @@ pub(super) struct Begun {
     chunks: Vec<Chunk>,
 }
 
-impl Changing {
+impl RowChange {
     /// Creates the change that `program` makes. Its result columns must have the names and types of table
     /// columns; `encoder` creates the encoder for a schema of these columns.
     ///
     /// # Errors
     /// `Invalid` for a program that cannot be executed exactly, or whose output is not rows.
-    pub fn new(program: &BoundProgram, encoder: impl FnOnce(SchemaRef) -> Encoder) -> Result<Changing> {
+    pub fn new(program: &BoundProgram, encoder: impl FnOnce(SchemaRef) -> Encoder) -> Result<RowChange> {
         let prepared = program.prepared();
         if let Some(answer) = prepared.answers.iter().find(|answer| answer.answer != Answer::Exact) {
             let reason = answer.reason.as_deref().unwrap_or("no reason is known");
@@ -96,7 +96,7 @@ impl Changing {
         }
         let fields: Vec<_> = columns.iter().map(|column| table.fields()[*column].clone()).collect();
         let encoder = encoder(Arc::new(Schema::new(fields)));
-        Ok(Changing { columns, encoder, rows_go, changed: Mutex::default() })
+        Ok(RowChange { columns, encoder, rows_go, changed: Mutex::default() })
     }
 
     /// Returns the columns that are re-encoded in row groups with rows that pass.
@@ -105,7 +105,7 @@ impl Changing {
     }
 
     /// Takes the new row groups made so far.
-    pub fn take(&self) -> Changed {
+    pub fn take(&self) -> ChangedGroups {
         std::mem::take(&mut self.changed.lock())
     }
 
@@ -116,31 +116,36 @@ impl Changing {
         group: &RowGroup,
         old: &RowGroup,
         marked: &[u64],
-        begun: &mut Begun,
+        rewrite: &mut GroupRewrite,
     ) -> Result<Option<Option<RowGroup>>> {
         let marked_count: usize = marked.iter().map(|word| word.count_ones() as usize).sum();
         let rows = if self.rows_go { group.rows - marked_count } else { group.rows };
         if rows == 0 {
             return Ok(Some(None));
         }
-        let place = begun.chunks.len();
+        let place = rewrite.chunks.len();
         let chunk = &group.chunks[self.columns[place]];
         let chunk = match self.rows_go {
             true => self.encoder.encode_without(place, chunk, marked)?,
-            false => self.encoder.encode_replaced(place, chunk, marked, &begun.values)?,
+            false => self.encoder.encode_replaced(place, chunk, marked, &rewrite.values)?,
         };
-        begun.chunks.push(chunk);
-        if begun.chunks.len() < self.columns.len() {
+        rewrite.chunks.push(chunk);
+        if rewrite.chunks.len() < self.columns.len() {
             return Ok(None);
         }
-        let chunks = std::mem::take(&mut begun.chunks);
+        let chunks = std::mem::take(&mut rewrite.chunks);
         self.encoder.replace_columns(old, rows, &self.columns, chunks).map(|changed| Some(Some(changed)))
     }
 }
 
-impl Begun {
+impl GroupRewrite {
     fn new(plan: &Plan) -> Self {
-        Begun { state: Some(plan.new_state()), values: NewValues::default(), reserved: 0, chunks: Vec::new() }
+        GroupRewrite {
+            state: Some(plan.new_state()),
+            values: NewValues::default(),
+            reserved: 0,
+            chunks: Vec::new(),
+        }
     }
 }
 
@@ -155,28 +160,28 @@ impl Run {
         program: &BoundProgram,
         encoder: impl FnOnce(SchemaRef) -> Encoder,
     ) -> Result<Arc<Self>> {
-        let changing = Changing::new(program, encoder)?;
-        Run::begin(program, Form::Change(changing))
+        let row_change = RowChange::new(program, encoder)?;
+        Run::begin(program, RunOutput::Change(row_change))
     }
 
     /// Takes the outcome of a finished run created by [`Run::start_changing`]; later calls return nothing.
-    pub fn take_changed(&self) -> Changed {
-        self.changing().map(Changing::take).unwrap_or_default()
+    pub fn take_changed(&self) -> ChangedGroups {
+        self.row_change().map(RowChange::take).unwrap_or_default()
     }
 
     /// Scans rows of a row group, or re-encodes columns of it.
     pub(super) fn change(
         &self,
-        changing: &Changing,
+        row_change: &RowChange,
         mut morsel: Morsel,
         group: &RowGroup,
         table: &Table,
         pace: &mut StepPace<'_>,
     ) -> Result<Step> {
-        let mut begun = morsel.begun.take().unwrap_or_else(|| Box::new(Begun::new(&self.plan)));
+        let mut rewrite = morsel.rewrite.take().unwrap_or_else(|| Box::new(GroupRewrite::new(&self.plan)));
         // Guarantees progress: after a scan, a step may leave encoding to the next step.
-        let mut goes_on = begun.state.is_none();
-        if let Some(mut state) = begun.state.take() {
+        let mut goes_on = rewrite.state.is_none();
+        if let Some(mut state) = rewrite.state.take() {
             let mut batches = Vec::new();
             let mut accept = |batch| {
                 batches.push(batch);
@@ -189,33 +194,33 @@ impl Run {
                 let rest = self.plan.merge(vec![state]);
                 (0..rest.tasks()).try_for_each(|task| rest.run(task, &mut accept))?;
             } else {
-                begun.state = Some(state);
+                rewrite.state = Some(state);
             }
-            self.take_values(&mut begun, &batches)?;
+            self.take_values(&mut rewrite, &batches)?;
             goes_on = !pace.ends();
         }
         self.check()?;
         let marked = morsel.progress.marked();
         let has_marks = marked.iter().any(|word| *word != 0);
-        let mut is_over = begun.state.is_none() && !has_marks;
-        while begun.state.is_none() && !is_over && goes_on {
+        let mut is_over = rewrite.state.is_none() && !has_marks;
+        while rewrite.state.is_none() && !is_over && goes_on {
             if let Some(made) =
-                changing.encode_next(group, &table.row_groups[morsel.place], marked, &mut begun)?
+                row_change.encode_next(group, &table.row_groups[morsel.place], marked, &mut rewrite)?
             {
-                self.keep_changed(changing, morsel.place, marked, made)?;
+                self.keep_changed(row_change, morsel.place, marked, made)?;
                 is_over = true;
             }
             goes_on = !pace.ends();
         }
         if is_over {
-            let unused = self.held.lock().reservation.as_mut().map(|all| all.split(begun.reserved));
+            let unused = self.held.lock().reservation.as_mut().map(|all| all.split(rewrite.reserved));
             // Dropped after the lock is released, because freeing memory may wake others.
             drop(unused);
             self.leave_group(group, &morsel.progress);
             self.complete_groups(1);
             return Ok(Step::Worked);
         }
-        morsel.begun = Some(begun);
+        morsel.rewrite = Some(rewrite);
         let mut held = self.held.lock();
         if let Phase::Stopped(error) = &held.phase {
             return Err(error.clone());
@@ -225,12 +230,12 @@ impl Run {
     }
 
     /// Takes the values that the program computed for the rows scanned in this step.
-    fn take_values(&self, begun: &mut Begun, batches: &[RecordBatch]) -> Result<()> {
-        batches.iter().try_for_each(|batch| begun.values.add(batch.columns()))?;
-        let wanted = FORMS * begun.values.bytes_plain();
+    fn take_values(&self, rewrite: &mut GroupRewrite, batches: &[RecordBatch]) -> Result<()> {
+        batches.iter().try_for_each(|batch| rewrite.values.add(batch.columns()))?;
+        let wanted = FORMS * rewrite.values.bytes_plain();
         if let Some(reservation) = &mut self.held.lock().reservation {
-            reservation.try_grow(wanted - begun.reserved)?;
-            begun.reserved = wanted;
+            reservation.try_grow(wanted - rewrite.reserved)?;
+            rewrite.reserved = wanted;
         }
         Ok(())
     }
@@ -238,7 +243,7 @@ impl Run {
     /// Stores the new version of a row group, unless the run was stopped.
     fn keep_changed(
         &self,
-        changing: &Changing,
+        row_change: &RowChange,
         place: usize,
         marked: &[u64],
         made: Option<RowGroup>,
@@ -251,7 +256,7 @@ impl Run {
         if let (Some(reservation), Some(group)) = (&mut held.reservation, &made) {
             reservation.try_grow(group.bytes_outside_pool())?;
         }
-        let mut changed = changing.changed.lock();
+        let mut changed = row_change.changed.lock();
         changed.rows += rows;
         changed.groups.insert(place, made.map(Arc::new));
         Ok(())

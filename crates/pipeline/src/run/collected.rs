@@ -1,6 +1,6 @@
 //! Runs whose rows are collected for the caller instead of returned step by step.
 
-use super::{Form, Run};
+use super::{Run, RunOutput};
 use crate::bound::BoundProgram;
 use arrow_array::RecordBatch;
 use farpool_model::{Error, Result, limits};
@@ -41,13 +41,13 @@ impl Run {
     /// Errors of [`Run::start`].
     pub fn start_collecting(program: &BoundProgram, rows_max: usize) -> Result<Arc<Self>> {
         let collected = Collected { batches: Vec::new(), rows: 0, bytes: 0, rows_max };
-        Run::begin(program, Form::Collected(Mutex::new(collected)))
+        Run::begin(program, RunOutput::Collected(Mutex::new(collected)))
     }
 
     /// Takes the rows of a finished run of [`Run::start_collecting`]; later calls return none.
     pub fn take_collected(&self) -> Vec<RecordBatch> {
-        match &self.form {
-            Form::Collected(collected) => std::mem::take(&mut collected.lock().batches),
+        match &self.output {
+            RunOutput::Collected(collected) => std::mem::take(&mut collected.lock().batches),
             _ => Vec::new(),
         }
     }

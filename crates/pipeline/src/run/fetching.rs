@@ -1,6 +1,6 @@
 //! Runs that return chunks as they are, for clients that cache them.
 
-use super::{Form, Run};
+use super::{Run, RunOutput};
 use crate::bound::BoundProgram;
 use farpool_columns::Table;
 use farpool_model::{Error, Result};
@@ -34,6 +34,6 @@ impl Run {
         }
         let columns = program.plan()?.plain_columns();
         let columns = columns.ok_or_else(|| Error::invalid("chunks are those of columns, one at least"))?;
-        Run::begin_with(program, Form::Fetched(columns), Some(row_groups))
+        Run::begin_with(program, RunOutput::Fetched(columns), Some(row_groups))
     }
 }

@@ -6,7 +6,7 @@ use farpool_model::Result;
 use farpool_operators::Merge;
 use std::sync::Arc;
 
-pub(super) struct Merging {
+pub(super) struct MergeTasks {
     merge: Merge,
     tasks: Dispenser,
 }
@@ -25,19 +25,19 @@ impl Run {
         }
         let mut held = self.held.lock();
         if matches!(held.phase, Phase::Scanning) {
-            held.phase = Phase::Merging(Arc::new(Merging { merge, tasks }));
+            held.phase = Phase::Merging(Arc::new(MergeTasks { merge, tasks }));
         }
     }
 
     /// Performs one of the remaining tasks.
-    pub(super) fn merge_step(&self, merging: &Merging) -> Result<Step> {
+    pub(super) fn merge_step(&self, merging: &MergeTasks) -> Result<Step> {
         match merging.tasks.claim() {
             Some(task) => self.merge(merging, task),
             None => Ok(Step::Busy),
         }
     }
 
-    fn merge(&self, merging: &Merging, task: usize) -> Result<Step> {
+    fn merge(&self, merging: &MergeTasks, task: usize) -> Result<Step> {
         let mut batches = Vec::new();
         merging.merge.run(task, &mut |batch| self.accept(batch, &mut batches))?;
         self.check()?;

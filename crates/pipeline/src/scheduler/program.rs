@@ -1,7 +1,7 @@
 //! A [`Run`] as a task of the scheduler: its batches go to a [`Sink`].
 
 use super::task::{End, Progress, Readiness, Task};
-use crate::run::{Keeping, Run, Step, Waker};
+use crate::run::{HoldPolicy, Run, Step, Waker};
 use arrow_array::RecordBatch;
 use farpool_columns::RowGroup;
 use farpool_model::{Clock, Error, Receipt, Result};
@@ -35,9 +35,9 @@ pub(super) struct ProgramTask {
 }
 
 /// Waker that makes the scheduler check a run again.
-struct Changed(Weak<Run>);
+struct RunWake(Weak<Run>);
 
-impl Wake for Changed {
+impl Wake for RunWake {
     fn wake(self: Arc<Self>) {
         if let Some(run) = self.0.upgrade() {
             run.changed();
@@ -47,7 +47,7 @@ impl Wake for Changed {
 
 impl ProgramTask {
     pub fn new(run: Arc<Run>, sink: Arc<dyn Sink>) -> Self {
-        let waker = Arc::new(Changed(Arc::downgrade(&run))).into();
+        let waker = Arc::new(RunWake(Arc::downgrade(&run))).into();
         ProgramTask { run: Mutex::new(Some(run)), sink, waker }
     }
 
@@ -101,7 +101,7 @@ impl Task for ProgramTask {
         // The run keeps its own error.
         let progress = self.try_step(&run, clock).unwrap_or(Progress::Done);
         // Values are released for a client that does not read: it may resume late, and others need the memory.
-        run.keep_values(if self.sink.ready() { Keeping::Everything } else { Keeping::Nothing });
+        run.keep_values(if self.sink.ready() { HoldPolicy::Everything } else { HoldPolicy::Nothing });
         progress
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// All tasks of a scheduler, with a tree of shares for each class.
 pub(super) struct Queue {
     trees: [FairTree; 2],
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, QueuedTask>,
     /// Tasks that wait for an external event, as pairs of region and task.
     parked: BTreeSet<(u64, u64)>,
     ids_given: u64,
@@ -24,7 +24,7 @@ pub(super) struct Queue {
     pub shut_down: bool,
 }
 
-struct Entry {
+struct QueuedTask {
     task: Arc<dyn Task>,
     region: Arc<Region>,
     class: Class,
@@ -116,7 +116,7 @@ impl Queue {
 
     pub fn add(&mut self, id: TaskId, region: Arc<Region>, class: Class, task: Arc<dyn Task>) {
         self.tree(class).insert(id.0, region.id, 1);
-        let entry = Entry {
+        let entry = QueuedTask {
             task,
             region,
             class,
@@ -343,7 +343,7 @@ impl Queue {
         let (class, region) = (entry.class, entry.region.id);
         self.tree(class).remove(id);
         self.parked.remove(&(region, id));
-        let Entry { task, region, error, waited_ns, .. } = self.entries.remove(&id)?;
+        let QueuedTask { task, region, error, waited_ns, .. } = self.entries.remove(&id)?;
         Some(Finished { task, end: End { error, waited_ns }, region })
     }
 }

@@ -5,13 +5,12 @@
 use super::depth;
 use super::headers::normal;
 use super::refusal;
+use super::walk::{Look, Walk};
 use crate::error;
 use datafusion::common::{DataFusionError, Result, SchemaError};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::Volatility;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Select, SelectItem, Visit, VisitMut, VisitorMut, visit_expressions,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, Visit, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use std::ops::ControlFlow;
 
@@ -122,7 +121,7 @@ pub(super) fn is_volatile(state: &SessionState, expr: &Expr) -> bool {
 
 /// Returns whether `node` contains an expression for which `is_meant` is true.
 fn has(node: &impl Visit, is_meant: impl Fn(&Expr) -> bool) -> bool {
-    visit_expressions(node, |expr| match is_meant(expr) {
+    node.each_expr(&mut |expr| match is_meant(expr) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     })
@@ -141,11 +140,10 @@ impl Put<'_> {
     /// Replaces the name in all places that may use the alias of the item at index `place`.
     fn behind(mut self, select: &mut Select, place: usize) {
         let items = select.projection.iter_mut().skip(place + 1);
-        let broken = items.map(|item| VisitMut::visit(item, &mut self)).any(|visited| visited.is_break());
+        let broken = items.map(|item| item.walk(&mut self)).any(|visited| visited.is_break());
         let clauses = [&mut select.selection, &mut select.having, &mut select.qualify];
-        let broken =
-            broken || clauses.into_iter().any(|clause| VisitMut::visit(clause, &mut self).is_break());
-        let broken = broken || VisitMut::visit(&mut select.group_by, &mut self).is_break();
+        let broken = broken || clauses.into_iter().any(|clause| clause.walk(&mut self).is_break());
+        let broken = broken || select.group_by.walk(&mut self).is_break();
         debug_assert!(!broken, "the visitor never breaks");
     }
 }

@@ -6,6 +6,7 @@
 //! levels, and [`check`] ensures that rules have made them no deeper.
 
 use super::Grammar;
+use super::walk::Look;
 use crate::error;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
@@ -39,7 +40,7 @@ pub(super) fn check_text(text: &str) -> Result<()> {
 /// `OverLimit`.
 pub(super) fn check(node: &impl Visit) -> Result<()> {
     let mut measure = Measure::default();
-    let visited = node.visit(&mut measure);
+    let visited = node.look(&mut measure);
     debug_assert!(visited.is_continue(), "the visitor never breaks");
     within(measure.deepest)?;
     match measure.nodes <= limits::SQL_NODES_MAX {
@@ -54,7 +55,7 @@ pub(super) fn check(node: &impl Visit) -> Result<()> {
 /// Returns the number of parts of an expression.
 pub(super) fn parts(node: &impl Visit) -> usize {
     let mut measure = Measure::default();
-    let visited = node.visit(&mut measure);
+    let visited = node.look(&mut measure);
     debug_assert!(visited.is_continue(), "the visitor never breaks");
     measure.nodes
 }

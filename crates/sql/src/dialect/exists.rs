@@ -1,6 +1,7 @@
 //! Names columns that compare with a subquery by their text. DataFusion 55.2 gives every EXISTS the same name.
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, visit_expressions};
+use super::walk::Look;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem};
 use std::ops::ControlFlow;
 
 /// Names the columns of the SELECT that contain an EXISTS, IN, ANY or ALL.
@@ -16,7 +17,7 @@ pub(super) fn apply(select: &mut Select) {
 }
 
 fn has_comparison(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |expr| match expr {
+    let found = expr.each_expr(&mut |expr| match expr {
         Expr::Exists { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => {
             ControlFlow::Break(())
         }

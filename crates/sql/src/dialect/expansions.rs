@@ -2,6 +2,7 @@
 //! reference to it, so that a chain of queries that each read the previous one twice has a plan of exponential size.
 //! Planning would take exponential time before there is a plan whose operators could be counted.
 
+use super::walk::Look;
 use crate::error;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query, Visit, Visitor};
@@ -15,7 +16,7 @@ use std::ops::ControlFlow;
 /// `OverLimit`.
 pub(super) fn check(statement: &impl Visit) -> Result<()> {
     let mut relations = Relations { open: vec![Level::default()] };
-    let visited = statement.visit(&mut relations);
+    let visited = statement.look(&mut relations);
     debug_assert!(visited.is_continue(), "the visitor never breaks");
     let count = relations.open.first().map_or(0, |level| level.relations);
     match count <= limits::SQL_RELATIONS_MAX {

@@ -2,10 +2,11 @@
 //! 55.2, names of expressions contain its own types and the names of files (`avg(flights.csv.delay)`, `Int64(1)`) and
 //! must be distinct; a result may have several columns of one name.
 
+use super::walk::Look;
 use arrow_schema::{Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     DescribeAlias, Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr,
-    Statement as SqlStatement, Visit, visit_expressions,
+    Statement as SqlStatement, Visit,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -127,7 +128,7 @@ fn unnests(item: &SelectItem) -> bool {
 
 /// Returns whether a function of one of these names is called in `node`.
 pub(super) fn calls(node: &impl Visit, names: &[&str]) -> bool {
-    visit_expressions(node, |expr| match expr {
+    node.each_expr(&mut |expr| match expr {
         Expr::Function(function) if names.iter().any(|name| is_called(function, name)) => {
             ControlFlow::Break(())
         }

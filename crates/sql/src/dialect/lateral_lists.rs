@@ -4,9 +4,10 @@
 
 use super::call;
 use super::headers::normal;
+use super::walk::{Look, Walk};
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, TableAlias, TableAliasColumnDef, TableFactor,
-    VisitMut, VisitorMut, visit_expressions,
+    VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -19,7 +20,7 @@ pub(super) fn apply(table: &mut TableFactor) {
         *table = unnest;
     }
     if let TableFactor::UNNEST { array_exprs, .. } = table {
-        let visited = array_exprs.visit(&mut Lists);
+        let visited = array_exprs.walk(&mut Lists);
         debug_assert!(visited.is_continue(), "the visitor never breaks");
     }
 }
@@ -75,7 +76,7 @@ fn single(name: &ObjectName) -> Option<String> {
 
 /// Returns whether an expression reads a column.
 fn has_column(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |expr| match expr {
+    let found = expr.each_expr(&mut |expr| match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });

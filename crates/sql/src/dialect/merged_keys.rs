@@ -5,6 +5,7 @@
 use super::headers::normal;
 use super::outer_names::names;
 use super::visit;
+use super::walk::Walk;
 use crate::using::{Found, Table, mark};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
@@ -221,7 +222,7 @@ struct Keys<'a> {
 
 impl Keys<'_> {
     fn visit(&mut self, node: &mut impl VisitMut) {
-        let visited = node.visit(self);
+        let visited = node.walk(self);
         debug_assert!(visited.is_continue(), "the visitor never breaks");
     }
 

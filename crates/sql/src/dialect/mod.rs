@@ -53,6 +53,7 @@ mod templates;
 mod timestamps;
 mod tuples;
 mod undone;
+mod walk;
 mod windows;
 mod zones;
 
@@ -73,12 +74,13 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, DFParserBuilder, ParserInput, ResetStatement, Statement};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    OrderByKind, Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitMut, VisitorMut,
+    OrderByKind, Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitorMut,
 };
 use farpool_model::{Error, limits};
 use functions::Functions;
 use mended::Mended;
 use std::ops::ControlFlow;
+use walk::Walk;
 
 /// A statement, and the headers of its result.
 pub struct Parsed {
@@ -251,7 +253,7 @@ fn check_expansions(statement: &Statement) -> Result<()> {
 /// # Errors
 /// Fails only on a bug in this crate.
 pub fn keep_digits(query: &mut Query) -> Result<()> {
-    match query.visit(&mut exact_numbers::ExactNumbers) {
+    match query.walk(&mut exact_numbers::ExactNumbers) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -275,11 +277,11 @@ fn has_exact_numbers(statement: &Statement) -> bool {
     }
 }
 
-fn visit(statement: &mut Statement, rules: &mut impl VisitorMut<Break = DataFusionError>) -> Result<()> {
+fn visit(statement: &mut Statement, rules: &mut dyn VisitorMut<Break = DataFusionError>) -> Result<()> {
     let broken = match statement {
-        Statement::Statement(statement) => statement.visit(rules),
+        Statement::Statement(statement) => statement.walk(rules),
         Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(rules),
+            CopyToSource::Query(query) => query.walk(rules),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Statement::Explain(explain) => return visit(&mut explain.statement, rules),

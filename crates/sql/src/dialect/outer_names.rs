@@ -3,13 +3,14 @@
 //! standard, the table takes precedence. If planning has failed for such a field, or the plan contains one, tables that
 //! inner queries name get an alias that is no column's name.
 
+use super::walk::Walk;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
     Expr as ParsedExpr, Ident, ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -54,7 +55,7 @@ impl VisitorMut for Rename {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         for Ident { value: name, .. } in names(select) {
             let mut probe = Within { name: &name, new: None, depth: 0, hidden_at: Vec::new(), found: false };
-            let visited = select.visit(&mut probe);
+            let visited = select.walk(&mut probe);
             debug_assert!(visited.is_continue(), "the visitor never breaks");
             if !probe.found || name.contains(' ') {
                 continue;
@@ -65,7 +66,7 @@ impl VisitorMut for Rename {
             select.from.iter_mut().for_each(|tables| rename(tables, &name, &new));
             let mut within =
                 Within { name: &name, new: Some(&new), depth: 0, hidden_at: Vec::new(), found: false };
-            let visited = select.visit(&mut within);
+            let visited = select.walk(&mut within);
             debug_assert!(visited.is_continue(), "the visitor never breaks");
         }
         ControlFlow::Continue(())

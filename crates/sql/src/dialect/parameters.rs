@@ -2,13 +2,14 @@
 //! text. Parameters that are arguments of functions in FROM are filled in before the statement is planned, since
 //! DataFusion 55.2 evaluates these functions during planning.
 
+use super::walk::Walk;
 use super::{call, refusal, visit};
 use crate::parameters::Parameters;
 use arrow_schema::DataType;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, TableFactor, Value, ValueWithSpan, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -107,8 +108,8 @@ impl VisitorMut for Arguments<'_> {
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
         let mut constants = Constants { parameters: self.parameters, filled_in: &mut self.filled_in };
         match table {
-            TableFactor::Table { args: Some(arguments), .. } => arguments.args.visit(&mut constants),
-            TableFactor::Function { args, .. } => args.visit(&mut constants),
+            TableFactor::Table { args: Some(arguments), .. } => arguments.args.walk(&mut constants),
+            TableFactor::Function { args, .. } => args.walk(&mut constants),
             _ => ControlFlow::Continue(()),
         }
     }

@@ -2,11 +2,12 @@
 //! aggregate of the rows with each value, grouped by all columns that PIVOT does not name, and UNPIVOT to lists of
 //! columns that are unnested.
 
+use super::walk::Look;
 use super::{refusal, sql};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{
     Expr, ExprWithAlias, Ident, NullInclusion, PivotValueSource, TableAlias, TableFactor, Value,
-    ValueWithSpan, visit_expressions,
+    ValueWithSpan,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -79,7 +80,7 @@ fn pivoted(table: &TableFactor, aggregates: &[ExprWithAlias], of: &Expr, values:
 
 /// Collects the columns that `expr` refers to, without table qualifiers.
 fn columns_of(expr: &Expr, names: &mut BTreeSet<String>) {
-    let visited = visit_expressions(expr, |expr| {
+    let visited = expr.each_expr(&mut |expr| {
         match expr {
             Expr::Identifier(name) => names.insert(name.to_string()),
             Expr::CompoundIdentifier(path) => path.last().is_some_and(|name| names.insert(name.to_string())),

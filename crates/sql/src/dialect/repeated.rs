@@ -3,9 +3,8 @@
 //! result shows the names that were written ([`super::headers`]).
 
 use super::headers::{normal, text};
-use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, visit_expressions_mut,
-};
+use super::walk::Walk;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -121,7 +120,7 @@ fn path_end(item: &SelectItem, lowers: bool) -> Option<String> {
 
 fn without_subqueries(expr: &Expr) -> Expr {
     let mut expr = expr.clone();
-    let _: ControlFlow<()> = visit_expressions_mut(&mut expr, |expr| {
+    let _: ControlFlow<()> = expr.each_expr_mut(&mut |expr| {
         if matches!(expr, Expr::Subquery(_)) {
             *expr = Expr::Identifier(Ident::new("(<subquery>)"));
         }

@@ -3,10 +3,11 @@
 
 use super::headers::normal;
 use super::refusal;
+use super::walk::Look;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
-    TableWithJoins, Visit, Visitor, VisitorMut,
+    TableWithJoins, Visitor, VisitorMut,
 };
 use farpool_model::SchemaName;
 use std::ops::ControlFlow;
@@ -44,7 +45,7 @@ pub(super) fn check(select: &Select, lowers: bool) -> Result<()> {
             uses.check(&normal(table, lowers))?;
         }
     }
-    match select.visit(&mut uses) {
+    match select.look(&mut uses) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }

@@ -1,15 +1,16 @@
 //! Scopes of WITH: a query may define a name that an outer WITH has, and then hides that one; its own definition still
 //! refers to the outer one. DataFusion 55.2 refuses the second definition, so that inner names are renamed here.
 
+use super::walk::Walk;
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Query, Statement, TableAlias, TableFactor, VisitMut, VisitorMut,
+    Ident, ObjectName, ObjectNamePart, Query, Statement, TableAlias, TableFactor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
 /// Renames WITH queries that hide outer ones.
 pub(super) fn apply(statement: &mut Statement, lowers: bool) {
     let mut scopes = Scopes { lowers, queries: Vec::new(), count: 0 };
-    let visited = statement.visit(&mut scopes);
+    let visited = statement.walk(&mut scopes);
     debug_assert!(visited.is_continue(), "the visitor never breaks");
 }
 

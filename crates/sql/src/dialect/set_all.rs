@@ -6,10 +6,11 @@
 //! that [`crate::set_all`] replaces once the columns are known. This rule is obsolete once upstream counts rows.
 
 use super::sql;
+use super::walk::Walk;
 use crate::set_all::Kept;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{
-    Query, SetExpr, SetOperator, SetQuantifier, TableFactor, Values, VisitMut, VisitorMut,
+    Query, SetExpr, SetOperator, SetQuantifier, TableFactor, Values, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -37,7 +38,7 @@ fn rewrite(body: &mut SetExpr) -> Result<()> {
         kept.function()
     );
     let mut made = sql::query(&text)?;
-    let visited = made.visit(&mut Sides(sides.map(Some)));
+    let visited = made.walk(&mut Sides(sides.map(Some)));
     debug_assert!(visited.is_continue(), "the visitor never breaks");
     *body = *made.body;
     Ok(())

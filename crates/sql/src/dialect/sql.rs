@@ -1,8 +1,9 @@
 //! Parses text to parts of statements, which rules insert as replacements.
 
 use super::Grammar;
+use super::walk::Walk;
 use datafusion::common::{DataFusionError, Result};
-use datafusion::sql::sqlparser::ast::{Expr, Query, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Query, VisitorMut};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use std::ops::ControlFlow;
 
@@ -44,7 +45,7 @@ pub(super) fn expr_with(text: &str, named: &[(&str, Expr)]) -> Result<Expr> {
 
 /// Substitutes expressions for names. The inserted expressions are not visited themselves.
 pub(super) fn put(made: &mut Expr, named: &[(&str, Expr)]) {
-    let visited = made.visit(&mut Put { named });
+    let visited = made.walk(&mut Put { named });
     debug_assert!(visited.is_continue(), "the visitor never breaks");
 }
 

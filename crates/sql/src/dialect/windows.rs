@@ -6,11 +6,12 @@
 
 use super::headers::normal;
 use super::refusal;
+use super::walk::Walk;
 use crate::exclusions;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, NamedWindowDefinition, NamedWindowExpr, OrderByKind, Query, Select, SetExpr, Value,
-    ValueWithSpan, VisitMut, VisitorMut, WindowSpec, WindowType,
+    ValueWithSpan, VisitorMut, WindowSpec, WindowType,
 };
 use std::ops::ControlFlow;
 
@@ -22,8 +23,8 @@ pub(super) fn apply(select: &mut Select, lowers: bool) -> Result<()> {
         definition.1 = NamedWindowExpr::WindowSpec(spec.clone());
     }
     let mut write_out = WriteOut { windows, within: 0 };
-    flow(select.projection.visit(&mut write_out))?;
-    flow(select.qualify.visit(&mut write_out))
+    flow(select.projection.walk(&mut write_out))?;
+    flow(select.qualify.walk(&mut write_out))
 }
 
 /// Expands the windows that the query's ORDER BY refers to. Those of its SELECT have been expanded already.
@@ -33,7 +34,7 @@ pub(super) fn in_order(query: &mut Query, lowers: bool) -> Result<()> {
     let Some(OrderByKind::Expressions(order)) = query.order_by.as_mut().map(|order| &mut order.kind) else {
         return Ok(());
     };
-    flow(order.visit(&mut WriteOut { windows, within: 0 }))
+    flow(order.walk(&mut WriteOut { windows, within: 0 }))
 }
 
 fn flow(visited: ControlFlow<DataFusionError>) -> Result<()> {

@@ -12,7 +12,9 @@ use super::sender::Sender;
 use bytes::{BufMut, BytesMut};
 use farpool_model::{Error, Result, Version, cast, limits};
 use farpool_wire::sealed::{Digest, Opener, Proof};
-use farpool_wire::{FrameHeader, FrameKind, Intake, Interest, Message, Outgoing, Request, Response, Socket};
+use farpool_wire::{
+    FrameHeader, FrameKind, FrameReader, Interest, Message, Outgoing, Request, Response, Socket,
+};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -231,7 +233,7 @@ impl Streams {
 
 impl Shared {
     async fn read(&self, received: BytesMut) {
-        let closed = self.read_messages(Intake::new(received)).await.err().unwrap_or(Closed::Gone(None));
+        let closed = self.read_messages(FrameReader::new(received)).await.err().unwrap_or(Closed::Gone(None));
         // Tells a misbehaving node that the client no longer reads; irrelevant if the node is gone.
         drop(self.socket.end_writing());
         let mut streams = self.streams.lock();
@@ -241,18 +243,18 @@ impl Shared {
     }
 
     /// Reads until the node closes the connection.
-    async fn read_messages(&self, mut intake: Intake) -> Result<(), Closed> {
+    async fn read_messages(&self, mut frame_reader: FrameReader) -> Result<(), Closed> {
         let mut incomplete = Share::new(self.unread.clone());
         loop {
-            self.forget_dropped(&mut intake);
+            self.forget_dropped(&mut frame_reader);
             while let Some(message) =
-                intake.next(|header| self.is_wanted(header)).map_err(|e| self.at_fault(e))?
+                frame_reader.next(|header| self.is_wanted(header)).map_err(|e| self.at_fault(e))?
             {
                 self.dispatch(message)?;
             }
-            let bytes = cast::u64_from(intake.bytes_held());
+            let bytes = cast::u64_from(frame_reader.bytes_held());
             incomplete.resize(bytes).map_err(|e| self.at_fault(e))?;
-            match self.fill(&mut intake).await? {
+            match self.fill(&mut frame_reader).await? {
                 0 => return Ok(()),
                 // The task that decodes these messages may need this very thread.
                 bytes if bytes >= YIELD_BYTES => tokio::task::yield_now().await,
@@ -261,12 +263,12 @@ impl Shared {
         }
     }
 
-    async fn fill(&self, intake: &mut Intake) -> Result<usize, Closed> {
+    async fn fill(&self, frame_reader: &mut FrameReader) -> Result<usize, Closed> {
         loop {
-            let (buffer, most) = intake.room();
+            let (buffer, most) = frame_reader.room();
             match self.socket.try_read(&mut buffer.limit(most)) {
                 Ok(bytes) => {
-                    intake.read(bytes);
+                    frame_reader.read(bytes);
                     return Ok(bytes);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await?,
@@ -352,9 +354,9 @@ impl Shared {
         }
     }
 
-    fn forget_dropped(&self, intake: &mut Intake) {
+    fn forget_dropped(&self, frame_reader: &mut FrameReader) {
         let dropped = std::mem::take(&mut self.streams.lock().dropped);
-        dropped.into_iter().for_each(|stream| intake.forget(stream));
+        dropped.into_iter().for_each(|stream| frame_reader.forget(stream));
     }
 
     fn at_fault(&self, error: Error) -> Closed {

@@ -4,7 +4,7 @@
 //! Invariant: when no result has been read for [`limits::RESULT_IDLE_MS`], only results that are still held
 //! take memory.
 
-use farpool_columns::{ResultMemory, Room};
+use farpool_columns::{ResultBuffer, ResultMemory};
 use farpool_model::limits;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -67,8 +67,8 @@ pub(super) struct Reading(Arc<Results>);
 
 impl Reading {
     /// Creates a room in which one reader of the result decodes.
-    pub fn room(&self) -> Room {
-        Room::new(self.0.memory.clone())
+    pub fn room(&self) -> ResultBuffer {
+        ResultBuffer::new(self.0.memory.clone())
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use farpool_columns::{Parcel, pack_array, pack_chunks};
 
     /// Creates 4 MiB of rows, decoded from a parcel.
-    fn rows(room: &mut Room) -> Vec<RecordBatch> {
+    fn rows(room: &mut ResultBuffer) -> Vec<RecordBatch> {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..limits::ROW_GROUP_ROWS as i64));
         let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, true)]));
         let chunk = Arc::new(pack_array(&values).expect("packs"));

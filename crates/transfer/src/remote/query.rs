@@ -5,7 +5,7 @@ use super::memory::{Reading, Results};
 use crate::{BatchStream, ReceiptHandle};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use farpool_columns::{Parcel, Room};
+use farpool_columns::{Parcel, ResultBuffer};
 use farpool_model::{Error, Prepared, Receipt, Result, limits};
 use farpool_wire::sealed::{Digest, Opener};
 use farpool_wire::{FrameKind, Grants, Message, Response};
@@ -183,7 +183,7 @@ impl Open {
 struct Reader {
     rows: Arc<Rows>,
     /// Memory that rows are decoded into.
-    room: Room,
+    room: ResultBuffer,
     /// A parcel with rows left. It is decoded a batch at a time, which stays in the CPU caches and whose
     /// memory can be reused for the next; in larger pieces if results are kept.
     rest: Option<Parcel>,

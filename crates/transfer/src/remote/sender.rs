@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use bytes::{BufMut, BytesMut};
     use farpool_wire::socket::pipe;
-    use farpool_wire::{FrameKind, Intake};
+    use farpool_wire::{FrameKind, FrameReader};
     use std::sync::Arc;
 
     #[tokio::test]
@@ -127,15 +127,15 @@ mod tests {
         assert_eq!(sender.queue.lock().segments.len(), queued);
         let writer = sender.clone();
         let writing = tokio::spawn(async move { writer.run(&socket).await });
-        let mut intake = Intake::new(BytesMut::new());
+        let mut frame_reader = FrameReader::new(BytesMut::new());
         let mut kinds = Vec::new();
         while kinds.len() < 2 {
-            let (buffer, most) = intake.room();
+            let (buffer, most) = frame_reader.room();
             match node.try_read(&mut buffer.limit(most)) {
-                Ok(bytes) => intake.read(bytes),
+                Ok(bytes) => frame_reader.read(bytes),
                 Err(_) => (&node as &dyn Socket).ready(Interest::Readable).await.unwrap(),
             }
-            while let Some(message) = intake.next(|_| Ok(true)).unwrap() {
+            while let Some(message) = frame_reader.next(|_| Ok(true)).unwrap() {
                 kinds.push(message.kind);
             }
         }

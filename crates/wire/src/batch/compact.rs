@@ -22,7 +22,7 @@ pub(super) struct Compacted {
 }
 
 /// A range of bytes that views refer to, in an old buffer, and its position in the new ones.
-struct Range {
+struct ViewRange {
     buffer: u32,
     start: u64,
     end: u64,
@@ -30,7 +30,7 @@ struct Range {
     new_start: u64,
 }
 
-impl Range {
+impl ViewRange {
     fn bytes(&self) -> usize {
         (self.end - self.start) as usize
     }
@@ -47,7 +47,7 @@ pub(super) fn compact(
     if ranges.is_empty() && nulls.is_none() {
         return Some(Compacted { views: views.inner().clone(), data: Vec::new() });
     }
-    let bytes: usize = ranges.iter().map(Range::bytes).sum();
+    let bytes: usize = ranges.iter().map(ViewRange::bytes).sum();
     if bytes > bytes_max {
         return None;
     }
@@ -60,7 +60,7 @@ pub(super) fn compact(
     Some(Compacted { views: moved_views(views, nulls, &ranges), data })
 }
 
-fn merged_ranges(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>) -> Vec<Range> {
+fn merged_ranges(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>) -> Vec<ViewRange> {
     let referred = |(row, view): (usize, &u128)| {
         let view = ByteView::from(*view);
         let is_long = view.length > INLINE_BYTES_MAX && nulls.is_none_or(|nulls| nulls.is_valid(row));
@@ -70,19 +70,19 @@ fn merged_ranges(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>) -> Vec<
     if !referred.is_sorted_by_key(|(place, _)| *place) {
         referred.sort_unstable_by_key(|(place, _)| *place);
     }
-    let mut ranges: Vec<Range> = Vec::new();
+    let mut ranges: Vec<ViewRange> = Vec::new();
     for ((buffer, offset), length) in referred {
         let (start, end) = (u64::from(offset), u64::from(offset) + u64::from(length));
         match ranges.last_mut() {
             Some(last) if last.buffer == buffer && start <= last.end => last.end = last.end.max(end),
-            _ => ranges.push(Range { buffer, start, end, new_buffer: 0, new_start: 0 }),
+            _ => ranges.push(ViewRange { buffer, start, end, new_buffer: 0, new_start: 0 }),
         }
     }
     ranges
 }
 
 /// Makes each range a buffer of its own that shares the old memory.
-fn share(ranges: &mut [Range], data: &[Buffer]) -> Vec<Buffer> {
+fn share(ranges: &mut [ViewRange], data: &[Buffer]) -> Vec<Buffer> {
     let mut shared = Vec::with_capacity(ranges.len());
     for (index, range) in (0..).zip(ranges.iter_mut()) {
         range.new_buffer = index;
@@ -93,7 +93,7 @@ fn share(ranges: &mut [Range], data: &[Buffer]) -> Vec<Buffer> {
 }
 
 /// Copies all ranges into one new buffer.
-fn copy(ranges: &mut [Range], data: &[Buffer], bytes: usize) -> Buffer {
+fn copy(ranges: &mut [ViewRange], data: &[Buffer], bytes: usize) -> Buffer {
     let mut copied = Vec::with_capacity(bytes);
     for range in ranges {
         range.new_start = copied.len() as u64;
@@ -102,7 +102,7 @@ fn copy(ranges: &mut [Range], data: &[Buffer], bytes: usize) -> Buffer {
     Buffer::from(copied)
 }
 
-fn moved_views(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>, ranges: &[Range]) -> Buffer {
+fn moved_views(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>, ranges: &[ViewRange]) -> Buffer {
     let mut current = 0;
     let moved = |(row, raw): (usize, &u128)| {
         if nulls.is_some_and(|nulls| nulls.is_null(row)) {
@@ -113,7 +113,7 @@ fn moved_views(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>, ranges: &
             return *raw;
         }
         let place = (view.buffer_index, u64::from(view.offset));
-        let holds = |r: &Range| r.buffer == place.0 && r.start <= place.1 && place.1 < r.end;
+        let holds = |r: &ViewRange| r.buffer == place.0 && r.start <= place.1 && place.1 < r.end;
         // Neighbouring rows are mostly in the same range.
         if !holds(&ranges[current]) {
             current = ranges.partition_point(|r| (r.buffer, r.start) <= place) - 1;

@@ -57,13 +57,13 @@ pub(super) fn compress(buffer: &[u8], compression: Compression) -> Result<Buffer
 /// The compressed buffers of a batch, located in its body and measured, but not decompressed.
 pub(super) struct Compressed<'a> {
     compression: Compression,
-    buffers: Vec<Place<'a>>,
+    buffers: Vec<BufferPosition<'a>>,
     /// Bytes of all buffers after decompression, padding included.
     pub(super) bytes_inflated: usize,
 }
 
 /// The position of one buffer.
-struct Place<'a> {
+struct BufferPosition<'a> {
     bytes: &'a [u8],
     length: usize,
     is_compressed: bool,
@@ -87,12 +87,12 @@ impl<'a> Compressed<'a> {
             let range = usize::try_from(place.offset()).ok().zip(usize::try_from(place.length()).ok());
             let bytes = range.and_then(|(start, length)| data.get(start..)?.get(..length));
             let bytes = bytes.ok_or_else(|| damaged("a buffer lies outside its body".to_string()))?;
-            compressed.add(Place::of(bytes)?)?;
+            compressed.add(BufferPosition::of(bytes)?)?;
         }
         Ok(compressed)
     }
 
-    fn add(&mut self, place: Place<'a>) -> Result<()> {
+    fn add(&mut self, place: BufferPosition<'a>) -> Result<()> {
         let bytes = place.length.checked_next_multiple_of(ALIGNMENT);
         let bytes = bytes.and_then(|bytes| bytes.checked_add(self.bytes_inflated));
         let bytes = bytes.filter(|bytes| *bytes <= limits::MESSAGE_BYTES_MAX).ok_or_else(|| {
@@ -128,20 +128,20 @@ impl<'a> Compressed<'a> {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> BufferPosition<'a> {
     fn of(bytes: &'a [u8]) -> Result<Self> {
         if bytes.is_empty() {
-            return Ok(Place { bytes, length: 0, is_compressed: false });
+            return Ok(BufferPosition { bytes, length: 0, is_compressed: false });
         }
         let Some((prefix, bytes)) = bytes.split_first_chunk::<PREFIX_BYTES>() else {
             return Err(damaged("a compressed buffer is shorter than its prefix".to_string()));
         };
         match i64::from_le_bytes(*prefix) {
-            AS_IT_IS => Ok(Place { bytes, length: bytes.len(), is_compressed: false }),
+            AS_IT_IS => Ok(BufferPosition { bytes, length: bytes.len(), is_compressed: false }),
             length => {
                 let length =
                     usize::try_from(length).map_err(|_| damaged(format!("a buffer of {length} bytes")))?;
-                Ok(Place { bytes, length, is_compressed: true })
+                Ok(BufferPosition { bytes, length, is_compressed: true })
             }
         }
     }

@@ -27,7 +27,7 @@ mod tests;
 
 pub use farpool_cipher::hpke::{PrivateKey, PublicKey};
 pub use open::Opener;
-pub use seal::{NodeProof, Numbered, Sealer};
+pub use seal::{NodeProof, NumberedAnswer, Sealer};
 
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};

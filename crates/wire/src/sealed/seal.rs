@@ -37,12 +37,12 @@ pub struct Sealer {
     prepared: Option<Digest>,
     numbers: AtomicU64,
     errors: AtomicU64,
-    order: Mutex<Order>,
+    order: Mutex<AnswerOrder>,
 }
 
 /// Sealed answers on their way out.
 #[derive(Debug, Default)]
-struct Order {
+struct AnswerOrder {
     /// The number of the answer that goes next.
     next: u64,
     /// Answers for which those before them are still being sealed. There are fewer of them than threads.
@@ -51,7 +51,7 @@ struct Order {
 
 /// A sealed answer, to be sent after those with lower numbers.
 #[derive(Debug)]
-pub struct Numbered {
+pub struct NumberedAnswer {
     pub(super) number: u64,
     message: Outgoing,
 }
@@ -121,14 +121,14 @@ impl Sealer {
     ///
     /// # Errors
     /// `OverLimit` where the process may not lock more memory; then no further answer can leave but an error.
-    pub fn seal(&self, message: Outgoing) -> Result<Numbered> {
+    pub fn seal(&self, message: Outgoing) -> Result<NumberedAnswer> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        Ok(Numbered { number, message: self.encrypt(number, message)? })
+        Ok(NumberedAnswer { number, message: self.encrypt(number, message)? })
     }
 
     /// Passes an answer to `put` in the order of the numbers: now, followed by later ones that wait for it, or from a
     /// later call by another thread.
-    pub fn deliver(&self, numbered: Numbered, mut put: impl FnMut(Outgoing)) {
+    pub fn deliver(&self, numbered: NumberedAnswer, mut put: impl FnMut(Outgoing)) {
         let mut order = self.order.lock();
         order.waiting.insert(numbered.number, numbered.message);
         loop {
@@ -144,7 +144,7 @@ impl Sealer {
     /// # Errors
     /// Errors of [`Sealer::seal`]; `Internal` if an earlier answer is pending.
     pub fn seal_alone(&self, message: Outgoing) -> Result<Outgoing> {
-        let Numbered { number, message } = self.seal(message)?;
+        let NumberedAnswer { number, message } = self.seal(message)?;
         let mut order = self.order.lock();
         if order.next != number {
             return Err(Error::internal(format!("answer {number} would go before answer {}", order.next)));

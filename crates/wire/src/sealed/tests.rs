@@ -118,7 +118,8 @@ fn the_largest_message_has_room_for_its_tags() {
 fn threads_seal_at_once_and_answers_leave_in_order() {
     let pair = Pair::new();
     let (count, sent) = (3_000, parking_lot::Mutex::new(Vec::new()));
-    let numbered: Vec<Numbered> = (0..count).map(|n| pair.sealer.seal(parcel(n % 300)).unwrap()).collect();
+    let numbered: Vec<NumberedAnswer> =
+        (0..count).map(|n| pair.sealer.seal(parcel(n % 300)).unwrap()).collect();
     // As threads that overtake one another would.
     let (late, early): (Vec<_>, Vec<_>) = numbered.into_iter().partition(|it| it.number % 7 == 3);
     for numbered in early.into_iter().rev().chain(late) {

@@ -1,7 +1,7 @@
 //! Tests of tables that are larger than the pool.
 
 use super::*;
-use farpool_columns::{Chunk, Kept, Reader};
+use farpool_columns::{Chunk, HeldValues, ValueReader};
 use farpool_memory::Tenure;
 use farpool_model::Residency;
 use std::time::{Duration, Instant};
@@ -291,12 +291,12 @@ fn a_trace_has_what_was_read_and_used_and_is_bounded() {
 /// Reader that counts arrivals.
 struct Counted(Arc<AtomicU64>);
 
-impl Reader for Counted {
+impl ValueReader for Counted {
     fn is_waiting(&self) -> bool {
         true
     }
 
-    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+    fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
         drop(outcome.unwrap());
         self.0.fetch_add(1, Ordering::Relaxed);
     }

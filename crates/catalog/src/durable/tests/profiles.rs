@@ -42,7 +42,7 @@ impl Waiting {
     /// Works until only disk reads are left.
     fn work(&self) {
         while let Some(chore) = { self.chores.lock().pop() } {
-            while chore.step(&|| true) == Stepped::Worked {}
+            while chore.step(&|| true) == StepOutcome::Worked {}
             chore.leave();
         }
     }

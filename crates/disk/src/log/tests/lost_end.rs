@@ -13,7 +13,7 @@ fn zero_end(directory: &SimulatedDirectory, name: &str, bytes: usize) {
 }
 
 fn commit(log: &Log, record: &[u8]) {
-    log.commit(log.append(record, Urgency::Normal).unwrap()).unwrap();
+    log.commit(log.append(record, ReservePolicy::Normal).unwrap()).unwrap();
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_thread_keeps_the_mark_until_the_log_is_stopped_closed_or_fails() {
         commit(&log, b"two");
         std::thread::scope(|scope| {
             scope.spawn(|| log.keep_marked());
-            while Mark::read(&*directory).is_none() {
+            while DurabilityMark::read(&*directory).is_none() {
                 std::thread::yield_now();
             }
             match end {
@@ -34,14 +34,14 @@ fn a_thread_keeps_the_mark_until_the_log_is_stopped_closed_or_fails() {
                 1 => log.close().unwrap(),
                 _ => {
                     directory.set_faults(Faults { fails_after: Some(0), ..Faults::default() });
-                    let number = log.append(b"three", Urgency::Normal).unwrap();
+                    let number = log.append(b"three", ReservePolicy::Normal).unwrap();
                     log.commit(number).unwrap_err();
                 }
             }
         });
         directory.set_faults(Faults::default());
         // The mark states no more than was durable.
-        assert_eq!(Mark::read(&*directory), Some(Mark { log: 7, records: 2 }));
+        assert_eq!(DurabilityMark::read(&*directory), Some(DurabilityMark { log: 7, records: 2 }));
     }
 }
 
@@ -55,7 +55,7 @@ fn no_loss_of_power_leaves_a_mark_that_promises_too_much() {
             let (log, found, _) = open(&directory, 0).unwrap();
             directory.set_faults(Faults { fails_after: Some(random.below(12)), ..Faults::default() });
             for _ in 0..4 {
-                drop(log.append(b"a record", Urgency::Normal).and_then(|number| log.commit(number)));
+                drop(log.append(b"a record", ReservePolicy::Normal).and_then(|number| log.commit(number)));
                 drop(log.mark());
             }
             let is_more = log.next_record() > u64_from(found.len());

@@ -3,13 +3,13 @@
 //! Bounds are in units of work as in `limits.rs`, not in time: bytes of arguments and replies, and visited keys.
 
 use super::*;
-use crate::session::{Outcome, Pace, PutOff};
+use crate::session::{DeferReason, ExecutionMode, Outcome};
 use farpool_model::limits::{KV_EXEC_WORK_MAX, KV_STEP_WORK_MAX};
 use std::collections::BTreeSet;
 
 const SHARDS: usize = 4;
 
-/// The expected outcome of a command at [`Pace::Short`].
+/// The expected outcome of a command at [`ExecutionMode::Short`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expected {
     Step,
@@ -142,7 +142,7 @@ fn args(command: &str) -> Vec<Vec<u8>> {
     args
 }
 
-/// Executes a command at a pace; returns the outcome and the bytes of its reply.
+/// Executes a command in a mode; returns the outcome and the bytes of its reply.
 fn run(keys: &Keyspace, session: &mut Session, args: &[Vec<u8>]) -> (Outcome, usize) {
     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     let mut bytes = Vec::new();
@@ -150,7 +150,7 @@ fn run(keys: &Keyspace, session: &mut Session, args: &[Vec<u8>]) -> (Outcome, us
     let ran = session.execute(
         keys,
         &args,
-        Moment { now: NOW, random: 5 },
+        TimeAndRandom { now: NOW, random: 5 },
         &mut Alone { may_write: true },
         &mut replies,
     );
@@ -167,9 +167,9 @@ fn every_command_is_a_step_or_put_off_with_its_worst_arguments() {
     let keys = filled();
     for (command, expected) in WORST {
         let mut session = Session::default();
-        session.set_pace(Pace::Short);
+        session.set_mode(ExecutionMode::Short);
         let (outcome, bytes) = run(&keys, &mut session, &args(command));
-        let is_long = outcome == Outcome::PutOff(PutOff::IsLong);
+        let is_long = outcome == Outcome::Deferred(DeferReason::IsLong);
         assert_eq!(if is_long { Long } else { Step }, *expected, "{command}: {outcome:?}");
         assert!(bytes <= KV_STEP_WORK_MAX + 1024 && (bytes == 0 || !is_long), "{command}: {bytes}");
     }
@@ -201,24 +201,24 @@ fn commands_with_costly_patterns_are_put_off() {
         (format!("KEYS {costly}"), Long),
     ] {
         let mut session = Session::default();
-        session.set_pace(Pace::Short);
+        session.set_mode(ExecutionMode::Short);
         let (outcome, _) = run(&keys, &mut session, &args(&command));
-        let is_long = outcome == Outcome::PutOff(PutOff::IsLong);
+        let is_long = outcome == Outcome::Deferred(DeferReason::IsLong);
         assert_eq!(if is_long { Long } else { Step }, expected, "{}", &command[..40.min(command.len())]);
     }
 }
 
 #[test]
-fn long_commands_are_carried_out_at_the_other_pace() {
+fn long_commands_are_executed_in_the_other_mode() {
     let keys = filled();
     let mut session = Session::default();
-    session.set_pace(Pace::Short);
-    assert_eq!(run(&keys, &mut session, &args("GET big")).0, Outcome::PutOff(PutOff::IsLong));
-    session.set_pace(Pace::Long);
+    session.set_mode(ExecutionMode::Short);
+    assert_eq!(run(&keys, &mut session, &args("GET big")).0, Outcome::Deferred(DeferReason::IsLong));
+    session.set_mode(ExecutionMode::Long);
     let (outcome, bytes) = run(&keys, &mut session, &args("GET big"));
     assert!(outcome == Outcome::Done && bytes > 2_000_000);
     assert_eq!(run(&keys, &mut session, &args("RENAME big moved")).0, Outcome::Done);
-    session.set_pace(Pace::Short);
+    session.set_mode(ExecutionMode::Short);
     assert_eq!(run(&keys, &mut session, &args("STRLEN moved")), (Outcome::Done, ":2000001\r\n".len()));
 }
 
@@ -228,26 +228,34 @@ fn no_command_waits_for_shards_that_a_long_one_has() {
     let before = (keys.counts(), keys.count(0), keys.uses(), keys.spaces().len());
     let mut watching = Session::default();
     run(&keys, &mut watching, &args("WATCH small"));
-    watching.set_pace(Pace::Short);
+    watching.set_mode(ExecutionMode::Short);
     let all: Vec<usize> = (0..SHARDS).collect();
     let (held, hold) = keys.hold_all(&all);
     // A command that waited here would wait forever.
     for (command, expected) in WORST {
         let mut session = Session::default();
-        session.set_pace(Pace::Short);
+        session.set_mode(ExecutionMode::Short);
         let (outcome, bytes) = run(&keys, &mut session, &args(command));
-        assert!(matches!(outcome, Outcome::PutOff(_)) && bytes == 0, "{command}: {outcome:?}");
+        assert!(matches!(outcome, Outcome::Deferred(_)) && bytes == 0, "{command}: {outcome:?}");
         if *expected == Step {
-            assert_eq!(outcome, Outcome::PutOff(PutOff::IsHeld), "{command}");
+            assert_eq!(outcome, Outcome::Deferred(DeferReason::IsHeld), "{command}");
         }
     }
     for command in ["UNWATCH", "WATCH other"] {
-        assert_eq!(run(&keys, &mut watching, &args(command)).0, Outcome::PutOff(PutOff::IsHeld), "{command}");
+        assert_eq!(
+            run(&keys, &mut watching, &args(command)).0,
+            Outcome::Deferred(DeferReason::IsHeld),
+            "{command}"
+        );
     }
     assert_eq!(run(&keys, &mut watching, &args("MULTI")).0, Outcome::Done);
     assert_eq!(run(&keys, &mut watching, &args("GET small")).0, Outcome::Queued);
     for command in ["EXEC", "DISCARD"] {
-        assert_eq!(run(&keys, &mut watching, &args(command)).0, Outcome::PutOff(PutOff::IsHeld), "{command}");
+        assert_eq!(
+            run(&keys, &mut watching, &args(command)).0,
+            Outcome::Deferred(DeferReason::IsHeld),
+            "{command}"
+        );
     }
     // Readers of counts get the previous counts.
     assert_eq!((keys.counts(), keys.count(0), keys.uses(), keys.spaces().len()), before);
@@ -265,25 +273,25 @@ fn no_command_waits_for_shards_that_a_long_one_has() {
 #[test]
 fn a_transaction_of_much_work_is_put_off_and_one_of_too_much_is_refused() {
     let keys = filled();
-    let exec = |pace: Pace, commands: &[(&str, usize)]| {
+    let exec = |mode: ExecutionMode, commands: &[(&str, usize)]| {
         let mut session = Session::default();
-        session.set_pace(Pace::Long);
+        session.set_mode(ExecutionMode::Long);
         run(&keys, &mut session, &args("MULTI"));
         for (command, times) in commands {
             for _ in 0..*times {
                 run(&keys, &mut session, &args(command));
             }
         }
-        session.set_pace(pace);
+        session.set_mode(mode);
         run(&keys, &mut session, &args("EXEC")).0
     };
-    assert_eq!(exec(Pace::Short, &[("GET small", 10), ("INCR small", 10)]), Outcome::Done);
+    assert_eq!(exec(ExecutionMode::Short, &[("GET small", 10), ("INCR small", 10)]), Outcome::Done);
     run(&keys, &mut Session::default(), &args("HSET little f v"));
     // Each command alone is a step.
     let scan = format!("HSCAN little 0 COUNT 1000 MATCH {}", "?".repeat(200));
-    assert_eq!(exec(Pace::Short, &[(&scan, 1)]), Outcome::Done);
-    assert_eq!(exec(Pace::Short, &[(&scan, 2)]), Outcome::PutOff(PutOff::IsLong));
-    let long = Outcome::PutOff(PutOff::IsLong);
+    assert_eq!(exec(ExecutionMode::Short, &[(&scan, 1)]), Outcome::Done);
+    assert_eq!(exec(ExecutionMode::Short, &[(&scan, 2)]), Outcome::Deferred(DeferReason::IsLong));
+    let long = Outcome::Deferred(DeferReason::IsLong);
     for commands in [
         &[("GET small", 2000)][..],
         &[("BITCOUNT big", 1)],
@@ -294,12 +302,15 @@ fn a_transaction_of_much_work_is_put_off_and_one_of_too_much_is_refused() {
         &[("SETRANGE new 1000000 x", 1), ("BITCOUNT new", 1)],
         &[("COPY big target DB 1", 1), ("SELECT 1", 1), ("BITCOUNT target", 1)],
     ] {
-        assert_eq!(exec(Pace::Short, commands), long, "{commands:?}");
+        assert_eq!(exec(ExecutionMode::Short, commands), long, "{commands:?}");
     }
-    assert_eq!(exec(Pace::Long, &[("BITCOUNT big", 10), ("KEYS nothing", 2)]), Outcome::Done);
+    assert_eq!(exec(ExecutionMode::Long, &[("BITCOUNT big", 10), ("KEYS nothing", 2)]), Outcome::Done);
     let too_many = KV_EXEC_WORK_MAX / 2_000_000 + 2;
-    assert_eq!(exec(Pace::Long, &[("BITCOUNT big", too_many)]), Outcome::Failed);
-    assert_eq!(exec(Pace::Long, &[("SETRANGE new 500000000 x", 1), ("BITCOUNT new", 10)]), Outcome::Failed);
+    assert_eq!(exec(ExecutionMode::Long, &[("BITCOUNT big", too_many)]), Outcome::Failed);
+    assert_eq!(
+        exec(ExecutionMode::Long, &[("SETRANGE new 500000000 x", 1), ("BITCOUNT new", 10)]),
+        Outcome::Failed
+    );
     let mut client = Client::new(&keys);
     assert_eq!(client.run("EXISTS new"), ":0");
 }

@@ -84,7 +84,7 @@ fn a_page_with_retired_entries_goes_when_they_are_reclaimed() {
     let mut retired = Vec::new();
     while let Some(place) = slabs.to_move() {
         let new = slabs.allocate(64).unwrap();
-        assert!(!retired.iter().any(|old: &Place| old.page() == new.page()));
+        assert!(!retired.iter().any(|old: &EntryAddress| old.page() == new.page()));
         slabs.retire(place);
         retired.push(place);
     }

@@ -75,12 +75,12 @@ impl World {
             Step::Free { from, count } => {
                 for bits in some_of(&self.live, from, count) {
                     self.check_and_remove(bits, true);
-                    self.slabs.free(Place::from_bits(bits));
+                    self.slabs.free(EntryAddress::from_bits(bits));
                 }
             }
             Step::Retire { from, count } => {
                 for bits in some_of(&self.live, from, count) {
-                    self.slabs.retire(Place::from_bits(bits));
+                    self.slabs.retire(EntryAddress::from_bits(bits));
                     let entry = self.live.remove(&bits).unwrap();
                     self.retired.insert(bits, entry);
                 }
@@ -88,7 +88,7 @@ impl World {
             Step::Reclaim { from, count } => {
                 for bits in some_of(&self.retired, from, count) {
                     self.check_and_remove(bits, false);
-                    self.slabs.reclaim(Place::from_bits(bits));
+                    self.slabs.reclaim(EntryAddress::from_bits(bits));
                 }
             }
             Step::Compact { moves, retires } => {
@@ -102,7 +102,7 @@ impl World {
     fn check_and_remove(&mut self, bits: u64, is_live: bool) {
         let map = if is_live { &mut self.live } else { &mut self.retired };
         let entry = map.remove(&bits).unwrap();
-        check(self.slabs.bytes(Place::from_bits(bits)), &entry);
+        check(self.slabs.bytes(EntryAddress::from_bits(bits)), &entry);
     }
 
     fn move_one(&mut self, retires: bool) -> bool {
@@ -124,13 +124,14 @@ impl World {
 
     fn check(&self) {
         for (bits, entry) in self.live.iter().chain(&self.retired) {
-            check(self.slabs.bytes(Place::from_bits(*bits)), entry);
+            check(self.slabs.bytes(EntryAddress::from_bits(*bits)), entry);
         }
         let usage = self.slabs.usage();
         assert_eq!((usage.slots_used, usage.slots_retired), (self.live.len(), self.retired.len()));
         assert!(usage.slots_bytes <= usage.pages_bytes);
         assert!(usage.pages_bytes as u64 <= self.pool.usage().bytes_used);
-        let places = |places: &[Place]| places.iter().map(|place| place.to_bits()).collect::<BTreeSet<_>>();
+        let places =
+            |places: &[EntryAddress]| places.iter().map(|place| place.to_bits()).collect::<BTreeSet<_>>();
         let keys = |map: &BTreeMap<u64, Entry>| map.keys().copied().collect::<BTreeSet<_>>();
         assert_eq!(places(&written(&self.slabs, 17)), keys(&self.live));
         let (mut retired, mut kept) = (Vec::new(), Vec::new());
@@ -169,8 +170,8 @@ proptest! {
             world.check();
         }
         let (live, retired) = (some_of(&world.live, 0, usize::MAX), some_of(&world.retired, 0, usize::MAX));
-        live.into_iter().for_each(|bits| world.slabs.free(Place::from_bits(bits)));
-        retired.into_iter().for_each(|bits| world.slabs.reclaim(Place::from_bits(bits)));
+        live.into_iter().for_each(|bits| world.slabs.free(EntryAddress::from_bits(bits)));
+        retired.into_iter().for_each(|bits| world.slabs.reclaim(EntryAddress::from_bits(bits)));
         world.slabs.trim();
         prop_assert_eq!(world.slabs.usage().pages_bytes, 0);
         prop_assert_eq!(world.pool.usage().bytes_used, 0);

@@ -24,7 +24,7 @@ fn a_place_that_stays_is_returned_once_under_churn() {
 }
 
 /// Frees and allocates in waves that take and return many pages.
-fn churn(slabs: &mut Slabs, others: &mut Vec<Place>, random: &mut Random) {
+fn churn(slabs: &mut Slabs, others: &mut Vec<EntryAddress>, random: &mut Random) {
     let count = random.below(200);
     for _ in 0..count.min(others.len()) {
         let place = others.swap_remove(random.below(others.len()));

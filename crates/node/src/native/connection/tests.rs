@@ -38,7 +38,8 @@ fn message(stream: u32, request: &Request) -> Message {
 #[test]
 fn a_panic_ends_its_request_alone() {
     let (connection, client) = connection();
-    let open = |stream| connection.outbox.open(stream, 0, Work::Request(Asked::default())).unwrap();
+    let open =
+        |stream| connection.outbox.open(stream, 0, StreamWork::Request(RequestCancel::default())).unwrap();
     open(1);
     open(2);
     connection.guarded(1, || panic!("a defect")).unwrap();
@@ -62,15 +63,18 @@ fn a_panic_ends_its_request_alone() {
 #[test]
 fn whatever_ends_a_stream_cancels_its_request() {
     let (connection, _client) = connection();
-    let asked: Vec<Asked> = (0..3).map(|_| Asked::default()).collect();
-    for (stream, asked) in (1..).zip(&asked) {
-        connection.outbox.open(stream, 0, Work::Request(asked.clone())).unwrap();
+    let cancel_signal: Vec<RequestCancel> = (0..3).map(|_| RequestCancel::default()).collect();
+    for (stream, cancel_signal) in (1..).zip(&cancel_signal) {
+        connection.outbox.open(stream, 0, StreamWork::Request(cancel_signal.clone())).unwrap();
     }
     connection.receive(message(1, &Request::Cancel), &mut Assembler::new()).unwrap();
     connection.give_up(2, Error::internal("enough"));
-    assert_eq!(asked.iter().map(|asked| asked.cancel.is_set()).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(
+        cancel_signal.iter().map(|cancel_signal| cancel_signal.cancel.is_set()).collect::<Vec<_>>(),
+        [true, true, false]
+    );
     connection.close(None);
-    assert!(asked[2].cancel.is_set());
+    assert!(cancel_signal[2].cancel.is_set());
 }
 
 #[test]

@@ -16,7 +16,7 @@ const LONG: &str = "CONFIG SET slowlog-max-len 7";
 /// A node whose connections are served by the test's thread.
 struct Served {
     node: Arc<Node>,
-    shared: Shared,
+    shared: LaneContext,
     unauthenticated: Arc<Unauthenticated>,
     ending: watch::Sender<bool>,
 }
@@ -26,8 +26,11 @@ impl Served {
         let tenant = TenantName::new("ann").unwrap();
         let access = Access::of_nobody().with_token("anns", tenant, Right::Write);
         let node = Node::start(NodeConfig { memory_bytes: 64 << 20, access, ..NodeConfig::default() });
-        let shared =
-            Shared { turns: Arc::default(), long: LongCommands::start().unwrap(), tenants: Arc::default() };
+        let shared = LaneContext {
+            turns: Arc::default(),
+            long: LongCommands::start().unwrap(),
+            tenants: Arc::default(),
+        };
         let unauthenticated = Arc::default();
         Served { node: node.unwrap(), shared, unauthenticated, ending: watch::channel(false).0 }
     }

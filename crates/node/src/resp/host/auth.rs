@@ -6,7 +6,7 @@
 //! Example: a client of tenant A watches `k`, then sends `AUTH` with a token of tenant B, then `MULTI`, `GET k`,
 //! `EXEC`. The watch named A's `k` and says nothing about B's, so `EXEC` replies null.
 
-use super::{Admitted, Client, Done, REDIS_VERSION};
+use super::{AdmittedClient, Client, Done, REDIS_VERSION};
 use crate::access::without_tokens;
 use crate::shares::Port;
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
@@ -34,21 +34,21 @@ impl Client {
             && admitted.caller.tenant() == caller.tenant()
         {
             admitted.caller = caller;
-            self.seen.set_user(pass.token_name().unwrap_or("default"));
+            self.record.set_user(pass.token_name().unwrap_or("default"));
             self.pass = Some(pass);
             return Ok(());
         }
         let guard = self.node.connect(caller.tenant(), Port::Redis)?;
         let buffers = self.node.account(caller.tenant()).empty();
         let (clients, slow) = self.tenants.of(caller.tenant(), self.node.keyspaces());
-        self.seen.set_user(pass.token_name().unwrap_or("default"));
+        self.record.set_user(pass.token_name().unwrap_or("default"));
         // Commands counted so far belong to the previous tenant.
         self.settle_now();
         self.has_moved |= self.admitted.is_some();
         self.admitted = None;
-        let member = clients.enter(&self.seen);
+        let member = clients.enter(&self.record);
         self.admitted =
-            Some(Admitted { caller, keys, slow, buffers, clients, _member: member, _guard: guard });
+            Some(AdmittedClient { caller, keys, slow, buffers, clients, _member: member, _guard: guard });
         self.pass = Some(pass);
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Client {
         replies.bulk(b"proto");
         replies.integer(protocol.number());
         replies.bulk(b"id");
-        replies.integer(self.seen.number as i64);
+        replies.integer(self.record.number as i64);
         replies.bulk(b"mode");
         replies.bulk(b"standalone");
         replies.bulk(b"role");

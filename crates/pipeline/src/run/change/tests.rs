@@ -25,13 +25,13 @@ fn sum(left: Expr, right: Expr) -> Expr {
     Expr::arithmetic(ArithmeticOp::Add, left, right)
 }
 
-fn changing(table: &Arc<Table>, filter: Option<Expr>, columns: Vec<NamedExpr>) -> Result<Arc<Run>> {
+fn row_change(table: &Arc<Table>, filter: Option<Expr>, columns: Vec<NamedExpr>) -> Result<Arc<Run>> {
     let program = bound(table, filter, Output::Rows(columns), None, Budget::default());
     Run::start_changing(&program, encoder)
 }
 
 /// Executes a run on several threads.
-fn run(run: &Run, threads: usize) -> Result<Changed> {
+fn run(run: &Run, threads: usize) -> Result<ChangedGroups> {
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
         let step_all = || loop {
             match run.step(&Ticking::default())? {
@@ -49,7 +49,7 @@ fn run(run: &Run, threads: usize) -> Result<Changed> {
 }
 
 /// Returns the rows of the table after its changes.
-fn rows(table: &Table, changed: &Changed) -> Vec<Vec<i64>> {
+fn rows(table: &Table, changed: &ChangedGroups) -> Vec<Vec<i64>> {
     let groups =
         table.row_groups.iter().enumerate().filter_map(|(place, group)| {
             changed.groups.get(&place).map_or(Some(group.clone()), Clone::clone)
@@ -76,15 +76,15 @@ proptest! {
             Expr::compare(CompareOp::NotEq, Expr::Column(1), int(k)),
         ]);
         let passes = |row: &Vec<i64>| row[0] >= low && row[0] < low + length && row[1] != k;
-        let before = rows(&table, &Changed::default());
+        let before = rows(&table, &ChangedGroups::default());
         let passed = before.iter().filter(|row| passes(row)).count() as u64;
 
-        let gone = run(&changing(&table, within.clone(), Vec::new()).unwrap(), threads).unwrap();
+        let gone = run(&row_change(&table, within.clone(), Vec::new()).unwrap(), threads).unwrap();
         let left: Vec<Vec<i64>> = before.iter().filter(|row| !passes(row)).cloned().collect();
         prop_assert_eq!((rows(&table, &gone), gone.rows), (left, passed));
 
         let new = vec![named("v", sum(Expr::Column(0), Expr::Column(1))), named("k", int(-1))];
-        let updated = run(&changing(&table, within, new).unwrap(), threads).unwrap();
+        let updated = run(&row_change(&table, within, new).unwrap(), threads).unwrap();
         let update = |row: &Vec<i64>| if passes(row) { vec![row[0], -1, row[0] + row[1]] } else { row.clone() };
         prop_assert_eq!((rows(&table, &updated), updated.rows), (before.iter().map(update).collect(), passed));
         for (place, group) in &updated.groups {
@@ -101,17 +101,17 @@ proptest! {
 #[test]
 fn all_rows_may_change_or_go() {
     let table = table_of(3, 7_000);
-    let gone = run(&changing(&table, None, Vec::new()).unwrap(), 1).unwrap();
+    let gone = run(&row_change(&table, None, Vec::new()).unwrap(), 1).unwrap();
     assert_eq!(gone.rows, 21_000);
     assert!(gone.groups.len() == 3 && gone.groups.values().all(Option::is_none));
-    let updated = run(&changing(&table, None, vec![named("k", Expr::Column(0))]).unwrap(), 1).unwrap();
+    let updated = run(&row_change(&table, None, vec![named("k", Expr::Column(0))]).unwrap(), 1).unwrap();
     assert!(rows(&table, &updated).iter().all(|row| row[0] == row[1]));
 }
 
 #[test]
 fn what_is_no_change_is_refused() {
     let table = table(1);
-    let refused = |columns: Vec<NamedExpr>| changing(&table, None, columns).unwrap_err();
+    let refused = |columns: Vec<NamedExpr>| row_change(&table, None, columns).unwrap_err();
     for (columns, expected) in [
         (vec![named("w", int(1))], "no column \"w\""),
         (vec![named("v", int(1)), named("v", int(2))], "twice"),
@@ -131,12 +131,12 @@ fn what_is_no_change_is_refused() {
 fn a_value_that_fails_or_a_full_pool_ends_it_and_leaves_nothing() {
     let table = table_of(60, 4_000);
     let divide = Expr::arithmetic(ArithmeticOp::Divide, int(1), Expr::Column(1));
-    let failing = changing(&table, None, vec![named("v", divide.clone())]).unwrap();
+    let failing = row_change(&table, None, vec![named("v", divide.clone())]).unwrap();
     assert_eq!(run(&failing, 2).unwrap_err().kind, ErrorKind::Invalid);
     assert!(failing.take_changed().groups.is_empty());
     // The program is not evaluated on rows that do not pass.
     let not_zero = Expr::compare(CompareOp::NotEq, Expr::Column(1), int(0));
-    run(&changing(&table, Some(not_zero), vec![named("v", divide)]).unwrap(), 2).unwrap();
+    run(&row_change(&table, Some(not_zero), vec![named("v", divide)]).unwrap(), 2).unwrap();
 
     let pool = Pool::new(PoolConfig { bytes_limit: 2 << 20 }).unwrap();
     let small = |schema| Encoder::new(pool.clone(), TenantName::default(), schema);
@@ -153,8 +153,8 @@ fn a_value_that_fails_or_a_full_pool_ends_it_and_leaves_nothing() {
 #[test]
 fn one_that_is_cancelled_gives_back_what_it_made() {
     let table = table_of(8, 4_000);
-    let run = changing(&table, None, vec![named("v", Expr::Column(0))]).unwrap();
-    while run.changing().unwrap().changed.lock().groups.len() < 2 {
+    let run = row_change(&table, None, vec![named("v", Expr::Column(0))]).unwrap();
+    while run.row_change().unwrap().changed.lock().groups.len() < 2 {
         run.step(&Ticking::default()).unwrap();
     }
     run.cancel();

@@ -1,7 +1,7 @@
 //! Tests of programs with the same filter, against the same programs by themselves.
 
 use super::*;
-use crate::Passes;
+use crate::SharedScans;
 use farpool_columns::table_cipher;
 use farpool_memory::{Account, WorkMemory};
 use farpool_model::Tier;
@@ -37,23 +37,23 @@ fn sorted(batches: &[RecordBatch]) -> Vec<String> {
     rows
 }
 
-fn joined(program: &BoundProgram, passes: &Arc<Passes>, account: &Account) -> Arc<Run> {
+fn joined(program: &BoundProgram, shared_scans: &Arc<SharedScans>, account: &Account) -> Arc<Run> {
     let run = Run::start(program).unwrap();
-    run.join(passes.company(program, account));
+    run.join(shared_scans.sharing(program, account));
     run
 }
 
 #[test]
 fn a_filter_is_evaluated_once_for_all_that_have_it() {
     let table = table_of(6, ROWS);
-    let (passes, account) = (Arc::<Passes>::default(), account(1 << 30));
+    let (shared_scans, account) = (Arc::<SharedScans>::default(), account(1 << 30));
     for (turn, output) in outputs().into_iter().chain(outputs()).enumerate() {
         let program = bound(&table, of_remainder(2), output, None, Budget::default());
         let expected = sorted(&drive(&Run::start(&program).unwrap(), 1).unwrap());
-        let run = joined(&program, &passes, &account);
+        let run = joined(&program, &shared_scans, &account);
         assert_eq!(sorted(&drive(&run, 1).unwrap()), expected, "turn {turn}");
         let receipt = run.receipt();
-        // Judgements are recorded from the second program on.
+        // Results are recorded from the second program on.
         let known = if turn < 2 { 0 } else { table.rows };
         assert_eq!((receipt.rows_known, receipt.rows_scanned), (known, table.rows), "turn {turn}");
         assert!(account.memory().usage().bytes_used < 1 << 20);
@@ -61,35 +61,35 @@ fn a_filter_is_evaluated_once_for_all_that_have_it() {
     // The column of the filter is not read any more.
     let program = bound(&table, of_remainder(2), rows(&[0]), None, Budget::default());
     let receipt = {
-        let run = joined(&program, &passes, &account);
+        let run = joined(&program, &shared_scans, &account);
         drive(&run, 1).unwrap();
         run.receipt()
     };
     let of_column =
         |column: usize| table.row_groups.iter().map(move |group| group.chunks[column].bytes_encoded());
     assert_eq!(receipt.bytes_scanned, of_column(0).sum::<usize>() as u64);
-    // Another filter uses no judgement, and neither does the same one with added conditions.
+    // Another filter uses no cached result, and neither does the same one with added conditions.
     let other = bound(&table, of_remainder(3), rows(&[0]), None, Budget::default());
     let narrowed = program.narrowed(&id_compares(CompareOp::Lt, 5_000).unwrap()).unwrap();
     for program in [other, narrowed] {
         let expected = sorted(&drive(&Run::start(&program).unwrap(), 1).unwrap());
-        let run = joined(&program, &passes, &account);
+        let run = joined(&program, &shared_scans, &account);
         assert_eq!(sorted(&drive(&run, 1).unwrap()), expected);
         assert_eq!(run.receipt().rows_known, 0);
     }
-    drop(passes);
+    drop(shared_scans);
     assert_eq!(account.memory().usage().bytes_used, 0);
 }
 
 #[test]
 fn where_no_row_passes_nothing_is_read() {
     let table = table_of(4, ROWS);
-    let (passes, account) = (Arc::<Passes>::default(), account(1 << 30));
+    let (shared_scans, account) = (Arc::<SharedScans>::default(), account(1 << 30));
     // Selects one row that zone maps cannot find.
     let squared = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), Expr::Column(0));
     let filter = Some(Expr::compare(CompareOp::Eq, squared, int(9)));
     let program = bound(&table, filter, rows(&[2]), None, Budget::default());
-    let runs: Vec<Arc<Run>> = (0..3).map(|_| joined(&program, &passes, &account)).collect();
+    let runs: Vec<Arc<Run>> = (0..3).map(|_| joined(&program, &shared_scans, &account)).collect();
     for run in &runs {
         assert_eq!(drive(run, 1).unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
     }
@@ -101,14 +101,15 @@ fn where_no_row_passes_nothing_is_read() {
 #[test]
 fn those_that_run_at_once_judge_each_a_part() {
     let table = table_of(16, ROWS);
-    let (passes, account) = (Arc::<Passes>::default(), account(1 << 30));
+    let (shared_scans, account) = (Arc::<SharedScans>::default(), account(1 << 30));
     let programs: Vec<BoundProgram> = outputs()
         .into_iter()
         .map(|output| bound(&table, of_remainder(5), output, None, Budget::default()))
         .collect();
     let expected: Vec<_> =
         programs.iter().map(|program| sorted(&drive(&Run::start(program).unwrap(), 1).unwrap())).collect();
-    let runs: Vec<Arc<Run>> = programs.iter().map(|program| joined(program, &passes, &account)).collect();
+    let runs: Vec<Arc<Run>> =
+        programs.iter().map(|program| joined(program, &shared_scans, &account)).collect();
     let mut batches: Vec<Vec<RecordBatch>> = vec![Vec::new(); runs.len()];
     let mut left: Vec<usize> = (0..runs.len()).collect();
     while !left.is_empty() {
@@ -133,28 +134,28 @@ fn those_that_run_at_once_judge_each_a_part() {
 #[test]
 fn what_is_known_is_of_row_groups_and_not_of_tables() {
     let (first, other) = (table_of(4, ROWS), table_of(4, ROWS));
-    let (passes, account) = (Arc::<Passes>::default(), account(1 << 30));
+    let (shared_scans, account) = (Arc::<SharedScans>::default(), account(1 << 30));
     for table in [&first, &first, &other] {
         let program = bound(table, of_remainder(1), rows(&[0]), None, Budget::default());
-        let run = joined(&program, &passes, &account);
+        let run = joined(&program, &shared_scans, &account);
         drive(&run, 1).unwrap();
         assert_eq!(run.receipt().rows_known, 0);
     }
-    // Judgements of a dropped table make room.
+    // Cached results of a dropped table make room.
     let held = account.memory().usage().bytes_used;
     assert!(held > 0);
     drop((first, other));
     let (table, small) = (table_of(1, ROWS), self::account(limits::JUDGED_PART * 8_000));
     for _ in 0..3 {
         let program = bound(&table, of_remainder(1), rows(&[0]), None, Budget::default());
-        drive(&joined(&program, &passes, &small), 1).unwrap();
+        drive(&joined(&program, &shared_scans, &small), 1).unwrap();
     }
     assert_eq!(account.memory().usage().bytes_used, 0, "bits of row groups that are gone are kept");
     let held = small.memory().usage().bytes_used;
-    assert!(held > 0 && passes.bytes_held() as u64 == held);
+    assert!(held > 0 && shared_scans.bytes_held() as u64 == held);
     // They are also removed at a lookup.
     drop(table);
-    passes.forget_gone();
+    shared_scans.forget_gone();
     assert_eq!(small.memory().usage().bytes_used, 0);
 }
 
@@ -171,10 +172,10 @@ fn of_encrypted_tables_nothing_is_known() {
         builder.add_row_group(Arc::new(group)).unwrap();
     }
     let table = Arc::new(builder.finish().unwrap());
-    let (passes, account) = (Arc::<Passes>::default(), account(1 << 30));
+    let (shared_scans, account) = (Arc::<SharedScans>::default(), account(1 << 30));
     for _ in 0..3 {
         let program = bound(&table, of_remainder(1), rows(&[0]), None, Budget::default());
-        let run = joined(&program, &passes, &account);
+        let run = joined(&program, &shared_scans, &account);
         drive(&run, 1).unwrap();
         assert_eq!(run.receipt().rows_known, 0);
     }
@@ -184,12 +185,12 @@ fn of_encrypted_tables_nothing_is_known() {
 #[test]
 fn a_filter_that_fails_fails_each_time() {
     let table = table_of(2, ROWS);
-    let (passes, account) = (Arc::<Passes>::default(), account(1 << 30));
+    let (shared_scans, account) = (Arc::<SharedScans>::default(), account(1 << 30));
     let quotient = Expr::arithmetic(ArithmeticOp::Divide, int(1), Expr::Column(1));
     let filter = Some(Expr::compare(CompareOp::Eq, quotient, int(1)));
     for _ in 0..4 {
         let program = bound(&table, filter.clone(), rows(&[0]), None, Budget::default());
-        let error = drive(&joined(&program, &passes, &account), 1).unwrap_err();
+        let error = drive(&joined(&program, &shared_scans, &account), 1).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     }
 }
@@ -204,7 +205,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let table = table_of(6, ROWS);
-        let (passes, account) = (Arc::<Passes>::default(), account(bytes));
+        let (shared_scans, account) = (Arc::<SharedScans>::default(), account(bytes));
         let mut random = random(seed);
         for _ in 0..6 {
             let programs: Vec<BoundProgram> = (0..3).map(|_| {
@@ -216,7 +217,7 @@ proptest! {
                 let output = outputs().swap_remove(random() % 4);
                 bound(&table, filter, output, None, Budget::default())
             }).collect();
-            let runs: Vec<Arc<Run>> = programs.iter().map(|program| joined(program, &passes, &account)).collect();
+            let runs: Vec<Arc<Run>> = programs.iter().map(|program| joined(program, &shared_scans, &account)).collect();
             let answers: Vec<_> = std::thread::scope(|scope| {
                 let driven: Vec<_> =
                     runs.iter().map(|run| scope.spawn(move || drive(run, threads).unwrap())).collect();

@@ -1,0 +1,217 @@
+//! Memory that result values are decoded into: pages that are reused for later results.
+//!
+//! Fresh memory from the system costs several times as much as writing to it: a page fault and clearing for each page.
+//! Results are therefore written to pages of a recycling pool, which become free when their last array is dropped, and
+//! keep their memory until [`ResultMemory::trim`]. Buffers that do not fit, and those too small to be worth a page,
+//! come from the allocator.
+//!
+//! Invariant: every byte that an array exposes has been written for that array.
+
+use crate::arch::Writer;
+use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
+use bytes::Bytes;
+use farpool_memory::{Extent, Pool, PoolConfig};
+use farpool_model::limits::PAGE_BYTES;
+use farpool_model::{Result, TenantName};
+use std::sync::Arc;
+
+/// Alignment of every buffer: a cache line, as Arrow recommends.
+const ALIGNMENT: usize = 64;
+
+/// Buffers of fewer bytes come from the allocator.
+const BYTES_MIN: usize = 16 << 10;
+
+/// Bytes of results held at once from which the reader is assumed to keep its results: more than the caches
+/// of a core. New results are then written past the caches, which saves reading the memory first: 256 MiB
+/// took 13 instead of 33 ms. Pages that the system has just cleared are in the caches, and are written
+/// normally.
+const KEPT_BYTES_MIN: usize = 16 << 20;
+
+/// Memory for results, shared by all results that are being read.
+#[derive(Debug)]
+pub struct ResultMemory {
+    pool: Arc<Pool>,
+    owner: TenantName,
+}
+
+impl ResultMemory {
+    /// Creates memory for results of at most `bytes_max` bytes, whether results use them or they are kept for
+    /// reuse.
+    ///
+    /// # Errors
+    /// If the system does not grant the memory.
+    pub fn new(bytes_max: usize) -> Result<Arc<ResultMemory>> {
+        let pool = Pool::recycling(PoolConfig { bytes_limit: bytes_max })?;
+        Ok(Arc::new(ResultMemory { pool, owner: TenantName::default() }))
+    }
+
+    /// Bytes that results hold.
+    pub fn bytes_used(&self) -> usize {
+        self.pool.bytes_used()
+    }
+
+    /// Bytes that no result holds, kept for reuse.
+    pub fn bytes_kept(&self) -> usize {
+        self.pool.bytes_kept()
+    }
+
+    /// Returns the memory that no result holds to the system.
+    pub fn trim(&self) {
+        self.pool.trim();
+    }
+}
+
+/// The part of the result memory that one reader allocates from.
+#[derive(Debug, Default)]
+pub struct ResultBuffer {
+    memory: Option<Arc<ResultMemory>>,
+    /// Bytes to take from the allocator before the first page: the unused part of a page is then no larger
+    /// than the result's other memory, however many small results are kept.
+    bytes_before: usize,
+    /// The unused end of the most recently allocated pages.
+    rest: Option<Extent>,
+    /// Whether results are kept, so that new ones are written past the caches.
+    kept: bool,
+    past_caches: bool,
+    /// A reusable buffer in which strings are assembled.
+    text: Vec<u8>,
+}
+
+impl ResultBuffer {
+    /// Creates a room in `memory`; without it all buffers come from the allocator.
+    pub fn new(memory: Option<Arc<ResultMemory>>) -> ResultBuffer {
+        ResultBuffer { memory, bytes_before: PAGE_BYTES, ..ResultBuffer::default() }
+    }
+
+    /// Creates a room that takes even its first buffers from pages.
+    #[cfg(test)]
+    pub(crate) fn of_pages(memory: &Arc<ResultMemory>) -> ResultBuffer {
+        ResultBuffer { bytes_before: 0, ..ResultBuffer::new(Some(memory.clone())) }
+    }
+
+    /// Returns whether results are assumed to be kept. They may then come in large batches: nothing will find them in
+    /// the caches, and each batch has a fixed cost.
+    pub fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Returns a buffer of `count` values, which `fill` appends piece by piece; `None` if the caller must use
+    /// the allocator.
+    ///
+    /// # Panics
+    /// When `fill` does not append exactly `count` values.
+    pub(crate) fn buffer<T: ArrowNativeType>(
+        &mut self,
+        count: usize,
+        fill: impl FnOnce(&mut Writer<'_, T>),
+    ) -> Option<ScalarBuffer<T>> {
+        let filled = self.try_buffer(count, |writer| {
+            fill(writer);
+            Ok(())
+        });
+        filled.ok().flatten()
+    }
+
+    /// Fills a buffer as [`Self::buffer`] does, but `fill` may fail; there is then no buffer.
+    ///
+    /// # Errors
+    /// The error of `fill`.
+    ///
+    /// # Panics
+    /// As [`ResultBuffer::buffer`].
+    pub(crate) fn try_buffer<T: ArrowNativeType>(
+        &mut self,
+        count: usize,
+        fill: impl FnOnce(&mut Writer<'_, T>) -> Result<()>,
+    ) -> Result<Option<ScalarBuffer<T>>> {
+        let bytes = count * size_of::<T>();
+        let Some(mut extent) = self.extent(bytes) else { return Ok(None) };
+        let mut writer = Writer::new(&mut extent.as_mut_slice()[..bytes], self.past_caches);
+        fill(&mut writer)?;
+        assert_eq!(writer.missing(), 0, "bytes of a buffer that were not written");
+        drop(writer);
+        let lease = extent.freeze(bytes);
+        let buffer = Buffer::from(Bytes::from_owner(lease.slice(0..bytes)));
+        Ok(Some(ScalarBuffer::new(buffer, 0, count)))
+    }
+
+    /// Takes the reusable text buffer, empty but with its capacity.
+    pub(crate) fn take_text(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.text)
+    }
+
+    /// Returns the text buffer for reuse.
+    pub(crate) fn give_text(&mut self, mut text: Vec<u8>) {
+        text.clear();
+        self.text = text;
+    }
+
+    /// Allocates `bytes` bytes of pages; `None` if the buffer is to come from the allocator or no pages are
+    /// left.
+    fn extent(&mut self, bytes: usize) -> Option<Extent> {
+        let memory = self.memory.as_ref().filter(|_| bytes >= BYTES_MIN)?;
+        if self.bytes_before > 0 {
+            self.bytes_before = self.bytes_before.saturating_sub(bytes);
+            return None;
+        }
+        let wanted = bytes.next_multiple_of(ALIGNMENT);
+        if self.rest.as_ref().is_none_or(|rest| rest.len() < wanted) {
+            self.kept = memory.bytes_used() >= KEPT_BYTES_MIN;
+            let rest = memory.pool.allocate(&memory.owner, wanted).ok()?;
+            self.past_caches = self.kept && rest.is_warm();
+            self.rest = Some(rest);
+        }
+        self.rest.as_mut().map(|rest| rest.split_to(wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_hold_what_was_appended_and_give_their_pages_back() {
+        let memory = ResultMemory::new(32 * PAGE_BYTES).unwrap();
+        // In the second round, buffers are written past the caches from some buffer on.
+        for past_caches in [false, true] {
+            fill_and_drop(&memory, past_caches);
+        }
+        assert!(memory.bytes_kept() >= KEPT_BYTES_MIN);
+        memory.trim();
+        assert_eq!(memory.bytes_kept(), 0);
+    }
+
+    fn fill_and_drop(memory: &Arc<ResultMemory>, past_caches: bool) {
+        let mut room = ResultBuffer::of_pages(memory);
+        let mut kept = Vec::new();
+        for round in 0..40_i64 {
+            let values: Vec<i64> = (0..60_001).map(|i| i * round).collect();
+            let buffer = room.buffer::<i64>(values.len(), |writer| {
+                values.chunks(1 + round as usize * 999).for_each(|piece| writer.append(piece));
+            });
+            kept.push((buffer.unwrap(), values));
+        }
+        assert!(kept.iter().all(|(buffer, values)| buffer[..] == values[..]));
+        assert!(memory.bytes_used() >= KEPT_BYTES_MIN);
+        assert_eq!(room.past_caches, past_caches);
+        drop((kept, room));
+        assert_eq!(memory.bytes_used(), 0);
+    }
+
+    #[test]
+    fn what_is_small_or_too_much_is_left_to_the_allocator() {
+        let memory = ResultMemory::new(PAGE_BYTES).unwrap();
+        let mut room = ResultBuffer::of_pages(&memory);
+        assert!(room.buffer::<u8>(BYTES_MIN - 1, |_| ()).is_none());
+        assert!(room.buffer::<u8>(PAGE_BYTES + 1, |_| ()).is_none());
+        assert_eq!(memory.bytes_used(), 0);
+        let whole = room.buffer::<u8>(PAGE_BYTES, |writer| writer.append(&vec![1; PAGE_BYTES])).unwrap();
+        assert!(whole.len() == PAGE_BYTES && whole.iter().all(|byte| *byte == 1));
+        drop(whole);
+        drop(room);
+        assert!(ResultBuffer::default().buffer::<u8>(PAGE_BYTES, |_| ()).is_none());
+        let mut room = ResultBuffer::new(Some(memory));
+        assert!(room.buffer::<u8>(PAGE_BYTES, |_| ()).is_none());
+        assert!(room.buffer::<u8>(BYTES_MIN, |writer| writer.append(&[2; BYTES_MIN])).is_some());
+    }
+}

@@ -1,0 +1,379 @@
+//! The row groups that a run has yet to process, and their order.
+//!
+//! A run whose result depends on the order has a list: for example, a top-k that begins with the most promising row
+//! groups. All other runs take row groups in this order: those that other runs have just read or filtered, those in
+//! memory, and those that must be read, starting at the position that all runs of the table have reached
+//! ([`crate::shared_scan`]).
+//!
+//! Invariant: each row group is taken once or closed off, and the completions add up to the total exactly once.
+//! Example: if an offer for row group 5 arrives after the run has taken it, taking the offer would count its rows
+//! twice; the offer is dropped because 5 is no longer in the sets.
+
+use super::{Run, read_ahead};
+use crate::shared_scan::{RunSharing, SharedScan};
+use farpool_columns::{HeldValues, Table};
+use farpool_model::limits;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The row groups of a run.
+pub(super) struct MorselQueue {
+    order: Mutex<Order>,
+    total: usize,
+    /// Row groups not yet taken by a thread and not yet closed off.
+    left: AtomicUsize,
+    completed: AtomicUsize,
+    /// Offers that can be taken without reading anything.
+    offers: AtomicUsize,
+}
+
+/// A row group taken from the morsel queue.
+pub(super) struct TakenGroup {
+    /// Position in the table.
+    pub place: usize,
+    /// True if another run has read it.
+    pub is_shared: bool,
+    /// Holds its values in memory.
+    pub kept: Option<HeldValues>,
+}
+
+enum Order {
+    /// In the order of the list, from this index on.
+    Listed(Vec<usize>, usize),
+    Free(Free),
+}
+
+struct Free {
+    /// Row groups whose values were in memory when last checked.
+    here: PositionSet,
+    /// Row groups of which some values must be read.
+    absent: PositionSet,
+    /// Offers of row groups with all needed values, latest last. Some may have been taken since.
+    whole: Vec<Offer>,
+    /// Offers of row groups with some needed columns.
+    partial: Vec<Offer>,
+    /// Bytes of values that offers hold.
+    bytes_kept: usize,
+}
+
+/// A row group that another run has read or filtered.
+struct Offer {
+    place: usize,
+    bytes: usize,
+    kept: Option<HeldValues>,
+    is_read: bool,
+}
+
+/// A set of positions in a table.
+struct PositionSet {
+    words: Vec<u64>,
+    /// Index of the first word that may be nonzero.
+    first: usize,
+}
+
+impl MorselQueue {
+    /// Creates the queue of all row groups of `table`, in this order if it is given.
+    pub fn new(table: &Table, columns: &[usize], order: Option<Vec<usize>>) -> MorselQueue {
+        let order = match order {
+            Some(list) => Order::Listed(list, 0),
+            None => Order::Free(Free::new(table, columns)),
+        };
+        let total = match &order {
+            Order::Listed(list, _) => list.len(),
+            Order::Free(_) => table.row_groups.len(),
+        };
+        MorselQueue {
+            order: Mutex::new(order),
+            total,
+            left: AtomicUsize::new(total),
+            completed: AtomicUsize::new(0),
+            offers: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns true if row groups may be taken in any order.
+    pub fn is_free(&self) -> bool {
+        matches!(&*self.order.lock(), Order::Free(_))
+    }
+
+    /// Returns true if all row groups were taken or closed off.
+    pub fn is_empty(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns true if there are offers of row groups with all needed values.
+    pub fn has_offers(&self) -> bool {
+        self.offers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes the next row group of `run`; `None` if there is none, or the read-ahead is exhausted.
+    pub fn take(&self, run: &Run, table: &Table, sharing: Option<&RunSharing>) -> Option<TakenGroup> {
+        let may_read = !run.read_ahead.is_enough();
+        // Keeps idle threads that poll from contending for the lock.
+        if self.is_empty() || !may_read && !self.has_offers() {
+            return None;
+        }
+        let mut order = self.order.lock();
+        let taken = match &mut *order {
+            Order::Listed(list, next) => {
+                let place = if may_read { list.get(*next).copied() } else { None };
+                *next += usize::from(place.is_some());
+                place.map(TakenGroup::alone)
+            }
+            Order::Free(free) => {
+                let taken = free.take(run, table, sharing, may_read);
+                self.offers.store(free.whole.len(), Ordering::Relaxed);
+                taken
+            }
+        };
+        if taken.is_some() {
+            self.left.fetch_sub(1, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Adds an offer: another run has read values of the row group at `place`, of which this run needs `bytes`. Returns
+    /// whether it can be taken at once.
+    pub fn offer_read(&self, place: usize, bytes: usize, kept: Option<HeldValues>, is_whole: bool) -> bool {
+        self.offer(Offer { place, bytes, kept, is_read: true }, is_whole)
+    }
+
+    /// Adds an offer: another run has determined which rows of the row group at `place` pass.
+    pub fn offer_judged(&self, place: usize) {
+        self.offer(Offer { place, bytes: 0, kept: None, is_read: false }, true);
+    }
+
+    fn offer(&self, offer: Offer, is_whole: bool) -> bool {
+        let mut order = self.order.lock();
+        let Order::Free(free) = &mut *order else { return false };
+        if self.is_empty() || !free.has(offer.place) {
+            return false;
+        }
+        let let_go = free.offer(offer, is_whole);
+        self.offers.store(free.whole.len(), Ordering::Relaxed);
+        drop(order);
+        // Dropped after the lock is released, since freeing memory may take a while.
+        drop(let_go);
+        is_whole
+    }
+
+    /// Releases the values that offers hold.
+    pub fn let_go(&self) {
+        let let_go: Vec<Option<HeldValues>> = match &mut *self.order.lock() {
+            Order::Listed(..) => Vec::new(),
+            Order::Free(free) => free.let_go(usize::MAX),
+        };
+        drop(let_go);
+    }
+
+    /// Stops handing out row groups. Returns those not taken, which the caller must complete.
+    pub fn close(&self) -> Vec<usize> {
+        let mut order = self.order.lock();
+        let rest = match &mut *order {
+            Order::Listed(list, next) => list.split_off((*next).min(list.len())),
+            Order::Free(free) => {
+                let rest = free.here.iter().chain(free.absent.iter()).collect();
+                *free = Free::nothing();
+                rest
+            }
+        };
+        self.left.store(0, Ordering::Relaxed);
+        self.offers.store(0, Ordering::Relaxed);
+        rest
+    }
+
+    /// Records that `count` taken or closed row groups are complete. Returns true for the one call that completes the
+    /// last; writes of other threads before their calls are visible to that caller.
+    pub fn complete(&self, count: usize) -> bool {
+        count > 0 && self.completed.fetch_add(count, Ordering::AcqRel) + count == self.total
+    }
+}
+
+impl Free {
+    fn new(table: &Table, columns: &[usize]) -> Free {
+        let total = table.row_groups.len();
+        let mut free =
+            Free { here: PositionSet::none(total), absent: PositionSet::none(total), ..Free::nothing() };
+        for (place, group) in table.row_groups.iter().enumerate() {
+            let places =
+                if read_ahead::is_absent(group, columns) { &mut free.absent } else { &mut free.here };
+            places.add(place);
+        }
+        free
+    }
+
+    fn nothing() -> Free {
+        let (here, absent) = (PositionSet::none(0), PositionSet::none(0));
+        Free { here, absent, whole: Vec::new(), partial: Vec::new(), bytes_kept: 0 }
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.here.has(place) || self.absent.has(place)
+    }
+
+    fn remove(&mut self, place: usize) -> bool {
+        self.here.remove(place) || self.absent.remove(place)
+    }
+
+    fn take(
+        &mut self,
+        run: &Run,
+        table: &Table,
+        sharing: Option<&RunSharing>,
+        may_read: bool,
+    ) -> Option<TakenGroup> {
+        let columns = &run.columns;
+        let is_absent = |place: usize| read_ahead::is_absent(&table.row_groups[place], columns);
+        // Latest first: a slow run takes the values that are still in memory.
+        while let Some(offer) = self.whole.pop() {
+            self.bytes_kept -= offer.bytes_kept();
+            // A row group whose values were evicted since stays in `absent`.
+            if !is_absent(offer.place) && self.remove(offer.place) {
+                return Some(offer.taken());
+            }
+        }
+        if !may_read {
+            return None;
+        }
+        while let Some(offer) = self.partial.pop() {
+            self.bytes_kept -= offer.bytes_kept();
+            if self.remove(offer.place) {
+                return Some(offer.taken());
+            }
+        }
+        let judging = sharing.and_then(RunSharing::judging).map(|cache_entry| &cache_entry.runs);
+        while let Some(place) = self.here.next(judging.map_or(0, SharedScan::hand)) {
+            self.here.remove(place);
+            if !is_absent(place) {
+                judging.inspect(|judging| judging.move_hand(place + 1));
+                return Some(TakenGroup::alone(place));
+            }
+            self.absent.add(place);
+        }
+        let shared_scan = sharing.and_then(|sharing| sharing.shared_scan.as_deref());
+        let place = self.next_absent(run, shared_scan)?;
+        self.absent.remove(place);
+        Some(TakenGroup::alone(place))
+    }
+
+    /// Returns the next row group to be read: one that other runs wait for, if these read far enough ahead for all.
+    fn next_absent(&mut self, run: &Run, shared_scan: Option<&SharedScan>) -> Option<usize> {
+        let Some(shared_scan) = shared_scan else { return self.absent.next(0) };
+        let awaited = shared_scan.awaited(run);
+        let bytes: usize = awaited.values().sum();
+        if bytes >= run.read_ahead.most()
+            && let Some(place) = awaited.into_keys().find(|place| self.absent.has(*place))
+        {
+            // Its values are requested once for all runs.
+            return Some(place);
+        }
+        if run.read_ahead.is_enough_with(bytes) {
+            return None;
+        }
+        let place = self.absent.next(shared_scan.hand())?;
+        shared_scan.move_hand(place + 1);
+        Some(place)
+    }
+
+    /// Adds an offer. Returns values that are no longer held.
+    fn offer(&mut self, offer: Offer, is_whole: bool) -> Vec<Option<HeldValues>> {
+        self.bytes_kept += offer.bytes_kept();
+        if is_whole {
+            self.whole.push(offer)
+        } else {
+            self.partial.push(offer)
+        }
+        // A row group is offered each time that a run reads it, so that the number of offers must be limited.
+        let total = self.here.len().max(self.absent.len());
+        let mut let_go = Vec::new();
+        for offers in [&mut self.whole, &mut self.partial] {
+            if offers.len() > total {
+                let oldest = offers.remove(0);
+                self.bytes_kept -= oldest.bytes_kept();
+                let_go.push(oldest.kept);
+            }
+        }
+        let_go.extend(self.let_go(self.bytes_kept.saturating_sub(limits::READ_AHEAD_BYTES)));
+        let_go
+    }
+
+    /// Releases at least `bytes` of the values that offers hold, oldest first.
+    fn let_go(&mut self, bytes: usize) -> Vec<Option<HeldValues>> {
+        let mut let_go = Vec::new();
+        let mut freed = 0;
+        for offer in self.partial.iter_mut().chain(&mut self.whole) {
+            if freed >= bytes || self.bytes_kept == freed {
+                break;
+            }
+            freed += offer.bytes_kept();
+            let_go.push(offer.kept.take());
+        }
+        self.bytes_kept -= freed;
+        let_go
+    }
+}
+
+impl Offer {
+    fn bytes_kept(&self) -> usize {
+        if self.kept.is_some() { self.bytes } else { 0 }
+    }
+
+    fn taken(self) -> TakenGroup {
+        TakenGroup { place: self.place, is_shared: self.is_read, kept: self.kept }
+    }
+}
+
+impl TakenGroup {
+    /// Takes a row group that no other run has offered.
+    fn alone(place: usize) -> TakenGroup {
+        TakenGroup { place, is_shared: false, kept: None }
+    }
+}
+
+impl PositionSet {
+    /// Creates an empty set of positions below `total`.
+    fn none(total: usize) -> PositionSet {
+        PositionSet { words: vec![0; total.div_ceil(64)], first: 0 }
+    }
+
+    /// Returns the capacity: the number of possible positions, rounded up to whole words.
+    fn len(&self) -> usize {
+        self.words.len() * 64
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.words.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+
+    fn add(&mut self, place: usize) {
+        self.words[place / 64] |= 1 << (place % 64);
+        self.first = self.first.min(place / 64);
+    }
+
+    fn remove(&mut self, place: usize) -> bool {
+        let had = self.has(place);
+        if had {
+            self.words[place / 64] &= !(1 << (place % 64));
+        }
+        had
+    }
+
+    /// Returns the first position from `from` on, or else the first of all.
+    fn next(&mut self, from: usize) -> Option<usize> {
+        while self.words.get(self.first).is_some_and(|word| *word == 0) {
+            self.first += 1;
+        }
+        let from = if from < self.len() { from } else { 0 };
+        let mask = u64::MAX << (from % 64);
+        let begun = (from / 64).max(self.first);
+        let word = |index: usize| self.words[index] & if index == from / 64 { mask } else { u64::MAX };
+        let of_word = |index: usize, word: u64| index * 64 + word.trailing_zeros() as usize;
+        let behind = (begun..self.words.len()).find(|index| word(*index) != 0);
+        let behind = behind.map(|index| of_word(index, word(index)));
+        behind.or_else(|| self.words.get(self.first).map(|word| of_word(self.first, *word)))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.len()).filter(|place| self.has(*place))
+    }
+}
