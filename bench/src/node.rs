@@ -1,7 +1,7 @@
 //! Memory nodes behind a loopback socket: in this process, or in a separate one.
 
 use anyhow::{Context, Result, anyhow};
-use farpool::node::{Node, NodeConfig, PrivateKey, certificate, server};
+use farpool::node::{Node, NodeConfig, PrivateKey, certificate, native};
 use farpool::{ClientOptions, ClientTls, Pool, Proof, PublicKey, ResultForm};
 use rcgen::{CertificateParams, KeyPair};
 use std::io::{BufRead, BufReader, Read, Write};

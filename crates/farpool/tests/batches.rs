@@ -4,7 +4,7 @@
 use crate::versions::{Writer, load};
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
-use farpool::node::{Node, NodeConfig, server};
+use farpool::node::{Node, NodeConfig, native};
 use farpool::{Batch, EmbeddedPool, LoadMode, Pool, Receipt, Session, SessionOptions, connect};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;
 use farpool::model::{Program, limits};
-use farpool::node::{Node, NodeConfig, server};
+use farpool::node::{Node, NodeConfig, native};
 use farpool::{
     EmbeddedPool, Error, ErrorKind, LoadMode, Pool, Result, Session, SessionOptions, TableName, connect,
 };

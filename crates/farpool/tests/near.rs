@@ -6,7 +6,7 @@ use crate::versions::{Writer, load};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;
 use farpool::model::limits;
-use farpool::node::{Node, NodeConfig, PrivateKey, server};
+use farpool::node::{Node, NodeConfig, PrivateKey, native};
 use farpool::{
     ClientOptions, ErrorKind, LoadMode, LoadOptions, NearPool, Nearness, Pool, Proof, PublicKey, Receipt,
     RemotePool, Session, Statement, TableName, Tier, WorkMemory,

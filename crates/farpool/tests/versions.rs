@@ -2,7 +2,7 @@
 
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
-use farpool::node::{Node, NodeConfig, server};
+use farpool::node::{Node, NodeConfig, native};
 use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableName, connect};
 use futures::StreamExt;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::size;
 use super::stop::{Outcome, Stop, reason};
 use farpool::node::{
     Access, Directory, Followed, Fsync, Keys, LocalDirectory, Node, NodeConfig, PrivateKey, Recovery,
-    ServerTls, Tier, certificate, resp, server,
+    ServerTls, Tier, certificate, native, resp,
 };
 use farpool::{Error, ErrorKind, WorkMemory};
 use futures::FutureExt;

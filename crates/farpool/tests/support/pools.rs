@@ -2,7 +2,7 @@
 
 use farpool::model::{TenantName, limits};
 use farpool::node::{
-    Codec, CompressionPolicy, Directory, LocalDirectory, Node, NodeConfig, compressing, server,
+    Codec, CompressionPolicy, Directory, LocalDirectory, Node, NodeConfig, compressing, native,
 };
 use farpool::{
     ClientOptions, EmbeddedPool, LoadMode, LoadOptions, NearPool, Nearness, Pool, PoolUrl, Rates, RemotePool,

@@ -2,7 +2,7 @@
 
 use crate::cli::stop::{Outcome, Stop, reason};
 use farpool::Error;
-use farpool::node::{Node, NodeConfig, server};
+use farpool::node::{Node, NodeConfig, native};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
