@@ -255,9 +255,14 @@ impl Connection {
                 }
             }
         }
+        let looked_at = self.executor()?.received.len();
         self.send().await?;
         if self.executor()?.client.has_new_pass() {
             // From here on, the connection lasts until the client's pass ends.
+            return Ok(true);
+        }
+        if self.executor()?.received.len() > looked_at {
+            // Requests came while the replies were sent: the client may wait for theirs and send nothing more.
             return Ok(true);
         }
         let held = self.socket.bytes_held();

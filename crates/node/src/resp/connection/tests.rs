@@ -116,6 +116,21 @@ async fn a_client_that_goes_while_its_command_waits_keeps_nothing() {
 }
 
 #[tokio::test]
+async fn requests_that_come_while_replies_are_sent_are_answered() {
+    let served = Served::start();
+    let (client, _connection) = served.connect().await;
+    // The reply does not fit what is between the two, so that it is under way when the next request comes.
+    let value = "v".repeat(64 << 10);
+    client.ask(&format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$65536\r\n{value}"), "+OK\r\n").await;
+    client.send("GET a\r\n").await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    client.send("GET a\r\n").await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let reply = format!("$65536\r\n{value}\r\n");
+    client.expect(&format!("{reply}{reply}")).await;
+}
+
+#[tokio::test]
 async fn a_client_that_goes_during_a_pause_is_noticed() {
     let served = Served::start();
     let (pausing, _pausing) = served.connect().await;
