@@ -1,6 +1,6 @@
-//! Threads of a node with a data directory: one writes the log, some read values that are not in memory, one does all
-//! other work that waits for the disk. Workers never wait for it. A simulation does the work of these threads itself
-//! (`disk/stepped.rs`).
+//! Threads of a node with a data directory: one writes the log, one notes how much of it is durable, some read values
+//! that are not in memory, one does all other work that waits for the disk. Workers never wait for it. A simulation does
+//! the work of these threads itself (`disk/stepped.rs`).
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -109,6 +109,9 @@ impl DiskThreads {
             Builder::new().name("farpool-log".into()).spawn(move || of_log.write_log()).map_err(failed)?;
         let writer = Builder::new().name("farpool-disk".into()).spawn(move || of_jobs.writes.work());
         let mut others = vec![writer.map_err(failed)?];
+        let of_mark = catalog.clone();
+        // Where the system has no more threads, the note is written at a clean stop only.
+        others.extend(Builder::new().name("farpool-mark".into()).spawn(move || of_mark.mark_log()));
         for _ in 0..limits::READERS {
             let jobs = jobs.clone();
             let reader = Builder::new().name("farpool-read".into()).spawn(move || jobs.reads.work());

@@ -65,7 +65,6 @@ use reads::Reads;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::Builder;
 
 /// The data directory of a catalog.
 #[derive(Debug)]
@@ -222,20 +221,17 @@ impl Catalog {
         self.durable.get().is_some()
     }
 
-    /// Writes records to the log until [`Catalog::close`]; runs on a thread of the host. A second thread writes the
-    /// mark of durable records about once a second ([`Log::mark`]).
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "no record waits for a note of those before, which takes two syncs"
-    )]
+    /// Writes records to the log as they come, until [`Catalog::close`]: for a thread of the host.
     pub fn write_log(&self) {
         let Some(durable) = self.durable.get() else { return };
-        let log = &durable.log;
-        std::thread::scope(|scope| {
-            // Best effort: without this thread, the mark is written at a clean stop only.
-            drop(Builder::new().name("farpool-mark".into()).spawn_scoped(scope, || log.keep_marked()));
-            while log.write_next() {}
-        });
+        while durable.log.write_next() {}
+    }
+
+    /// Notes once a second how many records are durable ([`Log::mark`]), until [`Catalog::close`]: for another thread of the
+    /// host, since a note takes two syncs, and no record waits for a note of those before it.
+    pub fn mark_log(&self) {
+        let Some(durable) = self.durable.get() else { return };
+        durable.log.keep_marked();
     }
 
     /// Writes the waiting records once, and returns true if there were any and they are durable. For a host without a

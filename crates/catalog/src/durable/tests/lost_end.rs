@@ -28,8 +28,9 @@ fn zero_end(directory: &SimulatedDirectory, bytes: usize) {
 /// Creates a directory as a killed node leaves it, some time after its last change.
 fn killed(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     let bench = Bench::sized(new_directory(is_encrypted), damage::LOG_BYTES);
-    let catalog = bench.catalog.clone();
-    let writer = std::thread::spawn(move || catalog.write_log());
+    let (of_writer, of_marker) = (bench.catalog.clone(), bench.catalog.clone());
+    let threads =
+        [std::thread::spawn(move || of_writer.write_log()), std::thread::spawn(move || of_marker.mark_log())];
     bench.catalog.create_schema(&tenant(), &schema()).unwrap().wait().unwrap();
     bench.load(&named(2), LoadMode::Create, batch(0..1), None).unwrap();
     bench.load(&named(1), LoadMode::Create, batch(0..1), None).unwrap();
@@ -39,7 +40,7 @@ fn killed(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     }
     let left = without_reserve(&bench.directory);
     bench.catalog.close().unwrap();
-    writer.join().unwrap();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
     left
 }
 
