@@ -1,6 +1,11 @@
 //! Expensive statements end at their time limit, by an interrupt, and when their rows are dropped. Each would compute
 //! for minutes. Times are not asserted; a statement that does not end fails the guard.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a statement that does not end must not keep the thread of the test"
+)]
+
 use crate::{Interrupt, Session, SessionOptions};
 use farpool_memory::WorkMemory;
 use farpool_model::ErrorKind;

@@ -9,19 +9,27 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The state that the connections of a tenant share.
+#[derive(Clone)]
+pub(super) struct TenantState {
+    pub clients: Arc<Clients>,
+    pub slow: Arc<SlowLog>,
+}
+
+/// The state of each tenant that has had a connection.
 #[derive(Default)]
-pub(super) struct Tenants(Mutex<BTreeMap<TenantName, (Arc<Clients>, Arc<SlowLog>)>>);
+pub(super) struct Tenants(Mutex<BTreeMap<TenantName, TenantState>>);
 
 impl Tenants {
-    /// Returns the clients and the slow log of a tenant.
-    pub fn of(&self, tenant: &TenantName, keyspaces: &Keyspaces) -> (Arc<Clients>, Arc<SlowLog>) {
+    /// Returns the state of a tenant.
+    pub fn of(&self, tenant: &TenantName, keyspaces: &Keyspaces) -> TenantState {
         let mut tenants = self.0.lock();
-        let make = || (Arc::new(Clients::new(keyspaces.pause(tenant))), Arc::default());
+        let make =
+            || TenantState { clients: Arc::new(Clients::new(keyspaces.pause(tenant))), slow: Arc::default() };
         tenants.entry(tenant.clone()).or_insert_with(make).clone()
     }
 
     /// Returns the clients of all tenants.
     pub fn clients(&self) -> Vec<Arc<Clients>> {
-        self.0.lock().values().map(|(clients, _)| Arc::clone(clients)).collect()
+        self.0.lock().values().map(|state| Arc::clone(&state.clients)).collect()
     }
 }

@@ -8,6 +8,7 @@
 
 use super::{AdmittedClient, Client, Done, REDIS_VERSION};
 use crate::access::without_tokens;
+use crate::resp::tenants::TenantState;
 use crate::shares::Port;
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
 use farpool_kv::{Args, Refusal};
@@ -40,7 +41,7 @@ impl Client {
         }
         let guard = self.node.connect(caller.tenant(), Port::Redis)?;
         let buffers = self.node.account(caller.tenant()).empty();
-        let (clients, slow) = self.tenants.of(caller.tenant(), self.node.keyspaces());
+        let TenantState { clients, slow } = self.tenants.of(caller.tenant(), self.node.keyspaces());
         self.record.set_user(pass.token_name().unwrap_or("default"));
         // Commands counted so far belong to the previous tenant.
         self.settle_now();
