@@ -33,7 +33,7 @@ pub(super) struct CheckedFunction {
     signature: Signature,
 }
 
-/// Returns the operation of a call of [`CheckedFunction`].
+/// Returns the operation of a call of `CheckedFunction`.
 pub fn operation(call: &ScalarFunction) -> Option<Operation> {
     operation_of(&call.func)
 }

@@ -1,11 +1,11 @@
 //! Converts text to a statement that DataFusion plans with the meaning that the text has in PostgreSQL and DuckDB.
 //!
-//! [`grammar`] defines how text is parsed, [`copy`] parses COPY. Then each rule, one file each, visits the parsed
+//! `grammar` defines how text is parsed, `copy` parses COPY. Then each rule, one file each, visits the parsed
 //! statement once: forms that the engine lacks are rewritten to equivalent ones, and forms that it parses but ignores
-//! are refused ([`undone`]). Statements that are too deep for the stack are refused before that ([`depth`]). The names
-//! of the result's columns are kept separately ([`headers`]).
+//! are refused (`undone`). Statements that are too deep for the stack are refused before that (`depth`). The names
+//! of the result's columns are kept separately (`headers`).
 //!
-//! Some rules need to know which names are columns ([`aliases`], [`order_all`], [`repeated`]): they run after
+//! Some rules need to know which names are columns (`aliases`, `order_all`, `repeated`): they run after
 //! planning has failed ([`plan`]).
 
 mod aliases;

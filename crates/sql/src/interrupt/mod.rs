@@ -6,12 +6,12 @@
 //!
 //! - A [`Scope`] is a unit of work that can be stopped: a statement, one run of it, or everything within an
 //!   [`Interrupt`]. Each poll of its futures enters it on the thread ([`current`]), and so do the tasks that the engine
-//!   spawns meanwhile ([`tasks`]).
-//! - Code that runs long calls [`check`]: streams between operators ([`exec`]), filters of joins ([`filters`]), rules
+//!   spawns meanwhile (`tasks`).
+//! - Code that runs long calls [`check`]: streams between operators ([`exec`]), filters of joins (`filters`), rules
 //!   of the planner ([`rules`]), the parser ([`steps`]), and calls of functions ([`crate::bounded`]). Streams also
 //!   yield after a millisecond; a join that continues within one poll runs in a separate task, which may be dropped
 //!   meanwhile, and lets other tasks proceed.
-//! - The time limit is enforced by a separate thread ([`timer`]), which wakes the waiting future.
+//! - The time limit is enforced by a separate thread (`timer`), which wakes the waiting future.
 //!
 //! Invariant: a scope that is stopped stays stopped, and every check within it fails from then on.
 
