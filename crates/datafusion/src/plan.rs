@@ -54,6 +54,7 @@ impl QueryPlanner for PoolPlanner {
         crate::joins::prepare(&plan).await?;
         let plan = rewrite(crate::joins::reorder(plan)?, Vec::new(), context).await?;
         let plan = farpool_sql::bounded(farpool_sql::checked::guarded(plan)?)?;
+        let plan = farpool_sql::members_of_each_row(plan)?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
             Arc::new(PoolPlanner),
             Arc::new(farpool_sql::OncePlanner),

@@ -36,7 +36,7 @@ pub use log::{Log, Observer, RecoveredLog, ReservePolicy, TornEnd};
 pub use node_key::node_key;
 pub use parts::Part;
 pub use prefixed::prefixed;
-pub use sealed::{read_sealed, write_sealed};
+pub use sealed::{read_sealed, sealed, write_sealed};
 pub use segment::{NewPart, Segment, SegmentWriter, segment_name, segment_number};
 pub use simulated::{Faults, SimulatedDirectory};
 pub use table_keys::{TableKey, TenantKey};

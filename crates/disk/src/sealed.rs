@@ -27,6 +27,27 @@ pub(crate) const UNFINISHED: &str = ".new";
 /// # Errors
 /// Errors of the file system; the old or the new file may then be there.
 pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents: &[u8]) -> Result<()> {
+    let bytes = sealed(directory, name, format, contents)?;
+    let unfinished = format!("{name}{UNFINISHED}");
+    let written = || {
+        match directory.remove(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = directory.create(&unfinished)?;
+        file.write_at(&bytes, 0)?;
+        file.sync()?;
+        directory.rename(&unfinished, name)?;
+        directory.sync()
+    };
+    written().map_err(|error| failed(directory, "write", name, &error))
+}
+
+/// Returns the bytes that [`write_sealed`] would write to the file `name`, and to no other: the name is authenticated.
+///
+/// # Errors
+/// When the contents cannot be encrypted.
+pub fn sealed(directory: &dyn Directory, name: &str, format: u32, contents: &[u8]) -> Result<Vec<u8>> {
     let keys = directory.keys();
     let seal_bytes = if keys.is_some() { SEAL_BYTES } else { 0 };
     let mut bytes = Vec::with_capacity(HEADER_BYTES + seal_bytes + contents.len());
@@ -43,19 +64,7 @@ pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents
     }
     let checksum = crc32fast::hash(&bytes[16..]);
     bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-    let unfinished = format!("{name}{UNFINISHED}");
-    let written = || {
-        match directory.remove(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = directory.create(&unfinished)?;
-        file.write_at(&bytes, 0)?;
-        file.sync()?;
-        directory.rename(&unfinished, name)?;
-        directory.sync()
-    };
-    written().map_err(|error| failed(directory, "write", name, &error))
+    Ok(bytes)
 }
 
 /// Returns the contents of a file written by [`write_sealed`].

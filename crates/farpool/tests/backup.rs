@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
 use crate::cli_support::*;
+use crate::keys::{ask, connect};
 use crate::objects::{environment_of, s3::S3};
 use farpool::{ClientOptions, ErrorKind, Pool, RemotePool, TableName};
 use std::path::{Path, PathBuf};
@@ -30,9 +31,13 @@ fn a_backup_of_an_encrypted_directory_is_encrypted_and_needs_its_key() {
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         file
     });
-    let server = Server::start(&["--data-dir", text(&data), "--master-key-file", text(&keys[0])]);
+    let resp = ["--resp", "127.0.0.1:0"];
+    let server = Server::start(
+        &[&["--data-dir", text(&data), "--master-key-file", text(&keys[0])][..], &resp].concat(),
+    );
     server.load("trips", &trips_parquet(folder.path(), "t.parquet", 100_000));
     let expected = server.csv(ALL);
+    ask(&mut connect(&server), "SET a 1\r\n", "+OK\r\n");
     backup(&server, &target).ok();
     for file in std::fs::read_dir(&target).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
@@ -44,8 +49,11 @@ fn a_backup_of_an_encrypted_directory_is_encrypted_and_needs_its_key() {
     restore(&target, &again).fails(3, &["is encrypted", "--master-key-file"]);
     with(&keys[1]).fails(3, &["key"]);
     with(&keys[0]).ok();
-    let restored = Server::start(&["--data-dir", text(&again), "--master-key-file", text(&keys[0])]);
+    let restored = Server::start(
+        &[&["--data-dir", text(&again), "--master-key-file", text(&keys[0])][..], &resp].concat(),
+    );
     assert_eq!(restored.csv(ALL), expected);
+    ask(&mut connect(&restored), "GET a\r\n", "$1\r\n1\r\n");
 }
 
 /// Returns the files in a directory whose names contain a text.

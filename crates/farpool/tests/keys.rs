@@ -18,12 +18,12 @@ fn serve(data: &Path, fsync: &str) -> Server {
     Server::start(&["--resp", "127.0.0.1:0", "--data-dir", text(data), "--fsync", fsync])
 }
 
-fn connect(server: &Server) -> TcpStream {
+pub fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(server.ready_line.trim_end().split("; redis://").nth(1).expect("it says where"))
         .unwrap()
 }
 
-fn ask(stream: &mut TcpStream, commands: &str, expected: &str) {
+pub fn ask(stream: &mut TcpStream, commands: &str, expected: &str) {
     stream.write_all(commands.as_bytes()).unwrap();
     let mut got = vec![0; expected.len()];
     stream.read_exact(&mut got).unwrap();

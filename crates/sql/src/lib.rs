@@ -17,6 +17,7 @@ pub mod error;
 mod exclusions;
 mod functions;
 mod grouping_sets;
+mod in_lists;
 pub mod interrupt;
 pub mod literal;
 mod messages;
@@ -39,6 +40,7 @@ pub use bounded::{BoundedFunctions, REPEATED_ROWS, bounded, call_bytes_max, rang
 pub use exclusions::Exclusions;
 pub use functions::LambdaParameters;
 pub use grouping_sets::KeysOfSets;
+pub use in_lists::members_of_each_row;
 pub use interrupt::{Interrupt, Scope};
 pub use one_zero::{OneZero, OneZeroOfConstants};
 pub use parameters::Parameters;

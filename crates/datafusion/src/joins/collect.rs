@@ -31,6 +31,10 @@ const COLLECTED_ROWS: usize = 512 << 10;
 /// If `tables` limits hash tables, a later rule replaces the joins that exceed the limit.
 pub(crate) fn rules(tables: Option<HashTables>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
+    // Conditions have moved down in the logical plan. The physical rule finds their columns by names alone, and moves the
+    // condition on one side of an outer join to the column of that name of the other side. It is obsolete once upstream
+    // finds them by their places, as it does for dynamic filters at hash joins.
+    rules.retain(|rule| rule.name() != "FilterPushdown");
     let chooses = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
         let rule: &dyn Any = &**rule;
         rule.is::<JoinSelection>()

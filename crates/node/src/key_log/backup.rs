@@ -11,7 +11,7 @@
 use super::snapshot::{FORMAT, NAME, Snapshot};
 use super::{KeyLog, LogThresholds, PREFIX, recovery};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, ReservePolicy, prefixed, read_sealed, write_sealed};
+use farpool_disk::{Directory, Log, ReservePolicy, prefixed, read_sealed, sealed};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{BackupFile, Error, Result, limits};
 use std::sync::Arc;
@@ -42,10 +42,7 @@ impl KeyLog {
         self.copy_tail(&snapshot)?;
         // In the backup, the log after the snapshot starts at record 0.
         let adopted = Snapshot { next_record: 0, ..snapshot };
-        let scratch = format!("{}named", snapshot.prefix());
-        write_sealed(&*self.directory, &scratch, FORMAT, &adopted.encode())?;
-        let named = self.whole(&scratch)?;
-        self.directory.remove(&scratch).map_err(|error| self.unreadable(&scratch, &error))?;
+        let named = sealed(&*self.directory, NAME, FORMAT, &adopted.encode())?;
         let names = recovery::names(&self.directory)?;
         let of_snapshot = names.iter().filter(|name| name.starts_with(&snapshot.prefix()));
         let mut files = of_snapshot.map(|name| self.file(name)).collect::<Result<Vec<_>>>()?;
@@ -77,16 +74,6 @@ impl KeyLog {
             Err(error) => Err(error),
             Ok(_) => Err(Error::corrupt("the log of keys has fewer records than were written")),
         }
-    }
-
-    fn whole(&self, name: &str) -> Result<Vec<u8>> {
-        let read = || {
-            let file = self.directory.open(name)?;
-            let mut content = vec![0; usize_saturating(file.bytes()?)];
-            file.read_at(&mut content, 0)?;
-            Ok(content)
-        };
-        read().map_err(|error| self.unreadable(name, &error))
     }
 
     fn file(&self, name: &str) -> Result<BackupFile> {

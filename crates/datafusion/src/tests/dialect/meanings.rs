@@ -420,3 +420,54 @@ async fn texts_are_joined_in_two_orders() {
     let frame = "SELECT sum(v) OVER (ORDER BY v RANGE BETWEEN 0.5 PRECEDING AND CURRENT ROW) FROM (VALUES (1.0::DOUBLE), (1.25), (2.0)) t(v)";
     assert_eq!(run(frame).await, Ok(vec!["1.0".into(), "2.25".into(), "2.0".into()]));
 }
+
+#[tokio::test]
+async fn conditions_above_outer_joins_are_about_their_own_side() {
+    for (sql, expected) in [
+        (
+            "SELECT t.a, u.a, u.k FROM (VALUES (1, 1), (2, 5)) t(a, k) RIGHT JOIN (VALUES (2, 5), (7, 6)) u(a, k) \
+             ON t.a = u.a WHERE t.k IS NULL AND u.k > 3",
+            "NULL 7 6",
+        ),
+        (
+            "SELECT t.a, u.a FROM (VALUES (1), (2)) t(a) RIGHT JOIN (VALUES (2), (7)) u(a) ON t.a = u.a \
+             WHERE coalesce(t.a, 99) IN (3, t.a)",
+            "2 2",
+        ),
+        (
+            "SELECT u.a, u.k FROM (VALUES (1, 1), (2, 5)) t(a, k) FULL JOIN (VALUES (2, 5), (7, 6)) u(a, k) \
+             ON t.a = u.a WHERE t.k IS NULL AND u.k > 3",
+            "7 6",
+        ),
+        (
+            "SELECT t.k, u.k FROM (VALUES (1, 1), (2, 5)) t(a, k) LEFT JOIN (VALUES (2, 7), (7, 6)) u(a, k) \
+             ON t.a = u.a WHERE u.k IS NULL OR u.k + t.k = 12 ORDER BY t.k",
+            "1 NULL|5 7",
+        ),
+    ] {
+        assert_eq!(run(sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn members_of_lists_are_those_of_their_row() {
+    for (sql, expected) in [
+        (
+            "SELECT i FROM range(3, 8) t(i) WHERE i + 0 NOT IN (1, 2, 3, CASE WHEN i > 100 THEN 6 ELSE i END)",
+            "",
+        ),
+        ("SELECT i FROM range(3, 8) t(i) WHERE i + 0 IN (1, CASE WHEN i > 100 THEN 6 ELSE i * 100 END)", ""),
+        ("SELECT i FROM range(3, 8) t(i) WHERE i IN (4, if(i > 5, 7, i - 1)) ORDER BY i", "4|7"),
+        ("SELECT i IN (4, if(i > 5, 7, NULL)) FROM range(4, 8) t(i) ORDER BY i", "true|NULL|false|true"),
+        (
+            "SELECT list_filter([1, 2, 7], x -> x IN (2, CASE WHEN x > 100 THEN 1 ELSE x * 10 END, i)) FROM range(7, 8) t(i)",
+            "[2, 7]",
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE i IN (4, CASE WHEN i > 100 THEN 6 ELSE 5 END)) FROM range(3, 8) t(i)",
+            "2",
+        ),
+    ] {
+        assert_eq!(run(sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+}
