@@ -8,7 +8,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType};
-use arrow_array::{ArrayRef, Decimal128Array, PrimitiveArray};
+use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, PrimitiveArray};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
@@ -34,6 +34,11 @@ enum Form {
     Days,
     /// The length in nanoseconds, as a number: the engine has no frames over intervals.
     Length,
+    /// The seconds of the minute in milliseconds or microseconds. DataFusion 55.2 leaves out the fraction.
+    Millis,
+    Micros,
+    /// The length in seconds, with years of 365.25 days as in PostgreSQL and DuckDB. DataFusion 55.2 takes 12 months.
+    Epoch,
 }
 
 /// Converts an interval, or a number of units, to a form. The function is not registered, so that statements cannot
@@ -50,6 +55,9 @@ impl ScalarUDFImpl for InForm {
             Form::Normal => "normal_interval",
             Form::Days => "interval_of_days",
             Form::Length => "interval_length",
+            Form::Millis => "interval_milliseconds",
+            Form::Micros => "interval_microseconds",
+            Form::Epoch => "interval_epoch",
         }
     }
 
@@ -58,7 +66,12 @@ impl ScalarUDFImpl for InForm {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(if self.form == Form::Length { LENGTH } else { INTERVAL })
+        Ok(match self.form {
+            Form::Normal | Form::Days => INTERVAL,
+            Form::Length => LENGTH,
+            Form::Millis | Form::Micros => DataType::Int32,
+            Form::Epoch => DataType::Float64,
+        })
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -90,8 +103,29 @@ fn in_form(form: Form, values: &ArrayRef) -> Result<ArrayRef> {
             let lengths: Decimal128Array = intervals.unary(length);
             return Ok(Arc::new(lengths.with_data_type(LENGTH)));
         }
+        Form::Millis => return Ok(Arc::new(of_minute(&intervals, 1_000_000))),
+        Form::Micros => return Ok(Arc::new(of_minute(&intervals, 1_000))),
+        Form::Epoch => {
+            let seconds: Float64Array = intervals.unary(epoch);
+            return Ok(Arc::new(seconds));
+        }
     };
     Ok(Arc::new(made))
+}
+
+/// Returns the seconds of the minute in units of so many nanoseconds.
+fn of_minute(intervals: &PrimitiveArray<IntervalMonthDayNanoType>, unit: i64) -> Int32Array {
+    intervals
+        .unary(|interval| i32::try_from(interval.nanoseconds % 60_000_000_000 / unit).unwrap_or_default())
+}
+
+/// Returns the length in seconds.
+fn epoch(interval: IntervalMonthDayNano) -> f64 {
+    let (years, months) = (interval.months / 12, interval.months % 12);
+    f64::from(years) * 31_557_600.0
+        + f64::from(months) * 2_592_000.0
+        + f64::from(interval.days) * 86_400.0
+        + interval.nanoseconds as f64 / 1e9
 }
 
 fn nanos_of(unit: TimeUnit) -> i64 {
@@ -186,7 +220,21 @@ pub(super) fn function(expr: Expr, columns: &DFSchema) -> Result<Transformed<Exp
     let is_changed = match made.func.name() {
         "nullif" | "greatest" | "least" => wrap_intervals(made.args.iter_mut(), columns),
         "date_part" => match made.args.as_mut_slice() {
-            [_, value] if is_duration(value, columns) => {
+            [part, value] if is_duration(value, columns) || is_interval(value, columns) => {
+                let part = match part {
+                    Expr::Literal(part, _) => part.try_as_str().flatten().map(str::to_ascii_lowercase),
+                    _ => None,
+                };
+                let form = match part.as_deref() {
+                    Some("millisecond" | "milliseconds") => Form::Millis,
+                    Some("microsecond" | "microseconds") => Form::Micros,
+                    Some("epoch") => Form::Epoch,
+                    _ if is_duration(value, columns) => Form::Days,
+                    _ => return Ok(Transformed::no(Expr::ScalarFunction(made))),
+                };
+                if form != Form::Days {
+                    return Ok(Transformed::yes(call(form, std::mem::take(value))));
+                }
                 *value = call(Form::Days, std::mem::take(value));
                 true
             }
