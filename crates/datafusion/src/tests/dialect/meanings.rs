@@ -2,6 +2,9 @@
 //! Expected values are those of PostgreSQL and DuckDB.
 
 use super::run;
+use crate::{Session, SessionOptions};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 
 #[tokio::test]
 async fn set_operations_count_rows() {
@@ -470,4 +473,17 @@ async fn members_of_lists_are_those_of_their_row() {
     ] {
         assert_eq!(run(sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
     }
+}
+
+#[tokio::test]
+async fn rows_are_sorted_by_expressions_over_computed_columns() {
+    let session = Session::new(SessionOptions { target_partitions: Some(2), ..SessionOptions::default() });
+    let text = "SELECT i, i - 1 k FROM range(20000) t(i) WHERE i % 3 < 2 \
+                ORDER BY CASE WHEN i * i > 100 THEN i ELSE 2 END + k LIMIT 3";
+    let batches = session.sql(text).await.unwrap().collect().await.unwrap();
+    let first: Vec<i64> = batches
+        .iter()
+        .flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec())
+        .collect();
+    assert_eq!(first, [0, 1, 3]);
 }
