@@ -187,6 +187,7 @@ async fn what_fits_is_made_although_all_batches_together_would_not() {
         ("SELECT count(DISTINCT left(repeat('ab', 500 + value % 5), 700)) FROM range(100000)", 1),
         ("SELECT array_length(range(0, value)) FROM range(3000)", 3000),
         ("SELECT length(repeat('x', 3000000)) FROM range(3)", 3),
+        ("SELECT len(list_filter(range(0, 100000), x -> x + value < 9)) FROM range(200)", 200),
         ("SELECT x FROM (SELECT unnest(range(0, 100000)) x FROM range(8192)) LIMIT 200007", 200_007),
         ("SELECT x FROM (SELECT unnest(range(0, 1000000)) x FROM range(1000)) LIMIT 2000007", 2_000_007),
         (

@@ -16,6 +16,7 @@ use arrow_schema::{DataType, FieldRef};
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
 use arrow_select::take::{take, take_arrays};
+use datafusion::common::utils::remove_list_null_values;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::functions_nested::array_filter::array_filter_higher_order_function;
@@ -100,6 +101,20 @@ impl Made<'_> {
 }
 
 impl BoundedLambda {
+    /// Invokes the engine's function, with its arguments as the engine passes them to it.
+    fn by_engine(&self, mut args: HigherOrderFunctionArgs) -> Result<ColumnarValue> {
+        for arg in &mut args.args {
+            if let ValueOrLambda::Value(value) = arg
+                && matches!(value.data_type(), DataType::List(_) | DataType::LargeList(_))
+            {
+                let lists = value.to_array(args.number_rows)?;
+                let lists = if lists.null_count() == 0 { lists } else { remove_list_null_values(&lists)? };
+                *value = ColumnarValue::Array(lists);
+            }
+        }
+        self.inner.inner().invoke_with_args(args)
+    }
+
     /// Evaluates the lambda for a bounded number of elements at a time.
     fn in_pieces(
         &self,
@@ -185,18 +200,18 @@ impl HigherOrderUDFImpl for BoundedLambda {
     fn invoke_with_args(&self, args: HigherOrderFunctionArgs) -> Result<ColumnarValue> {
         current::check()?;
         let [ValueOrLambda::Value(value), ValueOrLambda::Lambda(lambda)] = args.args.as_slice() else {
-            return self.inner.inner().invoke_with_args(args);
+            return self.by_engine(args);
         };
         let is_one = matches!(value, ColumnarValue::Scalar(_));
         let array = value.to_array(if is_one { 1 } else { args.number_rows })?;
         let (Some(list), DataType::List(field)) = (array.as_list_opt::<i32>(), args.return_field.data_type())
         else {
-            return self.inner.inner().invoke_with_args(args);
+            return self.by_engine(args);
         };
         let lists = Lists { lists: list, is_one, rows: args.number_rows };
         let elements = lists.elements();
         if elements == 0 || is_one && list.is_null(0) {
-            return self.inner.inner().invoke_with_args(args);
+            return self.by_engine(args);
         }
         if current::is_planning() && elements.saturating_mul(8) > limits::FOLDED_BYTES_MAX {
             // The engine keeps the call unfolded, and it is evaluated when the statement runs.
@@ -245,8 +260,9 @@ impl HigherOrderUDFImpl for BoundedLambda {
         self.inner.inner().coerce_value_types(types)
     }
 
+    /// Returns false, since the engine would copy a constant list for each row to remove what is below NULLs.
     fn clear_null_values(&self) -> bool {
-        self.inner.inner().clear_null_values()
+        false
     }
 
     fn documentation(&self) -> Option<&Documentation> {
