@@ -134,6 +134,11 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     ("MergeInto of a table", "MERGE INTO is not done", "use UPDATE and INSERT"),
     (
+        "LambdaVariable",
+        "a lambda over the result of another one is not done in this form",
+        "compute the inner list in a query in FROM, and use its column",
+    ),
+    (
         "must be an INTEGER or NULL, got",
         "the arguments of a table function must be constants",
         "unnest a list in its place: FROM t, unnest(range(1, t.n)) u(x)",
