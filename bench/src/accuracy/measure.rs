@@ -14,7 +14,7 @@ use std::time::Instant;
 /// Number of values of each data set whose frequency is estimated, and of values that do not occur.
 const ASKED: u64 = 32;
 
-/// The same number if Fast-AGMS decides for each value whether to trust the counts.
+/// Number of values that are estimated where Fast-AGMS decides for each whether to trust the counts.
 const ASKED_TRUSTED: u64 = 4;
 
 /// Stated share of the estimates whose bounds contain the true value.

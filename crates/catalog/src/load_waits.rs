@@ -47,7 +47,7 @@ pub(super) struct LoadWait {
 }
 
 impl LoadWaits {
-    /// Has `wake` called whenever a wait ends.
+    /// Sets the function that is called whenever a wait ends.
     pub fn set_wake(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.state.lock().wake = Some(wake);
     }

@@ -130,7 +130,7 @@ struct Candidate<K> {
 /// The measure of use that the policy needs.
 #[derive(Clone, Debug)]
 enum UseTracker {
-    /// None: stamps are not used.
+    /// No measure: the policy picks keys without regard to their use.
     None,
     Use(UseClock),
     Count(CountClock),
