@@ -1,5 +1,7 @@
 //! Changes of a table's columns or name: a new version with the same rows, whose chunks stay where they are.
 
+use super::changes::{Change, ChangeKind};
+use super::state::CatalogState;
 use super::{Catalog, Commit};
 use farpool_columns::{Chunk, RowGroup};
 use farpool_model::{Result, TableChange, TableInfo, TableName, TenantName, alter};
@@ -34,15 +36,21 @@ impl Catalog {
             if let Some(lists) = &mut lists {
                 lists.try_grow(list_bytes(current.table.row_groups.len(), altered.columns.len()))?;
             }
-            let table = current.table.with_columns(altered.schema, &altered.columns, &self.pool, tenant)?;
-            let table = self.holding(tenant, table)?;
+            let kind = ChangeKind::Columns {
+                name: name.clone(),
+                new_name: new_name.clone(),
+                schema: altered.schema,
+                from: altered.columns,
+            };
+            let planned = self.plan(Change::new(tenant, kind), Some(&current), None)?;
             drop(lists);
-            // Fails if a merge or another change has swapped the table meanwhile: try again with the newest
-            // state.
-            let (made, columns) = ((table, current.settled), Some(&altered.columns[..]));
-            let names = (name, &new_name);
-            if let Some(made) = self.put_instead(tenant, names, &current, made, columns, None)? {
-                return Ok(made);
+            let may_be_renamed = |state: &CatalogState| match new_name == *name {
+                true => Ok(true),
+                false => state.check_new_name(tenant, &new_name).map(|()| true),
+            };
+            // Fails if a merge or another change has swapped the table meanwhile: try again with the newest state.
+            if let Some(made) = self.make(planned, may_be_renamed)? {
+                return made.announced();
             }
         }
     }

@@ -12,11 +12,12 @@
 //! Invariants: the rows of an append stay together and in their order; a queue has one leader at a time, and a
 //! leader that panics fails the appends that it had taken.
 
+use super::changes::{Change, ChangeKind, Splice};
 use super::durable::fits_key;
 use super::load::{check_agree, check_nulls};
 use super::{Catalog, Commit, Current};
 use arrow_schema::SchemaRef;
-use farpool_columns::{PlainGroup, RowGroup, TableBuilder};
+use farpool_columns::{Encoder, PlainGroup, RowGroup};
 use farpool_memory::Reservation;
 use farpool_model::{Error, ErrorKind, LoadId, Result, TableInfo, TableName, TenantName, limits};
 use parking_lot::{Condvar, Mutex};
@@ -243,31 +244,34 @@ impl Append {
         entries: &[Arc<QueuedAppend>],
     ) -> Result<Option<Commit<TableInfo>>> {
         let pool = self.catalog.pool().clone();
-        let mut builder = TableBuilder::append_to(pool, &current.table, self.tenant.clone(), None)?;
-        let mut small = Vec::new();
+        let encoder = Encoder::new(pool, self.tenant.clone(), current.table.schema.clone());
+        let encoder = encoder.encrypting(current.table.cipher());
+        let (mut small, mut groups) = (Vec::new(), Vec::new());
         for entry in entries {
             small.extend(&entry.rows.small);
             if entry.rows.small.is_none() {
-                add_small(&mut builder, &mut small)?;
-                entry.rows.groups.iter().try_for_each(|group| builder.add_row_group(group.clone()))?;
+                groups.extend(encode_small(&encoder, &mut small)?);
+                groups.extend(entry.rows.groups.iter().cloned());
             }
         }
-        add_small(&mut builder, &mut small)?;
-        let table = self.catalog.holding(&self.tenant, builder.finish()?)?;
-        let loads: Vec<LoadId> = entries.iter().filter_map(|entry| entry.rows.load).collect();
-        self.catalog.put_behind(&self.tenant, &self.name, current, table, &loads)
+        groups.extend(encode_small(&encoder, &mut small)?);
+        let splices = vec![Splice { first_row: current.table.rows, rows: 0, groups }];
+        let kind = ChangeKind::Rows { name: self.name.clone(), splices };
+        let loads = entries.iter().filter_map(|entry| entry.rows.load).collect();
+        let change = Change { loads, ..Change::new(&self.tenant, kind) };
+        let planned = self.catalog.plan(change, Some(current), None)?;
+        self.catalog.make(planned, |_| Ok(true))?.map(Commit::announced).transpose()
     }
 }
 
-/// Encodes the rows of small appends as one row group, and clears `small`.
-fn add_small(builder: &mut TableBuilder, small: &mut Vec<&PlainGroup>) -> Result<()> {
+/// Encodes the rows of small appends as one row group, if there are any, and clears `small`.
+fn encode_small(encoder: &Encoder, small: &mut Vec<&PlainGroup>) -> Result<Option<Arc<RowGroup>>> {
     if small.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let group = PlainGroup::join(small);
     small.clear();
-    let group = builder.encoder().encode(&group)?;
-    builder.add_row_group(Arc::new(group))
+    encoder.encode(&group).map(|group| Some(Arc::new(group)))
 }
 
 impl AppendQueue {

@@ -31,6 +31,12 @@ impl<T> Commit<T> {
         self.number
     }
 
+    /// Returns the value, and the same change without it.
+    pub(super) fn split(self) -> (T, Commit<()>) {
+        let Commit { value, catalog, number } = self;
+        (value, Commit { value: (), catalog, number })
+    }
+
     /// Returns the same change with another value.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Commit<U> {
         let Commit { value, catalog, number } = self;

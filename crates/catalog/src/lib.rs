@@ -13,9 +13,10 @@
 
 mod alter;
 mod append;
+mod apply;
 mod background;
 mod begin;
-mod change;
+mod changes;
 mod claims;
 mod commit;
 mod durable;
@@ -27,9 +28,11 @@ mod names;
 mod pieces;
 mod pins;
 mod quota;
+mod row_changes;
 mod schemas;
 mod state;
 mod statistics;
+mod suggestions;
 mod tap;
 mod views;
 
@@ -49,19 +52,19 @@ pub use statistics::AwaitedStatistics;
 pub use tap::{AwaitedProfile, StepOutcome};
 
 use append::AppendQueue;
-use durable::{Change, Durable, Prepared};
+use changes::{Change, ChangeKind, NewTable};
+use durable::Durable;
 use farpool_columns::{Encoder, Table};
 use farpool_disk::TableKey;
 use farpool_memory::{Pool, Reservation, WorkMemory};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{
-    ColumnStates, Error, LoadId, LoadedVersion, Result, TableInfo, TableName, TableStatistics, TenantName,
-    Version, limits,
+    ColumnStates, Error, LoadId, Result, TableInfo, TableName, TableStatistics, TenantName, Version, limits,
 };
 use merge::Merges;
 use parking_lot::RwLock;
 use quota::DiskQuotas;
-use state::{CatalogState, Effect, Expected};
+use state::{CatalogState, Expected};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tap::{CollectedProfile, Tap};
@@ -241,267 +244,26 @@ impl Catalog {
     /// # Errors
     /// `NotFound`, with the names of existing tables.
     pub fn drop_table(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
-        let record = self.prepare(|| Change::Drop(tenant.clone(), name.clone()))?;
-        let is_there = |state: &CatalogState| state.newest(tenant, name).map(|_| true);
-        let made =
-            self.make(record, false, is_there, |_, _| (Effect::Drop(tenant.clone(), name.clone()), ()))?;
-        made.ok_or_else(unmade)
+        let change = Change::new(tenant, ChangeKind::Drop(name.clone()));
+        self.make_named(change, |state| state.newest(tenant, name).map(|_| true))
     }
 
-    /// Makes a change with the record `record`. `check` decides whether it may still be made; `effect` computes its
-    /// effect on the names and the return value from the version that the change makes, if any, or else the newest.
-    /// Both are called under the lock of the names. Returns `None` if the change may no longer be made.
-    fn make<T>(
-        self: &Arc<Self>,
-        mut record: Option<Prepared>,
-        makes_version: bool,
-        check: impl Fn(&CatalogState) -> Result<bool>,
-        effect: impl FnOnce(&mut CatalogState, Version) -> (Effect, T),
-    ) -> Result<Option<Commit<T>>> {
-        loop {
-            let mut state = self.state.write();
-            if !check(&state)? {
-                return Ok(None);
-            }
-            let version = Version(state.versions_made + u64::from(makes_version));
-            if let Some(number) = self.append(&mut record, version)? {
-                state.versions_made = version.0;
-                let (effect, value) = effect(&mut state, version);
-                let replaced = state.make(effect, number);
-                drop(state);
-                // Outside the lock, since freeing many pages takes a while.
-                drop(replaced);
-                return Ok(Some(Commit::new(value, self, number)));
-            }
-            drop(state);
-            self.mend(&mut record)?;
-        }
-    }
-
-    /// Prepares the record of a change; `None` in memory.
-    fn prepare(&self, change: impl FnOnce() -> Change) -> Result<Option<Prepared>> {
-        self.durable.get().map(|durable| durable.prepare(change())).transpose()
-    }
-
-    /// Appends a record under the lock of the names, with the version that its change makes, and returns its number, if
-    /// there is a log. `None` where the caller must give the lock back, [`Catalog::mend`] the record, and begin again.
-    fn append(&self, record: &mut Option<Prepared>, version: Version) -> Result<Option<Option<u64>>> {
-        match (self.durable.get(), record) {
-            (Some(durable), Some(record)) => Ok(durable.append(record, version)?.map(Some)),
-            _ => Ok(Some(None)),
-        }
-    }
-
-    /// Makes room for a record that could not be appended, and prepares it again where it is outdated.
-    fn mend(&self, record: &mut Option<Prepared>) -> Result<()> {
-        match (self.durable.get(), record) {
-            (Some(durable), Some(record)) => durable.mend(record),
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes `table`, a new one, the newest version if the newest state is as `expected`. The first `settled` of its
-    /// row groups are not merged. `load` is the id of the load that made it.
+    /// Makes `new` the newest version of a table if its newest state is as `expected`. `load` is the id of the load that
+    /// made it, and `tapped` profiles it.
     fn put(
         self: &Arc<Self>,
         tenant: &TenantName,
         name: &TableName,
-        (table, settled, is_pinned, key): (Table, usize, bool, Option<Arc<TableKey>>),
+        new: NewTable,
         tapped: Option<Tapped>,
         expected: Expected,
         load: Option<LoadId>,
     ) -> Result<Commit<TableInfo>> {
-        let merges = Merges::new(self, self.next_chore(), tenant, name);
-        let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
-        let table = Arc::new(table);
-        let record = self.prepare(|| Change::Put {
-            tenant: tenant.clone(),
-            name: name.clone(),
-            table: table.clone(),
-            key: key.clone(),
-            is_pinned,
-            loads: load.into_iter().collect(),
-        })?;
-        let check = |state: &CatalogState| {
-            state.check(tenant, name, expected)?;
-            self.check_disk(state, tenant, name, table.bytes_encoded)?;
-            self.pin(state, (tenant, name), is_pinned, (&table, 0)).map(|()| true)
-        };
-        let made = self.make(record, true, check, |state, version| {
-            // Before the version is visible, its tap must know which rows come before.
-            let tap = tapped.map(Tapped::complete);
-            let (since, append_queue, whole) = (version, Arc::default(), None);
-            let table = table.clone();
-            let current = Current {
-                version,
-                since,
-                table,
-                key,
-                is_pinned,
-                settled,
-                rows_settled,
-                tap,
-                whole,
-                append_queue,
-                merges,
-            };
-            state.end_claim(tenant, name);
-            (put(tenant, name, None, &current, load.as_slice()), current)
-        })?;
-        Ok(made.ok_or_else(unmade)?.map(|current| current.announced(name)))
-    }
-
-    /// Makes `table`, which is `current` with more rows at the end, the newest version, unless `current` was swapped
-    /// meanwhile. `loads` are the ids of those that brought the rows.
-    fn put_behind(
-        self: &Arc<Self>,
-        tenant: &TenantName,
-        name: &TableName,
-        current: &Current,
-        table: Table,
-        loads: &[LoadId],
-    ) -> Result<Option<Commit<TableInfo>>> {
-        let table = Arc::new(table);
-        let record = self.prepare(|| Change::Rows {
-            tenant: tenant.clone(),
-            name: name.clone(),
-            before: current.table.clone(),
-            after: table.clone(),
-            key: current.key.clone(),
-            same: current.table.row_groups.len(),
-            loads: loads.to_vec(),
-        })?;
-        let successor = self.successor(tenant, current, table.clone());
-        let same = current.table.row_groups.len();
-        let is_current = |state: &CatalogState| {
-            if !state.is_newest(tenant, name, current) {
-                return Ok(false);
-            }
-            self.check_disk(state, tenant, name, table.bytes_encoded)?;
-            self.pin(state, (tenant, name), current.is_pinned, (&table, same)).map(|()| true)
-        };
-        let made = self.make(record, true, is_current, |state, version| {
-            let newest = state.newest.find(tenant, name).unwrap_or(current);
-            let next = Current { whole: None, ..successor.of(newest, version) };
-            (put(tenant, name, None, &next, loads), next)
-        })?;
-        Ok(made.map(|made| made.map(|next| next.announced(name))))
-    }
-
-    /// Puts `table`, which has the rows of `current` in other row groups, in its place under the same version, unless
-    /// `current` was swapped meanwhile; returns whether it did. This is not recorded: it changes no rows.
-    fn put_merged(&self, tenant: &TenantName, name: &TableName, current: &Current, table: Table) -> bool {
-        if current.is_pinned {
-            table.pin_from(current.settled);
-        }
-        let successor = self.successor(tenant, current, Arc::new(table));
-        let mut state = self.state.write();
-        let Some(newest) = state.newest.find(tenant, name).filter(|newest| newest.is_same(current)) else {
-            return false;
-        };
-        let next = successor.of(newest, current.version);
-        let replaced = state.merged(tenant, name, &next, &current.table);
-        drop(state);
-        drop(replaced);
-        next.announced(name);
-        true
-    }
-
-    /// Returns the state of `table`, which has the rows of `current` and possibly more, as the successor of `current`.
-    fn successor(&self, tenant: &TenantName, current: &Current, table: Arc<Table>) -> Successor {
-        let (settled, tapped) = self.settle(tenant, current, &table);
-        let fresh = table.row_groups.from(current.settled).take(settled - current.settled);
-        let rows_settled = current.rows_settled + fresh.map(|group| u64_from(group.rows)).sum::<u64>();
-        Successor { table, settled, rows_settled, tapped }
-    }
-
-    /// Puts `table`, whose rows or columns differ from those of `current`, in its place, under the second of the names;
-    /// returns `None` unless `current` is still there under the first. The first `settled` of its row groups are not
-    /// merged. `columns` are those of the old table that the new one has, if they are not the same; `load` is the id of
-    /// the change.
-    fn put_instead(
-        self: &Arc<Self>,
-        tenant: &TenantName,
-        (name, new_name): (&TableName, &TableName),
-        current: &Current,
-        (table, settled): (Table, usize),
-        columns: Option<&[Option<usize>]>,
-        load: Option<LoadId>,
-    ) -> Result<Option<Commit<TableInfo>>> {
-        let fresh = || table.row_groups.iter().take(settled);
-        let rows_settled = fresh().map(|group| u64_from(group.rows)).sum();
-        let is_tapped = table.tier().is_none() && !self.taps_closed.load(Ordering::Relaxed);
-        let tapped = is_tapped.then(|| {
-            let tap = self.tap(tenant, &table.schema);
-            fresh().for_each(|group| tap.add(group.clone()));
-            let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
-            Tapped { tap, before: None, encoder }
-        });
-        // Merges identify their table by its name.
-        let merges = match new_name == name {
-            true => current.merges.clone(),
-            false => Merges::new(self, self.next_chore(), tenant, new_name),
-        };
-        let table = Arc::new(table);
-        let record = self.prepare(|| match columns {
-            None => Change::Rows {
-                tenant: tenant.clone(),
-                name: name.clone(),
-                before: current.table.clone(),
-                after: table.clone(),
-                key: current.key.clone(),
-                same: 0,
-                loads: load.into_iter().collect(),
-            },
-            Some(columns) => Change::Columns {
-                tenant: tenant.clone(),
-                name: name.clone(),
-                new_name: new_name.clone(),
-                schema: table.schema.clone(),
-                columns: columns.to_vec(),
-            },
-        })?;
-        let check = |state: &CatalogState| {
-            if !state.is_newest(tenant, name, current) {
-                return Ok(false);
-            }
-            self.check_disk(state, tenant, name, table.bytes_encoded)?;
-            self.pin(state, (tenant, name), current.is_pinned, (&table, 0))?;
-            let is_taken = state.newest.find(tenant, new_name).is_some()
-                || state.newest.view(tenant, new_name).is_some()
-                || state.claimed(tenant, new_name).is_some();
-            if new_name != name {
-                state.check_schema(tenant, new_name)?;
-            }
-            match new_name != name && is_taken {
-                true => state.check(tenant, new_name, Expected::Nothing).map(|()| false),
-                false => Ok(true),
-            }
-        };
-        let made = self.make(record, true, check, |_, version| {
-            let tap = tapped.map(Tapped::complete);
-            let (since, whole, table) = (version, None, table.clone());
-            let kept = current.clone();
-            let next = Current { version, since, table, settled, rows_settled, tap, whole, merges, ..kept };
-            let renamed_from = (new_name != name).then(|| name.clone());
-            (put(tenant, new_name, renamed_from, &next, load.as_slice()), next)
-        })?;
-        Ok(made.map(|made| made.map(|next| next.announced(new_name))))
-    }
-
-    /// Returns how many row groups of `table`, the successor of `current`, are settled, and a tap that has
-    /// been given the newly settled ones.
-    fn settle(&self, tenant: &TenantName, current: &Current, table: &Table) -> (usize, Option<Tapped>) {
-        let settled = merge::settled(table, current.settled);
-        // Where the earlier rows have no profile, one of the later rows alone would say too little.
-        let Some(before) = current.tap.clone().filter(|_| settled > current.settled) else {
-            return (settled, None);
-        };
-        let tap = self.tap(tenant, &table.schema);
-        let fresh = table.row_groups.from(current.settled).take(settled - current.settled);
-        fresh.for_each(|group| tap.add(group.clone()));
-        let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
-        (settled, Some(Tapped { tap, before: Some(before), encoder }))
+        let kind = ChangeKind::Put { name: name.clone(), table: new };
+        let change = Change { loads: load.into_iter().collect(), ..Change::new(tenant, kind) };
+        let planned = self.plan(change, None, tapped)?;
+        let made = self.make(planned, |state| state.check(tenant, name, expected).map(|()| true))?;
+        made.ok_or_else(unmade)?.announced()
     }
 
     /// Reserves the table's memory outside the pool. Versions share most of it, but each may outlive the others, so
@@ -517,42 +279,9 @@ impl Catalog {
     }
 }
 
-/// Returns the effect of a new version of a table, which `loads` have made.
-fn put(
-    tenant: &TenantName,
-    name: &TableName,
-    renamed_from: Option<TableName>,
-    current: &Current,
-    loads: &[LoadId],
-) -> Effect {
-    let (tenant, name) = (tenant.clone(), name.clone());
-    Effect::Put { tenant, name, renamed_from, current: current.clone(), loads: current.loaded(loads) }
-}
-
 /// Returns the error of a change whose check neither lets it be made nor says why not.
 fn unmade() -> Error {
     Error::internal("a change was neither made nor refused")
-}
-
-/// A table that is about to take the place of one with the same rows in front.
-struct Successor {
-    table: Arc<Table>,
-    settled: usize,
-    rows_settled: u64,
-    /// Profiles the row groups that are newly settled.
-    tapped: Option<Tapped>,
-}
-
-impl Successor {
-    /// Returns the state of the table as the successor of `newest`, to which a tap may have been attached meanwhile.
-    fn of(self, newest: &Current, version: Version) -> Current {
-        let Successor { table, settled, rows_settled, tapped } = self;
-        let tap = match tapped {
-            Some(tapped) => Some(tapped.complete()),
-            None => newest.tap.clone().filter(|_| settled == newest.settled),
-        };
-        Current { version, table, settled, rows_settled, tap, ..newest.clone() }
-    }
 }
 
 impl Current {
@@ -565,13 +294,6 @@ impl Current {
     fn announced(&self, name: &TableName) -> TableInfo {
         self.merges.announce(self);
         self.info(name)
-    }
-
-    /// Returns the entries by which `loads`, which made this version, are remembered.
-    fn loaded(&self, loads: &[LoadId]) -> Vec<(LoadId, LoadedVersion)> {
-        let Table { rows, bytes_plain, bytes_encoded, .. } = *self.table;
-        let made = LoadedVersion { version: self.version, rows, bytes_plain, bytes_encoded };
-        loads.iter().map(|load| (*load, made)).collect()
     }
 
     /// Describes the version with all that is known so far.

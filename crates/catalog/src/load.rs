@@ -18,6 +18,7 @@
 //! holds.
 
 use super::append::{Append, Rows};
+use super::changes::NewTable;
 use super::claims::Claim;
 use super::durable::{ChunkWriter, RetryBudget};
 use super::load_waits::{LoadWaits, WaitReason, WaitingGroup};
@@ -480,9 +481,8 @@ impl Load {
             (LoadMode::ReplaceVersion(version), _) => Expected::Version(version),
         };
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
-        let table = catalog.holding(&tenant, builder.finish()?)?;
-        let settled = table.row_groups.len();
-        catalog.put(&tenant, &name, (table, settled, is_pinned, key), tapped, expected, id)
+        let table = Arc::new(catalog.holding(&tenant, builder.finish()?)?);
+        catalog.put(&tenant, &name, NewTable { table, key, is_pinned }, tapped, expected, id)
     }
 
     /// Puts the rows of an append in line. All of them must have been encoded, except those that are encoded

@@ -1,74 +1,125 @@
-//! Suggestions for a table name that does not exist: the existing names closest to it.
+//! The tables, views and schemas of all tenants by name, and the effect of a change on them.
+//!
+//! The same code serves the names that readers see, those that changes are checked against (`state.rs`), and those of a
+//! replay, whose tables have no values (`durable/replay.rs`): what a change means for the names is written once.
 
-use farpool_model::{SchemaName, TableName};
+use super::{Current, views};
+use farpool_model::{LoadId, LoadedVersion, SchemaName, TableName, TenantName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// Maximum number of names that an error lists.
-const NAMES_MAX: usize = 5;
-
-/// Returns advice with the names among `known` that are closest to `wanted`, closest first.
-pub(super) fn advice<'a>(wanted: &TableName, known: impl Iterator<Item = &'a TableName>) -> String {
-    closest(wanted.as_str(), known.map(TableName::as_str))
-        .unwrap_or_else(|| "there are no tables yet: load one first".to_string())
+/// The tables, views and schemas of all tenants by name. `T` is the state of a table.
+#[derive(Clone, Debug)]
+pub(super) struct Names<T = Current> {
+    pub tables: BTreeMap<TenantName, BTreeMap<TableName, T>>,
+    pub views: BTreeMap<TenantName, BTreeMap<TableName, Arc<views::StoredView>>>,
+    /// Schemas besides `public`.
+    pub schemas: BTreeMap<TenantName, BTreeSet<SchemaName>>,
 }
 
-/// Returns advice as [`advice`] does, for schemas.
-pub(super) fn schema_advice<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let close = closest(wanted, known.chain([SchemaName::PUBLIC])).unwrap_or_default();
-    format!("create it with CREATE SCHEMA; {close}")
+/// Effect of a change on the names.
+#[derive(Clone, Debug)]
+pub(super) enum Effect<T = Current> {
+    /// A table gets another state, or is created.
+    Put {
+        tenant: TenantName,
+        name: TableName,
+        /// Former name of the table, if the change renames it.
+        renamed_from: Option<TableName>,
+        table: T,
+        /// The loads that made the version.
+        loads: Vec<(LoadId, LoadedVersion)>,
+    },
+    Drop(TenantName, TableName),
+    PutView(TenantName, Arc<views::StoredView>),
+    DropView(TenantName, TableName),
+    PutSchema(TenantName, SchemaName),
+    /// A schema is dropped, with all tables and views in it.
+    DropSchema(TenantName, SchemaName),
 }
 
-/// Returns the names among `known` that are closest to `wanted`, closest first; `None` without any.
-fn closest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let mut known: Vec<(usize, &str)> = known.map(|name| (distance(wanted, name), name)).collect();
-    if known.is_empty() {
-        return None;
+/// Values that a change replaced, to be dropped outside the lock: freeing many pages takes a while.
+pub(super) type Replaced = Vec<Box<dyn Send>>;
+
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        let (tables, views, schemas) = Default::default();
+        Names { tables, views, schemas }
     }
-    known.sort_unstable();
-    let more = known.len().saturating_sub(NAMES_MAX);
-    let names: Vec<&str> = known.into_iter().take(NAMES_MAX).map(|(_, name)| name).collect();
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    Some(format!("there is: {}{more}", names.join(", ")))
 }
 
-/// Returns the Levenshtein distance, ignoring letter case.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_lowercase(), b.to_lowercase());
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+impl<T> Names<T> {
+    pub fn find(&self, tenant: &TenantName, name: &TableName) -> Option<&T> {
+        self.tables.get(tenant)?.get(name)
+    }
+
+    pub fn find_mut(&mut self, tenant: &TenantName, name: &TableName) -> Option<&mut T> {
+        self.tables.get_mut(tenant)?.get_mut(name)
+    }
+}
+
+impl<T: Send + 'static> Names<T> {
+    /// Applies the effect of a change, and adds what it replaces to `replaced`.
+    pub fn apply(&mut self, effect: Effect<T>, replaced: &mut Replaced) {
+        match effect {
+            Effect::Put { tenant, name, renamed_from, table, .. } => {
+                let tables = self.tables.entry(tenant).or_default();
+                let before = renamed_from.and_then(|before| tables.remove(&before));
+                let instead = tables.insert(name, table);
+                replaced.push(Box::new((before, instead)));
+            }
+            Effect::Drop(tenant, name) => replaced.push(Box::new(remove(&mut self.tables, &tenant, &name))),
+            Effect::PutView(tenant, view) => {
+                let views = self.views.entry(tenant).or_default();
+                replaced.push(Box::new(views.insert(view.name().clone(), view)));
+            }
+            Effect::DropView(tenant, name) => {
+                replaced.push(Box::new(remove(&mut self.views, &tenant, &name)))
+            }
+            Effect::PutSchema(tenant, schema) => {
+                self.schemas.entry(tenant).or_default().insert(schema);
+            }
+            Effect::DropSchema(tenant, schema) => self.drop_schema(&tenant, &schema, replaced),
         }
     }
-    row[b.len()]
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances() {
-        for (a, b, expected) in
-            [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("Orders", "orders", 0), ("ab", "ba", 2)]
-        {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
-            assert_eq!(distance(b, a), expected, "{b} {a}");
+    /// Removes a schema with all that is in it.
+    fn drop_schema(&mut self, tenant: &TenantName, schema: &SchemaName, replaced: &mut Replaced) {
+        remove_if(&mut self.tables, tenant, |name| name.schema() == *schema, replaced);
+        remove_if(&mut self.views, tenant, |name| name.schema() == *schema, replaced);
+        if let Some(schemas) = self.schemas.get_mut(tenant) {
+            schemas.remove(schema);
+            if schemas.is_empty() {
+                self.schemas.remove(tenant);
+            }
         }
     }
+}
 
-    #[test]
-    fn at_most_five_names_closest_first() {
-        let name = |n: &str| TableName::new(n).unwrap();
-        let known: Vec<_> = ["lineitem", "orders", "part", "supplier", "nation", "region"].map(name).into();
-        assert_eq!(
-            advice(&name("order"), known.iter()),
-            "there is: orders, part, nation, region, supplier, and 1 more"
-        );
-        assert_eq!(advice(&name("x"), [].iter()), "there are no tables yet: load one first");
+/// Removes the names that are `removed`, and the tenant with its last one.
+fn remove_if<T: Send + 'static>(
+    of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
+    tenant: &TenantName,
+    removed: impl Fn(&TableName) -> bool,
+    replaced: &mut Replaced,
+) {
+    let Some(of_tenant) = of_all.get_mut(tenant) else { return };
+    replaced.push(Box::new(of_tenant.extract_if(.., |name, _| removed(name)).collect::<Vec<_>>()));
+    if of_tenant.is_empty() {
+        of_all.remove(tenant);
     }
+}
+
+/// Removes a name, and the tenant with its last one.
+fn remove<T>(
+    of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
+    tenant: &TenantName,
+    name: &TableName,
+) -> Option<T> {
+    let of_tenant = of_all.get_mut(tenant)?;
+    let removed = of_tenant.remove(name);
+    if of_tenant.is_empty() {
+        of_all.remove(tenant);
+    }
+    removed
 }

@@ -4,9 +4,10 @@
 //! does. Code that creates one checks this under the lock of the names ([`CatalogState::check_schema`]), and a schema
 //! is dropped only when it is empty, or with all its contents.
 
-use super::durable::Change;
-use super::state::{CatalogState, Effect, Names, Replaced};
-use super::{Catalog, Commit, names, unmade};
+use super::changes::{Change, ChangeKind};
+use super::names::Names;
+use super::state::CatalogState;
+use super::{Catalog, Commit, suggestions};
 use farpool_model::{Error, ErrorKind, Result, SchemaName, TableName, TenantName, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,10 +29,8 @@ impl Catalog {
             let message = format!("the schema name {:?} is reserved", schema.as_str());
             return Err(Error::invalid(message).advise("choose another name"));
         }
-        let record = self.prepare(|| Change::PutSchema(tenant.clone(), schema.clone()))?;
-        let may_be_made = |state: &CatalogState| state.check_new_schema(tenant, schema).map(|()| true);
-        let effect = Effect::PutSchema(tenant.clone(), schema.clone());
-        self.make(record, false, may_be_made, |_, _| (effect, ()))?.ok_or_else(unmade)
+        let change = Change::new(tenant, ChangeKind::PutSchema(schema.clone()));
+        self.make_named(change, |state| state.check_new_schema(tenant, schema).map(|()| true))
     }
 
     /// Drops a schema that is empty or, with `cascade`, with all tables and views in it.
@@ -45,10 +44,8 @@ impl Catalog {
         schema: &SchemaName,
         cascade: bool,
     ) -> Result<Commit<()>> {
-        let record = self.prepare(|| Change::DropSchema(tenant.clone(), schema.clone()))?;
-        let may_be_made = |state: &CatalogState| state.check_drop(tenant, schema, cascade).map(|()| true);
-        let effect = Effect::DropSchema(tenant.clone(), schema.clone());
-        self.make(record, false, may_be_made, |_, _| (effect, ()))?.ok_or_else(unmade)
+        let change = Change::new(tenant, ChangeKind::DropSchema(schema.clone()));
+        self.make_named(change, |state| state.check_drop(tenant, schema, cascade).map(|()| true))
     }
 }
 
@@ -117,7 +114,7 @@ impl CatalogState {
     }
 }
 
-impl Names {
+impl<T> Names<T> {
     /// Returns whether a schema exists.
     pub(super) fn has_schema(&self, tenant: &TenantName, schema: &SchemaName) -> bool {
         schema.is_public() || self.schemas.get(tenant).is_some_and(|schemas| schemas.contains(schema))
@@ -133,7 +130,7 @@ impl Names {
         }
         let known = self.schemas.get(tenant).into_iter().flatten().map(SchemaName::as_str);
         Err(Error::not_found(format!("there is no schema {:?}", schema.as_str()))
-            .advise(names::schema_advice(schema.as_str(), known)))
+            .advise(suggestions::schema_advice(schema.as_str(), known)))
     }
 
     /// Returns the names of tables and views in a schema.
@@ -145,22 +142,5 @@ impl Names {
         let tables = self.tables.get(tenant).into_iter().flat_map(BTreeMap::keys);
         let views = self.views.get(tenant).into_iter().flat_map(BTreeMap::keys);
         tables.chain(views).filter(move |name| name.schema() == *schema)
-    }
-
-    /// Adds a schema.
-    pub(super) fn put_schema(&mut self, tenant: TenantName, schema: SchemaName) {
-        self.schemas.entry(tenant).or_default().insert(schema);
-    }
-
-    /// Removes a schema with all that is in it.
-    pub(super) fn drop_schema(&mut self, tenant: &TenantName, schema: &SchemaName, replaced: &mut Replaced) {
-        super::state::remove_if(&mut self.tables, tenant, |name| name.schema() == *schema, replaced);
-        super::state::remove_if(&mut self.views, tenant, |name| name.schema() == *schema, replaced);
-        if let Some(schemas) = self.schemas.get_mut(tenant) {
-            schemas.remove(schema);
-            if schemas.is_empty() {
-                self.schemas.remove(tenant);
-            }
-        }
     }
 }

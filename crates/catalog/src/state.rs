@@ -4,21 +4,29 @@
 //! once its record in the log is durable, so that nothing they have read can be lost. Without a log both versions are
 //! always equal.
 //!
+//! Three numbers describe how far a catalog is, each a count of records of its log ([`farpool_disk::ChangeLog`]):
+//! - *last*, of those that were appended: the newest names have their changes;
+//! - *committed*, of those that no failure takes back: the visible names have their changes, and their callers were
+//!   answered ([`CatalogState::durable_records`]);
+//! - *durable*, of those that are synced on this node.
+//!
+//! For a node by itself, committed and durable are the same. For one of several, a record is committed once a majority
+//! has it, and the last ones may be cut off ([`CatalogState::cut_off`]): the newest names go back to the visible ones.
+//!
 //! Example: table `t` is dropped, and the record is not durable yet. A reader still finds `t`; a second drop fails,
 //! since the newest names do not have it. If power is lost now, `t` is there after the restart, as the reader saw it.
 //!
 //! Invariants: changes become visible in the order in which they were made; a name of a tenant belongs to at most one
 //! of a table, a view, and a load that is about to create a table.
 
-use super::{Current, claims, names, views};
-use farpool_columns::Table;
+use super::names::{Effect, Names, Replaced};
+use super::{Current, claims, suggestions, views};
 use farpool_model::{
-    Error, ErrorKind, LoadId, LoadedVersion, Result, SchemaName, TableName, TenantName, Version, limits,
+    Error, ErrorKind, LoadId, LoadedVersion, Result, TableName, TenantName, Version, limits,
 };
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
-use std::sync::Arc;
 
 /// The tables and views of all tenants, and the changes under way to the disk.
 #[derive(Debug, Default)]
@@ -27,7 +35,7 @@ pub(super) struct CatalogState {
     pub visible: Names,
     /// Changes that are in the log and not durable yet, oldest first.
     waiting: VecDeque<PendingChange>,
-    /// Number of records of the log whose changes are visible.
+    /// Number of records of the log that are committed: whose changes are visible.
     pub durable_records: u64,
     /// Why no further change becomes durable.
     failure: Option<Error>,
@@ -37,15 +45,6 @@ pub(super) struct CatalogState {
     pub claims_made: u64,
     /// Loads with an id that are durable, of a catalog with a log.
     pub loads: BTreeMap<TenantName, Loads>,
-}
-
-/// The tables, views and schemas of all tenants by name.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    pub tables: BTreeMap<TenantName, BTreeMap<TableName, Current>>,
-    pub views: BTreeMap<TenantName, BTreeMap<TableName, Arc<views::StoredView>>>,
-    /// Schemas besides `public`.
-    pub schemas: BTreeMap<TenantName, BTreeSet<SchemaName>>,
 }
 
 /// The latest loads of a tenant that had an id.
@@ -67,30 +66,6 @@ struct PendingChange {
     /// Behind a lock only because callbacks need not be shared among threads, and the state is.
     wakes: Mutex<Vec<Wake>>,
 }
-
-/// Effect of a change on the names.
-#[derive(Clone, Debug)]
-pub(super) enum Effect {
-    /// A table gets another version, or is created.
-    Put {
-        tenant: TenantName,
-        name: TableName,
-        /// Former name of the table, if the change renames it.
-        renamed_from: Option<TableName>,
-        current: Current,
-        /// The loads that made the version.
-        loads: Vec<(LoadId, LoadedVersion)>,
-    },
-    Drop(TenantName, TableName),
-    PutView(TenantName, Arc<views::StoredView>),
-    DropView(TenantName, TableName),
-    PutSchema(TenantName, SchemaName),
-    /// A schema is dropped, with all tables and views in it.
-    DropSchema(TenantName, SchemaName),
-}
-
-/// Values that a change replaced, to be dropped outside the lock: freeing many pages takes a while.
-pub(super) type Replaced = Vec<Box<dyn Send>>;
 
 /// The condition on a table's newest state under which a load may be published.
 #[derive(Clone, Copy, Debug)]
@@ -115,45 +90,6 @@ impl CatalogState {
         replaced
     }
 
-    /// Adds a table that was found in a data directory.
-    pub fn restore_table(&mut self, tenant: &TenantName, name: &TableName, current: &Current) {
-        for names in [&mut self.newest, &mut self.visible] {
-            names.tables.entry(tenant.clone()).or_default().insert(name.clone(), current.clone());
-        }
-    }
-
-    /// Adds a view that was found in a data directory.
-    pub fn restore_view(&mut self, tenant: &TenantName, view: Arc<views::StoredView>) {
-        for names in [&mut self.newest, &mut self.visible] {
-            names.views.entry(tenant.clone()).or_default().insert(view.name().clone(), view.clone());
-        }
-    }
-
-    /// Adds a schema that was found in a data directory.
-    pub fn restore_schema(&mut self, tenant: &TenantName, schema: &SchemaName) {
-        for names in [&mut self.newest, &mut self.visible] {
-            names.put_schema(tenant.clone(), schema.clone());
-        }
-    }
-
-    /// Puts `merged`, which has the same rows as the version `before`, in its place wherever that is the version.
-    pub fn merged(
-        &mut self,
-        tenant: &TenantName,
-        name: &TableName,
-        merged: &Current,
-        before: &Arc<Table>,
-    ) -> Replaced {
-        let mut replaced = Replaced::new();
-        for names in [&mut self.newest, &mut self.visible] {
-            let Some(current) = names.find_mut(tenant, name) else { continue };
-            if Arc::ptr_eq(&current.table, before) {
-                replaced.push(Box::new(mem::replace(current, merged.clone())));
-            }
-        }
-        replaced
-    }
-
     /// Makes the changes of the first `count` records visible. Returns the callbacks to be called, and the replaced
     /// values.
     pub fn durable(&mut self, count: u64) -> (Vec<Wake>, Replaced) {
@@ -162,19 +98,16 @@ impl CatalogState {
         let mut outgrown = Replaced::new();
         while let Some(made) = self.waiting.pop_front_if(|made| made.number < count) {
             let mut effect = made.effect;
-            if let Effect::Put { tenant, name, current, loads, .. } = &mut effect {
-                // Small row groups may have been merged meanwhile.
-                if let Some(merged) =
-                    self.newest.find(tenant, name).filter(|now| now.version == current.version)
-                {
-                    *current = merged.clone();
+            if let Effect::Put { tenant, name, table, loads, .. } = &mut effect {
+                // A tap may have been attached to the newest state meanwhile.
+                if let Some(newest) = self.newest.find(tenant, name).filter(|newest| newest.is_same(table)) {
+                    *table = newest.clone();
                 }
                 if !loads.is_empty() {
                     self.loads.entry(tenant.clone()).or_default().add(mem::take(loads));
                 }
             }
-            let is_append =
-                matches!(&effect, Effect::Put { current, .. } if current.since != current.version);
+            let is_append = matches!(&effect, Effect::Put { table, .. } if table.since != table.version);
             self.visible.apply(effect, if is_append { &mut outgrown } else { &mut replaced });
             wakes.extend(made.wakes.into_inner());
         }
@@ -185,7 +118,7 @@ impl CatalogState {
     /// Returns the tables of changes that are not durable yet.
     pub fn under_way(&self) -> Vec<Current> {
         let table = |made: &PendingChange| match &made.effect {
-            Effect::Put { current, .. } => Some(current.clone()),
+            Effect::Put { table, .. } => Some(table.clone()),
             Effect::Drop(..)
             | Effect::PutView(..)
             | Effect::DropView(..)
@@ -193,6 +126,25 @@ impl CatalogState {
             | Effect::DropSchema(..) => None,
         };
         self.waiting.iter().filter_map(table).collect()
+    }
+
+    /// Checks that a table may be given this name.
+    pub fn check_new_name(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
+        self.check_schema(tenant, name)?;
+        let is_taken = self.newest.find(tenant, name).is_some()
+            || self.newest.view(tenant, name).is_some()
+            || self.claimed(tenant, name).is_some();
+        if is_taken { self.check(tenant, name, Expected::Nothing) } else { Ok(()) }
+    }
+
+    /// Forgets the changes that are not visible, since their records are no longer in the log: the newest names become
+    /// the visible ones. Returns the callbacks to be called, and the values that went.
+    pub fn cut_off(&mut self) -> (Vec<Wake>, Replaced) {
+        let gone = mem::replace(&mut self.newest, self.visible.clone());
+        let waiting = mem::take(&mut self.waiting);
+        let (wakes, effects): (Vec<_>, Vec<_>) =
+            waiting.into_iter().map(|made| (made.wakes.into_inner(), made.effect)).unzip();
+        (wakes.into_iter().flatten().collect(), vec![Box::new((gone, effects))])
     }
 
     /// Discards the changes that are not durable. Returns the callbacks to be called.
@@ -246,7 +198,7 @@ impl CatalogState {
             return error.advise("a load that creates it is under way: try again when that has ended");
         }
         let tables = known.tables.get(tenant).into_iter().flat_map(BTreeMap::keys);
-        error.advise(names::advice(name, tables.chain(known.views_of(tenant).map(|(name, _)| name))))
+        error.advise(suggestions::advice(name, tables.chain(known.views_of(tenant).map(|(name, _)| name))))
     }
 
     pub fn check(&self, tenant: &TenantName, name: &TableName, expected: Expected) -> Result<()> {
@@ -281,65 +233,6 @@ impl CatalogState {
         Err(Error::over_limit(format!("a tenant may have {} tables", limits::TABLES_PER_TENANT_MAX))
             .advise("drop tables that are not needed"))
     }
-}
-
-impl Names {
-    pub fn find(&self, tenant: &TenantName, name: &TableName) -> Option<&Current> {
-        self.tables.get(tenant)?.get(name)
-    }
-
-    pub fn find_mut(&mut self, tenant: &TenantName, name: &TableName) -> Option<&mut Current> {
-        self.tables.get_mut(tenant)?.get_mut(name)
-    }
-
-    fn apply(&mut self, effect: Effect, replaced: &mut Replaced) {
-        match effect {
-            Effect::Put { tenant, name, renamed_from, current, .. } => {
-                let tables = self.tables.entry(tenant).or_default();
-                let before = renamed_from.and_then(|before| tables.remove(&before));
-                let instead = tables.insert(name, current);
-                replaced.push(Box::new((before, instead)));
-            }
-            Effect::Drop(tenant, name) => replaced.push(Box::new(remove(&mut self.tables, &tenant, &name))),
-            Effect::PutView(tenant, view) => {
-                let views = self.views.entry(tenant).or_default();
-                replaced.push(Box::new(views.insert(view.name().clone(), view)));
-            }
-            Effect::DropView(tenant, name) => {
-                replaced.push(Box::new(remove(&mut self.views, &tenant, &name)))
-            }
-            Effect::PutSchema(tenant, schema) => self.put_schema(tenant, schema),
-            Effect::DropSchema(tenant, schema) => self.drop_schema(&tenant, &schema, replaced),
-        }
-    }
-}
-
-/// Removes the names that are `removed`, and the tenant with its last one.
-pub(super) fn remove_if<T: Send + 'static>(
-    of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
-    tenant: &TenantName,
-    removed: impl Fn(&TableName) -> bool,
-    replaced: &mut Replaced,
-) {
-    let Some(of_tenant) = of_all.get_mut(tenant) else { return };
-    replaced.push(Box::new(of_tenant.extract_if(.., |name, _| removed(name)).collect::<Vec<_>>()));
-    if of_tenant.is_empty() {
-        of_all.remove(tenant);
-    }
-}
-
-/// Removes a name, and the tenant with its last one.
-fn remove<T>(
-    of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
-    tenant: &TenantName,
-    name: &TableName,
-) -> Option<T> {
-    let of_tenant = of_all.get_mut(tenant)?;
-    let removed = of_tenant.remove(name);
-    if of_tenant.is_empty() {
-        of_all.remove(tenant);
-    }
-    removed
 }
 
 impl Loads {

@@ -1,8 +1,9 @@
 //! Views: names that stand for the text of a query, which the store does not parse.
 
-use super::durable::Change;
-use super::state::{CatalogState, Effect, Names};
-use super::{Catalog, Commit, claims, unmade};
+use super::changes::{Change, ChangeKind};
+use super::names::Names;
+use super::state::CatalogState;
+use super::{Catalog, Commit, claims};
 use farpool_memory::Reservation;
 use farpool_model::{Error, ErrorKind, Listing, Relation, Result, TableName, TenantName, View, limits};
 use std::collections::BTreeMap;
@@ -52,15 +53,9 @@ impl Catalog {
         view: View,
         replace: bool,
     ) -> Result<Commit<()>> {
-        let mut held = self.outside(tenant);
-        if let Some(held) = &mut held {
-            held.try_grow(limits::VIEW_OVERHEAD_BYTES + view.name().as_str().len() + view.text().len())?;
-        }
         let name = view.name().clone();
-        let record = self.prepare(|| Change::PutView(tenant.clone(), view.clone()))?;
-        let may_be_made = |state: &CatalogState| state.check_view(tenant, &name, replace).map(|()| true);
-        let effect = Effect::PutView(tenant.clone(), Arc::new(StoredView { view, _held: held }));
-        self.make(record, false, may_be_made, |_, _| (effect, ()))?.ok_or_else(unmade)
+        let change = Change::new(tenant, ChangeKind::PutView(view));
+        self.make_named(change, |state| state.check_view(tenant, &name, replace).map(|()| true))
     }
 
     /// Drops a view.
@@ -68,7 +63,6 @@ impl Catalog {
     /// # Errors
     /// `NotFound`, also when `name` is a table.
     pub fn drop_view(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
-        let record = self.prepare(|| Change::DropView(tenant.clone(), name.clone()))?;
         let is_there = |state: &CatalogState| {
             if state.newest.view(tenant, name).is_some() {
                 return Ok(true);
@@ -78,13 +72,23 @@ impl Catalog {
             let error = Error::not_found(format!("{:?} is a table, not a view", name.as_str()));
             Err(error.advise("use DROP TABLE, or farpool drop"))
         };
-        let effect = Effect::DropView(tenant.clone(), name.clone());
-        self.make(record, false, is_there, |_, _| (effect, ()))?.ok_or_else(unmade)
+        self.make_named(Change::new(tenant, ChangeKind::DropView(name.clone())), is_there)
     }
 }
 
 impl StoredView {
-    /// Keeps a view that was found in a data directory.
+    /// Stores a view with the memory that it takes, if there is a budget.
+    ///
+    /// # Errors
+    /// `OverLimit` when there is no memory for it.
+    pub fn new(view: View, mut held: Option<Reservation>) -> Result<StoredView> {
+        if let Some(held) = &mut held {
+            held.try_grow(limits::VIEW_OVERHEAD_BYTES + view.name().as_str().len() + view.text().len())?;
+        }
+        Ok(StoredView { view, _held: held })
+    }
+
+    /// Stores a view that was found in a data directory.
     pub fn recovered(view: View) -> StoredView {
         StoredView { view, _held: None }
     }
@@ -98,7 +102,7 @@ impl StoredView {
     }
 }
 
-impl Names {
+impl<T> Names<T> {
     pub(super) fn view(&self, tenant: &TenantName, name: &TableName) -> Option<&View> {
         self.views.get(tenant)?.get(name).map(|kept| &kept.view)
     }

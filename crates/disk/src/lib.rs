@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod change_log;
 mod compression;
 mod encrypted;
 mod files;
@@ -18,6 +19,7 @@ mod keys;
 mod local;
 mod log;
 mod node_key;
+mod part_id;
 mod parts;
 mod prefixed;
 mod sealed;
@@ -25,6 +27,7 @@ mod segment;
 mod simulated;
 mod table_keys;
 
+pub use change_log::ChangeLog;
 pub use compression::{CodecSelector, CompressionPolicy, compressing};
 pub use encrypted::{KEYS as KEYS_NAME, rotate_master_key, unlock};
 pub use farpool_cipher::{KeySource, MasterKey, Tier, Wiping, WrappedKey, WrappedKeyId};
@@ -34,9 +37,10 @@ pub use keys::Keys;
 pub use local::LocalDirectory;
 pub use log::{Log, Observer, RecoveredLog, ReservePolicy, TornEnd};
 pub use node_key::node_key;
+pub use part_id::{PartId, segment_name, segment_number};
 pub use parts::Part;
 pub use prefixed::prefixed;
-pub use sealed::{read_sealed, sealed, write_sealed};
-pub use segment::{NewPart, Segment, SegmentWriter, segment_name, segment_number};
+pub use sealed::{read_sealed, read_sealed_formats, sealed, write_sealed};
+pub use segment::{NewPart, Segment, SegmentWriter};
 pub use simulated::{Faults, SimulatedDirectory};
 pub use table_keys::{TableKey, TenantKey};

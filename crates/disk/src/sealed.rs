@@ -13,6 +13,7 @@ use crate::keys::{Purpose, SEAL_BYTES, Seal, associated};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result};
 use std::io;
+use std::ops::RangeInclusive;
 
 const MAGIC: &[u8; 8] = b"fpsealed";
 const ENCRYPTED_MAGIC: &[u8; 8] = b"fpcipher";
@@ -67,12 +68,24 @@ pub fn sealed(directory: &dyn Directory, name: &str, format: u32, contents: &[u8
     Ok(bytes)
 }
 
-/// Returns the contents of a file written by [`write_sealed`].
+/// Returns the contents of a file written by [`write_sealed`] with this format.
+///
+/// # Errors
+/// Errors of [`read_sealed_formats`].
+pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result<Vec<u8>> {
+    read_sealed_formats(directory, name, format..=format).map(|(_, contents)| contents)
+}
+
+/// Returns the format of a file written by [`write_sealed`], which must be one of `formats`, and its contents.
 ///
 /// # Errors
 /// `Corrupt`, with the file's name, if the file is damaged, or plain in an encrypted directory; `Denied` if it is
 /// encrypted and the directory has no keys; `Invalid` if it has another format; errors of the file system.
-pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result<Vec<u8>> {
+pub fn read_sealed_formats(
+    directory: &dyn Directory,
+    name: &str,
+    formats: RangeInclusive<u32>,
+) -> Result<(u32, Vec<u8>)> {
     let read = || {
         let file = directory.open(name)?;
         let mut bytes = vec![0; usize_saturating(file.bytes()?)];
@@ -93,13 +106,13 @@ pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result
         let message = format!("{} is damaged", place(directory, name));
         return Err(Error::corrupt(message).advise("restore the directory from a backup"));
     }
-    match u32_at(8) {
-        Some(found) if found == format => {}
-        found => return Err(other_format(directory, name, found.unwrap_or_default())),
+    let format = u32_at(8).unwrap_or_default();
+    if !formats.contains(&format) {
+        return Err(other_format(directory, name, format, *formats.end()));
     }
     let mut contents = bytes.split_off(HEADER_BYTES);
     match (is_encrypted, directory.keys()) {
-        (false, None) => Ok(contents),
+        (false, None) => Ok((format, contents)),
         (true, None) => Err(needs_key(directory, name)),
         (false, Some(_)) => Err(not_encrypted(directory, name)),
         (true, Some(keys)) => {
@@ -109,7 +122,7 @@ pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result
                 let associated = associated(&[u64::from(format)], name);
                 keys.open(Purpose::SealedFile, &associated, &seal, &mut contents)
             });
-            opened.map_err(|error| changed(directory, name, error)).map(|()| contents)
+            opened.map_err(|error| changed(directory, name, error)).map(|()| (format, contents))
         }
     }
 }
@@ -121,10 +134,10 @@ pub(crate) fn is_encrypted(directory: &dyn Directory, name: &str) -> bool {
     read.is_ok() && magic == *ENCRYPTED_MAGIC
 }
 
-/// Returns the error of a file with an unknown format.
-pub(crate) fn other_format(directory: &dyn Directory, name: &str, format: u32) -> Error {
+/// Returns the error of a file with an unknown format; `newest` is the newest one that is known.
+pub(crate) fn other_format(directory: &dyn Directory, name: &str, format: u32, newest: u32) -> Error {
     let message = format!(
-        "{} has format {format}, which this version of farpool does not know",
+        "{} has format {format}, which this version of farpool does not know: it knows formats up to {newest}",
         place(directory, name)
     );
     Error::invalid(message).advise("open it with the version of farpool that wrote it")

@@ -24,6 +24,7 @@ use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
 use crate::heads::PartHead;
 use crate::keys::{Nonce, Purpose, associated, associated_of, cipher, decrypt, encrypt};
+use crate::part_id::segment_name;
 use crate::parts::{ByteCursor, ENCRYPTED_FORMAT, FORMAT, Part, PartStorage, is_encrypted, parts};
 use crate::sealed::other_format;
 use crate::table_keys::TableKey;
@@ -50,16 +51,6 @@ const TRAILER_BYTES: usize = 40;
 
 /// Size of the write buffer in bytes.
 const WRITE_BYTES: usize = 1 << 20;
-
-/// Returns the file name of a segment.
-pub fn segment_name(number: u64) -> String {
-    format!("segment-{number:012}")
-}
-
-/// Returns the number of the segment with this file name.
-pub fn segment_number(name: &str) -> Option<u64> {
-    name.strip_prefix("segment-")?.parse().ok()
-}
 
 /// A segment that is being written.
 #[derive(Debug)]
@@ -326,7 +317,7 @@ impl Segment {
             (Some(false), Some(_)) => return Err(not_encrypted(directory, &name)),
             (Some(true), None) => return Err(needs_key(directory, &name)),
             (Some(true), Some(keys)) => Some(keys.derive(Purpose::Segment, &salt)?),
-            (None, _) => return Err(other_format(directory, &name, format)),
+            (None, _) => return Err(other_format(directory, &name, format, ENCRYPTED_FORMAT)),
         };
         let mut trailer = [0; TRAILER_BYTES + TAG_BYTES];
         let trailer = match &key {

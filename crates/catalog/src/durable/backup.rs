@@ -8,13 +8,13 @@
 //! exists until the backup is dropped. Example: a table is dropped and a checkpoint made while a client still reads the
 //! table's segment; the backup holds a reference to the segment, which keeps its file.
 
-use super::checkpoint::{FORMAT, manifest_name, manifest_number};
+use super::checkpoint::{FORMAT, FORMATS, manifest_name, manifest_number};
 use super::compact::SparseSegments;
 use super::locations::SegmentFile;
 use super::replay::ReplayedState;
 use super::{Durable, proto};
 use crate::Catalog;
-use farpool_disk::{Directory, KEYS_NAME, Log, read_sealed, segment_name, write_sealed};
+use farpool_disk::{Directory, KEYS_NAME, Log, read_sealed_formats, segment_name, write_sealed};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{BackupFile, Error, Result, limits};
 use prost::Message;
@@ -53,7 +53,7 @@ impl Backup {
     fn of(durable: &Durable, manifest: u64) -> Result<Backup> {
         let directory = durable.directory.clone();
         let name = manifest_name(manifest);
-        let replay = ReplayedState::begin(&read_sealed(&*directory, &name, FORMAT)?)?;
+        let replay = ReplayedState::begin(&read_sealed_formats(&*directory, &name, FORMATS)?.1)?;
         let failed = |name: &str, error: std::io::Error| {
             Error::unavailable(format!("cannot read {name} in {}: {error}", directory.describe()))
         };
@@ -140,7 +140,7 @@ impl Drop for Backup {
 /// Returns the segments that tables and profiles refer to. The value is true if a table needs the segment, and false if
 /// only profiles do.
 fn segments(replay: &ReplayedState) -> BTreeMap<u64, bool> {
-    let tables = || replay.tables.values().flat_map(BTreeMap::values);
+    let tables = || replay.names.tables.values().flat_map(BTreeMap::values);
     let groups = tables().flat_map(|table| &table.groups);
     let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
     let places = chunks.filter_map(|number| replay.places.get(number)).copied();
@@ -156,7 +156,7 @@ fn segments(replay: &ReplayedState) -> BTreeMap<u64, bool> {
 pub fn adopt_backup(directory: &Arc<dyn Directory>, manifest: &str, node: u64) -> Result<()> {
     let number = manifest_number(manifest)
         .ok_or_else(|| Error::corrupt(format!("{manifest:?} is not the name of a manifest")))?;
-    let contents = read_sealed(&**directory, manifest, FORMAT)?;
+    let (_, contents) = read_sealed_formats(&**directory, manifest, FORMATS)?;
     ReplayedState::begin(&contents)?;
     let mut adopted = proto::Manifest::decode(&contents[..])
         .map_err(|error| Error::corrupt(format!("{manifest} cannot be decoded: {error}")))?;

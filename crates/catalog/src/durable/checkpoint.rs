@@ -8,9 +8,13 @@
 use super::chunk_writer::ChunkWriter;
 use super::compact::SparseSegments;
 use super::locations::Location;
-use super::prepare::{distinct, encoded, fields, group_bytes, key_bytes, tenant_key_bytes, tier_number};
+use super::prepare::{
+    distinct_numbers, encoded, fields, group_bytes, key_bytes, tenant_key_bytes, tier_number,
+};
 use super::{Durable, proto};
-use crate::state::{Loads, Names};
+use crate::changes::TableSize;
+use crate::names::Names;
+use crate::state::Loads;
 use crate::tap::KnownProfile;
 use crate::{Catalog, Current};
 use bytes::Bytes;
@@ -20,11 +24,13 @@ use farpool_model::cast::u64_from;
 use farpool_model::{Error, Result, SchemaName, TenantName, limits};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Format of manifests.
-pub(super) const FORMAT: u32 = 1;
+/// Format of manifests, and the formats that are read. Since format 2 merges are recorded, and ids have an origin.
+pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMATS: RangeInclusive<u32> = 1..=FORMAT;
 
 /// Returns the file name of a manifest.
 pub(super) fn manifest_name(number: u64) -> String {
@@ -157,6 +163,7 @@ impl Durable {
     pub(super) fn manifest(&self, names: &Names, loads: &BTreeMap<TenantName, Loads>) -> proto::Manifest {
         let mut manifest = proto::Manifest {
             node: self.node,
+            origin: self.origin.into(),
             next_chunk: self.next_chunk.load(Ordering::Relaxed),
             next_segment: self.next_segment.load(Ordering::Relaxed),
             ..proto::Manifest::default()
@@ -177,7 +184,7 @@ impl Durable {
                     fields: fields(&current.table.schema),
                     groups: groups.map(|group| group_bytes(group, u64::MAX, self)).collect(),
                     profile: profile.unwrap_or_default(),
-                    distinct: distinct(&current.table),
+                    distinct: distinct_numbers(&TableSize::of(&current.table).distinct),
                     tier: tier_number(current.table.tier()),
                     is_pinned: current.is_pinned,
                     key: key_bytes(current.key.as_ref()),

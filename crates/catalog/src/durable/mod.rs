@@ -9,9 +9,14 @@
 //! Sparse segments are *compacted* (`compact.rs`): a checkpoint copies their live chunks to a new segment. If the
 //! manifest and records name several segments for a chunk, the one with the highest number has it.
 //!
-//! Merges of small row groups are not recorded. A merge only joins neighbours, so that the first and last row of a
-//! recorded change are also boundaries of row groups during replay. Example: groups A (rows 0-9) and B (rows 10-19) are
-//! merged in memory, and a change replaces rows 0-19. Replay has A and B still separate, and removes both.
+//! A record of a merge of small row groups says which rows are in one row group from then on, not what is in it: whoever
+//! applies the record merges its own row groups. Later records begin and end where row groups do, as they are then.
+//! Example: groups A (rows 0-9) and B (rows 10-19) are merged, and a change replaces rows 0-19. Recovery marks A and B as
+//! one row group, and the next record removes both before anything was read.
+//!
+//! Chunks and segments have ids with an origin ([`farpool_disk::PartId`]), so that nodes that share their records can write segments of
+//! their own. A node by itself may join small row groups further when it starts, without a record: nobody else has to
+//! find the same boundaries, and replay has finer ones.
 //!
 //! The number of durable records is written about once a second to a mark beside the log, so that a log that lost its
 //! end is distinguished from one with a torn last write (`mark.rs` in the log of `farpool_disk`).
@@ -27,6 +32,7 @@ mod cache;
 mod checkpoint;
 mod chunk_writer;
 mod compact;
+mod decode;
 mod hot_chunks;
 mod keys;
 mod locations;
@@ -35,6 +41,7 @@ mod prepare;
 mod profiles;
 mod proto;
 mod reads;
+mod received;
 mod recovery;
 mod replay;
 mod sources;
@@ -47,7 +54,7 @@ pub use backup::{Backup, adopt_backup};
 pub use cache::Cache;
 pub(crate) use chunk_writer::ChunkWriter;
 pub(super) use keys::fits_key;
-pub(super) use prepare::{Change, Prepared};
+pub(super) use prepare::Prepared;
 pub(super) use profiles::StoredProfile;
 pub(crate) use reads::RetryBudget;
 pub use recovery::{Recovery, check_data};
@@ -56,7 +63,7 @@ pub use value_requests::ValueRequests;
 
 use super::{Catalog, merge};
 use farpool_columns::{Chunk, RowGroup};
-use farpool_disk::{Directory, Log, Observer, Segment, SegmentWriter, segment_name};
+use farpool_disk::{ChangeLog, Directory, Observer, Segment, SegmentWriter, segment_name};
 use farpool_model::{Error, Result, TenantName, Version};
 use keys::TenantKeys;
 use locations::{Location, SegmentCollector, SegmentFile};
@@ -70,10 +77,12 @@ use std::sync::{Arc, Weak};
 #[derive(Debug)]
 pub(super) struct Durable {
     directory: Arc<dyn Directory>,
-    log: Log,
+    log: Box<dyn ChangeLog>,
     /// Number that the directory was given when it was created.
     node: u64,
-    /// Numbers of the next chunk and the next segment. No number is used twice.
+    /// Origin of the ids that this directory gives to chunks and segments.
+    origin: u16,
+    /// Ids of the next chunk and the next segment. No id is used twice.
     next_chunk: AtomicU64,
     next_segment: AtomicU64,
     tenant_keys: TenantKeys,
@@ -120,7 +129,7 @@ impl Durable {
     /// Appends a prepared record with the version that its change creates. The caller holds the lock of the names.
     /// Returns `None` if the caller must call [`Durable::mend`] and retry.
     pub fn append(&self, record: &mut Prepared, version: Version) -> Result<Option<u64>> {
-        if record.floor != self.floor() {
+        if record.is_outdated(self.floor()) {
             return Ok(None);
         }
         record.set_version(version);
@@ -133,10 +142,20 @@ impl Durable {
 
     /// Makes room for a record, and prepares it again if chunks that it refers to have moved.
     pub fn mend(self: &Arc<Self>, record: &mut Prepared) -> Result<()> {
-        if record.floor != self.floor() {
+        if record.is_outdated(self.floor()) {
             record.prepare_again(self)?;
         }
         self.log.make_room(record.bytes().len(), record.reserve_policy())
+    }
+
+    /// Turns the chunks of a large row group of `tenant` into handles.
+    fn with_handles(&self, tenant: &TenantName, group: RowGroup) -> RowGroup {
+        if !merge::is_large(&group) {
+            return group;
+        }
+        let source = self.reads.source(tenant);
+        let chunks = group.chunks.into_iter().map(|chunk| Chunk::handle(chunk, &source)).collect();
+        RowGroup { rows: group.rows, chunks }
     }
 
     /// Records which row groups a row group was merged from, so that their chunks stay on disk until a manifest has the
@@ -195,10 +214,10 @@ impl Catalog {
     /// Turns the chunks of a large row group of `tenant` into handles, whose values may leave memory, if there is a
     /// data directory. Small row groups stay in memory, since they are merged soon.
     pub(super) fn with_handles(&self, tenant: &TenantName, group: RowGroup) -> RowGroup {
-        let Some(durable) = self.durable.get().filter(|_| merge::is_large(&group)) else { return group };
-        let source = durable.reads.source(tenant);
-        let chunks = group.chunks.into_iter().map(|chunk| Chunk::handle(chunk, &source)).collect();
-        RowGroup { rows: group.rows, chunks }
+        match self.durable.get() {
+            Some(durable) => durable.with_handles(tenant, group),
+            None => group,
+        }
     }
 
     /// Blocks until record `number` is durable and its change visible.
@@ -227,7 +246,7 @@ impl Catalog {
         while durable.log.write_next() {}
     }
 
-    /// Notes once a second how many records are durable ([`Log::mark`]), until [`Catalog::close`]: for another thread of the
+    /// Notes once a second how many records are durable ([`ChangeLog::mark`]), until [`Catalog::close`]: for another thread of the
     /// host, since a note takes two syncs, and no record waits for a note of those before it.
     pub fn mark_log(&self) {
         let Some(durable) = self.durable.get() else { return };

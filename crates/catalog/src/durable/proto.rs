@@ -32,12 +32,12 @@ pub struct Record {
     /// one, or 0 if unknown.
     #[prost(uint64, repeated, tag = "8")]
     pub distinct: Vec<u64>,
-    #[prost(oneof = "ChangeKind", tags = "10, 11, 12, 13, 14, 15, 16, 17")]
-    pub kind: Option<ChangeKind>,
+    #[prost(oneof = "Kind", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    pub kind: Option<Kind>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub enum ChangeKind {
+pub enum Kind {
     #[prost(message, tag = "10")]
     Put(Put),
     #[prost(message, tag = "11")]
@@ -56,6 +56,9 @@ pub enum ChangeKind {
     /// Drops the schema with all tables and views in it.
     #[prost(message, tag = "17")]
     DropSchema(Empty),
+    /// Since format 2.
+    #[prost(message, tag = "18")]
+    Merged(Merged),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -106,6 +109,15 @@ pub struct Splice {
     /// [`Group`]s.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub groups: Vec<Bytes>,
+}
+
+/// Makes one row group of those with these rows.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Merged {
+    #[prost(uint64, tag = "1")]
+    pub first_row: u64,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
 }
 
 /// Changes the columns or the name of a table.
@@ -189,6 +201,9 @@ pub struct Manifest {
     /// [`Schema`]s other than `public`.
     #[prost(bytes = "bytes", repeated, tag = "12")]
     pub schemas: Vec<Bytes>,
+    /// Origin of the ids that this directory gives to chunks and segments; 0 for a node by itself.
+    #[prost(uint32, tag = "13")]
+    pub origin: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,6 +1,6 @@
 //! Recovery: opening a data directory restores the tables and views that its manifest and log describe.
 
-use super::checkpoint::{FORMAT, manifest_name, manifest_number};
+use super::checkpoint::{FORMAT, FORMATS, manifest_name, manifest_number};
 use super::keys::TenantKeys;
 use super::locations::{SegmentCollector, SegmentFile};
 use super::profiles::StoredProfile;
@@ -10,11 +10,13 @@ use super::sources::{RecoveredGroup, RecoveryRead, Sources};
 use super::{DurabilityObserver, Durable, LatestCheckpoint, proto};
 use crate::merge::{self, Merges};
 use crate::state::Loads;
-use crate::views::StoredView;
 use crate::{Catalog, Current};
 use arrow_buffer::Buffer;
 use farpool_columns::{Encoder, Table, TableBuilder};
-use farpool_disk::{Directory, Log, RecoveredLog, TornEnd, read_sealed, segment_number, write_sealed};
+use farpool_disk::{
+    ChangeLog, Directory, Log, PartId, RecoveredLog, TornEnd, read_sealed_formats, segment_number,
+    write_sealed,
+};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName, limits};
@@ -67,11 +69,23 @@ impl Catalog {
         new_node: u64,
         log_file_bytes: u64,
     ) -> Result<Recovery> {
+        self.open_as(directory, (new_node, 0), log_file_bytes, |log| Box::new(log))
+    }
+
+    /// Opens a data directory as [`Catalog::open`] does. A new one gets a number and an origin; `log_of` returns the log
+    /// of changes over the log of this directory.
+    pub(super) fn open_as(
+        self: &Arc<Self>,
+        directory: Arc<dyn Directory>,
+        (new_node, new_origin): (u64, u16),
+        log_file_bytes: u64,
+        log_of: impl FnOnce(Log) -> Box<dyn ChangeLog>,
+    ) -> Result<Recovery> {
         let names = list(&*directory)?;
         let manifest = match newest_manifest(&*directory, &names)? {
-            Some(manifest) => manifest,
+            Some(manifest) => renewed(&*directory, manifest)?,
             None => {
-                begin(&directory, &names, new_node, log_file_bytes)?;
+                begin(&directory, &names, (new_node, new_origin), log_file_bytes)?;
                 1
             }
         };
@@ -82,15 +96,16 @@ impl Catalog {
             applied.map_err(|error| in_record(&*directory, number, error))
         };
         let (log, recovered) = Log::open_sized(directory.clone(), log_file_bytes, None, from, &mut apply)?;
-        replay.next_segment = names
-            .iter()
-            .filter_map(|name| segment_number(name))
-            .fold(replay.next_segment, |next, number| next.max(number + 1));
+        names.iter().filter_map(|name| segment_number(name)).for_each(|number| replay.note_segment(number));
+        if replay.origin == 0 {
+            replay.join_small();
+        }
         let collector = SegmentCollector::new(self);
         let sources = Sources::open(&*directory, replay, &collector)?;
         let durable = Arc::new(Durable {
             directory: directory.clone(),
             node: sources.replay.node,
+            origin: sources.replay.origin,
             next_chunk: AtomicU64::new(sources.replay.next_chunk),
             next_segment: AtomicU64::new(sources.replay.next_segment),
             tenant_keys: TenantKeys::of(sources.replay.table_keys()),
@@ -102,7 +117,7 @@ impl Catalog {
             is_checkpoint_wanted: AtomicBool::new(false),
             is_mark_wanted: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            log,
+            log: log_of(log),
             reads: Reads::new(self.pool.clone(), self.background.clone(), self.trace.clone()),
         });
         self.pool.set_reclaim(durable.reads.reclaim());
@@ -143,7 +158,7 @@ impl Catalog {
         };
         self.helpers.run(self.helpers.threads_max().clamp(1, wanted.len().max(1)), &read_some)?;
         let mut read = wanted.iter().zip(read.into_iter().map(OnceLock::into_inner)).peekable();
-        for (tenant, tables) in &sources.replay.tables {
+        for (tenant, tables) in &sources.replay.names.tables {
             for (name, kept) in tables {
                 let builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &kept.schema, None)?;
                 let mut builder = builder.encrypting(kept.cipher.as_ref());
@@ -162,14 +177,9 @@ impl Catalog {
             }
         }
         let mut state = self.state.write();
-        for (tenant, views) in &sources.replay.views {
-            views
-                .values()
-                .for_each(|view| state.restore_view(tenant, Arc::new(StoredView::recovered(view.clone()))));
-        }
-        for (tenant, schemas) in &sources.replay.schemas {
-            schemas.iter().for_each(|schema| state.restore_schema(tenant, schema));
-        }
+        state.newest.views.clone_from(&sources.replay.names.views);
+        state.newest.schemas.clone_from(&sources.replay.names.schemas);
+        state.visible = state.newest.clone();
         state.versions_made = sources.replay.versions_made;
         state.durable_records = sources.replay.next_record;
         state.loads.clone_from(&sources.replay.loads);
@@ -221,7 +231,7 @@ impl Catalog {
         if is_pinned && self.check_pins(&state, tenant, name, current.table.bytes_encoded).is_ok() {
             current.table.pin_from(0);
         }
-        state.restore_table(tenant, name, &current);
+        state.newest.tables.entry(tenant.clone()).or_default().insert(name.clone(), current.clone());
         drop(state);
         current.merges.announce(&current);
     }
@@ -265,7 +275,7 @@ pub fn check_data(directory: &dyn Directory) -> Result<Recovery> {
         records: recovered.records,
         dropped: recovered.dropped,
         loads,
-        tables: sources.replay.tables.values().map(BTreeMap::len).sum(),
+        tables: sources.replay.names.tables.values().map(BTreeMap::len).sum(),
         ..Recovery::default()
     };
     for wanted in sources.wanted() {
@@ -295,14 +305,21 @@ fn list(directory: &dyn Directory) -> Result<Vec<String>> {
 
 /// Initializes an empty data directory. The log is created before the manifest, since a manifest without a log is an
 /// error.
-fn begin(directory: &Arc<dyn Directory>, names: &[String], node: u64, log_file_bytes: u64) -> Result<()> {
+fn begin(
+    directory: &Arc<dyn Directory>,
+    names: &[String],
+    (node, origin): (u64, u16),
+    log_file_bytes: u64,
+) -> Result<()> {
     for name in names {
         directory.remove(name).map_err(|error| {
             Error::unavailable(format!("cannot remove {name} in {}: {error}", directory.describe()))
         })?;
     }
     Log::open_sized(directory.clone(), log_file_bytes, Some(node), 0, &mut |_, _| Ok(()))?;
-    let first = proto::Manifest { node, next_chunk: 1, next_segment: 1, ..Default::default() };
+    let (next_chunk, next_segment) = (PartId::new(origin, 1).0, PartId::new(origin, 1).0);
+    let first =
+        proto::Manifest { node, origin: origin.into(), next_chunk, next_segment, ..Default::default() };
     write_sealed(&**directory, &manifest_name(1), FORMAT, &first.encode_to_vec())
 }
 
@@ -329,9 +346,20 @@ fn newest_manifest(directory: &dyn Directory, names: &[String]) -> Result<Option
     }
 }
 
+/// Writes the manifest `number` again if it has an earlier format, so that programs of that format refuse the directory
+/// before they find records that they do not know. Returns the number of the manifest of the newest format.
+fn renewed(directory: &dyn Directory, number: u64) -> Result<u64> {
+    let (format, contents) = read_sealed_formats(directory, &manifest_name(number), FORMATS)?;
+    if format == FORMAT {
+        return Ok(number);
+    }
+    write_sealed(directory, &manifest_name(number + 1), FORMAT, &contents)?;
+    Ok(number + 1)
+}
+
 fn read_manifest(directory: &dyn Directory, number: u64) -> Result<ReplayedState> {
     let name = manifest_name(number);
-    let manifest = read_sealed(directory, &name, FORMAT)?;
+    let (_, manifest) = read_sealed_formats(directory, &name, FORMATS)?;
     ReplayedState::begin(&manifest).map_err(|error| Error {
         message: format!("{name} in {}: {}", directory.describe(), error.message),
         ..error

@@ -4,44 +4,63 @@
 //! one appends E at row 20. The result is A, D, E. A record that names row 15 as the first one does not begin a row
 //! group, and is an error rather than a guess.
 
-use super::keys::WrappedTenants;
-use super::prepare::split_version;
-use super::proto::{self, ChangeKind};
-use crate::state::Loads;
-use arrow_schema::{Field, Schema, SchemaRef};
-use bytes::Bytes;
-use farpool_columns::{MemoryCipher, type_from_bytes};
-use farpool_disk::{TableKey, WrappedKey};
-use farpool_model::{
-    Error, LoadId, LoadedVersion, Result, SchemaName, TableName, TenantName, Tier, Version, View, limits,
-    schema,
+use super::decode::{
+    self, GroupRecord, Parts, decoded, ids, names, schema_of, tier_of, undecodable, wrapped_key,
 };
+use super::keys::WrappedTenants;
+use super::proto;
+use crate::changes::{Change, ChangeKind, Form, Splice, TableSize, replaced_ranges};
+use crate::names::{Effect, Names, Replaced};
+use crate::state::Loads;
+use crate::views::StoredView;
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use farpool_columns::MemoryCipher;
+use farpool_disk::{PartId, TableKey, WrappedKey};
+use farpool_model::{Error, LoadedVersion, Result, SchemaName, TableName, TenantName, Tier, Version, View};
 use prost::Message;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+/// The form of changes during a replay: chunks are numbers.
+#[derive(Clone, Debug)]
+pub(super) struct ByNumber;
+
+impl Form for ByNumber {
+    type Group = ReplayedGroup;
+    type Table = ReplayedTable;
+}
+
+/// Row groups with at most `SMALL_ROWS` rows are joined with their neighbours to at most `JOINED_ROWS` rows, in a log
+/// without merges.
+const SMALL_ROWS: u32 = 1 << 10;
+const JOINED_ROWS: u32 = 32 << 10;
 
 /// State of a catalog, without the data of its tables.
 #[derive(Debug, Default)]
 pub(super) struct ReplayedState {
-    pub tables: BTreeMap<TenantName, BTreeMap<TableName, ReplayedTable>>,
-    pub views: BTreeMap<TenantName, BTreeMap<TableName, View>>,
-    pub schemas: BTreeMap<TenantName, BTreeSet<SchemaName>>,
+    pub names: Names<ReplayedTable>,
     pub loads: BTreeMap<TenantName, Loads>,
     pub versions_made: u64,
     pub next_chunk: u64,
     pub next_segment: u64,
     /// Inline chunks, each with the number of its record.
     pub images: HashMap<u64, (u64, proto::Image)>,
-    /// Segments of all other chunks. For a chunk that was compacted, a record may still name the old segment, which has
-    /// the lower number; the highest number wins.
+    /// Segments of all other chunks. For a chunk that was compacted, a record may still name the old segment: one of this
+    /// directory's own wins, and of these the one with the highest number.
     pub places: HashMap<u64, u64>,
     /// Wrapped keys of tenants, which wrap the keys of tables.
     pub tenant_keys: WrappedTenants,
     pub node: u64,
+    /// Origin of the ids that this directory gives.
+    pub origin: u16,
     pub next_record: u64,
+    /// Number of the record that is applied, and number of the columns of its table.
+    record: u64,
+    columns: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ReplayedTable {
     pub schema: SchemaRef,
     pub version: Version,
@@ -70,37 +89,83 @@ pub(super) struct ReplayedProfile {
 }
 
 impl ReplayedTable {
+    /// Returns a table without a version.
     fn new(
         schema: SchemaRef,
-        version: Version,
         groups: Vec<ReplayedGroup>,
         tier: Option<Tier>,
-        distinct: &[u64],
+        distinct: &[Option<u64>],
     ) -> ReplayedTable {
-        let (rows, profile, cipher, is_pinned) = (rows_of(&groups), None, None, false);
-        let numbers = distinct;
-        let (distinct, wrapped_key, key) = (Vec::new(), None, None);
         let mut table = ReplayedTable {
             schema,
-            version,
+            version: Version(0),
+            rows: rows_of(&groups),
             groups,
-            rows,
-            profile,
+            profile: None,
             tier,
-            cipher,
-            distinct,
-            is_pinned,
-            wrapped_key,
-            key,
+            cipher: None,
+            distinct: Vec::new(),
+            is_pinned: false,
+            wrapped_key: None,
+            key: None,
         };
-        table.set_distinct(numbers);
+        table.set_distinct(distinct);
         table
     }
 
-    /// Sets the numbers of distinct values from their encoded form in a record.
-    fn set_distinct(&mut self, distinct: &[u64]) {
+    /// Returns a table without rows.
+    pub fn empty(schema: SchemaRef) -> ReplayedTable {
+        ReplayedTable::new(schema, Vec::new(), None, &[])
+    }
+
+    fn set_distinct(&mut self, distinct: &[Option<u64>]) {
         let are_all = distinct.len() == self.schema.fields().len();
-        self.distinct = distinct.iter().filter(|_| are_all).map(|more| more.checked_sub(1)).collect();
+        self.distinct = if are_all { distinct.to_vec() } else { Vec::new() };
+    }
+
+    fn splice(&mut self, splices: Vec<Splice<ReplayedGroup>>) -> Option<()> {
+        let rows = self.groups.iter().map(|group| u64::from(group.rows));
+        let ranges = replaced_ranges((self.groups.len(), self.rows), rows, &splices)?;
+        // Applied from last to first, so that earlier row groups keep their positions.
+        for (range, splice) in ranges.into_iter().zip(splices).rev() {
+            self.rows = (self.rows + rows_of(&splice.groups)).checked_sub(splice.rows)?;
+            let behind = range.start + splice.groups.len();
+            if range.start == self.groups.len() {
+                self.groups.extend(splice.groups);
+                continue;
+            }
+            self.profile = None;
+            self.groups.splice(range, splice.groups);
+            // What follows is not merged with what is no longer in front of it.
+            if let Some(next) = self.groups.get_mut(behind) {
+                next.is_continued = false;
+            }
+        }
+        Some(())
+    }
+
+    /// Marks the row groups of a range of rows as one.
+    fn merge(&mut self, first_row: u64, rows: u64) -> Option<()> {
+        let range = Splice { first_row, rows, groups: Vec::<()>::new() };
+        let rows_of = self.groups.iter().map(|group| u64::from(group.rows));
+        let ranges = replaced_ranges((self.groups.len(), self.rows), rows_of, &[range])?;
+        let merged = self.groups.get_mut(ranges.into_iter().next()?)?;
+        merged.iter_mut().skip(1).for_each(|group| group.is_continued = true);
+        Some(())
+    }
+
+    fn with_columns(&mut self, schema: SchemaRef, from: &[Option<usize>]) -> Option<()> {
+        for group in &mut self.groups {
+            let chunk = |from: &Option<usize>| match from {
+                None => Some(None),
+                Some(old) => group.chunks.get(*old).copied(),
+            };
+            group.chunks = from.iter().map(chunk).collect::<Option<_>>()?;
+        }
+        let count = |from: &Option<usize>| self.distinct.get((*from)?).copied().flatten();
+        self.distinct = from.iter().map(count).collect();
+        (self.schema, self.profile) = (schema, None);
+        Some(())
     }
 
     /// Returns the number of leading row groups that the profile covers.
@@ -124,9 +189,16 @@ pub(super) struct ReplayedGroup {
     pub rows: u32,
     /// Numbers of the chunks; `None` for a chunk of NULLs that is not stored.
     pub chunks: Vec<Option<u64>>,
+    /// True if it is merged with the row group in front of it.
+    pub is_continued: bool,
 }
 
 impl ReplayedState {
+    /// Returns the state of an empty directory of this origin.
+    pub fn of_origin(origin: u16) -> ReplayedState {
+        ReplayedState { origin, ..ReplayedState::default() }
+    }
+
     /// Decodes a manifest.
     ///
     /// # Errors
@@ -135,6 +207,8 @@ impl ReplayedState {
         let manifest = proto::Manifest::decode(manifest).map_err(|error| undecodable(&error))?;
         let mut replay = ReplayedState {
             node: manifest.node,
+            origin: u16::try_from(manifest.origin)
+                .map_err(|_| Error::corrupt("an origin that is too large"))?,
             next_record: manifest.next_record,
             versions_made: manifest.versions_made,
             next_chunk: manifest.next_chunk,
@@ -157,35 +231,34 @@ impl ReplayedState {
             let (tenant, name) = names(tenant, name)?;
             let schema = schema_of(&fields)?;
             let groups = replay.groups(&groups, schema.fields().len())?;
-            let mut table = ReplayedTable::new(schema, Version(version), groups, tier_of(tier)?, &distinct);
+            let distinct: Vec<_> = distinct.iter().map(|more| more.checked_sub(1)).collect();
+            let mut table = ReplayedTable::new(schema, groups, tier_of(tier)?, &distinct);
+            table.version = Version(version);
             (table.is_pinned, table.wrapped_key) = (is_pinned, wrapped_key(&key)?);
             if let [segment, number, rows] = profile[..] {
                 table.profile = Some(ReplayedProfile { segment, number, rows });
-                replay.next_chunk = replay.next_chunk.max(number.saturating_add(1));
+                replay.note_chunk(number);
             }
-            replay.tables.entry(tenant).or_default().insert(name, table);
+            replay.names.tables.entry(tenant).or_default().insert(name, table);
         }
         for key in &manifest.tenant_keys {
             replay.tenant_keys.extend(wrapped_key(key)?.map(|key| (key.id(), key)));
         }
         for group in &manifest.others {
-            let proto::Group { runs, .. } = decoded(group)?;
-            let columns =
-                runs.as_chunks::<3>().0.iter().fold(0_u64, |count, [.., run]| count.saturating_add(*run));
-            if columns > limits::COLUMNS_MAX as u64 {
-                return Err(Error::corrupt("a row group of more columns than a table may have"));
-            }
-            replay.groups(std::slice::from_ref(group), columns as usize)?;
+            let group = GroupRecord::decode(group)?;
+            replay.columns = group.columns() as usize;
+            replay.group(group)?;
         }
         for view in &manifest.views {
             let proto::View { tenant, name, text } = decoded(view)?;
             let (tenant, name) = names(tenant, name)?;
             let view = View::new(name.clone(), text)?;
-            replay.views.entry(tenant).or_default().insert(name, view);
+            let view = Arc::new(StoredView::recovered(view));
+            replay.names.views.entry(tenant).or_default().insert(name, view);
         }
         for schema in &manifest.schemas {
             let proto::Schema { tenant, name } = decoded(schema)?;
-            replay.schemas.entry(TenantName::new(tenant)?).or_default().insert(SchemaName::new(name)?);
+            replay.names.schemas.entry(TenantName::new(tenant)?).or_default().insert(SchemaName::new(name)?);
         }
         for load in &manifest.loads {
             let proto::Load { tenant, id, version, rows, bytes_plain, bytes_encoded } = decoded(load)?;
@@ -205,231 +278,161 @@ impl ReplayedState {
     /// # Errors
     /// `Corrupt` if it cannot be decoded, or does not fit the state.
     pub fn apply(&mut self, number: u64, record: &[u8]) -> Result<()> {
-        let (version, record) =
-            split_version(record).ok_or_else(|| Error::corrupt("a record without a version"))?;
-        let record = proto::Record::decode(record).map_err(|error| undecodable(&error))?;
-        for image in &record.images {
-            let image: proto::Image = decoded(image)?;
-            self.next_chunk = self.next_chunk.max(image.number.saturating_add(1));
-            self.images.insert(image.number, (number, image));
-        }
+        self.record = number;
+        let (version, change) = decode::change(record, self)?;
         self.versions_made = self.versions_made.max(version.0);
-        let loads = ids(&record.loads)?;
-        let kind = record.kind.ok_or_else(|| Error::corrupt("a record of a kind that is not known"))?;
-        // A schema name has the encoding of a table name in `public`.
-        let (tenant, name) = names(record.tenant, record.name)?;
-        match kind {
-            ChangeKind::Put(put) => {
-                let schema = schema_of(&put.fields)?;
-                let groups = self.groups(&put.groups, schema.fields().len())?;
-                let mut table =
-                    ReplayedTable::new(schema, version, groups, tier_of(put.tier)?, &record.distinct);
-                (table.is_pinned, table.wrapped_key) = (put.is_pinned, wrapped_key(&put.key)?);
-                self.tenant_keys.extend(wrapped_key(&put.tenant_key)?.map(|key| (key.id(), key)));
-                self.tables.entry(tenant.clone()).or_default().insert(name, table);
-            }
-            ChangeKind::Rows(rows) => {
-                self.splice((&tenant, &name), version, &rows.splices)?;
-                self.table(&tenant, &name)?.set_distinct(&record.distinct);
-            }
-            ChangeKind::Columns(columns) => self.columns((&tenant, &name), version, columns)?,
-            ChangeKind::Drop(_) => {
-                let tables = self.tables.get_mut(&tenant);
-                if tables.and_then(|tables| tables.remove(&name)).is_none() {
-                    return Err(not_there(&name));
-                }
-            }
-            ChangeKind::PutView(text) => {
-                let view = View::new(name.clone(), text)?;
-                self.views.entry(tenant.clone()).or_default().insert(name, view);
-            }
-            ChangeKind::DropView(_) => {
-                let views = self.views.get_mut(&tenant);
-                if views.and_then(|views| views.remove(&name)).is_none() {
-                    return Err(not_there(&name));
-                }
-            }
-            ChangeKind::PutSchema(_) => {
-                let schema = SchemaName::new(name.as_str())?;
-                self.schemas.entry(tenant.clone()).or_default().insert(schema);
-            }
-            ChangeKind::DropSchema(_) => self.drop_schema(&tenant, &SchemaName::new(name.as_str())?),
+        let loaded = change.loaded(version);
+        if !loaded.is_empty() {
+            self.loads.entry(change.tenant.clone()).or_default().add(loaded);
         }
-        if !loads.is_empty() {
-            let proto::Record { rows, bytes_plain, bytes_encoded, .. } = record;
-            let made = LoadedVersion { version, rows, bytes_plain, bytes_encoded };
-            let loads = loads.into_iter().map(|id| (id, made)).collect();
-            self.loads.entry(tenant).or_default().add(loads);
-        }
+        let effect = self.effect(change, version)?;
+        self.names.apply(effect, &mut Replaced::new());
         self.next_record = number + 1;
         Ok(())
     }
 
-    fn drop_schema(&mut self, tenant: &TenantName, schema: &SchemaName) {
-        if let Some(schemas) = self.schemas.get_mut(tenant) {
-            schemas.remove(schema);
-        }
-        if let Some(tables) = self.tables.get_mut(tenant) {
-            tables.retain(|name, _| name.schema() != *schema);
-        }
-        if let Some(views) = self.views.get_mut(tenant) {
-            views.retain(|name, _| name.schema() != *schema);
+    /// Returns the effect of a change. Takes the table out of the names that the effect puts back.
+    fn effect(&mut self, change: Change<ByNumber>, version: Version) -> Result<Effect<ReplayedTable>> {
+        let Change { tenant, kind, size, .. } = change;
+        let put = |tenant: TenantName, name: TableName, table: ReplayedTable| Effect::Put {
+            tenant,
+            name,
+            renamed_from: None,
+            table,
+            loads: Vec::new(),
+        };
+        let wrong = |what: &str, name: &TableName| {
+            Error::corrupt(format!("a {what} that table {:?} does not have", name.as_str()))
+        };
+        Ok(match kind {
+            ChangeKind::Put { name, table } => put(tenant, name, ReplayedTable { version, ..table }),
+            ChangeKind::Rows { name, splices } => {
+                let mut table = self.take(&tenant, &name)?;
+                table.splice(splices).ok_or_else(|| wrong("change of rows", &name))?;
+                table.set_distinct(&size.distinct);
+                put(tenant, name, ReplayedTable { version, ..table })
+            }
+            ChangeKind::Columns { name, new_name, schema, from } => {
+                let mut table = self.take(&tenant, &name)?;
+                table.with_columns(schema, &from).ok_or_else(|| wrong("change of columns", &name))?;
+                put(tenant, new_name, ReplayedTable { version, ..table })
+            }
+            ChangeKind::Merged { name, first_row, rows, .. } => {
+                let mut table = self.take(&tenant, &name)?;
+                table.merge(first_row, rows).ok_or_else(|| wrong("merge of rows", &name))?;
+                put(tenant, name, table)
+            }
+            ChangeKind::Drop(name) => {
+                self.names.find(&tenant, &name).ok_or_else(|| not_there(&name))?;
+                Effect::Drop(tenant, name)
+            }
+            ChangeKind::PutView(view) => Effect::PutView(tenant, Arc::new(StoredView::recovered(view))),
+            ChangeKind::DropView(name) => {
+                self.names.view(&tenant, &name).ok_or_else(|| not_there(&name))?;
+                Effect::DropView(tenant, name)
+            }
+            ChangeKind::PutSchema(schema) => Effect::PutSchema(tenant, schema),
+            ChangeKind::DropSchema(schema) => Effect::DropSchema(tenant, schema),
+        })
+    }
+
+    fn take(&mut self, tenant: &TenantName, name: &TableName) -> Result<ReplayedTable> {
+        let tables = self.names.tables.get_mut(tenant);
+        tables.and_then(|tables| tables.remove(name)).ok_or_else(|| not_there(name))
+    }
+
+    /// Joins small neighbours among the row groups: a log from before merges were recorded has one row group for each
+    /// of many small appends.
+    pub fn join_small(&mut self) {
+        for table in self.names.tables.values_mut().flat_map(BTreeMap::values_mut) {
+            let profiled = table.groups_profiled();
+            let mut rows = 0;
+            let mut has_small_before = false;
+            for (place, group) in table.groups.iter_mut().enumerate() {
+                let is_small = group.rows <= SMALL_ROWS;
+                let fits = place != profiled && has_small_before && rows + group.rows <= JOINED_ROWS;
+                group.is_continued |= is_small && fits;
+                rows = if group.is_continued { rows + group.rows } else { group.rows };
+                has_small_before = is_small;
+            }
         }
     }
 
-    fn splice(
-        &mut self,
-        (tenant, name): (&TenantName, &TableName),
-        version: Version,
-        splices: &[Bytes],
-    ) -> Result<()> {
-        let splices = splices.iter().map(decoded::<proto::Splice>).collect::<Result<Vec<_>>>()?;
-        let columns = self.table(tenant, name)?.schema.fields().len();
-        let mut new = Vec::new();
-        for splice in &splices {
-            new.push((splice.first_row, splice.rows, self.groups(&splice.groups, columns)?));
+    /// Notes that a chunk has this id, so that it is not given again.
+    fn note_chunk(&mut self, number: u64) {
+        if PartId(number).origin() == self.origin {
+            self.next_chunk = self.next_chunk.max(number.saturating_add(1));
         }
-        let table = self.table(tenant, name)?;
-        // Applied from last to first, so that earlier rows keep their positions.
-        for (first_row, rows, groups) in new.into_iter().rev() {
-            let wrong =
-                || Error::corrupt(format!("a change of rows that table {:?} does not have", name.as_str()));
-            let end_row = first_row.checked_add(rows).ok_or_else(wrong)?;
-            let new_rows = (table.rows + rows_of(&groups)).checked_sub(rows).ok_or_else(wrong)?;
-            if first_row == table.rows && rows == 0 {
-                // Fast path for appends, which are most records.
-                (table.rows, _) = (new_rows, table.groups.extend(groups));
-                continue;
-            }
-            table.profile = None;
-            let (mut first, mut end, mut row) = (None, None, 0);
-            for (place, old) in table.groups.iter().enumerate() {
-                first = first.or((row == first_row).then_some(place));
-                end = end.or((row == end_row && first.is_some()).then_some(place));
-                row += u64::from(old.rows);
-            }
-            let behind = table.groups.len();
-            let first = first.or((row == first_row).then_some(behind)).ok_or_else(wrong)?;
-            let end = end.or((row == end_row).then_some(behind)).ok_or_else(wrong)?;
-            table.groups.splice(first..end, groups);
-            table.rows = new_rows;
-        }
-        table.version = version;
-        Ok(())
     }
 
-    fn columns(
-        &mut self,
-        (tenant, name): (&TenantName, &TableName),
-        version: Version,
-        columns: proto::Columns,
-    ) -> Result<()> {
-        let schema = schema_of(&columns.fields)?;
-        let new_name = TableName::decode(columns.new_name)?;
-        let wrong =
-            || Error::corrupt(format!("a change of columns that table {:?} does not have", name.as_str()));
-        if columns.from.len() != schema.fields().len() {
-            return Err(wrong());
+    /// Notes that a segment has this id, so that it is not given again.
+    pub fn note_segment(&mut self, segment: u64) {
+        if PartId(segment).origin() == self.origin {
+            self.next_segment = self.next_segment.max(segment.saturating_add(1));
         }
-        let tables = self.tables.get_mut(tenant).ok_or_else(|| not_there(name))?;
-        let mut table = tables.remove(name).ok_or_else(|| not_there(name))?;
-        for group in &mut table.groups {
-            let chunk = |from: &u32| match from.checked_sub(1) {
-                None => Ok(None),
-                Some(old) => group.chunks.get(old as usize).copied().ok_or_else(wrong),
-            };
-            group.chunks = columns.from.iter().map(chunk).collect::<Result<_>>()?;
-        }
-        let distinct = std::mem::take(&mut table.distinct);
-        let count = |from: &u32| distinct.get(from.checked_sub(1)? as usize).copied().flatten();
-        table.distinct = columns.from.iter().map(count).collect();
-        (table.schema, table.version, table.profile) = (schema, version, None);
-        tables.insert(new_name, table);
-        Ok(())
     }
 
     /// Returns the keys of the tables that have one, with their tenants.
     pub fn table_keys(&self) -> impl Iterator<Item = (&TenantName, &Arc<TableKey>)> {
-        self.tables.iter().flat_map(|(tenant, tables)| {
+        self.names.tables.iter().flat_map(|(tenant, tables)| {
             tables.values().filter_map(move |table| Some((tenant, table.key.as_ref()?)))
         })
     }
 
-    fn table(&mut self, tenant: &TenantName, name: &TableName) -> Result<&mut ReplayedTable> {
-        let tables = self.tables.get_mut(tenant);
-        tables.and_then(|tables| tables.get_mut(name)).ok_or_else(|| not_there(name))
-    }
-
-    /// Decodes row groups of a table, and records the locations of their chunks.
+    /// Decodes row groups of a table of `columns` columns, and notes the locations of their chunks.
     fn groups(&mut self, groups: &[Bytes], columns: usize) -> Result<Vec<ReplayedGroup>> {
-        let mut kept = Vec::with_capacity(groups.len());
-        for group in groups {
-            let proto::Group { rows, runs } = decoded(group)?;
-            let (runs, rest) = runs.as_chunks::<3>();
-            let count = runs.iter().fold(0_u64, |count, [_, _, run]| count.saturating_add(*run));
-            if !rest.is_empty() || count != columns as u64 || rows as usize > limits::ROW_GROUP_ROWS {
-                return Err(Error::corrupt("a row group of other columns than its table"));
-            }
-            let mut chunks = Vec::with_capacity(columns);
-            for [segment, first, run] in runs {
-                let end = first.checked_add(*run).filter(|end| *end < u64::MAX);
-                let end = end.ok_or_else(|| Error::corrupt("a chunk whose number is too large"))?;
-                for number in *first..end {
-                    if *segment > 0 {
-                        let place = self.places.entry(number).or_default();
-                        *place = (*place).max(*segment);
-                    }
-                    chunks.push(Some(number));
-                }
-                self.next_chunk = self.next_chunk.max(end);
-                self.next_segment = self.next_segment.max(segment.saturating_add(1));
-            }
-            kept.push(ReplayedGroup { rows, chunks });
-        }
-        Ok(kept)
+        self.columns = columns;
+        groups.iter().map(|group| self.group(GroupRecord::decode(group)?)).collect()
     }
 }
 
-fn decoded<T: Message + Default>(bytes: &Bytes) -> Result<T> {
-    T::decode(bytes.clone()).map_err(|error| undecodable(&error))
-}
+impl Parts for ReplayedState {
+    type Form = ByNumber;
 
-fn undecodable(error: &prost::DecodeError) -> Error {
-    Error::corrupt(format!("a change that cannot be decoded: {error}"))
+    fn image(&mut self, image: proto::Image) {
+        self.note_chunk(image.number);
+        self.images.insert(image.number, (self.record, image));
+    }
+
+    fn begin(&mut self, tenant: &TenantName, name: &TableName, _: bool) -> Result<()> {
+        let table = self.names.find(tenant, name).ok_or_else(|| not_there(name))?;
+        self.columns = table.schema.fields().len();
+        Ok(())
+    }
+
+    fn group(&mut self, group: GroupRecord) -> Result<ReplayedGroup> {
+        let mut chunks = Vec::with_capacity(self.columns);
+        for (segment, number) in group.chunks(self.columns)? {
+            if segment > 0 {
+                let rank = |segment: u64| (PartId(segment).origin() == self.origin, segment);
+                let place = self.places.entry(number).or_insert(segment);
+                if rank(segment) > rank(*place) {
+                    *place = segment;
+                }
+            }
+            self.note_chunk(number);
+            self.note_segment(segment);
+            chunks.push(Some(number));
+        }
+        Ok(ReplayedGroup { rows: group.rows, chunks, is_continued: false })
+    }
+
+    fn table(
+        &mut self,
+        _: &TenantName,
+        _: &TableName,
+        put: &proto::Put,
+        size: &TableSize,
+    ) -> Result<ReplayedTable> {
+        let schema = schema_of(&put.fields)?;
+        let groups = self.groups(&put.groups, schema.fields().len())?;
+        let mut table = ReplayedTable::new(schema, groups, tier_of(put.tier)?, &size.distinct);
+        (table.is_pinned, table.wrapped_key) = (put.is_pinned, wrapped_key(&put.key)?);
+        self.tenant_keys.extend(wrapped_key(&put.tenant_key)?.map(|key| (key.id(), key)));
+        Ok(table)
+    }
 }
 
 fn not_there(name: &TableName) -> Error {
     Error::corrupt(format!("a change of {:?}, which is not there", name.as_str()))
-}
-
-fn names(tenant: String, name: String) -> Result<(TenantName, TableName)> {
-    Ok((TenantName::new(tenant)?, TableName::decode(name)?))
-}
-
-fn ids(bytes: &[u8]) -> Result<Vec<LoadId>> {
-    match bytes.as_chunks::<16>() {
-        (ids, []) => Ok(ids.iter().map(|id| LoadId(u128::from_le_bytes(*id))).collect()),
-        _ => Err(Error::corrupt("ids of loads that are cut off")),
-    }
-}
-
-/// Decodes a wrapped key; `None` if `bytes` is empty.
-fn wrapped_key(bytes: &[u8]) -> Result<Option<WrappedKey>> {
-    if bytes.is_empty() { Ok(None) } else { WrappedKey::from_bytes(bytes).map(Some) }
-}
-
-/// Decodes a tier; `None` for 0.
-fn tier_of(number: u32) -> Result<Option<Tier>> {
-    let Some(place) = number.checked_sub(1) else { return Ok(None) };
-    let tier = Tier::ALL.get(place as usize).copied();
-    tier.map(Some).ok_or_else(|| Error::corrupt(format!("tier {number} of encryption is not known")))
-}
-
-fn schema_of(fields: &[Bytes]) -> Result<SchemaRef> {
-    let field = |field: &Bytes| {
-        let proto::Field { name, data_type, is_nullable } = decoded(field)?;
-        Ok(Field::new(name, type_from_bytes(&data_type)?, is_nullable))
-    };
-    let fields = fields.iter().map(field).collect::<Result<Vec<_>>>()?;
-    schema::canonical_schema(&Schema::new(fields)).map_err(|error| Error::corrupt(error.message))
 }

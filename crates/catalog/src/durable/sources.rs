@@ -37,11 +37,6 @@ pub(super) struct RecoveryRead<'a> {
 /// A row group that was read, with the errors of damaged chunks.
 pub(super) type RecoveredGroup = (RowGroup, Vec<Error>);
 
-/// Row groups with at most `SMALL_ROWS` rows are joined with their neighbours to at most `JOINED_ROWS` rows. Otherwise
-/// a log of many small appends would leave as many row groups.
-const SMALL_ROWS: u32 = 1 << 10;
-const JOINED_ROWS: u32 = 32 << 10;
-
 impl Sources {
     /// Opens the segments with chunks of the tables.
     pub fn open(
@@ -50,7 +45,7 @@ impl Sources {
         collector: &Arc<SegmentCollector>,
     ) -> Result<Sources> {
         let mut keys = Unwrapping::new(directory, &replay.tenant_keys);
-        for (name, table) in replay.tables.values_mut().flatten() {
+        for (name, table) in replay.names.tables.values_mut().flatten() {
             table.cipher = table.tier.map(table_cipher).transpose()?;
             let key = table.wrapped_key.as_ref().map(|key| keys.table(key)).transpose();
             table.key = key.map_err(|error| Error {
@@ -63,7 +58,7 @@ impl Sources {
                 ..error
             })?;
         }
-        let tables = replay.tables.values().flat_map(BTreeMap::values);
+        let tables = replay.names.tables.values().flat_map(BTreeMap::values);
         let groups = tables.flat_map(|table| &table.groups);
         let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
         let needed: BTreeSet<u64> = chunks.filter_map(|number| replay.places.get(number)).copied().collect();
@@ -72,7 +67,7 @@ impl Sources {
             files.insert(number, SegmentFile::found(number, Segment::open(directory, number)?, collector));
         }
         // A missing profile is no error, since it can be recomputed.
-        let tables = replay.tables.values().flat_map(BTreeMap::values);
+        let tables = replay.names.tables.values().flat_map(BTreeMap::values);
         for profile in tables.filter_map(|table| table.profile) {
             if !files.contains_key(&profile.segment)
                 && let Ok(segment) = Segment::open(directory, profile.segment)
@@ -86,7 +81,7 @@ impl Sources {
     /// Returns all row groups, ordered by table and row.
     pub fn wanted(&self) -> Vec<RecoveryRead<'_>> {
         let mut wanted = Vec::new();
-        for (tenant, tables) in &self.replay.tables {
+        for (tenant, tables) in &self.replay.names.tables {
             for (name, table) in tables {
                 let mut first_row = 0;
                 // Row groups are not joined across the end of the profiled rows.
@@ -129,7 +124,7 @@ impl Sources {
     /// Returns the bytes of the chunks of all tables on disk.
     pub fn bytes_stored(&self) -> Result<u64> {
         let mut bytes = 0;
-        for table in self.replay.tables.values().flat_map(BTreeMap::values) {
+        for table in self.replay.names.tables.values().flat_map(BTreeMap::values) {
             let chunks = table.groups.iter().flat_map(|group| group.chunks.iter().flatten());
             // Row groups may share a chunk of NULLs.
             let distinct: BTreeSet<u64> = chunks.copied().collect();
@@ -204,6 +199,7 @@ impl Sources {
         let columns = 0..wanted.table.schema.fields().len();
         let chunks = columns.map(|column| encoder.merge_column(&groups, column)).collect::<Result<_>>()?;
         let joined = encoder.place(groups.iter().map(|group| group.rows).sum(), chunks)?;
+        let joined = durable.with_handles(wanted.tenant, joined);
         durable.merged(&joined, &groups);
         Ok(joined)
     }
@@ -300,14 +296,9 @@ impl Sources {
     }
 }
 
-/// Returns how many leading row groups are joined to one.
+/// Returns how many leading row groups are merged to one.
 fn joined(groups: &[ReplayedGroup]) -> usize {
-    let mut rows = 0;
-    let fits = |group: &&ReplayedGroup| {
-        rows += group.rows;
-        group.rows <= SMALL_ROWS && rows <= JOINED_ROWS
-    };
-    groups.iter().take_while(fits).count().max(1)
+    1 + groups.iter().skip(1).take_while(|group| group.is_continued).count()
 }
 
 /// Source of a chunk.

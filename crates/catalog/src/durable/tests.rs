@@ -15,7 +15,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use farpool_columns::{Encoder, PlainGroup, Table};
-use farpool_disk::{Faults, LocalDirectory, SimulatedDirectory};
+use farpool_disk::{Faults, LocalDirectory, Log, SimulatedDirectory};
 use farpool_memory::{Pool, PoolConfig, Reclaim};
 use farpool_model::{
     ErrorKind, LoadId, LoadMode, LoadOptions, SchemaName, TableChange, TableInfo, TableName, Tier, Version,
@@ -30,8 +30,10 @@ mod larger;
 mod lost_end;
 mod model;
 mod profiles;
+mod replica;
 
 use damage::{LOG_BYTES, flip_every_byte, without_reserve};
+use replica::{Recorded, Records, Replica};
 
 /// Background that merges small row groups on request, and does all other work at once.
 #[derive(Debug, Default)]
@@ -72,6 +74,8 @@ struct Bench {
     views: BTreeMap<TableName, String>,
     schemas: BTreeSet<SchemaName>,
     newest: u64,
+    /// The records that the catalog has made.
+    records: Records,
 }
 
 fn new_catalog() -> (Arc<Catalog>, Arc<Deferred>) {
@@ -89,6 +93,20 @@ fn profiling_catalog() -> (Arc<Catalog>, Arc<Deferred>) {
 fn open(directory: &Arc<SimulatedDirectory>) -> Result<(Arc<Catalog>, Arc<Deferred>, Recovery)> {
     let (catalog, background) = new_catalog();
     let recovery = catalog.open(encrypted::opened(directory)?, 7)?;
+    Ok((catalog, background, recovery))
+}
+
+/// Opens the directory, and keeps the records that are made from then on.
+fn open_recorded(
+    directory: &Arc<SimulatedDirectory>,
+    origin: u16,
+    log_file_bytes: u64,
+    records: &Records,
+) -> Result<(Arc<Catalog>, Arc<Deferred>, Recovery)> {
+    let (catalog, background) = new_catalog();
+    let (opened, records) = (encrypted::opened(directory)?, records.clone());
+    let recorded = |log| Box::new(Recorded { log, records }) as Box<dyn ChangeLog>;
+    let recovery = catalog.open_as(opened, (7, origin), log_file_bytes, recorded)?;
     Ok((catalog, background, recovery))
 }
 
@@ -142,17 +160,22 @@ impl Bench {
     }
 
     fn over(directory: Arc<SimulatedDirectory>) -> Bench {
-        Bench::sized(directory, limits::LOG_FILE_BYTES as u64)
+        Bench::of_origin(directory, 0)
+    }
+
+    /// Creates a catalog whose chunks and segments have ids of this origin.
+    fn of_origin(directory: Arc<SimulatedDirectory>, origin: u16) -> Bench {
+        Bench::sized(directory, origin, limits::LOG_FILE_BYTES as u64)
     }
 
     /// Creates a catalog with log files of this size.
-    fn sized(directory: Arc<SimulatedDirectory>, log_file_bytes: u64) -> Bench {
-        let (catalog, background) = new_catalog();
-        let opened = encrypted::opened(&directory).unwrap();
-        let recovery = catalog.open_sized(opened, 7, log_file_bytes).unwrap();
+    fn sized(directory: Arc<SimulatedDirectory>, origin: u16, log_file_bytes: u64) -> Bench {
+        let records = Records::default();
+        let (catalog, background, recovery) =
+            open_recorded(&directory, origin, log_file_bytes, &records).unwrap();
         assert_eq!((recovery.node, recovery.tables, recovery.records), (7, 0, 0));
         let (tables, views, schemas) = Default::default();
-        Bench { directory, background, catalog, tables, views, schemas, newest: 0 }
+        Bench { directory, background, catalog, tables, views, schemas, newest: 0, records }
     }
 
     fn load(
@@ -231,7 +254,10 @@ impl Bench {
             None => drop(self.catalog.close()),
         }
         let recovery;
-        (self.catalog, self.background, recovery) = open(&self.directory).unwrap();
+        (self.catalog, self.background, recovery) =
+            open_recorded(&self.directory, 0, limits::LOG_FILE_BYTES as u64, &self.records).unwrap();
+        // Records that were lost have numbers that are given again.
+        self.records.lock().split_off(&self.catalog.state.read().durable_records);
         assert!(self.catalog.newest_version().0 >= self.newest, "versions are used once");
         assert!(recovery.damaged.is_empty());
         recovery
@@ -278,6 +304,7 @@ fn a_checkpoint_keeps_what_changes_under_way_refer_to() {
     }
     let (version, base) = bench.catalog.get(&tenant(), &t).unwrap();
     bench.background.run();
+    assert!(bench.catalog.write_records(), "merges are recorded");
     assert!(bench.catalog.get(&tenant(), &t).unwrap().1.row_groups.len() < base.row_groups.len());
     let last = base.row_groups.len() - 1;
     let changed = BTreeMap::from([(last, None)]);
@@ -445,20 +472,24 @@ fn kept_directory(format: u32) -> std::path::PathBuf {
 #[test]
 #[ignore = "writes into testdata"]
 fn write_a_directory_of_this_format() {
-    let bench = Bench::new();
+    let bench = Bench::sized(SimulatedDirectory::new(), 0, 32 << 10);
     let t = name("t");
     bench.load(&t, LoadMode::Create, batch(0..200), Some(LoadId(5))).unwrap();
     bench.catalog.checkpoint().unwrap();
-    bench.load(&t, LoadMode::Append, batch(200..220), Some(LoadId(6))).unwrap();
+    for row in 200..220 {
+        let id = (row == 219).then_some(LoadId(6));
+        bench.load(&t, LoadMode::Append, batch(row..row + 1), id).unwrap();
+    }
+    bench.background.run();
+    assert!(bench.records.lock().len() > 21, "there are merges");
     let more = Arc::new(arrow_schema::Field::new("more", arrow_schema::DataType::Date32, true));
     bench.catalog.alter_table(&tenant(), &t, &[TableChange::AddColumn(more)]).unwrap().wait().unwrap();
     let view = View::new(name("v"), "select 1").unwrap();
     bench.catalog.create_view(&tenant(), view, false).unwrap().wait().unwrap();
     let to = kept_directory(checkpoint::FORMAT);
     std::fs::create_dir_all(&to).unwrap();
-    let files = without_reserve(&bench.directory);
-    for file in files.names().unwrap() {
-        let from = files.open(&file).unwrap();
+    for file in bench.directory.names().unwrap() {
+        let from = bench.directory.open(&file).unwrap();
         let mut contents = vec![0; from.bytes().unwrap() as usize];
         from.read_at(&mut contents, 0).unwrap();
         std::fs::write(to.join(file), contents).unwrap();
@@ -482,7 +513,9 @@ fn directories_of_all_formats_are_opened() {
             assert_eq!((recovery.node, recovery.damaged.len()), (7, 0));
             let (version, found) = catalog.get(&tenant(), &name("t")).unwrap();
             assert!(values(&found) == (0..220).map(Some).collect::<Vec<_>>());
-            assert_eq!((version, found.schema.fields().len()), (Version(3), 3));
+            // The first format has one append, later ones have many, and merges.
+            let newest = if format == 1 { Version(3) } else { Version(22) };
+            assert_eq!((version, found.schema.fields().len()), (newest, 3));
             assert_eq!(catalog.list(&tenant()).views, [name("v")]);
             let loads: Vec<u128> = recovery.loads[&tenant()].latest.iter().map(|(id, _)| id.0).collect();
             assert_eq!(loads, [5, 6]);

@@ -11,6 +11,7 @@
 
 mod plan;
 
+use super::changes::{Change, ChangeKind};
 use super::{Catalog, Chore, Current, StepOutcome};
 use farpool_columns::{Chunk, Encoder, RowGroup, Table};
 use farpool_memory::Reservation;
@@ -235,23 +236,65 @@ impl MergeJob {
     }
 
     /// Replaces the row groups by the merged one, and retries if an append has swapped the table first.
-    fn finish(self, catalog: &Catalog, merging: &MergeTask) -> Result<()> {
-        let rows = self.groups.iter().map(|group| group.rows).sum();
-        let merged = self.encoder.place(rows, self.chunks)?;
-        let merged = Arc::new(catalog.with_handles(&merging.tenant, merged));
-        if let Some(durable) = catalog.durable.get() {
-            durable.merged(&merged, &self.groups);
-        }
+    fn finish(self, catalog: &Arc<Catalog>, merging: &MergeTask) -> Result<()> {
+        let merged = catalog.place_merged(&merging.tenant, &self.encoder, &self.groups, self.chunks)?;
         loop {
             let Some(current) = merging.current(catalog) else { return Ok(()) };
-            let Some(table) = current.table.with_merged(self.first, &self.groups, merged.clone()) else {
-                return Ok(());
+            // Other changes may have come first, in rows before these or in these.
+            let is_here = |(place, group): (usize, &Arc<RowGroup>)| {
+                current.table.row_groups.get(place).is_some_and(|here| Arc::ptr_eq(here, group))
             };
-            let table = catalog.holding(&merging.tenant, table)?;
-            if catalog.put_merged(&merging.tenant, &merging.name, &current, table) {
+            if !(self.first..).zip(&self.groups).all(is_here) {
                 return Ok(());
             }
+            let first_row = current.table.row_groups.iter().take(self.first);
+            let kind = ChangeKind::Merged {
+                name: merging.name.clone(),
+                first_row: first_row.map(|group| u64_from(group.rows)).sum(),
+                rows: u64_from(merged.rows),
+                merged: Some(merged.clone()),
+            };
+            let planned = catalog.plan(Change::new(&merging.tenant, kind), Some(&current), None)?;
+            if let Some(made) = catalog.make(planned, |_| Ok(true))? {
+                // Readers need not know when it is durable: the rows are the same.
+                return made.announced().map(drop);
+            }
         }
+    }
+}
+
+impl Catalog {
+    /// Merges adjacent row groups of a table of `tenant` on the calling thread.
+    ///
+    /// # Errors
+    /// `OverLimit` when memory is short.
+    pub(super) fn merge_row_groups(
+        &self,
+        tenant: &TenantName,
+        table: &Table,
+        groups: &[Arc<RowGroup>],
+    ) -> Result<Arc<RowGroup>> {
+        let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
+        let encoder = encoder.encrypting(table.cipher());
+        let columns = 0..table.schema.fields().len();
+        let chunks = columns.map(|column| encoder.merge_column(groups, column)).collect::<Result<_>>()?;
+        self.place_merged(tenant, &encoder, groups, chunks)
+    }
+
+    /// Places the merged chunks of `groups` in the pool.
+    fn place_merged(
+        &self,
+        tenant: &TenantName,
+        encoder: &Encoder,
+        groups: &[Arc<RowGroup>],
+        chunks: Vec<Chunk>,
+    ) -> Result<Arc<RowGroup>> {
+        let rows = groups.iter().map(|group| group.rows).sum();
+        let merged = Arc::new(self.with_handles(tenant, encoder.place(rows, chunks)?));
+        if let Some(durable) = self.durable.get() {
+            durable.merged(&merged, groups);
+        }
+        Ok(merged)
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) const BATCH_HEADER_BYTES: usize = 40;
 const FILE_MAGIC: [u8; 8] = *b"farpool\n";
 const BATCH_MAGIC: [u8; 4] = *b"fplb";
 const FORMAT: u32 = 1;
-const ENCRYPTED_FORMAT: u32 = 2;
+pub(super) const ENCRYPTED_FORMAT: u32 = 2;
 
 /// Bytes of the numbers in the file header. The seal, if the log is encrypted, and the checksum follow.
 const NUMBERS_BYTES: usize = 48;

@@ -1,8 +1,8 @@
 //! Opening a log: reads its files, passes their records to the caller, and clears the remains of a torn last batch.
 
 use super::format::{
-    BATCH_HEADER_BYTES, BatchDecryptor, BatchEncryptor, BatchHeader, DecodedFileHeader, FileHeader,
-    HEADER_BYTES, SECTOR_BYTES, records,
+    BATCH_HEADER_BYTES, BatchDecryptor, BatchEncryptor, BatchHeader, DecodedFileHeader, ENCRYPTED_FORMAT,
+    FileHeader, HEADER_BYTES, SECTOR_BYTES, records,
 };
 use super::mark::{self, DurabilityMark};
 use super::{Log, LogFile, LogState, ReservePolicy, Writer, create_file, file_name};
@@ -298,7 +298,9 @@ impl<'a, 's> LogScan<'a, 's> {
                 }
                 header
             }
-            DecodedFileHeader::Format(format) => return Err(other_format(self.directory, &name, format)),
+            DecodedFileHeader::Format(format) => {
+                return Err(other_format(self.directory, &name, format, ENCRYPTED_FORMAT));
+            }
             DecodedFileHeader::Nothing if is_last && batch_from(&contents, 0, None, 0).is_none() => {
                 if self.mends {
                     self.directory.remove(&name).map_err(|error| failed(&error))?;

@@ -9,7 +9,7 @@ fn every_byte_of_a_directory_is_flipped() {
 
 pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
     // Log files of the length that copies have: shorter ones would count as truncated.
-    let mut bench = Bench::sized(directory, LOG_BYTES);
+    let mut bench = Bench::sized(directory, 0, LOG_BYTES);
     bench.load(&name("t"), LoadMode::Create, batch(0..200), None).unwrap();
     bench.load(&name("u"), LoadMode::Create, batch(0..100), None).unwrap();
     bench.catalog.checkpoint().unwrap();

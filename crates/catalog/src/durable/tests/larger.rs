@@ -198,7 +198,7 @@ fn what_is_used_often_outlives_a_scan() {
 #[test]
 fn damage_of_absent_values_is_an_error_that_names_the_place() {
     let directory = SimulatedDirectory::new();
-    Bench::sized(directory.clone(), LOG_BYTES).catalog.close().unwrap();
+    Bench::sized(directory.clone(), 0, LOG_BYTES).catalog.close().unwrap();
     let t = name("t");
     let (catalog, _) = small_catalog(&directory, 8);
     load(&catalog, &t, LoadMode::Create, 0..200_000).unwrap();

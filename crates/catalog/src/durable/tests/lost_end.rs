@@ -27,7 +27,7 @@ fn zero_end(directory: &SimulatedDirectory, bytes: usize) {
 
 /// Creates a directory as a killed node leaves it, some time after its last change.
 fn killed(is_encrypted: bool) -> Arc<SimulatedDirectory> {
-    let bench = Bench::sized(new_directory(is_encrypted), damage::LOG_BYTES);
+    let bench = Bench::sized(new_directory(is_encrypted), 0, damage::LOG_BYTES);
     let (of_writer, of_marker) = (bench.catalog.clone(), bench.catalog.clone());
     let threads =
         [std::thread::spawn(move || of_writer.write_log()), std::thread::spawn(move || of_marker.mark_log())];
@@ -79,7 +79,7 @@ fn a_log_that_has_lost_what_was_acknowledged_is_an_error() {
 #[test]
 fn an_older_mark_and_none_are_no_error() {
     for has_mark in [false, true] {
-        let bench = Bench::sized(new_directory(false), damage::LOG_BYTES);
+        let bench = Bench::sized(new_directory(false), 0, damage::LOG_BYTES);
         bench.load(&named(2), LoadMode::Create, batch(0..1), None).unwrap();
         if has_mark {
             bench.mark();
@@ -97,7 +97,7 @@ fn an_older_mark_and_none_are_no_error() {
 #[test]
 fn the_end_of_a_log_is_not_missed_behind_a_checkpoint() {
     for is_clean in [true, false] {
-        let mut bench = Bench::sized(new_directory(false), damage::LOG_BYTES);
+        let mut bench = Bench::sized(new_directory(false), 0, damage::LOG_BYTES);
         let t = named(2);
         bench.load(&t, LoadMode::Create, batch(0..10), None).unwrap();
         match is_clean {
@@ -118,7 +118,7 @@ fn the_end_of_a_log_is_not_missed_behind_a_checkpoint() {
 
 #[test]
 fn a_backup_and_what_is_made_of_it_have_no_mark_of_another_log() {
-    let bench = Bench::sized(new_directory(false), damage::LOG_BYTES);
+    let bench = Bench::sized(new_directory(false), 0, damage::LOG_BYTES);
     (0..9).for_each(|_| drop(bench.catalog.create_schema(&tenant(), &schema()).map(|made| made.wait())));
     bench.load(&named(2), LoadMode::Create, batch(0..10), None).unwrap();
     bench.mark();

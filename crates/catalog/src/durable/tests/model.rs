@@ -241,10 +241,17 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
         is_encrypted in any::<bool>(),
     ) {
-        let mut bench = Bench::over(encrypted::new_directory(is_encrypted));
+        let mut bench = Bench::of_origin(encrypted::new_directory(is_encrypted), 1);
+        let mut replica = Replica::new(&bench.directory);
         for step in &steps {
             bench.step(step);
             bench.check();
+            replica.follow(&bench);
+            match step {
+                Step::Crash(seed) if seed % 2 == 0 => replica.crash(*seed),
+                Step::Checkpoint | Step::View { .. } => replica.checkpoint(),
+                _ => {}
+            }
         }
         bench.again(Some(1));
         bench.check();

@@ -1,9 +1,10 @@
 //! Changes and deletions of rows: a new version in which other row groups replace those that held the rows.
 
-use super::merge;
+use super::changes::{Change, ChangeKind, Splice};
 use super::state::Expected;
 use super::{Catalog, Commit};
-use farpool_columns::{Encoder, RowGroup, Table, TableBuilder};
+use farpool_columns::{Encoder, RowGroup, Table};
+use farpool_model::cast::u64_from;
 use farpool_model::{Error, LoadId, Result, TableInfo, TableName, TenantName, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,29 +36,29 @@ impl Catalog {
             if version < current.since {
                 self.state.read().check(tenant, name, Expected::Version(version))?;
             }
-            let table = self.replaced(tenant, base, groups, &current.table)?;
-            let table = self.holding(tenant, table)?;
-            // Row groups that have become small are merged again with small neighbours.
-            let settled = merge::settled(&table, 0);
-            let made = self.put_instead(tenant, (name, name), &current, (table, settled), None, load)?;
-            if let Some(made) = made {
-                return Ok(made);
+            let splices = self.splices(tenant, base, groups, &current.table)?;
+            let kind = ChangeKind::Rows { name: name.clone(), splices };
+            let change = Change { loads: load.into_iter().collect(), ..Change::new(tenant, kind) };
+            let planned = self.plan(change, Some(&current), None)?;
+            if let Some(made) = self.make(planned, |_| Ok(true))? {
+                return made.announced();
             }
         }
     }
 
-    /// Returns `newest`, which has the rows of `base` and perhaps appended ones, with `groups` at their
-    /// positions in `base`.
-    fn replaced(
+    /// Returns the splices by which `groups`, at their positions in `base`, come into `newest`, which has the rows of
+    /// `base` and perhaps appended ones.
+    fn splices(
         self: &Arc<Self>,
         tenant: &TenantName,
         base: &Table,
         groups: &RowGroupsAt,
         newest: &Table,
-    ) -> Result<Table> {
-        let builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &newest.schema, None)?;
-        let mut builder = builder.encrypting(newest.cipher());
-        let mut end = 0;
+    ) -> Result<Vec<Splice<Arc<RowGroup>>>> {
+        let encoder = Encoder::new(self.pool.clone(), tenant.clone(), newest.schema.clone());
+        let encoder = encoder.encrypting(newest.cipher());
+        let mut splices: Vec<Splice<_>> = Vec::new();
+        let (mut end, mut row) = (0, 0);
         for group in &newest.row_groups {
             // The range of base row groups that this one is, or was merged from.
             let (first, mut rows) = (end, 0);
@@ -65,30 +66,38 @@ impl Catalog {
                 rows += base.row_groups[end].rows;
                 end += 1;
             }
+            let first_row = row;
+            row += u64_from(group.rows);
             if groups.range(first..end).next().is_none() {
-                builder.add_row_group(group.clone())?;
                 continue;
             }
+            if rows > group.rows {
+                return Err(Error::internal("a row group ends within one of the version before"));
+            }
+            let mut instead = Vec::new();
             for place in first..end {
                 match groups.get(&place) {
                     Some(None) => {}
                     Some(Some(group)) => {
                         let RowGroup { rows, chunks } = &**group;
                         let group = RowGroup { rows: *rows, chunks: chunks.clone() };
-                        builder.add_row_group(Arc::new(self.with_handles(tenant, group)))?;
+                        instead.push(Arc::new(self.with_handles(tenant, group)));
                     }
-                    None => builder.add_row_group(base.row_groups[place].clone())?,
+                    None => instead.push(base.row_groups[place].clone()),
                 }
             }
-            if rows > group.rows {
-                return Err(Error::internal("a row group ends within one of the version before"));
-            }
             if rows < group.rows {
-                let behind = self.without_first(tenant, &builder.encoder(), group, rows)?;
-                builder.add_row_group(Arc::new(behind))?;
+                instead.push(Arc::new(self.without_first(tenant, &encoder, group, rows)?));
+            }
+            match splices.last_mut().filter(|last| last.first_row + last.rows == first_row) {
+                Some(last) => {
+                    last.rows += u64_from(group.rows);
+                    last.groups.append(&mut instead);
+                }
+                None => splices.push(Splice { first_row, rows: u64_from(group.rows), groups: instead }),
             }
         }
-        builder.finish()
+        Ok(splices)
     }
 
     /// Returns `group` without its first rows, which come from the base: the rest was appended and merged

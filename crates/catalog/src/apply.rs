@@ -1,0 +1,473 @@
+//! The one way in: every change of the catalog is planned and made here, whether a caller asks for it or a record of
+//! another node brings it (`durable/received.rs`).
+//!
+//! A change is *planned* against the newest state of its table: the next version is built, and memory reserved, without
+//! any lock. It is *made* under the lock of the names: its record is appended to the log, if there is one, and its
+//! effect applied. If the table was swapped in between, the change is not made, and the caller plans again.
+//!
+//! Example: two appends to version 3 are planned at once. The first is made as version 4; the second finds that 3 is no
+//! longer the newest version, and is planned again with the rows of 4 in front.
+
+use super::changes::{self, Change, ChangeKind, NewTable, Splice, TableSize};
+use super::durable::Prepared;
+use super::merge::{self, Merges};
+use super::names::{Effect, Names};
+use super::state::CatalogState;
+use super::views::StoredView;
+use super::{AppendQueue, Catalog, Commit, Current, Tapped, unmade};
+use farpool_columns::{Encoder, RowGroup, Table, TableBuilder};
+use farpool_disk::TableKey;
+use farpool_model::cast::u64_from;
+use farpool_model::{Error, Result, TableInfo, TableName, TenantName, Version};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A change that is ready to be made.
+pub(super) struct Planned {
+    change: Change,
+    effect: PlannedEffect,
+}
+
+/// Effect of a change that has no version yet.
+enum PlannedEffect {
+    Table(Box<NextTable>),
+    /// Effect of a change that makes no version.
+    Names(Effect),
+}
+
+/// The next state of a table, but for its version.
+struct NextTable {
+    name: TableName,
+    renamed_from: Option<TableName>,
+    /// The state that it was planned from; `None` if the table is new.
+    before: Option<Current>,
+    table: Arc<Table>,
+    key: Option<Arc<TableKey>>,
+    is_pinned: bool,
+    settled: usize,
+    rows_settled: u64,
+    /// Profiles the newly settled row groups, or all settled ones where earlier ones have changed.
+    tapped: Option<Tapped>,
+    merges: Arc<Merges>,
+    continuity: Continuity,
+    /// Position of the first row group that `before` may not have.
+    first_new: usize,
+}
+
+/// What a state of a table has in common with the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Continuity {
+    /// The rows, in other row groups.
+    Rows,
+    /// The rows in front: others were appended.
+    Front,
+    /// Nothing that readers may rely on.
+    Nothing,
+}
+
+/// The table that a change has made, if it is one of a table.
+pub(super) type MadeTable = Option<(TableName, Current)>;
+
+impl Catalog {
+    /// Plans a change of the table whose newest state is `before`; `None` for changes that begin with no table.
+    /// `tapped` profiles a new table.
+    ///
+    /// # Errors
+    /// `Corrupt` if a splice does not begin and end where row groups do; `OverLimit` when memory is short.
+    pub(super) fn plan(
+        self: &Arc<Self>,
+        mut change: Change,
+        before: Option<&Current>,
+        tapped: Option<Tapped>,
+    ) -> Result<Planned> {
+        let tenant = &change.tenant;
+        let absent = || Error::internal("a change of a table that is not there");
+        let effect = match &change.kind {
+            ChangeKind::Put { name, table } => self.plan_new(tenant, name, table, tapped),
+            ChangeKind::Rows { name, splices } => {
+                let before = before.ok_or_else(absent)?;
+                let table = self.holding(tenant, self.spliced(tenant, &before.table, splices)?)?;
+                match changes::is_append(before.table.rows, splices) {
+                    true => self.plan_next(
+                        tenant,
+                        name,
+                        before,
+                        table,
+                        Continuity::Front,
+                        before.table.row_groups.len(),
+                    ),
+                    false => {
+                        // Row groups that have become small are merged again with small neighbours.
+                        let settled = merge::settled(&table, 0);
+                        self.plan_other(tenant, (name, name), before, (table, settled))
+                    }
+                }
+            }
+            ChangeKind::Columns { name, new_name, schema, from } => {
+                let before = before.ok_or_else(absent)?;
+                let table = before.table.with_columns(schema.clone(), from, &self.pool, tenant)?;
+                let table = self.holding(tenant, table)?;
+                self.plan_other(tenant, (name, new_name), before, (table, before.settled))
+            }
+            ChangeKind::Merged { name, first_row, rows, merged } => {
+                let before = before.ok_or_else(absent)?;
+                let table = self.merged(tenant, before, (*first_row, *rows), merged.as_ref())?;
+                self.plan_next(tenant, name, before, table, Continuity::Rows, before.settled)
+            }
+            ChangeKind::Drop(name) => PlannedEffect::Names(Effect::Drop(tenant.clone(), name.clone())),
+            ChangeKind::PutView(view) => {
+                let view = Arc::new(StoredView::new(view.clone(), self.outside(tenant))?);
+                PlannedEffect::Names(Effect::PutView(tenant.clone(), view))
+            }
+            ChangeKind::DropView(name) => {
+                PlannedEffect::Names(Effect::DropView(tenant.clone(), name.clone()))
+            }
+            ChangeKind::PutSchema(schema) => {
+                PlannedEffect::Names(Effect::PutSchema(tenant.clone(), schema.clone()))
+            }
+            ChangeKind::DropSchema(schema) => {
+                PlannedEffect::Names(Effect::DropSchema(tenant.clone(), schema.clone()))
+            }
+        };
+        if let PlannedEffect::Table(next) = &effect {
+            change.size = TableSize::of(&next.table);
+        }
+        Ok(Planned { change, effect })
+    }
+
+    /// Makes a planned change, and records it. `check` decides under the lock of the names whether it may still be
+    /// made. Returns `None` if it may not, or if the table was swapped since the change was planned.
+    pub(super) fn make(
+        self: &Arc<Self>,
+        planned: Planned,
+        check: impl Fn(&CatalogState) -> Result<bool>,
+    ) -> Result<Option<Commit<MadeTable>>> {
+        let record = self.durable.get().map(|durable| durable.prepare(&planned.change, planned.key()));
+        let record = record.transpose()?;
+        let check = |state: &CatalogState| {
+            if !check(state)? || !planned.is_current(state) {
+                return Ok(false);
+            }
+            self.check_limits(state, &planned).map(|()| true)
+        };
+        self.make_recorded(&planned, record, None, check)
+    }
+
+    /// Makes a change that begins with no table, if `check` lets it be made.
+    pub(super) fn make_named(
+        self: &Arc<Self>,
+        change: Change,
+        check: impl Fn(&CatalogState) -> Result<bool>,
+    ) -> Result<Commit<()>> {
+        let planned = self.plan(change, None, None)?;
+        Ok(self.make(planned, check)?.ok_or_else(unmade)?.map(|_| ()))
+    }
+
+    /// Makes a planned change with its record, as version `version` if that is given, or else as the next one.
+    pub(super) fn make_recorded(
+        self: &Arc<Self>,
+        planned: &Planned,
+        mut record: Option<Prepared>,
+        version: Option<Version>,
+        check: impl Fn(&CatalogState) -> Result<bool>,
+    ) -> Result<Option<Commit<MadeTable>>> {
+        let change = &planned.change;
+        loop {
+            let mut state = self.state.write();
+            if !check(&state)? {
+                return Ok(None);
+            }
+            let next = state.versions_made + u64::from(change.makes_version());
+            let version = version.unwrap_or(Version(next));
+            assert!(version.0 >= state.versions_made, "versions are used once");
+            if let Some(number) = self.append(&mut record, version)? {
+                state.versions_made = version.0;
+                let (effect, made) = planned.effect.at(change, &state.newest, version);
+                if let (ChangeKind::Put { name, .. }, Effect::Put { tenant, .. }) = (&change.kind, &effect) {
+                    state.end_claim(tenant, name);
+                }
+                let replaced = state.make(effect, number);
+                drop(state);
+                // Outside the lock, since freeing many pages takes a while.
+                drop(replaced);
+                return Ok(Some(Commit::new(made, self, number)));
+            }
+            drop(state);
+            self.mend(&mut record)?;
+        }
+    }
+
+    /// Appends a record under the lock of the names, with the version that its change makes, and returns its number, if
+    /// there is a log. `None` where the caller must give the lock back, [`Catalog::mend`] the record, and begin again.
+    fn append(&self, record: &mut Option<Prepared>, version: Version) -> Result<Option<Option<u64>>> {
+        match (self.durable.get(), record) {
+            (Some(durable), Some(record)) => Ok(durable.append(record, version)?.map(Some)),
+            _ => Ok(Some(None)),
+        }
+    }
+
+    /// Makes room for a record that could not be appended, and prepares it again where it is outdated.
+    fn mend(&self, record: &mut Option<Prepared>) -> Result<()> {
+        match (self.durable.get(), record) {
+            (Some(durable), Some(record)) => durable.mend(record),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks quotas of the disk, and pins the values of a pinned table.
+    fn check_limits(&self, state: &CatalogState, planned: &Planned) -> Result<()> {
+        let PlannedEffect::Table(next) = &planned.effect else { return Ok(()) };
+        let (tenant, table) = (&planned.change.tenant, &next.table);
+        // The table is counted under the name that it has now.
+        let name = next.renamed_from.as_ref().unwrap_or(&next.name);
+        if next.continuity != Continuity::Rows {
+            self.check_disk(state, tenant, name, table.bytes_encoded)?;
+            return self.pin(state, (tenant, name), next.is_pinned, (table, next.first_new));
+        }
+        if next.is_pinned {
+            table.pin_from(next.first_new);
+        }
+        Ok(())
+    }
+
+    fn plan_new(
+        self: &Arc<Self>,
+        tenant: &TenantName,
+        name: &TableName,
+        new: &NewTable,
+        tapped: Option<Tapped>,
+    ) -> PlannedEffect {
+        let NewTable { table, key, is_pinned } = new.clone();
+        let settled = table.row_groups.len();
+        PlannedEffect::Table(Box::new(NextTable {
+            name: name.clone(),
+            renamed_from: None,
+            before: None,
+            key,
+            is_pinned,
+            settled,
+            rows_settled: rows_of(&table, 0..settled),
+            table,
+            tapped,
+            merges: Merges::new(self, self.next_chore(), tenant, name),
+            continuity: Continuity::Nothing,
+            first_new: 0,
+        }))
+    }
+
+    /// Plans `table`, which has the rows of `before`, and possibly more behind them.
+    fn plan_next(
+        self: &Arc<Self>,
+        tenant: &TenantName,
+        name: &TableName,
+        before: &Current,
+        table: Table,
+        continuity: Continuity,
+        first_new: usize,
+    ) -> PlannedEffect {
+        let (settled, tapped) = self.settle(tenant, before, &table);
+        PlannedEffect::Table(Box::new(NextTable {
+            name: name.clone(),
+            renamed_from: None,
+            key: before.key.clone(),
+            is_pinned: before.is_pinned,
+            settled,
+            rows_settled: before.rows_settled + rows_of(&table, before.settled..settled),
+            table: Arc::new(table),
+            tapped,
+            merges: before.merges.clone(),
+            continuity,
+            first_new,
+            before: Some(before.clone()),
+        }))
+    }
+
+    /// Plans `table`, whose rows or columns differ from those of `before`, under the second of the names. The first
+    /// `settled` of its row groups are not merged.
+    fn plan_other(
+        self: &Arc<Self>,
+        tenant: &TenantName,
+        (name, new_name): (&TableName, &TableName),
+        before: &Current,
+        (table, settled): (Table, usize),
+    ) -> PlannedEffect {
+        let is_tapped = table.tier().is_none() && !self.taps_closed.load(Ordering::Relaxed);
+        let tapped = is_tapped.then(|| self.tapped_from(tenant, &table, 0..settled, None));
+        // Merges identify their table by its name.
+        let merges = match new_name == name {
+            true => before.merges.clone(),
+            false => Merges::new(self, self.next_chore(), tenant, new_name),
+        };
+        PlannedEffect::Table(Box::new(NextTable {
+            name: new_name.clone(),
+            renamed_from: (new_name != name).then(|| name.clone()),
+            key: before.key.clone(),
+            is_pinned: before.is_pinned,
+            settled,
+            rows_settled: rows_of(&table, 0..settled),
+            table: Arc::new(table),
+            tapped,
+            merges,
+            continuity: Continuity::Nothing,
+            first_new: 0,
+            before: Some(before.clone()),
+        }))
+    }
+
+    /// Returns `base` with its rows spliced.
+    fn spliced(&self, tenant: &TenantName, base: &Table, splices: &[Splice<Arc<RowGroup>>]) -> Result<Table> {
+        let (groups, pool) = (&base.row_groups, self.pool.clone());
+        let rows_of = groups.iter().map(|group| u64_from(group.rows));
+        let ranges = changes::replaced_ranges((groups.len(), base.rows), rows_of, splices)
+            .ok_or_else(|| Error::corrupt("a change of rows that are not those of row groups"))?;
+        let (mut builder, mut place) = match changes::is_append(base.rows, splices) {
+            true => (TableBuilder::append_to(pool, base, tenant.clone(), None)?, groups.len()),
+            false => {
+                let builder = TableBuilder::new(pool, tenant.clone(), &base.schema, None)?;
+                (builder.encrypting(base.cipher()), 0)
+            }
+        };
+        for (range, splice) in ranges.iter().zip(splices) {
+            let kept = groups.from(place).take(range.start - place);
+            kept.chain(&splice.groups).try_for_each(|group| builder.add_row_group(group.clone()))?;
+            place = range.end;
+        }
+        groups.from(place).try_for_each(|group| builder.add_row_group(group.clone()))?;
+        builder.finish()
+    }
+
+    /// Returns the table of `before` with the row groups of a range of rows merged: replaced by `merged`, if that is
+    /// given.
+    fn merged(
+        &self,
+        tenant: &TenantName,
+        before: &Current,
+        (first_row, rows): (u64, u64),
+        merged: Option<&Arc<RowGroup>>,
+    ) -> Result<Table> {
+        let groups = &before.table.row_groups;
+        let range = Splice { first_row, rows, groups: Vec::<()>::new() };
+        let rows_of = groups.iter().map(|group| u64_from(group.rows));
+        let ranges = changes::replaced_ranges((groups.len(), before.table.rows), rows_of, &[range]);
+        let wrong = || Error::corrupt("a merge of rows that are not those of row groups");
+        let range = ranges.and_then(|ranges| ranges.into_iter().next()).ok_or_else(wrong)?;
+        let old: Vec<_> = groups.from(range.start).take(range.len()).cloned().collect();
+        let merged = match merged {
+            Some(merged) => merged.clone(),
+            None => self.merge_row_groups(tenant, &before.table, &old)?,
+        };
+        let table = before.table.with_merged(range.start, &old, merged).ok_or_else(wrong)?;
+        self.holding(tenant, table)
+    }
+
+    /// Returns how many row groups of `table`, the successor of `current`, are settled, and a tap that has been given
+    /// the newly settled ones.
+    fn settle(&self, tenant: &TenantName, current: &Current, table: &Table) -> (usize, Option<Tapped>) {
+        let settled = merge::settled(table, current.settled);
+        // Where the earlier rows have no profile, one of the later rows alone would say too little.
+        let before = current.tap.clone().filter(|_| settled > current.settled);
+        let tapped =
+            before.map(|before| self.tapped_from(tenant, table, current.settled..settled, Some(before)));
+        (settled, tapped)
+    }
+
+    /// Returns a tap that has been given these row groups of a table.
+    fn tapped_from(
+        &self,
+        tenant: &TenantName,
+        table: &Table,
+        groups: std::ops::Range<usize>,
+        before: Option<Arc<super::Tap>>,
+    ) -> Tapped {
+        let tap = self.tap(tenant, &table.schema);
+        let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
+        table.row_groups.from(groups.start).take(groups.len()).for_each(|group| tap.add(group.clone()));
+        Tapped { tap, before, encoder }
+    }
+}
+
+impl Commit<MadeTable> {
+    /// Has small row groups of the table merged, and describes it.
+    pub(super) fn announced(self) -> Result<Commit<TableInfo>> {
+        let (made, commit) = self.split();
+        let (name, current) = made.ok_or_else(|| Error::internal("a change of a table made none"))?;
+        Ok(commit.map(|()| current.announced(&name)))
+    }
+}
+
+fn rows_of(table: &Table, groups: std::ops::Range<usize>) -> u64 {
+    let groups = table.row_groups.from(groups.start).take(groups.len());
+    groups.map(|group| u64_from(group.rows)).sum()
+}
+
+impl Planned {
+    /// Returns the key of the table, if it has one.
+    fn key(&self) -> Option<&Arc<TableKey>> {
+        match &self.effect {
+            PlannedEffect::Table(next) => next.key.as_ref(),
+            PlannedEffect::Names(_) => None,
+        }
+    }
+
+    /// Returns whether the table is still as it was when the change was planned.
+    fn is_current(&self, state: &CatalogState) -> bool {
+        let PlannedEffect::Table(next) = &self.effect else { return true };
+        let name = next.renamed_from.as_ref().unwrap_or(&next.name);
+        next.before.as_ref().is_none_or(|before| state.is_newest(&self.change.tenant, name, before))
+    }
+}
+
+impl PlannedEffect {
+    /// Returns the effect as `version`, on names of which `newest` are the newest, and the table that it makes.
+    fn at(&self, change: &Change, newest: &Names, version: Version) -> (Effect, MadeTable) {
+        match self {
+            PlannedEffect::Names(effect) => (effect.clone(), None),
+            PlannedEffect::Table(next) => {
+                let before = next.renamed_from.as_ref().unwrap_or(&next.name);
+                let table = next.at(newest.find(&change.tenant, before), version);
+                let effect = Effect::Put {
+                    tenant: change.tenant.clone(),
+                    name: next.name.clone(),
+                    renamed_from: next.renamed_from.clone(),
+                    table: table.clone(),
+                    loads: change.loaded(table.version),
+                };
+                (effect, Some((next.name.clone(), table)))
+            }
+        }
+    }
+}
+
+impl NextTable {
+    /// Returns the state as `version`. `newest` is the state before, to which a tap may have been attached since the
+    /// change was planned.
+    fn at(&self, newest: Option<&Current>, version: Version) -> Current {
+        let newest = newest.filter(|_| self.before.is_some());
+        // Before the version is visible, its tap must know which rows come before.
+        let tap = match (&self.tapped, self.continuity, newest) {
+            (Some(tapped), ..) => Some(tapped.clone().complete()),
+            (None, Continuity::Nothing, _) | (None, _, None) => None,
+            (None, _, Some(newest)) => newest.tap.clone().filter(|_| self.settled == newest.settled),
+        };
+        let (version, since, whole) = match (self.continuity, newest) {
+            (Continuity::Rows, Some(newest)) => (newest.version, newest.since, newest.whole.clone()),
+            (Continuity::Front, Some(newest)) => (version, newest.since, None),
+            (Continuity::Nothing, _) | (_, None) => (version, version, None),
+        };
+        let append_queue: Arc<AppendQueue> =
+            newest.map_or_else(Arc::default, |newest| newest.append_queue.clone());
+        Current {
+            version,
+            since,
+            table: self.table.clone(),
+            key: self.key.clone(),
+            is_pinned: self.is_pinned,
+            settled: self.settled,
+            rows_settled: self.rows_settled,
+            tap,
+            whole,
+            append_queue,
+            merges: self.merges.clone(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The interface of a log of changes, as a catalog uses it.
+
+use crate::log::{Log, Observer, ReservePolicy};
+use farpool_model::Result;
+use std::fmt::Debug;
+
+/// A log that makes changes durable, in order. [`Log`] is that of a single node.
+///
+/// Three numbers describe it, each a count of records: *last* ([`ChangeLog::next_record`]) are appended; *committed*
+/// are those that no failure takes back, which the [`Observer`] is told; *durable* are those that are synced on this
+/// node. On a single node a record is committed once it is durable.
+pub trait ChangeLog: Debug + Send + Sync {
+    /// Sets the observer; later calls have no effect. Call this before the first record is appended.
+    fn observe(&self, observer: Box<dyn Observer>);
+
+    /// Appends a record as [`Log::try_append`] does: never waits for the disk.
+    ///
+    /// # Errors
+    /// Errors of [`Log::try_append`].
+    fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>>;
+
+    /// Makes room for a record of `bytes` bytes, as [`Log::make_room`] does.
+    ///
+    /// # Errors
+    /// Errors of [`Log::make_room`].
+    fn make_room(&self, bytes: usize, reserve_policy: ReservePolicy) -> Result<()>;
+
+    /// Blocks until record `number` and all records before it are committed.
+    ///
+    /// # Errors
+    /// Errors of [`Log::commit`].
+    fn commit(&self, number: u64) -> Result<()>;
+
+    /// Returns the number of records that were ever appended.
+    fn next_record(&self) -> u64;
+
+    /// Returns the number of bytes written to the log since it was opened.
+    fn bytes_written(&self) -> u64;
+
+    /// Writes records until they are to stop coming, as [`Log::write_next`] does.
+    fn write_next(&self) -> bool;
+
+    /// Notes once a second how many records are durable, as [`Log::keep_marked`] does.
+    fn keep_marked(&self);
+
+    /// Returns the number of records that are noted as durable, if known, as [`Log::records_marked`] does.
+    fn records_marked(&self) -> Option<u64>;
+
+    /// Notes how many records are durable, as [`Log::mark`] does.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    fn mark(&self) -> Result<()>;
+
+    /// Begins a new file, as [`Log::turn_over`] does.
+    ///
+    /// # Errors
+    /// Errors of [`Log::turn_over`].
+    fn turn_over(&self) -> Result<()>;
+
+    /// Removes records before `number` that are no longer needed, as [`Log::forget_before`] does.
+    ///
+    /// # Errors
+    /// Errors of [`Log::forget_before`].
+    fn forget_before(&self, number: u64) -> Result<()>;
+
+    /// Makes [`ChangeLog::write_next`] and [`ChangeLog::keep_marked`] return.
+    fn stop(&self);
+
+    /// Closes the log, as [`Log::close`] does.
+    ///
+    /// # Errors
+    /// Errors of [`Log::close`].
+    fn close(&self) -> Result<()>;
+}
+
+impl ChangeLog for Log {
+    fn observe(&self, observer: Box<dyn Observer>) {
+        self.observe(observer);
+    }
+
+    fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
+        self.try_append(record, reserve_policy)
+    }
+
+    fn make_room(&self, bytes: usize, reserve_policy: ReservePolicy) -> Result<()> {
+        self.make_room(bytes, reserve_policy)
+    }
+
+    fn commit(&self, number: u64) -> Result<()> {
+        self.commit(number)
+    }
+
+    fn next_record(&self) -> u64 {
+        self.next_record()
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.bytes_written()
+    }
+
+    fn write_next(&self) -> bool {
+        self.write_next()
+    }
+
+    fn keep_marked(&self) {
+        self.keep_marked();
+    }
+
+    fn records_marked(&self) -> Option<u64> {
+        self.records_marked()
+    }
+
+    fn mark(&self) -> Result<()> {
+        self.mark()
+    }
+
+    fn turn_over(&self) -> Result<()> {
+        self.turn_over()
+    }
+
+    fn forget_before(&self, number: u64) -> Result<()> {
+        self.forget_before(number)
+    }
+
+    fn stop(&self) {
+        self.stop();
+    }
+
+    fn close(&self) -> Result<()> {
+        self.close()
+    }
+}
