@@ -180,6 +180,11 @@ impl Catalog {
             let next = state.versions_made + u64::from(change.makes_version());
             let version = version.unwrap_or(Version(next));
             assert!(version.0 >= state.versions_made, "versions are used once");
+            if let Some(conflict) = planned.conflict(&state.newest) {
+                return Err(Error::corrupt(format!(
+                    "a change does not fit the tables and views: {conflict}"
+                )));
+            }
             if let Some(number) = self.append(&mut record, version)? {
                 state.versions_made = version.0;
                 let (effect, made) = planned.effect.at(change, &state.newest, version);
@@ -406,6 +411,16 @@ impl Planned {
         match &self.effect {
             PlannedEffect::Table(next) => next.key.as_ref(),
             PlannedEffect::Names(_) => None,
+        }
+    }
+
+    /// Returns why the change does not fit the newest names, if it does not.
+    fn conflict(&self, newest: &Names) -> Option<&'static str> {
+        match &self.effect {
+            PlannedEffect::Names(effect) => newest.conflict(effect),
+            PlannedEffect::Table(next) => {
+                newest.conflict_of_put(&self.change.tenant, &next.name, next.renamed_from.is_some())
+            }
         }
     }
 

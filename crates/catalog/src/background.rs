@@ -19,8 +19,9 @@ pub trait Background: fmt::Debug + Send + Sync {
     /// Called whenever rows of a load arrive, so that other background work can pause meanwhile.
     fn rows_came(&self);
 
-    /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise.
-    /// Without such a thread it is run at once.
+    /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise. The
+    /// default runs it at once, which is only right without a data directory: the thread that writes the log calls this,
+    /// and the job may wait for that thread.
     fn write(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }

@@ -55,7 +55,7 @@ use append::AppendQueue;
 use changes::{Change, ChangeKind, NewTable};
 use durable::Durable;
 use farpool_columns::{Encoder, Table};
-use farpool_disk::TableKey;
+use farpool_disk::{LogOver, TableKey};
 use farpool_memory::{Pool, Reservation, WorkMemory};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{
@@ -83,6 +83,7 @@ pub struct Catalog {
     /// Bytes of the log after which a checkpoint is made.
     log_bytes: u64,
     trace: Option<Arc<AccessTrace>>,
+    log_over: LogOver,
     taps_closed: AtomicBool,
     /// Number of taps and merges made; the source of their numbers.
     chores_made: AtomicU64,
@@ -144,6 +145,7 @@ impl Catalog {
             disk_quotas,
             log_bytes,
             trace: None,
+            log_over: LogOver::default(),
             taps_closed,
             chores_made,
             background,
@@ -163,6 +165,13 @@ impl Catalog {
     #[must_use]
     pub fn with_trace(mut self, trace: Option<Arc<AccessTrace>>) -> Self {
         self.trace = trace;
+        self
+    }
+
+    /// Makes changes durable in a log over that of a data directory that is opened later.
+    #[must_use]
+    pub fn with_log(mut self, log_over: LogOver) -> Self {
+        self.log_over = log_over;
         self
     }
 

@@ -58,6 +58,48 @@ impl<T> Names<T> {
     }
 }
 
+impl<T> Names<T> {
+    /// Returns why an effect does not fit these names, if it does not. A name is that of a table or of a view, its schema
+    /// exists, and what is dropped is there.
+    pub fn conflict(&self, effect: &Effect<T>) -> Option<&'static str> {
+        match effect {
+            Effect::Put { tenant, name, renamed_from, .. } => {
+                self.conflict_of_put(tenant, name, renamed_from.is_some())
+            }
+            Effect::PutView(tenant, view) => {
+                let is_taken = self.find(tenant, view.name()).is_some();
+                let taken = is_taken.then_some("a table has the name of the view");
+                self.lacks_schema(tenant, view.name()).or(taken)
+            }
+            Effect::Drop(tenant, name) => {
+                self.find(tenant, name).is_none().then_some("the table that it drops is not there")
+            }
+            Effect::DropView(tenant, name) => {
+                self.view(tenant, name).is_none().then_some("the view that it drops is not there")
+            }
+            Effect::PutSchema(..) | Effect::DropSchema(..) => None,
+        }
+    }
+
+    /// Returns why a table may not get a state under this name, if it may not.
+    pub fn conflict_of_put(
+        &self,
+        tenant: &TenantName,
+        name: &TableName,
+        is_renamed: bool,
+    ) -> Option<&'static str> {
+        let has_view = self.view(tenant, name).is_some().then_some("a view has the name of the table");
+        let is_taken = is_renamed && self.find(tenant, name).is_some();
+        let taken = is_taken.then_some("another table has the new name");
+        self.lacks_schema(tenant, name).or(has_view).or(taken)
+    }
+
+    fn lacks_schema(&self, tenant: &TenantName, name: &TableName) -> Option<&'static str> {
+        let is_there = name.is_public() || self.has_schema(tenant, &name.schema());
+        (!is_there).then_some("its schema does not exist")
+    }
+}
+
 impl<T: Send + 'static> Names<T> {
     /// Applies the effect of a change, and adds what it replaces to `replaced`.
     pub fn apply(&mut self, effect: Effect<T>, replaced: &mut Replaced) {

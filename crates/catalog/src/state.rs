@@ -81,6 +81,12 @@ pub(super) enum Expected {
 impl CatalogState {
     /// Makes a change; it is visible at once, or once the record `number` is durable.
     pub fn make(&mut self, effect: Effect, number: Option<u64>) -> Replaced {
+        let last = self.waiting.back().map(|last| last.number);
+        assert!(
+            number
+                .is_none_or(|number| number >= self.durable_records && last.is_none_or(|last| last < number)),
+            "changes are made in the order of their records: {number:?} after {last:?}"
+        );
         let mut replaced = Replaced::new();
         self.newest.apply(effect.clone(), &mut replaced);
         match number {
@@ -112,6 +118,8 @@ impl CatalogState {
             wakes.extend(made.wakes.into_inner());
         }
         self.durable_records = self.durable_records.max(count);
+        let first = self.waiting.front().map(|first| first.number);
+        assert!(first.is_none_or(|first| first >= count), "no change of a committed record waits");
         (wakes, replaced)
     }
 

@@ -2,7 +2,8 @@
 
 use crate::log::{Log, Observer, ReservePolicy};
 use farpool_model::Result;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
 
 /// A log that makes changes durable, in order. [`Log`] is that of a single node.
 ///
@@ -72,6 +73,34 @@ pub trait ChangeLog: Debug + Send + Sync {
     /// # Errors
     /// Errors of [`Log::close`].
     fn close(&self) -> Result<()>;
+}
+
+/// Makes a log of changes over the log of a directory: by default, that log itself.
+#[derive(Clone)]
+pub struct LogOver(Arc<dyn Fn(Log) -> Box<dyn ChangeLog> + Send + Sync>);
+
+impl LogOver {
+    /// Makes logs of changes with `log_of`.
+    pub fn new(log_of: impl Fn(Log) -> Box<dyn ChangeLog> + Send + Sync + 'static) -> LogOver {
+        LogOver(Arc::new(log_of))
+    }
+
+    /// Returns the log of changes over `log`.
+    pub fn over(&self, log: Log) -> Box<dyn ChangeLog> {
+        (self.0)(log)
+    }
+}
+
+impl Default for LogOver {
+    fn default() -> Self {
+        LogOver::new(|log| Box::new(log))
+    }
+}
+
+impl Debug for LogOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogOver")
+    }
 }
 
 impl ChangeLog for Log {

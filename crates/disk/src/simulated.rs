@@ -66,6 +66,11 @@ impl SimulatedDirectory {
         self.state.lock().faults = faults;
     }
 
+    /// Returns the faults that are still to come.
+    pub fn faults(&self) -> Faults {
+        self.state.lock().faults
+    }
+
     /// Simulates a loss of power and a restart. Handles opened before fail from now on.
     pub fn crash(&self, seed: u64) {
         let mut random = Random(seed);

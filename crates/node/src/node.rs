@@ -20,7 +20,7 @@ use crate::shares::{ConnectionSeat, Connections, Port, Shares};
 use crate::threads::ScopedThreads;
 use crate::totals::Totals;
 use farpool_catalog::{AccessTrace, Catalog, Recovery};
-use farpool_disk::Directory;
+use farpool_disk::{Directory, LogOver};
 use farpool_memory::{Account, Failures, Pool, PoolConfig, WorkMemory};
 use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, status::TenantStatus};
 use farpool_pipeline::{Budget, HashKey, Scheduler, WorkerThread};
@@ -104,6 +104,8 @@ pub struct Environment {
     pub disk_threads: bool,
     /// Hook that makes allocations in the pool fail, for simulations.
     pub failures: Option<Arc<dyn Failures>>,
+    /// Makes the log of changes of tables over that of the data directory.
+    pub log_over: LogOver,
 }
 
 impl Environment {
@@ -119,6 +121,7 @@ impl Environment {
             background_threads: std::thread::available_parallelism().map_or(1, NonZero::get),
             disk_threads: true,
             failures: None,
+            log_over: LogOver::default(),
         }
     }
 }
@@ -178,7 +181,7 @@ impl Node {
     /// Errors of [`Node::start`].
     pub fn assemble(config: NodeConfig, environment: Environment) -> Result<Arc<Self>> {
         let Environment { clock, hash_seed, instance, processors, group_bytes, .. } = environment;
-        let Environment { background_threads, disk_threads, failures, .. } = environment;
+        let Environment { background_threads, disk_threads, failures, log_over, .. } = environment;
         // Without workers, threads of the owner do the work, one per processor.
         let workers_expected = if config.workers > 0 { config.workers } else { processors };
         check_work(config.work.limit())?;
@@ -199,7 +202,7 @@ impl Node {
         let shares = Arc::new(Shares::new(scheduler.clone(), threads, jobs.clone()));
         let catalog = Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone());
         let catalog = catalog.within(work.clone()).with_log_bytes(cast::u64_from(config.log_bytes));
-        let catalog = Arc::new(catalog.with_trace(config.trace));
+        let catalog = Arc::new(catalog.with_trace(config.trace).with_log(log_over));
         let data = config.data.clone();
         let opened = config.data.map(|data| catalog.open(data, instance)).transpose();
         let recovery = opened.inspect_err(|_| scheduler.shutdown())?;

@@ -108,10 +108,9 @@ impl Life {
             hash_seed: random.next(),
             instance: 1,
             processors: 1,
-            group_bytes: usize::MAX,
             background_threads: 0,
             disk_threads: false,
-            failures: None,
+            ..Environment::of_system()
         };
         let node = Node::assemble(config, environment).map_err(|error| error.to_string())?;
         let data = directory.clone() as Arc<dyn Directory>;

@@ -2,16 +2,17 @@
 //! late, values of row groups arrive late, in another order, or not at all, and at the end the node is restarted from
 //! the files on the disk.
 
+use super::replica::Replica;
 use super::{TABLES, TENANTS, World, serve, start_node, turns_of_others};
 use crate::checks::Checked;
 use crate::engine::Errand;
 use crate::fairness::Fairness;
 use crate::rows::{Row, rows_behind};
 use farpool_columns::{HeldValues, RowGroup, ValueReader, fetch};
-use farpool_disk::{Faults, SimulatedDirectory};
+use farpool_disk::{Faults, LogOver, SimulatedDirectory};
 use farpool_memory::WorkMemory;
-use farpool_model::{LoadMode, Result, TableName, limits};
-use farpool_node::{Node, NodeConfig, SteppedDisk};
+use farpool_model::{LoadMode, Result, TableName, Version, limits};
+use farpool_node::{Caller, Node, NodeConfig, SteppedDisk};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -28,14 +29,33 @@ const ROUNDS_MAX: usize = 20_000;
 pub(super) struct Disk {
     directory: Arc<SimulatedDirectory>,
     pub stepped: SteppedDisk,
+    /// A catalog that follows that of the node, until this is restarted.
+    replica: Option<Replica>,
     /// The event until which the disk does nothing.
     stalled_until: u64,
 }
 
 impl Disk {
     /// Returns the disk of a node that was started with this directory.
-    pub fn of(directory: Arc<SimulatedDirectory>, node: &Arc<Node>) -> Option<Disk> {
-        Some(Disk { directory, stepped: SteppedDisk::of(node)?, stalled_until: 0 })
+    pub fn of(
+        directory: Arc<SimulatedDirectory>,
+        replica: Option<Replica>,
+        node: &Arc<Node>,
+    ) -> Option<Disk> {
+        Some(Disk { directory, stepped: SteppedDisk::of(node)?, replica, stalled_until: 0 })
+    }
+
+    /// Makes waiting records durable, and has the replica apply them. Returns whether there were any.
+    fn write_log(&mut self) -> Checked<bool> {
+        let did = self.stepped.write_log();
+        if let Some(replica) = self.replica.as_mut().filter(|_| did) {
+            // The replica's copies of files are not read by the node.
+            let faults = self.directory.faults();
+            self.directory.set_faults(Faults::default());
+            replica.follow(self.stepped.records_committed())?;
+            self.directory.set_faults(faults);
+        }
+        Ok(did)
     }
 }
 
@@ -107,9 +127,9 @@ impl World {
     }
 
     fn step_disk(&mut self) -> Checked {
-        let Some(disk) = &self.disk else { return Ok(()) };
+        let Some(disk) = &mut self.disk else { return Ok(()) };
         match self.random.below(10) {
-            0 => _ = disk.stepped.write_log(),
+            0 => _ = disk.write_log()?,
             1 => _ = disk.stepped.write(),
             _ => {
                 let reads = disk.stepped.reads_under_way();
@@ -124,8 +144,8 @@ impl World {
 
     /// Lets the disk do all pending work; returns whether there was any.
     pub(super) fn end_disk_work(&mut self) -> Checked<bool> {
-        let Some(disk) = &self.disk else { return Ok(false) };
-        let mut did = disk.stepped.write_log();
+        let Some(disk) = &mut self.disk else { return Ok(false) };
+        let mut did = disk.write_log()?;
         while disk.stepped.write() {
             did = true;
         }
@@ -140,7 +160,11 @@ impl World {
     /// Stops the node when no client is connected, or cuts its power, and starts another one from the files on the
     /// disk, which must have the same tables.
     pub(super) fn restart(&mut self) -> Checked {
-        let Some(disk) = self.disk.take() else { return Ok(()) };
+        let Some(mut disk) = self.disk.take() else { return Ok(()) };
+        disk.write_log()?;
+        if let Some(replica) = disk.replica.take() {
+            self.check_contents("on a replica", |owner, name| replica.rows(owner.tenant(), name))?;
+        }
         let is_clean = self.random.chance(50);
         self.shared.lock().log.event(format!("the node is started anew, after a clean stop: {is_clean}"));
         disk.directory.set_faults(Faults::default());
@@ -152,38 +176,48 @@ impl World {
         let work = WorkMemory::new(limits::WORK_BYTES_MIN * 128);
         let config = NodeConfig { memory_bytes: 512 << 20, work, ..NodeConfig::default() };
         let directory = disk.directory.clone();
-        self.node = start_node(&mut self.random, self.clock.clone(), config, Some(directory.clone()), None)?;
+        self.node = start_node(
+            &mut self.random,
+            self.clock.clone(),
+            config,
+            Some((directory.clone(), LogOver::default())),
+            None,
+        )?;
         let owners = self.owners.iter().map(|owner| self.node.owner(owner.tenant().clone()));
         self.owners = owners.collect();
         (self.sockets, self.serving) = serve(&self.node);
-        self.disk = Disk::of(directory, &self.node);
+        self.disk = Disk::of(directory, None, &self.node);
         (self.fairness, self.patience) = (Fairness::default(), Default::default());
         self.check_recovered()
     }
 
-    /// Checks that the tables are those of the models, row by row.
-    fn check_recovered(&mut self) -> Checked {
+    fn check_recovered(&self) -> Checked {
         let Some(disk) = &self.disk else { return Ok(()) };
+        self.check_contents("after a start", |owner, name| {
+            let Ok((version, table)) = owner.source(name) else { return Ok(None) };
+            let rows = table.row_groups.iter().map(|group| disk.rows(group)).collect::<Checked<Vec<_>>>()?;
+            Ok(Some((version, rows.concat())))
+        })
+    }
+
+    /// Checks that the tables of which `found` returns version and rows are those of the models, row by row.
+    fn check_contents(
+        &self,
+        which: &str,
+        found: impl Fn(&Caller, &TableName) -> Checked<Option<(Version, Vec<Row>)>>,
+    ) -> Checked {
         for (tenant, owner) in self.owners[..TENANTS.len()].iter().enumerate() {
             for table in TABLES {
                 let name = TableName::new(table).map_err(|error| error.to_string())?;
-                let found = owner.source(&name).ok();
-                let newest = self.shared.lock().models[tenant].newest(table);
+                let (found, newest) = (found(owner, &name)?, self.shared.lock().models[tenant].newest(table));
                 let versions =
                     (found.as_ref().map(|found| found.0), newest.as_ref().map(|state| state.version));
                 if versions.0 != versions.1 {
-                    return Err(format!(
-                        "after a start, {table} is at {:?}, not {:?}",
-                        versions.0, versions.1
-                    ));
+                    return Err(format!("{which}, {table} is at {:?}, not {:?}", versions.0, versions.1));
                 }
-                let Some(((version, found), newest)) = found.zip(newest) else { continue };
-                let mut rows: Vec<Row> = Vec::new();
-                for group in &found.row_groups {
-                    rows.extend(disk.rows(group)?);
-                }
+                let Some(((version, rows), newest)) = found.zip(newest) else { continue };
                 if !newest.rows.iter().any(|expected| **expected == rows) {
-                    return Err(format!("after a start, {version} of {table} has other rows"));
+                    return Err(format!("{which}, {version} of {table} has other rows"));
                 }
             }
         }

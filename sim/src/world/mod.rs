@@ -7,6 +7,7 @@
 mod accounts;
 mod disk;
 mod peers;
+mod replica;
 mod watch;
 
 use crate::checks::Checked;
@@ -22,12 +23,13 @@ use crate::random::Random;
 use crate::state::{Shared, State, Weather};
 use accounts::Patience;
 use disk::Disk;
-use farpool_disk::{Directory, SimulatedDirectory};
+use farpool_disk::{Directory, LogOver, Records, SimulatedDirectory};
 use farpool_memory::{Failures, WorkMemory};
 use farpool_model::{TenantName, limits};
 use farpool_node::{Access, Caller, Environment, Node, NodeConfig, Right, TenantLimits, native};
 use farpool_wire::Socket;
 use parking_lot::Mutex;
+use replica::Replica;
 use std::sync::Arc;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::{JoinHandle, yield_now};
@@ -140,8 +142,11 @@ impl World {
         let luck = has_bad_luck.then(|| Arc::new(BadLuck::new(random.next(), percent)) as Arc<dyn Failures>);
         let directory = has_disk.then(SimulatedDirectory::new);
         let config = NodeConfig { memory_bytes, work: WorkMemory::new(work_bytes), ..NodeConfig::default() };
-        let node = start_node(&mut random, clock.clone(), config, directory.clone(), luck)?;
-        let disk = directory.and_then(|directory| Disk::of(directory, &node));
+        let records = Records::default();
+        let replica = directory.clone().map(|of| Replica::new(of, records.clone())).transpose()?;
+        let data = directory.clone().map(|of| (of, LogOver::new(move |log| records.of(log))));
+        let node = start_node(&mut random, clock.clone(), config, data, luck)?;
+        let disk = directory.and_then(|directory| Disk::of(directory, replica, &node));
         let owners = TENANTS.iter().chain([&HOSTILE]).map(|name| Ok(node.owner(tenant(name)?)));
         let owners = owners.collect::<Checked<Vec<_>>>()?;
         let (sockets, serving) = serve(&node);
@@ -251,7 +256,7 @@ fn start_node(
     random: &mut Random,
     clock: Arc<SimClock>,
     config: NodeConfig,
-    directory: Option<Arc<SimulatedDirectory>>,
+    directory: Option<(Arc<SimulatedDirectory>, LogOver)>,
     failures: Option<Arc<dyn Failures>>,
 ) -> Checked<Arc<Node>> {
     let mut access = Access::of_nobody();
@@ -260,6 +265,7 @@ fn start_node(
     }
     let limits = TenantLimits { weight: 1 + random.below(5) as u32, ..TenantLimits::default() };
     let access = access.with_limits(tenant(TENANTS[0])?, limits);
+    let (directory, log_over) = directory.unzip();
     let data = directory.map(|directory| directory as Arc<dyn Directory>);
     // In some worlds there is a checkpoint after every few loads.
     let log_bytes = if random.chance(50) { 64 << 10 } else { limits::LOG_BYTES_DEFAULT };
@@ -274,6 +280,7 @@ fn start_node(
         failures,
         background_threads: 0,
         disk_threads: false,
+        log_over: log_over.unwrap_or_default(),
         ..Environment::of_system()
     };
     Node::assemble(config, environment).map_err(|error| error.to_string())

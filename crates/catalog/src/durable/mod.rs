@@ -273,10 +273,15 @@ impl Catalog {
         is_written
     }
 
-    /// Returns the number of records that are not durable yet.
+    /// Returns the number of records that are committed: whose changes readers see.
+    pub fn records_committed(&self) -> u64 {
+        self.state.read().durable_records
+    }
+
+    /// Returns the number of records that are not committed yet.
     pub fn records_waiting(&self) -> u64 {
-        let durable = self.state.read().durable_records;
-        self.durable.get().map_or(0, |of| of.log.next_record().saturating_sub(durable))
+        let committed = self.records_committed();
+        self.durable.get().map_or(0, |of| of.log.next_record().saturating_sub(committed))
     }
 
     /// Makes all changes durable and closes the data directory, which refuses changes afterwards. Makes a checkpoint,

@@ -13,7 +13,7 @@ use super::prepare::Prepared;
 use super::replay::{ReplayedGroup, ReplayedState, ReplayedTable};
 use super::sources::{RecoveryRead, Sources};
 use super::{Durable, proto};
-use crate::changes::{Change, ChangeKind, InMemory, NewTable, TableSize};
+use crate::changes::{ChangeKind, InMemory, NewTable, TableSize};
 use crate::state::CatalogState;
 use crate::{Catalog, Commit};
 use farpool_columns::{Chunk, RowGroup, TableBuilder, table_cipher};
@@ -53,7 +53,6 @@ impl Catalog {
         let mut parts = ReceivedParts::new(self, durable)?;
         let (version, change) = decode::change(record, &mut parts)?;
         let locations = std::mem::take(&mut parts.inline);
-        self.check_received(&change)?;
         if version < self.newest_version() {
             let newest = self.newest_version();
             return Err(Error::corrupt(format!(
@@ -80,17 +79,6 @@ impl Catalog {
         let (wakes, gone) = self.state.write().cut_off();
         drop(gone);
         wakes.into_iter().for_each(|wake| wake(Err(error.clone())));
-    }
-
-    /// Checks that what a change drops is there.
-    fn check_received(&self, change: &Change) -> Result<()> {
-        let (state, tenant) = (self.state.read(), &change.tenant);
-        let is_there = match &change.kind {
-            ChangeKind::Drop(name) => state.newest.find(tenant, name).is_some(),
-            ChangeKind::DropView(name) => state.newest.view(tenant, name).is_some(),
-            _ => true,
-        };
-        if is_there { Ok(()) } else { Err(Error::corrupt("a change drops what is not there")) }
     }
 }
 

@@ -14,8 +14,7 @@ use crate::{Catalog, Current};
 use arrow_buffer::Buffer;
 use farpool_columns::{Encoder, Table, TableBuilder};
 use farpool_disk::{
-    ChangeLog, Directory, Log, PartId, RecoveredLog, TornEnd, read_sealed_formats, segment_number,
-    write_sealed,
+    Directory, Log, PartId, RecoveredLog, TornEnd, read_sealed_formats, segment_number, write_sealed,
 };
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
@@ -59,27 +58,29 @@ impl Catalog {
     /// `Invalid` if the directory has foreign files or files of another version; `OverLimit`, with sizes, if the tables
     /// do not fit the pool; errors of the disk.
     pub fn open(self: &Arc<Self>, directory: Arc<dyn Directory>, new_node: u64) -> Result<Recovery> {
-        self.open_sized(directory, new_node, u64_from(limits::LOG_FILE_BYTES))
+        self.open_of(directory, new_node, 0)
     }
 
-    /// Opens a data directory as [`Catalog::open`] does, with log files of another size.
-    pub(super) fn open_sized(
+    /// Opens a data directory as [`Catalog::open`] does. If it is a new one, its chunks and segments get ids of this
+    /// origin ([`PartId`]).
+    ///
+    /// # Errors
+    /// Errors of [`Catalog::open`].
+    pub fn open_of(
         self: &Arc<Self>,
         directory: Arc<dyn Directory>,
         new_node: u64,
-        log_file_bytes: u64,
+        new_origin: u16,
     ) -> Result<Recovery> {
-        self.open_as(directory, (new_node, 0), log_file_bytes, |log| Box::new(log))
+        self.open_sized(directory, (new_node, new_origin), u64_from(limits::LOG_FILE_BYTES))
     }
 
-    /// Opens a data directory as [`Catalog::open`] does. A new one gets a number and an origin; `log_of` returns the log
-    /// of changes over the log of this directory.
-    pub(super) fn open_as(
+    /// Opens a data directory as [`Catalog::open_of`] does, with log files of another size.
+    pub(super) fn open_sized(
         self: &Arc<Self>,
         directory: Arc<dyn Directory>,
         (new_node, new_origin): (u64, u16),
         log_file_bytes: u64,
-        log_of: impl FnOnce(Log) -> Box<dyn ChangeLog>,
     ) -> Result<Recovery> {
         let names = list(&*directory)?;
         let manifest = match newest_manifest(&*directory, &names)? {
@@ -117,7 +118,7 @@ impl Catalog {
             is_checkpoint_wanted: AtomicBool::new(false),
             is_mark_wanted: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            log: log_of(log),
+            log: self.log_over.over(log),
             reads: Reads::new(self.pool.clone(), self.background.clone(), self.trace.clone()),
         });
         self.pool.set_reclaim(durable.reads.reclaim());

@@ -286,6 +286,9 @@ impl ReplayedState {
             self.loads.entry(change.tenant.clone()).or_default().add(loaded);
         }
         let effect = self.effect(change, version)?;
+        if let Some(conflict) = self.names.conflict(&effect) {
+            return Err(Error::corrupt(format!("a change does not fit the tables and views: {conflict}")));
+        }
         self.names.apply(effect, &mut Replaced::new());
         self.next_record = number + 1;
         Ok(())
@@ -315,22 +318,18 @@ impl ReplayedState {
             ChangeKind::Columns { name, new_name, schema, from } => {
                 let mut table = self.take(&tenant, &name)?;
                 table.with_columns(schema, &from).ok_or_else(|| wrong("change of columns", &name))?;
-                put(tenant, new_name, ReplayedTable { version, ..table })
+                let renamed_from = (name != new_name).then_some(name);
+                let (name, table) = (new_name, ReplayedTable { version, ..table });
+                Effect::Put { tenant, name, renamed_from, table, loads: Vec::new() }
             }
             ChangeKind::Merged { name, first_row, rows, .. } => {
                 let mut table = self.take(&tenant, &name)?;
                 table.merge(first_row, rows).ok_or_else(|| wrong("merge of rows", &name))?;
                 put(tenant, name, table)
             }
-            ChangeKind::Drop(name) => {
-                self.names.find(&tenant, &name).ok_or_else(|| not_there(&name))?;
-                Effect::Drop(tenant, name)
-            }
+            ChangeKind::Drop(name) => Effect::Drop(tenant, name),
             ChangeKind::PutView(view) => Effect::PutView(tenant, Arc::new(StoredView::recovered(view))),
-            ChangeKind::DropView(name) => {
-                self.names.view(&tenant, &name).ok_or_else(|| not_there(&name))?;
-                Effect::DropView(tenant, name)
-            }
+            ChangeKind::DropView(name) => Effect::DropView(tenant, name),
             ChangeKind::PutSchema(schema) => Effect::PutSchema(tenant, schema),
             ChangeKind::DropSchema(schema) => Effect::DropSchema(tenant, schema),
         })

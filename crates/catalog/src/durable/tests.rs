@@ -15,7 +15,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use farpool_columns::{Encoder, PlainGroup, Table};
-use farpool_disk::{Faults, LocalDirectory, Log, SimulatedDirectory};
+use farpool_disk::{Faults, LocalDirectory, Log, LogOver, Records, SimulatedDirectory};
 use farpool_memory::{Pool, PoolConfig, Reclaim};
 use farpool_model::{
     ErrorKind, LoadId, LoadMode, LoadOptions, SchemaName, TableChange, TableInfo, TableName, Tier, Version,
@@ -33,7 +33,7 @@ mod profiles;
 mod replica;
 
 use damage::{LOG_BYTES, flip_every_byte, without_reserve};
-use replica::{Recorded, Records, Replica};
+use replica::Replica;
 
 /// Background that merges small row groups on request, and does all other work at once.
 #[derive(Debug, Default)]
@@ -79,9 +79,15 @@ struct Bench {
 }
 
 fn new_catalog() -> (Arc<Catalog>, Arc<Deferred>) {
-    let (catalog, background) = profiling_catalog();
+    new_catalog_over(LogOver::default())
+}
+
+fn new_catalog_over(log_over: LogOver) -> (Arc<Catalog>, Arc<Deferred>) {
+    let background = Arc::new(Deferred::default());
+    let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
+    let catalog = Catalog::new(pool, Arc::new(Two), background.clone()).with_log(log_over);
     catalog.close_taps();
-    (catalog, background)
+    (Arc::new(catalog), background)
 }
 
 fn profiling_catalog() -> (Arc<Catalog>, Arc<Deferred>) {
@@ -103,10 +109,9 @@ fn open_recorded(
     log_file_bytes: u64,
     records: &Records,
 ) -> Result<(Arc<Catalog>, Arc<Deferred>, Recovery)> {
-    let (catalog, background) = new_catalog();
-    let (opened, records) = (encrypted::opened(directory)?, records.clone());
-    let recorded = |log| Box::new(Recorded { log, records }) as Box<dyn ChangeLog>;
-    let recovery = catalog.open_as(opened, (7, origin), log_file_bytes, recorded)?;
+    let records = records.clone();
+    let (catalog, background) = new_catalog_over(LogOver::new(move |log| records.of(log)));
+    let recovery = catalog.open_sized(encrypted::opened(directory)?, (7, origin), log_file_bytes)?;
     Ok((catalog, background, recovery))
 }
 
@@ -257,7 +262,7 @@ impl Bench {
         (self.catalog, self.background, recovery) =
             open_recorded(&self.directory, 0, limits::LOG_FILE_BYTES as u64, &self.records).unwrap();
         // Records that were lost have numbers that are given again.
-        self.records.lock().split_off(&self.catalog.state.read().durable_records);
+        self.records.forget_from(self.catalog.state.read().durable_records);
         assert!(self.catalog.newest_version().0 >= self.newest, "versions are used once");
         assert!(recovery.damaged.is_empty());
         recovery
@@ -481,7 +486,7 @@ fn write_a_directory_of_this_format() {
         bench.load(&t, LoadMode::Append, batch(row..row + 1), id).unwrap();
     }
     bench.background.run();
-    assert!(bench.records.lock().len() > 21, "there are merges");
+    assert!(bench.records.count() > 21, "there are merges");
     let more = Arc::new(arrow_schema::Field::new("more", arrow_schema::DataType::Date32, true));
     bench.catalog.alter_table(&tenant(), &t, &[TableChange::AddColumn(more)]).unwrap().wait().unwrap();
     let view = View::new(name("v"), "select 1").unwrap();

@@ -32,6 +32,11 @@ impl SteppedDisk {
         self.node.catalog().records_waiting()
     }
 
+    /// Returns the number of records that are committed.
+    pub fn records_committed(&self) -> u64 {
+        self.node.catalog().records_committed()
+    }
+
     /// Executes the oldest write job; returns whether there was one.
     pub fn write(&self) -> bool {
         self.jobs.writes.do_one(0)

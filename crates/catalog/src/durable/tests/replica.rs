@@ -4,77 +4,7 @@
 use super::*;
 use crate::Commit;
 use crate::state::Loads;
-use farpool_disk::{Observer, ReservePolicy};
-
-/// Records that were appended to a log, by number.
-pub(super) type Records = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
-
-/// A log that remembers what is appended to it, and can hold records back from the disk.
-#[derive(Debug)]
-pub(super) struct Recorded {
-    pub log: Log,
-    pub records: Records,
-}
-
-impl ChangeLog for Recorded {
-    fn observe(&self, observer: Box<dyn Observer>) {
-        self.log.observe(observer);
-    }
-
-    fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
-        let number = self.log.try_append(record, reserve_policy)?;
-        number.map(|number| self.records.lock().insert(number, record.to_vec()));
-        Ok(number)
-    }
-
-    fn make_room(&self, bytes: usize, reserve_policy: ReservePolicy) -> Result<()> {
-        self.log.make_room(bytes, reserve_policy)
-    }
-
-    fn commit(&self, number: u64) -> Result<()> {
-        self.log.commit(number)
-    }
-
-    fn next_record(&self) -> u64 {
-        self.log.next_record()
-    }
-
-    fn bytes_written(&self) -> u64 {
-        self.log.bytes_written()
-    }
-
-    fn write_next(&self) -> bool {
-        self.log.write_next()
-    }
-
-    fn keep_marked(&self) {
-        self.log.keep_marked();
-    }
-
-    fn records_marked(&self) -> Option<u64> {
-        self.log.records_marked()
-    }
-
-    fn mark(&self) -> Result<()> {
-        self.log.mark()
-    }
-
-    fn turn_over(&self) -> Result<()> {
-        self.log.turn_over()
-    }
-
-    fn forget_before(&self, number: u64) -> Result<()> {
-        self.log.forget_before(number)
-    }
-
-    fn stop(&self) {
-        self.log.stop();
-    }
-
-    fn close(&self) -> Result<()> {
-        self.log.close()
-    }
-}
+use farpool_disk::{LogOver, Observer, ReservePolicy};
 
 /// A catalog that follows another one by its records.
 pub(super) struct Replica {
@@ -105,7 +35,7 @@ impl Replica {
         }
         let durable = bench.catalog.state.read().durable_records;
         for number in self.fed..durable {
-            let record = bench.records.lock()[&number].clone();
+            let record = bench.records.get(number).unwrap();
             self.catalog.apply_record(&record).unwrap().wait().unwrap();
         }
         self.fed = durable;
@@ -126,9 +56,7 @@ impl Replica {
 
 fn opened(directory: &Arc<SimulatedDirectory>) -> (Arc<Catalog>, Arc<Deferred>) {
     let (catalog, background) = new_catalog();
-    let log_bytes = limits::LOG_FILE_BYTES as u64;
-    let unlocked = encrypted::opened(directory).unwrap();
-    let recovery = catalog.open_as(unlocked, (8, 2), log_bytes, |log| Box::new(log)).unwrap();
+    let recovery = catalog.open_of(encrypted::opened(directory).unwrap(), 8, 2).unwrap();
     assert!(recovery.damaged.is_empty());
     (catalog, background)
 }
@@ -221,22 +149,22 @@ fn records_that_do_not_fit_are_refused() {
     let t = name("t");
     bench.load(&t, LoadMode::Create, batch(0..10), None).unwrap();
     bench.load(&t, LoadMode::Append, batch(0..10), None).unwrap();
-    let records = bench.records.lock().clone();
-    let error = replica.catalog.apply_record(&records[&1]).unwrap_err();
+    let records = [0, 1].map(|number| bench.records.get(number).unwrap());
+    let error = replica.catalog.apply_record(&records[1]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Corrupt, "an append to a table that is not there: {error}");
-    replica.catalog.apply_record(&records[&0]).unwrap().wait().unwrap();
-    replica.catalog.apply_record(&records[&1]).unwrap().wait().unwrap();
-    let error = replica.catalog.apply_record(&records[&0]).unwrap_err();
+    replica.catalog.apply_record(&records[0]).unwrap().wait().unwrap();
+    replica.catalog.apply_record(&records[1]).unwrap().wait().unwrap();
+    let error = replica.catalog.apply_record(&records[0]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Corrupt, "a version that is made already: {error}");
-    for cut in 0..records[&1].len() {
-        assert!(replica.catalog.apply_record(&records[&1][..cut]).is_err(), "cut at {cut}");
+    for cut in 0..records[1].len() {
+        assert!(replica.catalog.apply_record(&records[1][..cut]).is_err(), "cut at {cut}");
     }
     assert_eq!(contents(&replica.catalog), contents(&bench.catalog));
     // A record with a changed byte is applied or refused, and leaves a catalog that can be read.
-    for (at, mask) in (0..records[&1].len()).step_by(8).zip([1, 0x80, 4].into_iter().cycle()) {
+    for (at, mask) in (0..records[1].len()).step_by(8).zip([1, 0x80, 4].into_iter().cycle()) {
         let replica = Replica::new(&bench.directory);
-        replica.catalog.apply_record(&records[&0]).unwrap().wait().unwrap();
-        let mut record = records[&1].clone();
+        replica.catalog.apply_record(&records[0]).unwrap().wait().unwrap();
+        let mut record = records[1].clone();
         record[at] ^= mask;
         drop(replica.catalog.apply_record(&record).map(Commit::wait));
         assert!(replica.catalog.list(&tenant()).tables.len() <= 2, "byte {at}");
@@ -310,13 +238,12 @@ fn changes_whose_records_were_cut_off_are_forgotten() {
     let bench = Bench::over(directory.clone());
     bench.load(&t, LoadMode::Create, batch(0..10), None).unwrap();
     drop(bench);
-    let (catalog, _) = new_catalog();
-    let log_bytes = limits::LOG_FILE_BYTES as u64;
     let isolated = |log: Log| {
         let appended = AtomicU64::new(log.next_record());
         Box::new(Isolated { appended, ..Isolated::default() }) as Box<dyn ChangeLog>
     };
-    catalog.open_as(directory, (7, 0), log_bytes, isolated).unwrap();
+    let (catalog, _) = new_catalog_over(LogOver::new(isolated));
+    catalog.open(directory, 7).unwrap();
     let before = contents(&catalog);
     let told = Arc::new(Mutex::new(Vec::new()));
     for change in [TableChange::Rename(name("u")), TableChange::Rename(name("v"))] {
