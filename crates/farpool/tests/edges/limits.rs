@@ -62,7 +62,8 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     for folder in OUTER {
         for file in source_files(root, &format!("crates/{folder}/src"))? {
             let names = file.code_without_tests().filter_map(maximum).map(str::to_string);
-            found.extend(names.filter(|_| !file.path.starts_with(HOME)).map(|name| (file.path.clone(), name)));
+            found
+                .extend(names.filter(|_| !file.path.starts_with(HOME)).map(|name| (file.path.clone(), name)));
         }
     }
     for (path, name) in &found {

@@ -32,7 +32,8 @@ pub const CREDIT_BYTES_MAX: u64 = 1 << 40;
 /// Requests that one connection may have open at once.
 pub const STREAMS_PER_CONNECTION_MAX: usize = 64;
 
-/// Connections of clients that a node serves at once, beside those of the Redis protocol ([`RESP_CONNECTIONS_MAX`](super::RESP_CONNECTIONS_MAX)).
+/// Connections of clients that a node serves at once, beside those of the Redis protocol
+/// ([`RESP_CONNECTIONS_MAX`](super::RESP_CONNECTIONS_MAX)).
 pub const CONNECTIONS_MAX: usize = 1024;
 
 /// The part of the connections of a port that only tenants with few of them get: one tenant cannot keep all others out.

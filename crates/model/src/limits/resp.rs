@@ -20,7 +20,8 @@ pub const RESP_UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 /// limit, and room for a token.
 pub const RESP_UNAUTHENTICATED_ARGUMENT_BYTES_MAX: usize = 16 << 10;
 
-/// Connections of clients of the Redis protocol at once, beside [`CONNECTIONS_MAX`](super::CONNECTIONS_MAX): services keep many of them.
+/// Connections of clients of the Redis protocol at once, beside [`CONNECTIONS_MAX`](super::CONNECTIONS_MAX): services
+/// keep many of them.
 pub const RESP_CONNECTIONS_MAX: usize = 10_000;
 
 /// Bytes of requests that are read from a client of the Redis protocol while its long command waits for its turn:
