@@ -192,8 +192,8 @@ impl Run {
         &self.prepared
     }
 
-    /// Claims a row group and processes it on the calling thread, for about [`farpool_model::limits::STEP_NS`]. May be called by
-    /// several threads at once.
+    /// Claims a row group and processes it on the calling thread, for about
+    /// [`STEP_NS`](farpool_model::limits::STEP_NS). May be called by several threads at once.
     ///
     /// # Errors
     /// The error that stopped the run: from then on every step returns the same one. `Cancelled` after
@@ -260,8 +260,8 @@ impl Run {
         if self.morsel_queue.is_free() {
             sharing.add(&self.this);
         }
-        // Set once: a run never joins twice.
-        let _ = self.sharing.set(sharing);
+        let is_first = self.sharing.set(sharing).is_ok();
+        assert!(is_first, "a run joins others once");
     }
 
     /// Sets a callback for when the run is stopped from outside, or has more to do because values were read into
@@ -280,6 +280,8 @@ impl Run {
     /// Returns the table; `None` if the run is done.
     fn table(&self) -> Result<Option<Arc<Table>>> {
         let held = self.held.lock();
+        let is_active = matches!(held.phase, Phase::Scanning | Phase::Merging(_));
+        assert_eq!(held.table.is_some(), is_active, "a run holds its table exactly until it ends");
         match &held.phase {
             Phase::Stopped(error) => Err(error.clone()),
             _ => Ok(held.table.clone()),

@@ -1,7 +1,7 @@
 //! The scan of a run: threads claim row groups and process them, each for about a millisecond.
 //!
-//! A row group is ruled out by its zone maps, returned as it is, or goes through the operators. What a step leaves of it
-//! is put back for the next step of any thread.
+//! A row group is ruled out by its zone maps, returned as it is, or goes through the operators. What a step leaves of
+//! it is put back for the next step of any thread.
 
 use super::read_ahead::{GroupReads, GroupValues};
 use super::{Morsel, Phase, RowChange, Run, RunOutput, Step};
@@ -232,6 +232,8 @@ impl Run {
     /// Returns the operator state, and the rest of the row group if it is not done, for other threads.
     fn put_back(&self, state: State, mut morsel: Morsel, table: &Table) -> Result<()> {
         let is_done = morsel.progress.is_done();
+        let (scanned, rows) = (morsel.progress.rows(), morsel.group(table).rows);
+        assert!(scanned <= rows, "{scanned} rows were scanned of a row group of {rows}");
         // Released first: others may need the memory before the rest of this row group is continued.
         drop(morsel.read.as_mut().and_then(GroupReads::let_go));
         if is_done {
@@ -244,6 +246,8 @@ impl Run {
                 return Err(error.clone());
             }
             held.states.push(state);
+            let made = self.states.load(Ordering::Relaxed);
+            assert!(held.states.len() <= made, "more states were returned than made");
             if !is_done {
                 held.rests.push(morsel);
             }
