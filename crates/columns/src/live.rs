@@ -17,6 +17,7 @@ use crate::zone::ZoneMap;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::{DataType, SchemaRef};
+use farpool_model::literal::integer_range;
 use farpool_model::{Expr, Result, TenantName, schema};
 use std::any::Any;
 use std::fmt;
@@ -180,16 +181,8 @@ impl Chunk {
 
 /// Returns the bounds of all values of an integer type that fits a signed 64-bit integer.
 fn integers_of_type(data_type: &DataType) -> Option<(i64, i64)> {
-    match data_type {
-        DataType::Int8 => Some((i64::from(i8::MIN), i64::from(i8::MAX))),
-        DataType::Int16 => Some((i64::from(i16::MIN), i64::from(i16::MAX))),
-        DataType::Int32 | DataType::Date32 => Some((i64::from(i32::MIN), i64::from(i32::MAX))),
-        DataType::UInt8 => Some((0, i64::from(u8::MAX))),
-        DataType::UInt16 => Some((0, i64::from(u16::MAX))),
-        DataType::UInt32 => Some((0, i64::from(u32::MAX))),
-        DataType::Int64 | DataType::Timestamp(..) => Some((i64::MIN, i64::MAX)),
-        _ => None,
-    }
+    let (low, high) = integer_range(data_type)?;
+    Some((i64::try_from(low).ok()?, i64::try_from(high).ok()?))
 }
 
 /// The values of stand-ins: there are none.

@@ -1,31 +1,16 @@
 //! Canonical data types as bytes: a type number, followed by the parameters of the type.
 
 use crate::bytes::Reader;
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::DataType;
 use farpool_model::limits::NAME_BYTES_MAX;
-use farpool_model::{Error, Result, schema};
+use farpool_model::{
+    Error, Result, TYPE_NUMBERS, numbered_type, numbered_unit, schema, type_number, unit_number,
+};
 
-/// Types without parameters; the number of a type is its index in this list.
-const SIMPLE: [DataType; 14] = [
-    DataType::Boolean,
-    DataType::Int8,
-    DataType::Int16,
-    DataType::Int32,
-    DataType::Int64,
-    DataType::UInt8,
-    DataType::UInt16,
-    DataType::UInt32,
-    DataType::UInt64,
-    DataType::Float32,
-    DataType::Float64,
-    DataType::Date32,
-    DataType::Utf8View,
-    DataType::BinaryView,
-];
+/// Tags of types with parameters; other types are written as their numbers.
 const DECIMAL: u8 = 64;
 const TIMESTAMP: u8 = 65;
-const UNITS: [TimeUnit; 4] =
-    [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
+const _: () = assert!(TYPE_NUMBERS <= DECIMAL);
 
 /// Returns a canonical type as bytes that [`type_from_bytes`] reads.
 pub fn type_to_bytes(data_type: &DataType) -> Vec<u8> {
@@ -52,16 +37,12 @@ pub(crate) fn write(data_type: &DataType, out: &mut Vec<u8>) {
     match data_type {
         DataType::Decimal128(precision, scale) => out.extend([DECIMAL, *precision, scale.cast_unsigned()]),
         DataType::Timestamp(unit, zone) => {
-            let unit = UNITS.iter().position(|known| known == unit).unwrap_or_default();
             let zone = zone.as_deref().unwrap_or_default();
-            out.extend([TIMESTAMP, unit as u8]);
+            out.extend([TIMESTAMP, unit_number(*unit)]);
             out.extend_from_slice(&(zone.len() as u64).to_le_bytes());
             out.extend_from_slice(zone.as_bytes());
         }
-        other => {
-            let number = SIMPLE.iter().position(|known| known == other);
-            out.push(number.expect("a chunk has a canonical type") as u8);
-        }
+        other => out.push(type_number(other).expect("a chunk has a canonical type")),
     }
 }
 
@@ -77,7 +58,7 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Result<DataType> {
             schema::decimal(i16::from(precision), i16::from(scale.cast_signed())).ok_or_else(unknown)
         }
         TIMESTAMP => {
-            let unit = *UNITS.get(usize::from(reader.byte()?)).ok_or_else(unknown)?;
+            let unit = numbered_unit(reader.byte()?).ok_or_else(unknown)?;
             let zone = std::str::from_utf8(reader.text()?).map_err(|_| unknown())?;
             match zone.len() {
                 0 => Ok(DataType::Timestamp(unit, None)),
@@ -85,6 +66,6 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Result<DataType> {
                 _ => Err(unknown()),
             }
         }
-        number => SIMPLE.get(usize::from(number)).cloned().ok_or_else(unknown),
+        number => numbered_type(number).ok_or_else(unknown),
     }
 }

@@ -129,6 +129,7 @@ impl SegmentWriter {
         waiting.extend_from_slice(&number.to_le_bytes());
         waiting.extend(key.iter().flat_map(|(salt, _)| salt));
         waiting.extend_from_slice(&crc32fast::hash(&waiting).to_le_bytes());
+        assert!(waiting.len() <= ALIGNMENT, "the header fits in front of the first part");
         waiting.resize(ALIGNMENT, 0);
         let (salt, key) = key.map_or(([0; SALT_BYTES], None), |(salt, key)| (salt, Some(key)));
         let cipher = key.as_ref().map(cipher).transpose()?;
@@ -165,7 +166,11 @@ impl SegmentWriter {
     pub fn add(&mut self, part: NewPart<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let NewPart { number, head, bytes, key, may_be_packed } = part;
         self.turn_to(key)?;
-        // Holds because written bytes always end at a multiple of [`ALIGNMENT`].
+        // Offsets in the buffer are aligned as those in the file are.
+        assert!(
+            self.written.is_multiple_of(u64_from(ALIGNMENT)),
+            "written bytes end at a unit of the device"
+        );
         let small_start = self.waiting.len().next_multiple_of(SMALL_ALIGNMENT);
         let alignment = if bytes < SMALL_BYTES { SMALL_ALIGNMENT } else { ALIGNMENT };
         self.waiting.resize(self.waiting.len().next_multiple_of(alignment), 0);
@@ -181,6 +186,8 @@ impl SegmentWriter {
         }
         let (offset, bytes, bytes_stored) =
             (self.written + u64_from(start), u64_from(bytes), u64_from(stored));
+        assert!(offset.is_multiple_of(u64_from(SMALL_ALIGNMENT)), "a part begins at an aligned offset");
+        assert_eq!(offset + bytes_stored, self.bytes(), "a part is the last in the segment when it is added");
         let head = self.hide(head, number)?;
         self.parts_added += 1;
         self.parts.insert(number, Part { head, bytes, bytes_stored, number, offset, storage });
@@ -267,6 +274,7 @@ impl SegmentWriter {
         trailer.extend_from_slice(&self.number.to_le_bytes());
         trailer.extend(tag.iter().flatten());
         trailer.extend_from_slice(&crc32fast::hash(&trailer).to_le_bytes());
+        assert!(trailer.len() <= ALIGNMENT, "the trailer is the last unit of the file");
         trailer.resize(ALIGNMENT, 0);
         self.waiting.extend_from_slice(&trailer);
         self.write()?;
@@ -274,12 +282,14 @@ impl SegmentWriter {
         self.directory.sync().map_err(|error| self.failed(&error))?;
         self.file.release();
         let place = self.directory.describe();
+        assert!(self.waiting.is_empty(), "a finished segment is written as a whole");
         let (number, parts, bytes) = (self.number, self.parts, self.written);
         let (file, salt, key) = (self.file, self.salt, self.key);
         Ok(Segment { name: segment_name(number), place, file, number, parts, salt, key, bytes })
     }
 
     fn write(&mut self) -> Result<()> {
+        assert!(self.waiting.len().is_multiple_of(ALIGNMENT), "whole units of the device are written");
         self.file.write_at(&self.waiting, self.written).map_err(|error| self.failed(&error))?;
         self.written += u64_from(self.waiting.len());
         self.waiting.clear();

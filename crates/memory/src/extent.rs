@@ -66,6 +66,8 @@ impl Run {
 
     /// Turns a run of whole pages into a piece of its first `bytes`, and the rest, which is freed on drop.
     pub fn into_piece(mut self, bytes: usize, tenure: Tenure) -> (Run, RunTail) {
+        assert!(self.piece.is_none(), "only a run of whole pages becomes a piece");
+        assert!(bytes <= self.bytes(), "a piece of {bytes} bytes does not fit its run of {}", self.bytes());
         let middle = self.place.start + bytes;
         let (pool, tenant) = (Arc::clone(&self.pool), self.tenant);
         let rest = RunTail { pool, tenant, place: middle..self.place.end, tenure };
@@ -94,6 +96,7 @@ impl Run {
         if self.piece.is_some() {
             return;
         }
+        assert!(bytes <= self.bytes(), "a run of {} bytes cannot be cut at {bytes}", self.bytes());
         let keep = bytes.div_ceil(PAGE_BYTES);
         let kept = self.pages_kept.fetch_min(keep, Ordering::AcqRel).max(keep);
         if self.extents.load(Ordering::Relaxed) > 0 {
@@ -105,7 +108,9 @@ impl Run {
 
     fn extent_goes(&self) {
         // Acquire and release: the last extent is dropped after the writes of all extents.
-        if self.extents.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let before = self.extents.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "an extent is dropped once");
+        if before == 1 {
             let kept = self.pages_kept.load(Ordering::Relaxed);
             self.pool.writer_goes(self.first()..self.first() + kept);
         }
@@ -171,6 +176,7 @@ impl Extent {
     }
 
     fn of(run: Arc<Run>, range: Range<usize>) -> Extent {
+        assert!(range.end <= run.bytes(), "an extent lies in its run");
         let start = run.at(range.start);
         Extent { run, range, start }
     }
@@ -234,7 +240,8 @@ impl Extent {
         let middle = self.range.start + bytes;
         let front = self.range.start..middle;
         (self.range.start, self.start) = (middle, self.run.at(middle));
-        self.run.extents.fetch_add(1, Ordering::Relaxed);
+        let before = self.run.extents.fetch_add(1, Ordering::Relaxed);
+        assert!(before > 0, "a run gets no extents after its last one was dropped");
         Extent::of(Arc::clone(&self.run), front)
     }
 
@@ -277,6 +284,7 @@ pub struct Lease {
 
 impl Lease {
     fn of(run: Arc<Run>, range: Range<usize>) -> Lease {
+        assert!(range.end <= run.bytes(), "a lease lies in its run");
         let start = run.at(range.start);
         Lease { run, range, start }
     }

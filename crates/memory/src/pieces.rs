@@ -7,6 +7,10 @@
 //!
 //! Invariants: no two ranges touch; none contains a whole page, so that each range wastes less than two pages
 //! of the memory that pieces share.
+//!
+//! Example, with pages of 100 bytes: 150..180 and 230..250 are free, and 180..230 is freed. The three ranges become
+//! 150..250, which contains no whole page and stays. When 100..150 is freed, too, 100..250 contains the page 100..200:
+//! it leaves the set, and 200..250 stays.
 
 use farpool_model::limits::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +60,8 @@ impl FreePieces {
 
     /// Takes a part out of a free range.
     fn cut(&mut self, free: Range<usize>, start: usize, bytes: usize) {
+        let is_within = free.start <= start && start + bytes <= free.end;
+        assert!(is_within, "{bytes} bytes at {start} are not within the free range {free:?}");
         self.remove(free.clone());
         self.insert(free.start..start);
         self.insert(start + bytes..free.end);
@@ -64,12 +70,18 @@ impl FreePieces {
     /// Frees a range. Returns the pages that are then entirely free, which are removed from the set.
     pub fn give(&mut self, piece: Range<usize>) -> Range<usize> {
         let mut free = piece;
-        if let Some((&start, &end)) = self.by_start.range(..free.start).next_back()
-            && end == free.start
-        {
-            self.remove(start..end);
-            free.start = start;
+        if let Some((&start, &end)) = self.by_start.range(..free.start).next_back() {
+            assert!(end <= free.start, "the bytes {free:?} overlap free ones before them");
+            if end == free.start {
+                self.remove(start..end);
+                free.start = start;
+            }
         }
+        let next = self.by_start.range(free.start..).next();
+        assert!(
+            next.is_none_or(|(next, _)| free.end <= *next),
+            "the bytes {free:?} overlap free ones behind them"
+        );
         if let Some(&end) = self.by_start.get(&free.end) {
             self.remove(free.end..end);
             free.end = end;
@@ -99,13 +111,15 @@ impl FreePieces {
 
     fn insert(&mut self, range: Range<usize>) {
         if !range.is_empty() {
-            self.by_length.insert((range.len(), range.start));
-            self.by_start.insert(range.start, range.end);
+            let is_new = self.by_length.insert((range.len(), range.start));
+            let before = self.by_start.insert(range.start, range.end);
+            assert!(is_new && before.is_none(), "a free range is added once");
         }
     }
 
     fn remove(&mut self, range: Range<usize>) {
-        self.by_length.remove(&(range.len(), range.start));
-        self.by_start.remove(&range.start);
+        let had_length = self.by_length.remove(&(range.len(), range.start));
+        let end = self.by_start.remove(&range.start);
+        assert!(had_length && end == Some(range.end), "both indexes have the same free ranges");
     }
 }

@@ -227,6 +227,10 @@ impl Pool {
             ));
             Shortage { of: ScarceResource::Pages, error: error.advise("drop a table") }
         })?;
+        let tenant = table.tenant(index);
+        let is_within_quota = tenant.pages_quota.is_none_or(|quota| tenant.pages_used <= quota);
+        let is_within = table.pages_used() <= self.pages_limit && is_within_quota;
+        assert!(is_within, "pages in use exceed neither the limit of the pool nor the tenant's quota");
         let warm = table.is_warm(first, count);
         let run = Run::pages(Arc::clone(self), index, first..first + count, warm);
         drop(table);
@@ -248,7 +252,8 @@ impl Pool {
     pub(crate) fn writer_goes(&self, pages: Range<usize>) {
         for writers in &self.writers[pages] {
             // Release: the writes are visible to any thread that sees a count of zero.
-            writers.fetch_sub(1, Ordering::Release);
+            let before = writers.fetch_sub(1, Ordering::Release);
+            assert!(before > 0, "a run leaves the pages that it came to");
         }
     }
 

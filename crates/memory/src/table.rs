@@ -4,6 +4,12 @@
 //! Free pages are kept as runs ordered by address; an allocation takes the first run that is long enough
 //! (first fit), which keeps the used part of the address range short. Invariant: a page of a free run has no
 //! entry (nor has one that is being freed); no two free runs touch; `pages_used` is the sum over the tenants.
+//!
+//! Pages are freed in two steps, [`PageTable::retire`] and [`PageTable::give_back`], because the system takes long to
+//! release many pages and the lock is not held meanwhile. Example of what goes wrong in one step:
+//! 1. Page 7 of tenant A becomes free, and the lock is released.
+//! 2. Tenant B takes page 7, and writes to it.
+//! 3. The release of step 1 reaches the system, and the bytes of B are gone.
 
 use crate::pieces::FreePieces;
 use farpool_model::TenantName;
@@ -149,7 +155,9 @@ impl PageTable {
         if length > count {
             self.free.insert(first + count, length - count);
         }
-        self.entries[first..first + count].fill(Some(PageEntry { tenant: index }));
+        let pages = &mut self.entries[first..first + count];
+        assert!(pages.iter().all(Option::is_none), "a free page has no owner");
+        pages.fill(Some(PageEntry { tenant: index }));
         self.tenants[index.0].pages_used += count;
         self.pages_used += count;
         Some(first)
@@ -165,23 +173,39 @@ impl PageTable {
 
     /// Makes retired pages free.
     pub fn give_back(&mut self, index: TenantIndex, first: usize, count: usize) {
+        let is_retired = self.entries[first..first + count].iter().all(Option::is_none);
+        assert!(is_retired, "pages are retired before they are free");
+        let of_tenant = self.tenants[index.0].pages_used;
+        assert!(
+            count <= of_tenant && of_tenant <= self.pages_used,
+            "pages are counted as used until they are free"
+        );
         self.tenants[index.0].pages_used -= count;
         self.pages_used -= count;
         self.insert_free(first, count);
+        debug_assert!(self.is_balanced(), "pages in use are the sum over the tenants");
+    }
+
+    /// Returns true if the pages in use are those of all tenants together; for assertions.
+    fn is_balanced(&self) -> bool {
+        self.pages_used == self.tenants.iter().map(|tenant| tenant.pages_used).sum::<usize>()
     }
 
     /// Adds a free run, joined with the runs that touch it.
     fn insert_free(&mut self, mut first: usize, mut count: usize) {
-        if let Some((&before, &length)) = self.free.range(..first).next_back()
-            && before + length == first
-        {
-            self.free.remove(&before);
-            first = before;
-            count += length;
+        if let Some((&before, &length)) = self.free.range(..first).next_back() {
+            assert!(before + length <= first, "page {first} is free already");
+            if before + length == first {
+                self.free.remove(&before);
+                first = before;
+                count += length;
+            }
         }
         if let Some(length) = self.free.remove(&(first + count)) {
             count += length;
         }
+        let next = self.free.range(first..).next();
+        assert!(next.is_none_or(|(next, _)| first + count < *next), "no two free runs touch");
         self.free.insert(first, count);
     }
 }

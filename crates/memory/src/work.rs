@@ -8,6 +8,9 @@
 //! Invariants: the sum of conditional reservations never exceeds the limit; waiters are served in order,
 //! except that waiters for their own tenant's fraction do not hold up others, and small reservations go first; a
 //! reservation is given back when it is dropped.
+//!
+//! Example of the first: of a limit of 100, 70 are reserved, and 50 more are then taken regardless of the limit. 120
+//! are in use, of which 70 are conditional. No one is granted more until less than 100 are in use.
 
 use crate::size_text;
 use farpool_model::cast::u64_from;
@@ -215,6 +218,7 @@ impl WorkMemory {
             woken.extend(waiter.waker.take());
             let (bytes, tenant) = (waiter.bytes, waiter.tenant.clone());
             state.add(&tenant, bytes);
+            state.check(self.limit);
         }
         woken
     }
@@ -267,6 +271,15 @@ impl WorkMemoryState {
         self.used += bytes;
         self.most_used = self.most_used.max(self.used);
         tenant.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Asserts that what was reserved, not taken, is within the limit.
+    fn check(&self, limit: usize) {
+        let (used, taken) = (self.used, self.taken);
+        assert!(
+            taken <= used && used - taken <= limit,
+            "{used} bytes in use, {taken} of them taken, exceed {limit}"
+        );
     }
 }
 
@@ -374,6 +387,7 @@ impl Reservation {
             return Err(memory.refused(&state, tenant, more));
         }
         state.add(tenant, more);
+        state.check(memory.limit);
         self.bytes += more;
         Ok(())
     }
@@ -397,15 +411,13 @@ impl Reservation {
         let bytes = bytes.min(self.bytes);
         let taken = bytes.min(self.taken);
         (self.bytes, self.taken) = (self.bytes - bytes, self.taken - taken);
+        assert!(self.taken <= self.bytes, "bytes that were taken are a part of all");
         Reservation { account: self.account.clone(), bytes, taken }
     }
 
     /// Adds the bytes of `other`, which must be of the same account.
     pub fn join(&mut self, mut other: Reservation) {
-        debug_assert!(
-            Arc::ptr_eq(&self.account.tenant, &other.account.tenant),
-            "reservations of two tenants"
-        );
+        assert!(Arc::ptr_eq(&self.account.tenant, &other.account.tenant), "reservations of two tenants");
         self.bytes += std::mem::take(&mut other.bytes);
         self.taken += std::mem::take(&mut other.taken);
     }
@@ -419,6 +431,8 @@ impl Drop for Reservation {
         let Account { memory, tenant } = &self.account;
         let waits = {
             let mut state = memory.state.lock();
+            let is_counted = self.bytes <= state.used.min(tenant.used()) && self.taken <= state.taken;
+            assert!(is_counted, "a reservation is given back once, to the account that it is from");
             state.used -= self.bytes;
             state.taken -= self.taken;
             tenant.used.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -40,6 +40,7 @@ pub mod statistic;
 pub mod status;
 pub mod table;
 mod tier;
+mod type_number;
 mod view;
 mod weaken;
 
@@ -75,5 +76,6 @@ pub use statistic::{Counters, NullHandling, SketchParameters};
 pub use status::Status;
 pub use table::{ColumnStates, ColumnStatistics, MomentsState, Spread, TableInfo, TableStatistics};
 pub use tier::Tier;
+pub use type_number::{TYPE_NUMBERS, numbered_type, numbered_unit, type_number, unit_number};
 pub use view::{Listing, Relation, View};
 pub use weaken::{Weakened, weaken};

@@ -4,10 +4,8 @@
 //! batches that operators emit. Strings are `Utf8View` and binaries `BinaryView`, because views share
 //! dictionaries and pages without copying.
 
-use crate::{Error, Result, brief, cast, limits, sql_name};
-use arrow_schema::{
-    DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema, SchemaRef, TimeUnit,
-};
+use crate::{Error, Result, TYPE_NUMBERS, brief, cast, limits, sql_name, type_number, unit_number};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// Returns the type under which the pool stores values of `data_type`, or `None` when it does not store them.
@@ -109,6 +107,11 @@ impl SchemaFingerprint {
     }
 }
 
+/// Tags of types with parameters in a fingerprint.
+const DECIMAL: u8 = 14;
+const TIMESTAMP: u8 = 15;
+const _: () = assert!(TYPE_NUMBERS <= DECIMAL);
+
 /// The 64-bit FNV-1a hash (Fowler, Noll, Vo; RFC 9923).
 struct Fnv(u64);
 
@@ -131,43 +134,23 @@ impl Fnv {
     }
 
     fn data_type(&mut self, data_type: &DataType) {
-        use DataType::*;
-        let number = match data_type {
-            Boolean => 0,
-            Int8 => 1,
-            Int16 => 2,
-            Int32 => 3,
-            Int64 => 4,
-            UInt8 => 5,
-            UInt16 => 6,
-            UInt32 => 7,
-            UInt64 => 8,
-            Float32 => 9,
-            Float64 => 10,
-            Date32 => 11,
-            Utf8View => 12,
-            BinaryView => 13,
-            Decimal128(precision, scale) => {
-                return self.bytes(&[14, *precision, scale.to_le_bytes()[0]]);
+        match data_type {
+            DataType::Decimal128(precision, scale) => {
+                self.bytes(&[DECIMAL, *precision, scale.to_le_bytes()[0]]);
             }
-            Timestamp(unit, zone) => {
-                let unit = match unit {
-                    TimeUnit::Second => 0,
-                    TimeUnit::Millisecond => 1,
-                    TimeUnit::Microsecond => 2,
-                    TimeUnit::Nanosecond => 3,
-                };
-                self.bytes(&[15, unit, u8::from(zone.is_some())]);
-                return zone.iter().for_each(|zone| self.text(zone));
+            DataType::Timestamp(unit, zone) => {
+                self.bytes(&[TIMESTAMP, unit_number(*unit), u8::from(zone.is_some())]);
+                zone.iter().for_each(|zone| self.text(zone));
             }
-            // Types that no canonical schema has: a separate tag keeps them distinct from all that it may
-            // have.
-            other => {
-                self.bytes(&[255]);
-                return self.text(&other.to_string());
-            }
-        };
-        self.bytes(&[number]);
+            other => match type_number(other) {
+                Some(number) => self.bytes(&[number]),
+                // Types that no canonical schema has: a separate tag keeps them distinct from all that it may have.
+                None => {
+                    self.bytes(&[255]);
+                    self.text(&other.to_string());
+                }
+            },
+        }
     }
 }
 

@@ -3,6 +3,11 @@
 //!
 //! Invariant: `completed` reaches `total` exactly once, however many threads claim, complete and close;
 //! tasks that are closed off count as completed by the thread that closed.
+//!
+//! Example, with 5 tasks:
+//! 1. Thread A claims task 0, and thread B task 1.
+//! 2. A closes, and gets 2..5. B closes, too, and gets nothing: else both would complete 2..5.
+//! 3. A completes 1 + 3 tasks. B completes 1, the fifth, and is told that it was the last.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,13 +39,24 @@ impl Dispenser {
     /// Records that `count` claimed or closed tasks are complete. Returns true for the one call that completes the last
     /// task; writes of other threads before their calls are visible to that caller.
     pub(crate) fn complete(&self, count: usize) -> bool {
-        count > 0 && self.completed.fetch_add(count, Ordering::AcqRel) + count == self.total
+        if count == 0 {
+            return false;
+        }
+        let completed = self.completed.fetch_add(count, Ordering::AcqRel) + count;
+        assert!(
+            completed <= self.total,
+            "{completed} of {} tasks are complete: one was counted twice",
+            self.total
+        );
+        completed == self.total
     }
 
     /// Stops handing out tasks. Returns the tasks that were not claimed; the caller must complete them
     /// without executing them.
     pub(crate) fn close(&self) -> Range<usize> {
-        self.next.swap(self.total, Ordering::Relaxed).min(self.total)..self.total
+        let closed = self.next.swap(self.total, Ordering::Relaxed).min(self.total)..self.total;
+        debug_assert!(self.claim().is_none(), "a closed dispenser hands out nothing");
+        closed
     }
 }
 

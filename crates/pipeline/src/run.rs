@@ -15,40 +15,36 @@ mod fetching;
 mod merging;
 mod morsel_queue;
 mod read_ahead;
+mod scanning;
+mod start;
 
 pub use change::ChangedGroups;
 pub use fetching::check_chunks;
 pub use read_ahead::HoldPolicy;
 
-use crate::bound::{BoundProgram, Filtered};
 use crate::budget::Budget;
 use crate::memory_need::MemoryNeed;
-use crate::pace::{RowCost, StepPace};
+use crate::pace::RowCost;
 use crate::shared_scan::RunSharing;
 use crate::tally::Tally;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use arrow_select::concat::concat_batches;
 use change::{GroupRewrite, RowChange};
 use collected::Collected;
 use farpool_columns::{LiveRows, RowGroup, Table};
 use farpool_memory::Reservation;
-use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
-use farpool_operators::{Pace, Plan, Progress, Shared, State, Verdict};
+use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result};
+use farpool_operators::{Plan, Progress, Shared, State};
 use merging::MergeTasks;
 use morsel_queue::MorselQueue;
 use parking_lot::Mutex;
-use read_ahead::{GroupReads, GroupValues, ReadAhead};
-use std::collections::{BTreeMap, BTreeSet};
+use read_ahead::{GroupReads, ReadAhead};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Context;
-
-/// Row groups of at most this many rows take less time than the fixed cost of a step.
-const FEW_ROWS: usize = limits::BLOCK_ROWS / 4;
 
 /// Outcome of one step of a run.
 #[derive(Debug)]
@@ -164,102 +160,6 @@ enum Phase {
 }
 
 impl Run {
-    /// Creates a run of `program`. Nothing is executed before the first step.
-    ///
-    /// # Errors
-    /// `Invalid` when the program does not fit the table.
-    pub fn start(program: &BoundProgram) -> Result<Arc<Self>> {
-        Run::begin(program, RunOutput::Batches)
-    }
-
-    /// Creates a run that may return rows as [`Step::Encoded`].
-    ///
-    /// # Errors
-    /// As [`Run::start`].
-    pub fn start_shipping(program: &BoundProgram) -> Result<Arc<Self>> {
-        let output = program.plan()?.plain_columns().map_or(RunOutput::Batches, RunOutput::Shipped);
-        Run::begin(program, output)
-    }
-
-    fn begin(program: &BoundProgram, output: RunOutput) -> Result<Arc<Self>> {
-        Run::begin_with(program, output, None)
-    }
-
-    /// Creates a run over all row groups, or over those at the given positions.
-    fn begin_with(
-        program: &BoundProgram,
-        output: RunOutput,
-        places: Option<Vec<usize>>,
-    ) -> Result<Arc<Self>> {
-        let (table, prepared) = (program.table(), program.prepared().clone());
-        let filtered = match &output {
-            // A change needs the rows that do not pass, too.
-            RunOutput::Change(_) => None,
-            RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Fetched(_) | RunOutput::Collected(_) => {
-                program.filtered()?
-            }
-        };
-        let (filtered, plan, mut columns) = match filtered {
-            Some(Filtered { rows, plan, columns }) => (Some(rows), plan, columns),
-            None => (None, program.plan()?, program.columns().iter().copied().collect()),
-        };
-        if let RunOutput::Change(row_change) = &output {
-            // A change also reads the replaced columns, for rows that keep their values.
-            let more = row_change.columns().iter().filter(|column| !columns.contains(column)).copied();
-            columns.extend(more.collect::<Vec<_>>());
-        }
-        let budget = program.budget();
-        let need = MemoryNeed::of(program, &plan);
-        let run = |this: &Weak<Run>| Run {
-            this: this.clone(),
-            read_ahead: ReadAhead::new(),
-            need: match &output {
-                RunOutput::Change(row_change) => need.encoding(table, row_change.columns()),
-                RunOutput::Batches
-                | RunOutput::Shipped(_)
-                | RunOutput::Fetched(_)
-                | RunOutput::Collected(_) => need,
-            },
-            output,
-            morsel_queue: {
-                let groups = || table.row_groups.iter().map(|group| &**group);
-                MorselQueue::new(table, &columns, places.or_else(|| plan.favourable(groups())))
-            },
-            sharing: OnceLock::new(),
-            columns,
-            filtered,
-            plan,
-            shared: Shared::default(),
-            budget,
-            tally: Tally::default(),
-            cost: RowCost::default(),
-            rows_left: AtomicU64::new(prepared.effective.limit.unwrap_or(u64::MAX)),
-            states: AtomicUsize::new(0),
-            group_bytes: AtomicUsize::new(budget.state_bytes_max),
-            threads_max: AtomicUsize::new(usize::MAX),
-            threads: AtomicUsize::new(0),
-            stopped: AtomicBool::new(false),
-            held: Mutex::new(RunState {
-                phase: Phase::Scanning,
-                table: Some(table.clone()),
-                states: Vec::new(),
-                rests: Vec::new(),
-                awaited: BTreeMap::new(),
-                reservation: None,
-            }),
-            on_change: Mutex::new(None),
-            prepared,
-        };
-        let run = Arc::new_cyclic(run);
-        // Without row groups, no completion would end the scan.
-        if run.morsel_queue.is_empty() {
-            run.scan_complete();
-        } else if run.limit_reached() {
-            run.skip_unclaimed(table);
-        }
-        Ok(run)
-    }
-
     /// Returns the memory that the run needs besides the pool.
     ///
     /// # Errors
@@ -292,8 +192,8 @@ impl Run {
         &self.prepared
     }
 
-    /// Claims a row group and processes it on the calling thread, for about [`limits::STEP_NS`]. May be called by
-    /// several threads at once.
+    /// Claims a row group and processes it on the calling thread, for about
+    /// [`STEP_NS`](farpool_model::limits::STEP_NS). May be called by several threads at once.
     ///
     /// # Errors
     /// The error that stopped the run: from then on every step returns the same one. `Cancelled` after
@@ -360,8 +260,8 @@ impl Run {
         if self.morsel_queue.is_free() {
             sharing.add(&self.this);
         }
-        // Set once: a run never joins twice.
-        let _ = self.sharing.set(sharing);
+        let is_first = self.sharing.set(sharing).is_ok();
+        assert!(is_first, "a run joins others once");
     }
 
     /// Sets a callback for when the run is stopped from outside, or has more to do because values were read into
@@ -377,320 +277,19 @@ impl Run {
         rows.is_some_and(|rows| rows.poll_ready(&mut Context::from_waker(waker)).is_pending())
     }
 
-    fn advance(&self, clock: &dyn Clock) -> Result<Step> {
-        let Some(table) = self.table()? else {
-            return Ok(Step::Done);
-        };
-        let is_stopped = || self.is_cancelled() || self.limit_reached();
-        let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
-        while let Some(mut morsel) = self.claim(&table) {
-            self.check()?;
-            if let Some(rows) = self.filtered.as_ref().or(table.live_rows())
-                && morsel.made.is_none()
-            {
-                let made = match rows.row_group(morsel.place, &self.columns) {
-                    // Retried when the rows are available: no worker blocks on that.
-                    Err(error) if error.kind == ErrorKind::Busy => {
-                        self.held.lock().rests.push(morsel);
-                        return Ok(Step::Busy);
-                    }
-                    made => made?,
-                };
-                self.tally.scanned(cast::u64_from(made.rows_dropped), cast::u64_from(made.bytes_judged));
-                morsel.made = Some(Arc::new(made.group));
-            }
-            let made = morsel.made.clone();
-            let group = made.as_deref().unwrap_or(&table.row_groups[morsel.place]);
-            let is_out = group.rows == 0 || morsel.progress.is_ruled_out();
-            let verdict = match is_out || self.plan.is_beaten(group, &self.shared) {
-                true => Verdict::None,
-                false => self.plan.verdict(group),
-            };
-            let filled = match self.filled(group, verdict, &mut morsel, &table, &mut pace)? {
-                GroupValues::Here(filled) => filled,
-                GroupValues::Absent(handles) => {
-                    self.fetch(morsel, handles);
-                    continue;
-                }
-                GroupValues::Unneeded => {
-                    self.leave_group(group, &morsel.progress);
-                    self.complete_groups(1);
-                    if pace.ends() {
-                        return Ok(Step::Worked);
-                    }
-                    continue;
-                }
-            };
-            let is_filled = filled.is_some();
-            let group = filled.as_deref().unwrap_or(group);
-            match verdict {
-                Verdict::All if self.ships(group, &morsel) => {
-                    return self.ship(morsel.place, group, is_filled, &table);
-                }
-                Verdict::Some | Verdict::All if let Some(row_change) = self.row_change() => {
-                    return self.change(row_change, morsel, group, &table, &mut pace);
-                }
-                Verdict::Some | Verdict::All => {
-                    let step = self.scan(morsel, group, &table, &mut pace)?;
-                    // Small row groups are processed several to a step, since a step for each would cost more than they
-                    // do.
-                    if group.rows > FEW_ROWS || !matches!(step, Step::Worked) {
-                        return Ok(step);
-                    }
-                    pace.next_group();
-                }
-                Verdict::None => {
-                    self.leave_group(group, &morsel.progress);
-                    self.complete_groups(1);
-                }
-            }
-            if pace.ends() {
-                return Ok(Step::Worked);
-            }
-        }
-        let merging = match &self.held.lock().phase {
-            Phase::Scanning => return Ok(Step::Busy),
-            Phase::Done => return Ok(Step::Done),
-            Phase::Stopped(error) => return Err(error.clone()),
-            Phase::Merging(merging) => merging.clone(),
-        };
-        self.merge_step(&merging)
-    }
-
-    /// Claims a row group: one that is partly done, or else the next one of the morsel queue.
-    fn claim(&self, table: &Table) -> Option<Morsel> {
-        let mut rest = self.held.lock().rests.pop();
-        if let Some(read) = rest.as_mut().and_then(|rest| rest.read.as_mut()) {
-            self.read_ahead.used(read);
-        }
-        rest.or_else(|| {
-            let sharing = self.sharing.get();
-            let taken = self.morsel_queue.take(self, table, sharing)?;
-            let judging = sharing.and_then(RunSharing::judging);
-            let passing = || judging?.passing(&table.row_groups[taken.place]);
-            let progress = match &self.output {
-                RunOutput::Change(_) => Progress::marking(),
-                RunOutput::Batches
-                | RunOutput::Shipped(_)
-                | RunOutput::Fetched(_)
-                | RunOutput::Collected(_) => {
-                    let judge = || if judging.is_some() { Progress::marking() } else { Progress::default() };
-                    passing().map_or_else(judge, Progress::knowing)
-                }
-            };
-            let (place, is_shared, read) =
-                (taken.place, taken.is_shared, taken.kept.map(GroupReads::keeping));
-            Some(Morsel { place, is_shared, progress, rewrite: None, read, opened: None, made: None })
-        })
-    }
-
     /// Returns the table; `None` if the run is done.
     fn table(&self) -> Result<Option<Arc<Table>>> {
         let held = self.held.lock();
+        let is_active = matches!(held.phase, Phase::Scanning | Phase::Merging(_));
+        assert_eq!(held.table.is_some(), is_active, "a run holds its table exactly until it ends");
         match &held.phase {
             Phase::Stopped(error) => Err(error.clone()),
             _ => Ok(held.table.clone()),
         }
     }
 
-    /// Returns the change that the run makes; `None` for a run that returns rows.
-    fn row_change(&self) -> Option<&RowChange> {
-        match &self.output {
-            RunOutput::Change(row_change) => Some(row_change),
-            RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Fetched(_) | RunOutput::Collected(_) => {
-                None
-            }
-        }
-    }
-
     fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
-    }
-
-    /// Decides whether `group`, all of whose rows pass, is returned as it is. If so, its rows are subtracted from the
-    /// limit.
-    fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
-        let rows = cast::u64_from(group.rows);
-        let left = |left: u64| left.checked_sub(rows);
-        matches!(self.output, RunOutput::Shipped(_) | RunOutput::Fetched(_))
-            && morsel.progress.rows() == 0
-            && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
-    }
-
-    /// Returns a row group as encoded chunks. Values of handles are copied, so that a result that waits for a slow
-    /// client does not keep them from being evicted.
-    fn ship(&self, place: usize, group: &RowGroup, is_filled: bool, table: &Table) -> Result<Step> {
-        let columns = match &self.output {
-            RunOutput::Shipped(columns) | RunOutput::Fetched(columns) => &columns[..],
-            RunOutput::Batches | RunOutput::Change(_) | RunOutput::Collected(_) => &[],
-        };
-        let read: BTreeSet<usize> = columns.iter().copied().collect();
-        let bytes = read.iter().map(|column| group.chunks[*column].bytes_encoded()).sum::<usize>();
-        let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));
-        self.tally.scanned(rows, bytes);
-        self.tally.left(group, rows, bytes);
-        self.tally.returned(group.rows);
-        if self.limit_reached() {
-            self.skip_unclaimed(table);
-        }
-        self.complete_groups(1);
-        let chunks = columns.iter().map(|column| group.chunks[*column].clone()).collect();
-        let shipped = RowGroup { rows: group.rows, chunks };
-        let shipped = if is_filled { shipped.copied()? } else { shipped };
-        Ok(match self.output {
-            RunOutput::Fetched(_) => Step::Fetched(place, shipped),
-            RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Change(_) | RunOutput::Collected(_) => {
-                Step::Encoded(shipped)
-            }
-        })
-    }
-
-    fn scan(
-        &self,
-        mut morsel: Morsel,
-        group: &RowGroup,
-        table: &Table,
-        pace: &mut StepPace<'_>,
-    ) -> Result<Step> {
-        let pooled = self.held.lock().states.pop();
-        let mut state = pooled.unwrap_or_else(|| self.new_state());
-        if self.prepared.is_partial() {
-            let budget = Budget { state_bytes_max: self.group_bytes.load(Ordering::Relaxed), ..self.budget };
-            state.set_room(budget.share(self.states.load(Ordering::Relaxed)));
-        }
-        let mut batches = Vec::new();
-        let mut accept = |batch| self.accept(batch, &mut batches);
-        let progress = &mut morsel.progress;
-        let (work, encoded) = match self.output {
-            RunOutput::Shipped(_) => {
-                self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?
-            }
-            RunOutput::Batches | RunOutput::Fetched(_) | RunOutput::Change(_) | RunOutput::Collected(_) => {
-                (self.plan.process_part(group, progress, &mut state, pace, &mut accept)?, None)
-            }
-        };
-        self.tally.scanned(work.rows_in, work.bytes_read);
-        self.tally.bypassed(work.rows_bypassed);
-        if morsel.progress.is_known() {
-            self.tally.known(work.rows_in);
-        }
-        self.check()?;
-        let step = match encoded {
-            Some(group) => {
-                self.tally.returned(group.rows);
-                Step::Encoded(group)
-            }
-            None => self.give(batches)?,
-        };
-        self.put_back(state, morsel, table)?;
-        Ok(step)
-    }
-
-    /// Returns the operator state, and the rest of the row group if it is not done, for other threads.
-    fn put_back(&self, state: State, mut morsel: Morsel, table: &Table) -> Result<()> {
-        let is_done = morsel.progress.is_done();
-        // Released first: others may need the memory before the rest of this row group is continued.
-        drop(morsel.read.as_mut().and_then(GroupReads::let_go));
-        if is_done {
-            self.leave_group(morsel.group(table), &morsel.progress);
-            self.note(&morsel, table);
-        }
-        {
-            let mut held = self.held.lock();
-            if let Phase::Stopped(error) = &held.phase {
-                return Err(error.clone());
-            }
-            held.states.push(state);
-            if !is_done {
-                held.rests.push(morsel);
-            }
-        }
-        if self.limit_reached() {
-            self.skip_unclaimed(table);
-        }
-        self.complete_groups(usize::from(is_done));
-        Ok(())
-    }
-
-    /// Takes as much of a batch as the limit allows.
-    fn accept(&self, batch: RecordBatch, batches: &mut Vec<RecordBatch>) -> ControlFlow<()> {
-        let wanted = cast::u64_from(batch.num_rows());
-        let left = |left: u64| Some(left.saturating_sub(wanted));
-        let before = self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
-        let rows = cast::usize_saturating(before.unwrap_or(0).min(wanted));
-        self.tally.returned(rows);
-        if rows > 0 {
-            batches.push(if rows < batch.num_rows() { batch.slice(0, rows) } else { batch });
-        }
-        if self.limit_reached() || self.is_cancelled() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-
-    fn limit_reached(&self) -> bool {
-        self.rows_left.load(Ordering::Relaxed) == 0
-    }
-
-    /// Returns the batches of a step, combining many small ones into one, because each costs a message.
-    fn give(&self, mut batches: Vec<RecordBatch>) -> Result<Step> {
-        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        if let RunOutput::Collected(collected) = &self.output {
-            collected.lock().add(batches, rows)?;
-            return Ok(Step::Worked);
-        }
-        if batches.len() > 1 && rows <= limits::BATCH_ROWS {
-            let whole = concat_batches(self.schema(), &batches);
-            batches = vec![whole.map_err(|error| Error::internal(error.to_string()))?];
-        }
-        Ok(if batches.is_empty() { Step::Worked } else { Step::Batches(batches) })
-    }
-
-    fn new_state(&self) -> State {
-        self.states.fetch_add(1, Ordering::Relaxed);
-        self.plan.new_state_in(&self.shared)
-    }
-
-    fn skip_unclaimed(&self, table: &Table) {
-        let rests = {
-            let mut held = self.held.lock();
-            let awaited = std::mem::take(&mut held.awaited);
-            let mut rests = std::mem::take(&mut held.rests);
-            rests.extend(awaited.into_values());
-            rests
-        };
-        rests.iter().for_each(|rest| self.leave_group(rest.group(table), &rest.progress));
-        let unclaimed = self.morsel_queue.close();
-        let count = unclaimed.len() + rests.len();
-        let nothing = Progress::default();
-        unclaimed.iter().for_each(|place| self.leave_group(&table.row_groups[*place], &nothing));
-        self.complete_groups(count);
-    }
-
-    /// Records which rows of a finished row group pass, for other runs with the same filter.
-    fn note(&self, morsel: &Morsel, table: &Table) {
-        let group = &table.row_groups[morsel.place];
-        if let Some(sharing) = self.sharing.get()
-            // Filtering few rows is cheaper than recording the result.
-            && group.rows > FEW_ROWS
-            && let Some(passing) = morsel.progress.passing(group)
-            // Otherwise the zone maps decide it.
-            && self.plan.verdict(group) == Verdict::Some
-        {
-            sharing.note(self, morsel.place, group, passing);
-        }
-    }
-
-    /// Counts the bytes of a row group that were not read as skipped.
-    fn leave_group(&self, group: &RowGroup, progress: &Progress) {
-        self.tally.left(group, cast::u64_from(progress.rows()), progress.bytes_read());
-    }
-
-    fn complete_groups(&self, count: usize) {
-        if self.morsel_queue.complete(count) {
-            self.scan_complete();
-        }
     }
 
     fn finish(&self) {

@@ -62,6 +62,7 @@ impl Log {
         let mut marked = self.marked.lock();
         // Read while the lock is held, so that a thread with an older number cannot overwrite a newer mark.
         let records = self.state.lock().durable;
+        assert!(marked.is_none_or(|marked| marked <= records), "durable records stay durable");
         if *marked == Some(records) {
             return Ok(());
         }

@@ -23,6 +23,9 @@
 //!
 //! Invariant: when a log is opened again, its records are a prefix of those that were appended, and the prefix includes
 //! all that were committed.
+//!
+//! *Assertions.* Where a thread has taken the writer out of the state, they are `debug_assert`: a panic there would
+//! lose the writer, and every later commit would wait for it for ever.
 
 mod format;
 mod mark;
@@ -37,8 +40,8 @@ use crate::keys::SEAL_BYTES;
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, Result, limits};
 use format::{
-    BATCH_HEADER_BYTES, BatchEncryptor, BatchHeader, FileHeader, HEADER_BYTES, payload_bytes, push_record,
-    record_bytes, whole_bytes,
+    BATCH_HEADER_BYTES, BatchEncryptor, BatchHeader, FileHeader, HEADER_BYTES, SECTOR_BYTES, payload_bytes,
+    push_record, record_bytes, whole_bytes,
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
@@ -174,6 +177,8 @@ impl Log {
             return Ok(None);
         }
         let number = state.push(record);
+        let waiting = u64_from(state.waiting.len());
+        assert!(waiting <= self.file_bytes / 2, "records that wait fit a new file");
         self.note_room(&state);
         self.arrived.notify_one();
         Ok(Some(number))
@@ -255,6 +260,7 @@ impl Log {
                 None => self.changed.wait(&mut state),
             }
         }
+        assert!(state.durable <= state.appended, "only records that were appended are durable");
         Ok(())
     }
 
@@ -360,8 +366,14 @@ impl Log {
         mut writer: Writer,
         (mut payload, records): (Vec<u8>, u32),
     ) {
+        debug_assert_eq!(
+            state.durable + u64::from(records) + u64::from(state.waiting_records),
+            state.appended,
+            "a batch has the records between those that are durable and those that wait"
+        );
         // Reserved before the lock is released, so that records appended during the write see the remaining space.
         let bytes = whole_bytes(state.seal_bytes + payload.len());
+        debug_assert!(bytes <= state.room, "a batch of {bytes} bytes has room in the current file");
         (state.room, state.bytes_written) = (state.room - bytes, state.bytes_written + bytes);
         let durable = state.durable + u64::from(records);
         let outcome = MutexGuard::unlocked(state, || {
@@ -373,6 +385,7 @@ impl Log {
         });
         match outcome {
             Ok(()) => {
+                debug_assert!(durable <= state.appended, "only records that were appended are durable");
                 state.durable = durable;
                 if state.seal_bytes > 0 {
                     // The buffer is reused and must not keep rows in the clear.
@@ -403,6 +416,7 @@ impl Log {
 
     /// Begins a new file because a record does not fit into the current one.
     fn begin_file(&self, state: &mut MutexGuard<'_, LogState>, mut writer: Writer) -> Result<()> {
+        debug_assert_eq!(state.waiting_records, 0, "a file begins with the records that are appended next");
         let first_record = state.appended;
         let outcome = MutexGuard::unlocked(state, || {
             writer.begin_file(&*self.directory, first_record, self.file_bytes)
@@ -422,6 +436,7 @@ impl Log {
     /// Removes the oldest file and syncs the directory. Without a sync after each, a loss of power could undo a removal
     /// and keep a later one, which would leave a gap in the log.
     fn remove_oldest(&self, writer: &mut Writer) -> Result<()> {
+        debug_assert!(writer.files.len() > 1, "the current file is never removed");
         let name = writer.files[0].name();
         let removed = match self.directory.remove(&name) {
             // The file was removed before, but the sync of the directory failed.
@@ -466,6 +481,8 @@ impl LogState {
         push_record(&mut self.waiting, record);
         self.waiting_records += 1;
         self.appended += 1;
+        let accounted = self.durable + u64::from(self.waiting_records);
+        assert!(accounted <= self.appended, "a record is durable, or being written, or waits");
         self.appended - 1
     }
 }
@@ -492,6 +509,10 @@ impl Writer {
     }
 
     fn write(&mut self, payload: &[u8], records: u32) -> io::Result<()> {
+        debug_assert!(
+            self.end.is_multiple_of(u64_from(SECTOR_BYTES)),
+            "a batch begins at a sector, so that a torn write damages no batch before it"
+        );
         let file = self.current().number;
         let seal_bytes = if self.encryptor.is_some() { SEAL_BYTES } else { 0 };
         let bytes = seal_bytes + payload.len();
@@ -525,6 +546,10 @@ impl Writer {
         first_record: u64,
         file_bytes: u64,
     ) -> Result<(), FileCreationError> {
+        debug_assert!(
+            self.current().first_record <= first_record,
+            "files of a log are in the order of records"
+        );
         let next = LogFile { number: self.current().number + 1, first_record };
         let (log, first_batch, previous_end) = (self.log, self.next_batch, self.end);
         let header = FileHeader { log, first_batch, first_record, previous_end, file_bytes };

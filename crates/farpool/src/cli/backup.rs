@@ -13,15 +13,16 @@ Examples:
   farpool backup --pool farpool://node7:9797 --token-file admin.token /backup/node7
   farpool backup s3://bucket/node7
 
-The node makes a checkpoint and keeps its files while they are read: it goes on, and tables may be changed and dropped \
-meanwhile. What the target has already is not sent again. A backup that is cut off leaves the one before. Whoever takes \
-one needs the right of an admin, and may see the tables and keys of all tenants. 'farpool restore' makes a data directory of it.";
+The node makes a checkpoint and keeps its files while they are read; clients may change and drop tables meanwhile. \
+The backup is incremental: files that the target has are not sent again. An interrupted backup leaves the previous one \
+intact. It requires the role admin, and contains the tables and keys of all tenants. 'farpool restore' creates a data \
+directory from it.";
 
 /// Back up the data directory of a memory node while it runs
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A directory, or a prefix of an object store such as s3://bucket/node7; one backup has it for itself
+    /// Target: a directory, or a prefix of an object store such as s3://bucket/node7, used by one backup only
     target: String,
 
     #[command(flatten)]

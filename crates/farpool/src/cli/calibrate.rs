@@ -36,23 +36,23 @@ Examples:
   farpool calibrate --format json
   farpool calibrate --pool farpool://node7:9797
 
-The speeds are kept in ~/.cache/farpool/calibration.json (or below $XDG_CACHE_HOME), from where
-'farpool sql' takes them to decide what a pool should do; delete the file to return to the built-in ones.\n\
-With --pool, it is measured how columns that are kept here (sql --cache) come fastest from that node: a table of 16 MiB \
-is made there, read in several ways for some seconds, and dropped. What came of it is kept beside, in links.json.";
+The speeds are stored in ~/.cache/farpool/calibration.json (or below $XDG_CACHE_HOME), where 'farpool sql'
+reads them to decide what to push down; delete the file to return to the built-in ones.\n\
+With --pool, the fastest way to fetch columns from that node (sql --cache) is measured: a table of 16 MiB is created \
+there, read in several ways for some seconds, and dropped. The result is stored beside, in links.json.";
 
-/// Measure this machine, so that queries are split by what it can do
+/// Measure the speed of this machine, for the cost model that decides about push-down
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Measure the link to this memory node instead; takes the right to load tables
+    /// Measure the link to this memory node instead; requires the right to load tables
     #[arg(long, value_name = "URL")]
     pool: Option<PoolUrl>,
 
     #[command(flatten)]
     client: ClientArgs,
 
-    /// Format of the speeds; `json` is one object
+    /// Format of the output; `json` prints one object
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 }

@@ -4,14 +4,14 @@ use super::output::print_text;
 use super::pool_args::PoolArgs;
 use super::stop::Outcome;
 
-/// End queries that are under way at a memory node
+/// Cancel running queries of a memory node
 ///
-/// Those of the token's tenant; of all tenants with a token for the role admin. Their clients get an error that says
-/// who did it.
+/// Only queries of the token's tenant; with a token for the role admin, queries of all tenants. The client of a
+/// cancelled query gets an error that names who cancelled it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  farpool cancel 7")]
 pub struct Args {
-    /// Their numbers, as `farpool queries` lists them
+    /// Numbers of the queries, as listed by `farpool queries`
     #[arg(value_name = "ID", required = true)]
     ids: Vec<u64>,
 

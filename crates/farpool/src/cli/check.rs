@@ -15,25 +15,24 @@ Examples:
   farpool check --data-dir /var/lib/farpool --format json
   farpool check --data-dir /var/lib/farpool --master-key-file farpool.key
 
-Every byte that a start would read is read and checked, its checksum, and the tag that it has where the directory is
-encrypted; nothing is changed. The exit status is 1 if anything is
-damaged.";
+Reads everything that a start would read, and verifies its checksums and, in an encrypted directory, its authentication
+tags. Changes nothing. The exit status is 1 if anything is damaged.";
 
 /// Number of damaged places that are listed; the others are counted.
 const SHOWN: usize = 100;
 
-/// Check a data directory that no memory node has open
+/// Verify a data directory that no memory node has open
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The directory, as given to 'farpool serve'
+    /// Data directory, as given to 'farpool serve'
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 
     #[command(flatten)]
     key: KeyArgs,
 
-    /// Format of the output; `json` is one object
+    /// Format of the output; `json` prints one object
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 }

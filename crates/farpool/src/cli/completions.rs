@@ -11,11 +11,11 @@ Examples:
   farpool completions zsh > ~/.zfunc/_farpool        # a folder of fpath
   farpool completions fish > ~/.config/fish/completions/farpool.fish";
 
-/// Print completions of the command line for bash, zsh or fish
+/// Print a completion script for bash, zsh or fish
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The shell that reads them
+    /// Shell that the script is for
     shell: Shell,
 }
 

@@ -13,13 +13,13 @@ pub struct DisplayArgs {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
 
-    /// Rows of a result that the formats table, box and line show, half of them from its end; 0 for all
-    /// [default: 40 on a terminal, all elsewhere]
+    /// Maximum number of rows shown by the formats table, box and line, half of them from the end of the result; 0 for
+    /// no limit [default: 40 on a terminal, else no limit]
     #[arg(long, value_name = "ROWS")]
     pub max_rows: Option<usize>,
 
-    /// Characters of a line that the formats table and box show; 0 for any number [default: what the terminal has,
-    /// any number elsewhere]
+    /// Maximum width of a line in characters in the formats table and box; 0 for no limit [default: width of the
+    /// terminal, else no limit]
     #[arg(long, value_name = "CHARACTERS")]
     pub max_width: Option<usize>,
 }

@@ -5,15 +5,15 @@ use super::pool_args::PoolArgs;
 use super::stop::Outcome;
 use farpool::{TableName, TenantName};
 
-/// Drop tables, or views, of a memory node
+/// Drop tables or views of a memory node
 ///
-/// Queries that are reading a table finish undisturbed; its memory is free when the last one has.
+/// Running queries that read a table finish normally; its memory is freed after the last of them.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  farpool drop trips\n  farpool drop --view long_trips\n  farpool drop --tenant sales trips"
 )]
 pub struct Args {
-    /// The tables: TABLE, or SCHEMA.TABLE
+    /// Names of the tables: TABLE or SCHEMA.TABLE
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<String>,
 
@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long)]
     view: bool,
 
-    /// Drop tables of another tenant; takes a token for the role admin
+    /// Drop tables of another tenant; requires a token for the role admin
     #[arg(long, value_parser = |text: &str| TenantName::new(text))]
     tenant: Option<TenantName>,
 

@@ -18,26 +18,26 @@ Examples:
   farpool export trips s3://bucket/out/trips.parquet
   farpool export trips - --format csv | head
 
-The format is that of --format, or of the file's ending: .csv, .tsv, .json (an object on each line), also with .gz or \
-.zst behind it, .parquet, .arrow. The file is there once all rows are in it. Options are those of COPY in SQL.";
+The format is set by --format or by the file's extension: .csv, .tsv, .json (one object per line), each also with .gz or \
+.zst appended, .parquet, .arrow. The file appears under its name only when it is complete. Options are those of COPY in SQL.";
 
 /// Write a table of a memory node to a file
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The table, and the file; with --query only the file; `-` is standard output
+    /// Table and file, or with --query only the file; `-` is standard output
     #[arg(value_name = "TABLE FILE", num_args = 1..=2, required = true)]
     names: Vec<String>,
 
-    /// The rows of a query in place of those of a table
+    /// Export the result of this query instead of a table
     #[arg(long, value_name = "SQL")]
     query: Option<String>,
 
-    /// The format: csv, tsv, json, parquet or arrow
+    /// File format: csv, tsv, json, parquet or arrow [default: by the file's extension]
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
 
-    /// An option of COPY, such as "delimiter ';'"; may be given more than once
+    /// Option of COPY, such as "delimiter ';'"; repeatable
     #[arg(long = "option", value_name = "NAME VALUE")]
     options: Vec<String>,
 

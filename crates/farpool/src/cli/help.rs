@@ -4,11 +4,11 @@ use super::output::print_text;
 use super::stop::{Outcome, Stop};
 use clap::CommandFactory;
 
-/// Print what --help prints, of the program or of a command
+/// Print the help of the program or of a command, as --help does
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  farpool help\n  farpool help sql")]
 pub struct Args {
-    /// The command
+    /// Name of the command
     command: Option<String>,
 }
 

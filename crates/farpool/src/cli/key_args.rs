@@ -10,17 +10,17 @@ use std::sync::Arc;
 /// The source of the key of an encrypted data directory.
 #[derive(clap::Args, Debug)]
 pub struct KeyArgs {
-    /// The data directory is encrypted under the master key in this file, which only its owner may read: 32 bytes, or
-    /// 64 hexadecimal digits
+    /// File with the master key of the encrypted data directory: 32 bytes, or 64 hexadecimal digits; must be readable
+    /// by its owner only
     #[arg(long, value_name = "FILE", requires = "data_dir")]
     #[arg(conflicts_with_all = ["master_key_env", "master_key_command"])]
     master_key_file: Option<PathBuf>,
 
-    /// As --master-key-file, with 64 hexadecimal digits in a variable of the environment
+    /// Environment variable with the master key, as 64 hexadecimal digits
     #[arg(long, value_name = "VARIABLE", requires = "data_dir", conflicts_with = "master_key_command")]
     master_key_env: Option<String>,
 
-    /// As --master-key-file, with what this shell command writes to its standard output, within 30 seconds
+    /// Shell command that writes the master key to standard output, within 30 seconds
     #[arg(long, value_name = "COMMAND", requires = "data_dir")]
     master_key_command: Option<String>,
 }
@@ -47,8 +47,8 @@ pub struct EncryptionArgs {
     #[command(flatten)]
     key: KeyArgs,
 
-    /// Strength of the encryption of a new data directory, where there is a master key: standard is AES-128-GCM, strict
-    /// AES-256-GCM; one that is there keeps what it has [default: standard]
+    /// Encryption of a new data directory with a master key: standard (AES-128-GCM) or strict (AES-256-GCM); an
+    /// existing directory keeps its own [default: standard]
     #[arg(long, value_name = "TIER", value_parser = tier, requires = "data_dir")]
     encryption: Option<Tier>,
 }
@@ -76,8 +76,8 @@ impl EncryptionArgs {
 /// The compression of tables in a data directory.
 #[derive(clap::Args, Debug)]
 pub struct CompressionArgs {
-    /// Compression of large parts of tables when they are written: auto (where that makes reading them faster on this
-    /// disk), none, lz4, zstd or deflate; what is there stays as it is [default: auto]
+    /// Compression of large parts of tables when they are written: auto (where it makes reading faster on this disk),
+    /// none, lz4, zstd or deflate; existing data is not rewritten [default: auto]
     #[arg(long, value_name = "HOW", value_parser = compression, requires = "data_dir")]
     compression: Option<CompressionPolicy>,
 }

@@ -34,51 +34,51 @@ Examples:
 
 The table belongs to the node (see 'farpool serve'): without --pool, to the one at
 farpool://127.0.0.1:9797. To query a file without a node: farpool sql -c \"select … from 'FILE'\".
-Others see the new table, or the new rows, when all of it is there; a load that fails leaves no trace.
-Until then --replace takes room for both versions; where there is too little, drop the table first.";
+A load is atomic: other clients see the new table, or the new rows, when it has ended; a load that fails changes nothing.
+Until then --replace needs memory for both versions; if there is not enough, drop the table first.";
 
 /// Load Parquet, CSV, JSON or Arrow IPC files into a memory node
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The name of the table
+    /// Name of the table: TABLE or SCHEMA.TABLE
     table: String,
 
-    /// Files, folders, URLs, or patterns in quotes, which must agree in their columns; `-` for standard input
+    /// Files, folders, URLs, or patterns in quotes, all with the same columns; `-` is standard input
     #[arg(value_name = "FILE", required_unless_present = "query")]
     files: Vec<PathBuf>,
 
-    /// The rows of a query over files, which runs here
+    /// Load the result of this query over files, which runs in this process
     #[arg(long, value_name = "SQL", conflicts_with = "files")]
     query: Option<String>,
 
-    /// Only these columns, with commas between them
+    /// Load only these columns, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "query")]
     columns: Option<Vec<String>>,
 
-    /// Add the rows to a table that exists
+    /// Append the rows to an existing table
     #[arg(long, conflicts_with = "replace")]
     append: bool,
 
-    /// Take the place of the table, if there is one of that name
+    /// Replace the table if it exists
     #[arg(long)]
     replace: bool,
 
-    /// Keep the table in memory for good, also after restarts of a node with a data directory; pinned tables may
-    /// take half of its memory
+    /// Pin the table: never evict its values from memory, also after restarts of a node with a data directory; pinned
+    /// tables may take half of the memory
     #[arg(long, conflicts_with = "no_cache")]
     pin: bool,
 
-    /// Write the rows to the node's data directory and do not keep them in memory behind the load
+    /// Write the rows to the node's data directory, without caching them in memory
     #[arg(long)]
     no_cache: bool,
 
-    /// Load lists, structs and maps, which a pool does not hold, as text; they are left out otherwise
+    /// Convert nested columns (lists, structs, maps), which pools do not support, to text; without it they are skipped
     #[arg(long, value_name = "FORM", value_enum, conflicts_with = "query")]
     nested: Option<Nested>,
 
-    /// Keep the values encrypted in the node's memory, too: fast is AES-128-CTR (which does not authenticate), standard
-    /// AES-128-GCM, strict AES-256-GCM. Queries decrypt what they read; such a table has no profile
+    /// Encrypt the values in the node's memory: fast (AES-128-CTR, not authenticated), standard (AES-128-GCM) or strict
+    /// (AES-256-GCM). Queries decrypt the values that they read; the table has no profile
     #[arg(long, value_name = "TIER")]
     encrypt: Option<Tier>,
 
@@ -92,7 +92,7 @@ pub struct Args {
 /// The treatment of nested columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Nested {
-    /// Text of JSON
+    /// JSON text
     Json,
 }
 

@@ -17,10 +17,10 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The command
+    /// Name of the command
     command: Option<String>,
 
-    /// Write all pages to files in this folder, which is created if it is not there
+    /// Write all pages to files in this folder, which is created if it does not exist
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     dir: Option<PathBuf>,
 }

@@ -50,19 +50,19 @@ use stop::{Outcome, Stop};
 const EXAMPLES: &str = "\
 Examples:
   farpool                                                 type SQL at a prompt
-  farpool demo                                            see what it does, on data of its own
+  farpool demo                                            measure push-down on generated data
   farpool sql -c \"select count(*) from 'trips.parquet'\"   query a file, no server needed
   farpool serve --memory 8GiB                             run a memory node
-  farpool load trips 'trips-*.parquet'                    put a table into it
-  farpool profile trips.parquet                           learn what a file holds
+  farpool load trips 'trips-*.parquet'                    load a table into it
+  farpool profile trips.parquet                           show statistics of its columns
   farpool sql --pool farpool://127.0.0.1:9797 -c \"select max(fare) from trips\"
 
-'farpool help COMMAND' tells more about each command.
+Without a command, the shell starts. 'farpool help COMMAND' describes a command.
 
-The pool is that of --pool, or of the variable FARPOOL_POOL, or of the configuration file
-(~/.config/farpool/config.toml), in this order; the token that of --token-file, FARPOOL_TOKEN, or the file.
+The pool is taken from --pool, the variable FARPOOL_POOL, or the configuration file
+(~/.config/farpool/config.toml), in this order; the token from --token-file, FARPOOL_TOKEN, or the file.
 
-Exit status: 0; 1 if the query or the data is at fault; 2 if the command line is;
+Exit status: 0 on success; 1 for an error in the query or the data; 2 for an error in the command line;
 3 if the pool cannot be reached or failed; 130 after Ctrl-C.";
 
 /// A compressed memory pool that runs the first operators of a query next to the data.

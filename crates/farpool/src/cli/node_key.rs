@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  farpool node-key --new node7.key                # makes a key, and prints its public half
+  farpool node-key --new node7.key                # creates a key, and prints the public key
   farpool serve --node-key-file node7.key &
   farpool sql --pool farpool://node7:9797 --encrypt-results --node-key 1f0c… -c \"select …\"
 
-The file is for the node alone. Clients are given what is printed, over a way that they trust; with it, they know that
-results are from that node, and nobody between them can read or change these. A node with --data-dir has a key without
-this command, and says its public half when it starts.";
+The file is for the node only. Give the printed public key to clients over a trusted channel: they verify with it that
+results come from that node, and nobody in between can read or change these. A node with --data-dir has a key without
+this command, and prints the public key when it starts.";
 
-/// Print the public half of a node's key, or make a key
+/// Print the public key of a node, or create a key pair
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The file with the key: 32 bytes or 64 hexadecimal digits, which only its owner may read
+    /// File with the private key: 32 bytes or 64 hexadecimal digits; must be readable by its owner only
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Make the file, with a new key
+    /// Create the file, with a new key
     #[arg(long)]
     new: bool,
 }

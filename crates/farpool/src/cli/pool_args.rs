@@ -62,7 +62,7 @@ impl NamedPool {
 /// The pool that a command connects to.
 #[derive(Args, Clone, Debug)]
 pub struct PoolArgs {
-    /// The memory node [default: what the variable FARPOOL_POOL or the configuration file names, or
+    /// URL of the memory node [default: the variable FARPOOL_POOL, then the configuration file, then
     /// farpool://127.0.0.1:9797]
     #[arg(long, value_name = "URL")]
     pub pool: Option<PoolUrl>,
@@ -74,17 +74,15 @@ pub struct PoolArgs {
 /// The authentication of the client and the pool.
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
-    /// Read the token that the node asks for from this file [default: what the environment variable FARPOOL_TOKEN or
-    /// the configuration file has]
+    /// File with the token for the node [default: the variable FARPOOL_TOKEN, then the configuration file]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// The token itself; others on this machine can see it in the list of processes
+    /// The token itself; other users of this machine can see it in the process list
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     token: Option<String>,
 
-    /// Believe a node at farpools:// whose certificate was signed by the authority in this PEM file, and no other
-    /// [default: those that the system trusts]
+    /// PEM file with the only certificate authority that is trusted for farpools:// [default: the system's authorities]
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
 }
@@ -92,13 +90,12 @@ pub struct ClientArgs {
 /// The encryption of results, and the client's proof of their origin.
 #[derive(Args, Clone, Debug)]
 pub struct SealArgs {
-    /// Have the node encrypt its answers for this command alone, so that nobody between can read or change them, not
-    /// even where TLS ends. Needs --node-key, or a token of 'farpool token new' over farpools://
+    /// Encrypt the node's answers end to end for this command, so that nobody in between can read or change them, not
+    /// even a proxy that ends TLS. Requires --node-key, or a token of 'farpool token new' over farpools://
     #[arg(long)]
     encrypt_results: bool,
 
-    /// With --encrypt-results: the public key of the node, as it says when it starts: 64 hexadecimal digits, or a file
-    /// with them
+    /// The node's public key for --encrypt-results, printed when it starts: 64 hexadecimal digits, or a file with them
     #[arg(long, value_name = "FILE|HEX", requires = "encrypt_results")]
     node_key: Option<String>,
 }

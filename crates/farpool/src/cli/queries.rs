@@ -8,13 +8,13 @@ use super::stop::Outcome;
 use farpool::{Error, QueryInfo};
 use std::time::Duration;
 
-/// List the queries that are under way at a memory node
+/// List the running queries of a memory node
 ///
-/// Those of the token's tenant; of all tenants with a token for the role admin.
+/// Only queries of the token's tenant; with a token for the role admin, queries of all tenants.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  farpool queries\n  farpool queries --format json\n  farpool cancel 7")]
 pub struct Args {
-    /// Format of the output; `json` is one object on a line for each query
+    /// Format of the output; `json` prints one object per query, one per line
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 

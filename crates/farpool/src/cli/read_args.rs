@@ -5,21 +5,21 @@ use farpool::model::{OptionValue, ReadOptions};
 
 /// Options for reading CSV and JSON files
 #[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "How CSV and JSON files are read")]
+#[command(next_help_heading = "Reading CSV and JSON files")]
 pub struct ReadArgs {
-    /// Fields that are NULL, such as NA; may be given more than once [default: empty fields]
+    /// Text of a field that means NULL, such as NA; repeatable [default: empty fields]
     #[arg(long = "null", value_name = "TEXT")]
     nulls: Vec<String>,
 
-    /// Types of columns, such as zip=text,fare=double; those of the others are guessed
+    /// Types of columns, such as zip=text,fare=double; other types are inferred
     #[arg(long, value_name = "NAME=TYPE", value_delimiter = ',')]
     types: Vec<String>,
 
-    /// Every column of CSV is text
+    /// Read every column of a CSV file as text
     #[arg(long)]
     all_text: bool,
 
-    /// Rows from which types are guessed, -1 for all [default: 20480]
+    /// Number of rows from which types are inferred; -1 for all [default: 20480]
     #[arg(long, value_name = "ROWS", allow_negative_numbers = true)]
     sample_size: Option<i64>,
 
@@ -27,27 +27,27 @@ pub struct ReadArgs {
     #[arg(long, value_name = "CHARACTER")]
     delim: Option<String>,
 
-    /// The character around fields with separators in them, '' for none [default: "]
+    /// Quote character around fields, '' for none [default: "]
     #[arg(long, value_name = "CHARACTER")]
     quote: Option<String>,
 
-    /// The character before a quote within such a field [default: the quote]
+    /// Escape character before a quote within a quoted field [default: the quote character]
     #[arg(long, value_name = "CHARACTER")]
     escape: Option<String>,
 
-    /// Lines that begin with it are left out
+    /// Skip lines that begin with this character
     #[arg(long, value_name = "CHARACTER")]
     comment: Option<String>,
 
-    /// Lines to leave out at the beginning
+    /// Number of lines to skip at the beginning
     #[arg(long, value_name = "LINES")]
     skip: Option<i64>,
 
-    /// The first line is a row, too; columns are called column0, column1, …
+    /// Read the first line as a row; columns are named column0, column1, …
     #[arg(long)]
     no_header: bool,
 
-    /// Leave out lines that have too many or too few fields, or a value that does not fit
+    /// Skip lines that have the wrong number of fields or a value that its type cannot hold
     #[arg(long)]
     ignore_errors: bool,
 }

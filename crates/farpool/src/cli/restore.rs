@@ -15,17 +15,17 @@ Examples:
   farpool restore /backup/node7 --data-dir /var/lib/farpool
   farpool restore s3://bucket/node7 --data-dir d2 && farpool serve --data-dir d2
 
-Every byte is checked before the directory is there. It has a number of its own: a node on it is another one than that \
-which was backed up, and its backups need a target of their own.";
+Everything is verified before the directory appears. It has its own identity: a node on it is not the node that was \
+backed up, and its backups need their own target.";
 
-/// Make a data directory of a backup
+/// Create a data directory from a backup
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The place that was given to 'farpool backup'
+    /// Target that was given to 'farpool backup'
     source: String,
 
-    /// The directory to make; it must be empty, or not there
+    /// Directory to create; must be empty or not exist
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 

@@ -11,30 +11,30 @@ Example:
   openssl rand -out new.key 32 ; chmod 600 new.key
   farpool rotate-key --data-dir /var/lib/farpool --master-key-file old.key --new-master-key-file new.key
 
-The keys of the directory are wrapped again, which takes no time; its data stay as they are. Whoever has a copy of the
-directory from before and the old key can still read that. After a crash, either the old key opens the directory or the
-new one: keep both until 'farpool check' accepts the new one.";
+Only the directory's key is wrapped again; no data is rewritten. An older copy of the directory can still be read with
+the old key. After a crash, either the old or the new key opens the directory: keep both until 'farpool check' accepts
+the new one.";
 
-/// Give an encrypted data directory another master key
+/// Replace the master key of an encrypted data directory
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The directory, which no node has open
+    /// Data directory, which no node may have open
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 
     #[command(flatten)]
     old: KeyArgs,
 
-    /// The new master key, as for --master-key-file
+    /// File with the new master key, as for --master-key-file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["new_master_key_env", "new_master_key_command"])]
     new_master_key_file: Option<PathBuf>,
 
-    /// The new master key, as for --master-key-env
+    /// Environment variable with the new master key, as for --master-key-env
     #[arg(long, value_name = "VARIABLE", conflicts_with = "new_master_key_command")]
     new_master_key_env: Option<String>,
 
-    /// The new master key, as for --master-key-command
+    /// Shell command that writes the new master key, as for --master-key-command
     #[arg(long, value_name = "COMMAND")]
     new_master_key_command: Option<String>,
 }

@@ -29,35 +29,34 @@ Examples:
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
     --tls-cert node7.pem --tls-key node7.key
 
-When it is ready it prints one line on standard output, and tells systemd where that has started it:
+When the node is ready, it prints one line on standard output, and notifies systemd if started by it:
   listening on farpool://127.0.0.1:9797, memory 4.0 GiB and 2.0 GiB for work, huge pages: transparent
-Ctrl-C or SIGTERM ends it, after at most a few seconds for what is under way; a second one ends it at
-once. What it holds lives in memory only, and must fit it, or with --data-dir on disk too: whatever was
-acknowledged is there again after a crash or a loss of power, and tables may be larger than the memory. With a
-master key, everything in the directory is encrypted, from the first start with that directory on; without the
-key, nothing can be read.
-The file of --access says who may connect and what tenants may take; all lines but [tenant.NAME] and the
-tokens' tenant, role and sha256 may be left out:
+Ctrl-C or SIGTERM ends it, after at most a few seconds for running work; a second one ends it at once.
+Without --data-dir, all data is in memory only and must fit. With --data-dir, acknowledged changes survive a
+crash or a loss of power, and tables may be larger than the memory. With a master key, everything in a new
+directory is encrypted and cannot be read without the key.
+The file of --access lists who may connect and the limits of tenants; only [tenant.NAME] and the tokens'
+tenant, role and sha256 are required:
   [tenant.sales]
-  weight = 2               # times the share of others in the node's time
-  pool_memory = \"8GiB\"    # of its tables
-  disk = \"50GiB\"          # of the same in a data directory, encoded
-  work_memory = \"1GiB\"    # of everything else
-  programs = 4             # at once; more wait, 30 seconds at most
-  programs_waiting = 16    # more are told to come back later
-  result_bytes = \"1GiB\"   # of one query
+  weight = 2               # relative share of the node's CPU time
+  pool_memory = \"8GiB\"    # for its tables
+  disk = \"50GiB\"          # for its tables in the data directory, encoded
+  work_memory = \"1GiB\"    # for everything else
+  programs = 4             # at once; others wait, for 30 seconds at most
+  programs_waiting = 16    # others are refused, to be retried later
+  result_bytes = \"1GiB\"   # per query
   connections = 32
   [[token]]                # as 'farpool token new --tenant sales --role read' prints it
   tenant = \"sales\"
   name = \"dashboards\"
   role = \"read\"            # or write, or admin
   sha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"
-  until = 2027-03-31       # the last day, by UTC
-It is read again when it changes and on SIGHUP. A token that is removed, or whose time is over, ends its
-connections within a second; a tenant that is removed keeps its tables until an admin drops them.
-With --tls-cert, clients connect to farpools://HOST:PORT, and nobody is served in the clear. Both files are
-PEM: the node's certificate first and then those between it and its authority, and the private key without a
-password. They are read again like the file of --access; until both are whole and fit, the old ones count.";
+  until = 2027-03-31       # the last day, in UTC
+The file is read again when it changes and on SIGHUP. Connections of a token that is removed or expires end
+within a second; a tenant that is removed keeps its tables until an admin drops them.
+With --tls-cert, clients connect to farpools://HOST:PORT, and unencrypted connections are refused. Both files
+are PEM: the node's certificate followed by the intermediate ones, and the private key without a password.
+They are read again like the file of --access; the old ones stay in use until both are complete and match.";
 
 /// Time limit for a node with a data directory to write the checkpoint that makes the next start fast. Acknowledged
 /// changes are already durable.
@@ -71,30 +70,29 @@ const STOP: Duration = Duration::from_secs(2);
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Address to listen on; port 0 takes any free one
+    /// Address to listen on; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9797")]
     listen: String,
 
-    /// Also speak the Redis protocol there: keys and values for Redis clients, in memory; with --data-dir they are
-    /// there again after a restart
+    /// Address for the Redis protocol (keys and values); they are lost at a restart without --data-dir [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
 
-    /// Memory for tables, such as 4GiB [default: half of what the machine has]
+    /// Memory of the pool, for tables and keys, such as 4GiB [default: half of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
 
-    /// Keep tables and views in this directory, too; it is created if its parent exists
+    /// Directory that makes tables, views and keys durable; it is created if its parent exists [default: memory only]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Bytes of the log of changes after which a checkpoint is made: a start reads about as many again at most, and a
-    /// larger log is checkpointed more rarely
+    /// Size of the log of changes at which a checkpoint is made. A larger log means fewer checkpoints and a slower
+    /// start
     #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "data_dir", default_value = "128MiB")]
     log_size: usize,
 
-    /// When keys and values that have changed are on disk: always (before the reply), everysec (a second later at
-    /// most), or no (some seconds later). Tables always are
+    /// When changes of keys are synced to disk: always (before the reply), everysec (about a second later) or no (some
+    /// seconds later). Changes of tables are always synced before the reply
     #[arg(long, value_name = "WHEN", requires = "data_dir", requires = "resp", default_value = "everysec")]
     fsync: When,
 
@@ -104,34 +102,34 @@ pub struct Args {
     #[command(flatten)]
     compression: CompressionArgs,
 
-    /// Memory for everything else: messages, rows on their way, groups, results that wait to leave
-    /// [default: a quarter of what the machine has]
+    /// Memory for everything beside the pool: messages, rows in flight, groups, unsent results [default: a quarter of
+    /// the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     work_memory: Option<usize>,
 
-    /// Threads that run queries [default: one for each processor]
+    /// Number of threads that run queries [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
-    /// File with the clients that may connect, and what they may do and take; without it, clients on this machine only,
-    /// all of which may do everything
+    /// TOML file with tenants, tokens and their limits (see below) [default: only clients on this machine, with all
+    /// rights]
     #[arg(long, value_name = "FILE")]
     access: Option<PathBuf>,
 
-    /// Anyone who can reach the address may connect, read and change everything
+    /// Allow everyone who can reach the address to connect and to read and change everything
     #[arg(long, conflicts_with = "access")]
     open: bool,
 
-    /// Speak TLS, and show clients the certificate in this PEM file
+    /// PEM file with the TLS certificate; all connections then use TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// The private key to the certificate
+    /// PEM file with the private key of the certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// The key in this file proves who the node is to clients that have results encrypted ('farpool node-key --new'
-    /// makes it) [default: one of the data directory, or one that lasts until the node stops]
+    /// File with the private key that identifies the node to clients with encrypted results ('farpool node-key --new'
+    /// creates it) [default: the data directory's key, or one that lasts until the node stops]
     #[arg(long, value_name = "FILE")]
     node_key_file: Option<PathBuf>,
 }

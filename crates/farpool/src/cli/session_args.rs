@@ -20,11 +20,12 @@ const CACHE_PART: usize = 4;
 /// The place where statements run, and their resources.
 #[derive(clap::Args, Debug)]
 pub struct SessionArgs {
-    /// Query the tables of this memory node [default: what the variable FARPOOL_POOL or the configuration file names]
+    /// URL of the memory node whose tables are queried [default: the variable FARPOOL_POOL, then the configuration
+    /// file, else none]
     #[arg(long, value_name = "URL")]
     pool: Option<PoolUrl>,
 
-    /// Do everything in this process, whatever the environment and the configuration file say
+    /// Run in this process without a node; ignores FARPOOL_POOL and the configuration file
     #[arg(long, conflicts_with = "pool")]
     local: bool,
 
@@ -34,26 +35,26 @@ pub struct SessionArgs {
     #[command(flatten)]
     seal: SealArgs,
 
-    /// Fetch columns as they are and do everything here, for comparison
+    /// Disable push-down: fetch whole columns and run all operators in this process, for comparison
     #[arg(long)]
     no_pushdown: bool,
 
-    /// Form of the rows that the node sends: auto (packed where the network is slower than packing), plain, packed, or
-    /// plain with buffers compressed by lz4 or zstd
+    /// Encoding of the rows that the node sends: auto (packed where the network is slower than packing), plain, packed,
+    /// or plain with buffers compressed by lz4 or zstd
     #[arg(long, value_name = "FORM", default_value_t)]
     results: ResultForm,
 
-    /// Keep columns of the node's tables in so much memory, and work on them here: those that statements return as they
-    /// are, and others once what came of them is as much as they take; 0 for none [default: none, and with --together a
-    /// quarter of --work-memory]
+    /// Memory for a local cache of the node's columns, over which statements run in this process: columns that are
+    /// returned unchanged, and others once their results have taken as many bytes; 0 for none [default: 0, with
+    /// --together a quarter of --work-memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with_all = ["local", "data_dir"])]
     cache: Option<usize>,
 
-    /// End a statement that takes longer, such as 500ms, 30s or 5min; the node ends it by itself, too
+    /// Time limit of a statement, such as 500ms, 30s or 5min; the node enforces it, too [default: none]
     #[arg(long, value_name = "TIME", value_parser = size::parse_duration)]
     timeout: Option<Duration>,
 
-    /// Keep the tables and views that statements make in this directory; those that are there can be queried
+    /// Directory for the tables and views that statements create and query [default: memory only]
     #[arg(long, value_name = "DIR", conflicts_with = "pool")]
     data_dir: Option<PathBuf>,
 
@@ -63,13 +64,13 @@ pub struct SessionArgs {
     #[command(flatten)]
     compression: CompressionArgs,
 
-    /// Memory for files that are queried; tables that are made without --pool may take as much again
-    /// [default: half of what the machine has]
+    /// Memory for queried files; tables created without --pool may take the same amount again [default: half of the
+    /// machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
 
-    /// Memory for joins, sorts, groups and whatever else is not a file; joins, sorts and groups that do not fit
-    /// go to temporary files, which are encrypted [default: a quarter of what the machine has, no more than --memory]
+    /// Memory for joins, sorts, groups and everything else that is not a file; joins, sorts and groups that do not fit
+    /// spill to encrypted temporary files [default: a quarter of the machine's memory, at most --memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     work_memory: Option<usize>,
 

@@ -28,47 +28,47 @@ Examples:
 
 A file is a table: FROM 'x.parquet', 'x.csv.gz', 'x.json', 'x.arrow', a pattern such as 'x-*.parquet' or \
 'x-{a,b}.csv', a folder, a URL (s3://, gs://, az://, https://), or read_csv('x.csv', nullstr = ['NA', ''], types = {'zip': 'text'}). \
-Only the columns that the query needs are read, into a pool in this process; to look at the first rows, \
-to count them, or if they do not fit, they are read as a stream instead. With --pool, other \
-names are tables and views of that node; with --data-dir, they are those that statements before have made there.
-On a terminal, the formats table and box cut long texts and leave out columns in the middle so that lines fit, and \
-show 40 rows, from both ends; on a pipe or in a file everything is there. With --format json a statement gives an array with an \
-object for each row, with ndjson an object on a line; with arrow, each statement is one IPC stream. \
-Several statements give their results one after the other.
+Only the columns that the query needs are read, into a pool in this process; queries for the first rows or for a \
+count, and files that do not fit, are read as a stream instead. With --pool, other \
+names are tables and views of that node; with --data-dir, those that earlier statements created there.
+On a terminal, the formats table and box cut long texts and omit columns in the middle so that lines fit, and \
+show 40 rows, from both ends; on a pipe or in a file they are complete. --format json prints an array with an \
+object per row for each statement, ndjson one object per line; arrow prints one IPC stream per statement. \
+Results are printed in the order of the statements.
 The receipt is one JSON object: rows_scanned, rows_skipped, rows_known, rows_returned, rows_bypassed, \
 bytes_scanned, bytes_skipped, bytes_from_disk, bytes_again, bytes_from_cache, bytes_shared, bytes_on_wire, bytes_saved, bytes_plain, encoding, \
 encrypted, cpu_ns, waited_ns, elapsed_ns, \
-operators: [{name, detail, answer, reason}]; of all statements together.";
+operators: [{name, detail, answer, reason}]; it is for all statements together.";
 
-/// Run SQL on files, or on the tables of a memory node
+/// Run SQL on files or on the tables of a memory node
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A statement, or several with `;` between them; may be given more than once
+    /// SQL statement, or several separated by `;`; repeatable
     #[arg(short, long = "command", value_name = "SQL", conflicts_with = "file")]
     command: Vec<String>,
 
-    /// Read the statements from a file; without -c and -f they come from standard input
+    /// File with the statements [default: standard input, without -c]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
     #[command(flatten)]
     session: SessionArgs,
 
-    /// Also say, on standard error, what the pool is asked to do, its answers, what is left to do here, what
-    /// that should cost and, at the end, what came of it
+    /// Print on standard error what is pushed down, the pool's answers, the rest of the plan, the estimated costs and,
+    /// at the end, the measured ones
     #[arg(long)]
     explain: bool,
 
-    /// Run the statements together: they read tables as these are at one moment, some run while others are printed, and
-    /// what several read alike is read once. One that changes something stands for itself
+    /// Run the statements as a batch: they read all tables as of one moment, run in parallel, and read once what
+    /// several need. A statement that changes something runs by itself
     #[arg(long)]
     together: bool,
 
     #[command(flatten)]
     display: DisplayArgs,
 
-    /// Write what the statements cost to this file, as JSON
+    /// File for the receipt: the costs of the statements, as one JSON object
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
 }

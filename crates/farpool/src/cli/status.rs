@@ -15,7 +15,7 @@ use std::time::Duration;
     after_help = "Examples:\n  farpool status\n  farpool status --pool farpool://node7:9797 --format json"
 )]
 pub struct Args {
-    /// Format of the output; `json` is one object
+    /// Format of the output; `json` prints one object
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 

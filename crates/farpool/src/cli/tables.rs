@@ -15,14 +15,14 @@ use serde_json::json;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  farpool tables\n  farpool tables trips\n  farpool tables --format json")]
 pub struct Args {
-    /// Show the columns of this table, or the query of this view
+    /// Table whose columns, or view whose query, is shown [default: list all]
     table: Option<String>,
 
-    /// Format of the output; `json` is one object on a line for each table or view
+    /// Format of the output; `json` prints one object per table or view, one per line
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
 
-    /// List those of another tenant; takes a token for the role admin
+    /// List tables of another tenant; requires a token for the role admin
     #[arg(long, conflicts_with = "table", value_parser = |text: &str| TenantName::new(text))]
     tenant: Option<TenantName>,
 

@@ -13,10 +13,10 @@ Examples:
   farpool token new --tenant sales --role write > token.txt 2>> access.toml
 
 The token goes to standard output, the lines for the file of 'farpool serve --access' to standard error. \
-That file holds the SHA-256 of the token only: whoever loses a token needs another one.
-Clients show it with --token-file FILE or the environment variable FARPOOL_TOKEN.";
+That file has only the SHA-256 of the token: a lost token must be replaced.
+Clients send it with --token-file FILE or the environment variable FARPOOL_TOKEN.";
 
-/// Make a token by which clients of a memory node are let in
+/// Create tokens that authenticate clients of a memory node
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -29,16 +29,16 @@ enum Command {
     New(New),
 }
 
-/// Print a new token once, and the lines to paste into the file of who may connect
+/// Print a new token, and the lines for the access file
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct New {
-    /// Tenant whose tables it gives access to
+    /// Tenant whose tables the token gives access to
     #[arg(long, value_parser = |text: &str| TenantName::new(text))]
     tenant: TenantName,
 
-    /// read: look at tables and query them; write: also load, change and drop them; admin: also see and stop what
-    /// all tenants do, and drop their tables
+    /// Role: read (list and query tables), write (also load, change and drop them) or admin (also list and cancel
+    /// queries of all tenants, and drop their tables)
     #[arg(long, value_name = "ROLE")]
     role: Right,
 
@@ -46,7 +46,7 @@ struct New {
     #[arg(long)]
     name: Option<String>,
 
-    /// The last day on which it is good, by UTC, as in 2027-03-31; or an instant, 2027-03-31T18:00:00Z
+    /// Last day of validity in UTC, such as 2027-03-31, or an instant such as 2027-03-31T18:00:00Z [default: no end]
     #[arg(long, value_name = "DATE")]
     until: Option<EndDate>,
 }

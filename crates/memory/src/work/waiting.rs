@@ -33,6 +33,7 @@ impl Future for PendingReservation {
         let Some(ticket) = this.ticket else {
             if memory.fits(&state, tenant, this.bytes) {
                 state.add(tenant, this.bytes);
+                state.check(memory.limit);
                 return Poll::Ready(Ok(this.reserved()));
             }
             if this.bytes > memory.largest(&state, tenant) || state.waiting.len() >= limits::WORK_WAITERS_MAX

@@ -124,6 +124,7 @@ impl RowChange {
             return Ok(Some(None));
         }
         let place = rewrite.chunks.len();
+        assert!(place < self.columns.len(), "a row group is made once its last column is encoded");
         let chunk = &group.chunks[self.columns[place]];
         let chunk = match self.rows_go {
             true => self.encoder.encode_without(place, chunk, marked)?,
@@ -233,6 +234,7 @@ impl Run {
     fn take_values(&self, rewrite: &mut GroupRewrite, batches: &[RecordBatch]) -> Result<()> {
         batches.iter().try_for_each(|batch| rewrite.values.add(batch.columns()))?;
         let wanted = FORMS * rewrite.values.bytes_plain();
+        assert!(wanted >= rewrite.reserved, "new values are only added to a row group");
         if let Some(reservation) = &mut self.held.lock().reservation {
             reservation.try_grow(wanted - rewrite.reserved)?;
             rewrite.reserved = wanted;
@@ -258,7 +260,8 @@ impl Run {
         }
         let mut changed = row_change.changed.lock();
         changed.rows += rows;
-        changed.groups.insert(place, made.map(Arc::new));
+        let before = changed.groups.insert(place, made.map(Arc::new));
+        assert!(before.is_none(), "row group {place} was changed twice");
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use crate::dispenser::Dispenser;
 use farpool_model::Result;
 use farpool_operators::Merge;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub(super) struct MergeTasks {
     merge: Merge,
@@ -13,17 +14,31 @@ pub(super) struct MergeTasks {
 
 impl Run {
     /// Begins merging. All states have been returned by now: a thread returns its own before it completes a row group.
+    ///
+    /// Example of what goes wrong otherwise, with two row groups:
+    /// 1. Thread A scans the first row group and completes it, but still has its state.
+    /// 2. Thread B completes the second row group, which is the last, and merges the states that are there.
+    /// 3. A returns its state. The result lacks the rows of the first row group, and nothing reports an error.
     pub(super) fn scan_complete(&self) {
         if self.limit_reached() {
             return self.finish();
         }
-        let states = std::mem::take(&mut self.held.lock().states);
+        let states = {
+            let mut held = self.held.lock();
+            if matches!(held.phase, Phase::Scanning) {
+                let (returned, made) = (held.states.len(), self.states.load(Ordering::Relaxed));
+                assert_eq!(returned, made, "all states are returned before the last row group is complete");
+            }
+            std::mem::take(&mut held.states)
+        };
         let merge = self.plan.merge(states);
         let tasks = Dispenser::new(merge.tasks());
         if merge.tasks() == 0 {
             return self.finish();
         }
         let mut held = self.held.lock();
+        let is_first = !matches!(held.phase, Phase::Merging(_) | Phase::Done);
+        assert!(is_first, "the scan of a run completes once");
         if matches!(held.phase, Phase::Scanning) {
             held.phase = Phase::Merging(Arc::new(MergeTasks { merge, tasks }));
         }

@@ -79,8 +79,15 @@ impl MorselQueue {
             None => Order::Free(Free::new(table, columns)),
         };
         let total = match &order {
-            Order::Listed(list, _) => list.len(),
-            Order::Free(_) => table.row_groups.len(),
+            Order::Listed(list, _) => {
+                let is_within = list.iter().all(|place| *place < table.row_groups.len());
+                assert!(is_within, "a list names row groups of the table only");
+                list.len()
+            }
+            Order::Free(free) => {
+                debug_assert!(free.is_disjoint(), "a row group is either in memory or absent");
+                table.row_groups.len()
+            }
         };
         MorselQueue {
             order: Mutex::new(order),
@@ -127,7 +134,9 @@ impl MorselQueue {
             }
         };
         if taken.is_some() {
-            self.left.fetch_sub(1, Ordering::Relaxed);
+            // Changed only with the lock of the order held, like what it counts.
+            let left = self.left.fetch_sub(1, Ordering::Relaxed);
+            assert!(left > 0, "a row group was taken that was taken or closed off before");
         }
         taken
     }
@@ -177,7 +186,8 @@ impl MorselQueue {
                 rest
             }
         };
-        self.left.store(0, Ordering::Relaxed);
+        let left = self.left.swap(0, Ordering::Relaxed);
+        assert_eq!(rest.len(), left, "the row groups that are closed off are those that nobody has taken");
         self.offers.store(0, Ordering::Relaxed);
         rest
     }
@@ -185,7 +195,16 @@ impl MorselQueue {
     /// Records that `count` taken or closed row groups are complete. Returns true for the one call that completes the
     /// last; writes of other threads before their calls are visible to that caller.
     pub fn complete(&self, count: usize) -> bool {
-        count > 0 && self.completed.fetch_add(count, Ordering::AcqRel) + count == self.total
+        if count == 0 {
+            return false;
+        }
+        let completed = self.completed.fetch_add(count, Ordering::AcqRel) + count;
+        assert!(
+            completed <= self.total,
+            "{completed} of {} row groups are complete: one counts twice",
+            self.total
+        );
+        completed == self.total
     }
 }
 
@@ -211,6 +230,17 @@ impl Free {
         self.here.has(place) || self.absent.has(place)
     }
 
+    /// Returns true if no row group is in both sets; for assertions.
+    fn is_disjoint(&self) -> bool {
+        self.here.words.iter().zip(&self.absent.words).all(|(here, absent)| here & absent == 0)
+    }
+
+    /// Returns true if `bytes_kept` is the sum over the offers; for assertions.
+    fn is_balanced(&self) -> bool {
+        let kept: usize = self.whole.iter().chain(&self.partial).map(Offer::bytes_kept).sum();
+        kept == self.bytes_kept
+    }
+
     fn remove(&mut self, place: usize) -> bool {
         self.here.remove(place) || self.absent.remove(place)
     }
@@ -222,6 +252,7 @@ impl Free {
         sharing: Option<&RunSharing>,
         may_read: bool,
     ) -> Option<TakenGroup> {
+        debug_assert!(self.is_disjoint() && self.is_balanced(), "sets and offers agree before a take");
         let columns = &run.columns;
         let is_absent = |place: usize| read_ahead::is_absent(&table.row_groups[place], columns);
         // Latest first: a slow run takes the values that are still in memory.
@@ -294,6 +325,7 @@ impl Free {
             }
         }
         let_go.extend(self.let_go(self.bytes_kept.saturating_sub(limits::READ_AHEAD_BYTES)));
+        assert!(self.bytes_kept <= limits::READ_AHEAD_BYTES, "offers hold no more than a run may read ahead");
         let_go
     }
 
@@ -309,6 +341,7 @@ impl Free {
             let_go.push(offer.kept.take());
         }
         self.bytes_kept -= freed;
+        debug_assert!(self.is_balanced(), "released values are no longer counted");
         let_go
     }
 }
@@ -370,7 +403,9 @@ impl PositionSet {
         let of_word = |index: usize, word: u64| index * 64 + word.trailing_zeros() as usize;
         let behind = (begun..self.words.len()).find(|index| word(*index) != 0);
         let behind = behind.map(|index| of_word(index, word(index)));
-        behind.or_else(|| self.words.get(self.first).map(|word| of_word(self.first, *word)))
+        let next = behind.or_else(|| self.words.get(self.first).map(|word| of_word(self.first, *word)));
+        debug_assert!(next.is_none_or(|place| self.has(place)), "the next position is one of the set");
+        next
     }
 
     fn iter(&self) -> impl Iterator<Item = usize> + '_ {

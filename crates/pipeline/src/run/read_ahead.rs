@@ -117,7 +117,9 @@ impl ReadAhead {
 
     /// Counts the values read for a row group as used.
     pub fn used(&self, read: &mut GroupReads) {
-        self.ahead.fetch_sub(std::mem::take(&mut read.bytes), Ordering::Relaxed);
+        let used = std::mem::take(&mut read.bytes);
+        let ahead = self.ahead.fetch_sub(used, Ordering::Relaxed);
+        assert!(used <= ahead, "{used} bytes are used of {ahead} that were read ahead: some counted twice");
     }
 
     fn read_less(&self) {
@@ -340,7 +342,8 @@ impl Run {
             if matches!(held.phase, Phase::Stopped(_) | Phase::Done) {
                 return;
             }
-            held.awaited.insert(number, morsel);
+            let before = held.awaited.insert(number, morsel);
+            assert!(before.is_none(), "two row groups wait for the values of one request");
         }
         let request = Request { run: self.this.clone(), number, is_urgent };
         farpool_columns::fetch(handles, Box::new(request));

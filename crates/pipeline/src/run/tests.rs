@@ -5,7 +5,7 @@
 mod judged;
 
 use super::*;
-use crate::{Scheduler, Sink, WorkerThread};
+use crate::{BoundProgram, Scheduler, Sink, WorkerThread};
 use arrow_array::{
     ArrayRef, Int64Array,
     cast::AsArray,
@@ -16,7 +16,7 @@ use farpool_columns::{TableBuilder, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, Clock, CompareOp, Expr, Literal, NamedExpr, Output, Program,
-    SortKey, TableName, TenantName, Value, Version,
+    SortKey, TableName, TenantName, Value, Version, limits,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;

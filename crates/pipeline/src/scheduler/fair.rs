@@ -93,7 +93,8 @@ impl FairTree {
             let (parent, served) = (member.parent, member.served);
             let Some(above) = self.members.get_mut(&parent) else { return };
             let served = served.max(above.now);
-            above.line.insert((served, at));
+            let is_new = above.line.insert((served, at));
+            assert!(is_new, "a member that is not queued is in no queue");
             if let Some(member) = self.members.get_mut(&at) {
                 (member.served, member.queued) = (served, true);
             }
@@ -112,7 +113,8 @@ impl FairTree {
             member.rests += 1;
             let (parent, served) = (member.parent, member.served);
             let Some(above) = self.members.get_mut(&parent) else { return };
-            above.line.remove(&(served, at));
+            let was_queued = above.line.remove(&(served, at));
+            assert!(was_queued, "a queued member is in its parent's queue");
             if !above.line.is_empty() {
                 return;
             }
@@ -157,7 +159,8 @@ impl FairTree {
             member.charged_ns += i128::from(ns);
             let (after, parent, queued) = (member.served, member.parent, member.queued);
             if queued && let Some(above) = self.members.get_mut(&parent) {
-                above.line.remove(&(before, at));
+                let was_queued = above.line.remove(&(before, at));
+                assert!(was_queued, "a queued member is in its parent's queue, by its service");
                 above.line.insert((after, at));
             }
             at = parent;

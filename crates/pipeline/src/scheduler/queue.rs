@@ -129,7 +129,8 @@ impl Queue {
             ready_since_ns: None,
             waited_ns: 0,
         };
-        self.entries.insert(id.0, entry);
+        let before = self.entries.insert(id.0, entry);
+        assert!(before.is_none(), "a task has an id of its own");
     }
 
     /// Returns the use of each tenant's share for work of `class`.
@@ -233,6 +234,7 @@ impl Queue {
         let Turn { id, task, charged_ns } = turn;
         let Some(entry) = self.entries.get_mut(&id) else { return (None, false) };
         let (region, class) = (entry.region.id, entry.class);
+        assert!(entry.in_flight > 0, "a step is settled once");
         entry.in_flight -= 1;
         // Another worker's step may have charged the bytes of this one already.
         let bytes = task.bytes_read().saturating_sub(entry.bytes_charged);
@@ -287,6 +289,7 @@ impl Queue {
 
     fn hand_out(&mut self, id: u64, now_ns: u64) -> Turn {
         let entry = self.entries.get_mut(&id).expect("the caller has found it");
+        assert!(!entry.ended, "an ended task gets no further step");
         if let Some(since_ns) = entry.ready_since_ns.take() {
             entry.waited_ns += now_ns.saturating_sub(since_ns);
         }

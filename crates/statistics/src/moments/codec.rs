@@ -12,25 +12,18 @@ use super::shared::{FloatColumn, Shared};
 use super::split::Split;
 use super::wide::{WORDS, Wide};
 use arrow_schema::DataType;
-use farpool_model::{Error, NullHandling, Result, limits};
+use farpool_model::literal::integer_range;
+use farpool_model::{Error, NullHandling, Result, limits, numbered_type, type_number};
+use std::ops::RangeInclusive;
 
 /// The version of the encoding.
 pub const MOMENTS_VERSION: u8 = 1;
 
-/// The number that encodes each type without parameters; [`DECIMAL`] is followed by precision and scale.
-const TYPES: [(DataType, u8); 10] = [
-    (DataType::Int8, 1),
-    (DataType::Int16, 2),
-    (DataType::Int32, 3),
-    (DataType::Int64, 4),
-    (DataType::UInt8, 5),
-    (DataType::UInt16, 6),
-    (DataType::UInt32, 7),
-    (DataType::UInt64, 8),
-    (DataType::Float32, 9),
-    (DataType::Float64, 10),
-];
+/// Tag of a decimal, which precision and scale follow; other types are written as their numbers, which are lower.
 const DECIMAL: u8 = 11;
+
+/// Numbers of the types that moments may have: integers and floats.
+const NUMERIC: RangeInclusive<u8> = 1..=10;
 
 pub(crate) fn write(moments: &Moments) -> Vec<u8> {
     let layout = &moments.layout;
@@ -102,7 +95,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 fn write_type(to: &mut Vec<u8>, data_type: &DataType) {
     match data_type {
         DataType::Decimal128(precision, scale) => to.extend([DECIMAL, *precision, scale.cast_unsigned()]),
-        other => to.extend(TYPES.iter().find(|(known, _)| known == other).map(|(_, number)| number)),
+        other => to.extend(type_number(other).filter(|number| NUMERIC.contains(number))),
     }
 }
 
@@ -186,8 +179,8 @@ impl Reader<'_> {
                 Err(damaged("a decimal"))
             };
         }
-        let known = TYPES.iter().find(|(_, known)| *known == number);
-        known.map(|(data_type, _)| data_type.clone()).ok_or_else(|| damaged("a column has no known type"))
+        let known = Some(number).filter(|number| NUMERIC.contains(number)).and_then(numbered_type);
+        known.ok_or_else(|| damaged("a column has no known type"))
     }
 
     fn count(&mut self) -> Result<u64> {
@@ -287,15 +280,8 @@ fn bound(layout: &Layout, rows: u64, places: &[usize]) -> Wide {
 
 /// Returns the greatest magnitude of a value at this place.
 fn greatest(layout: &Layout, place: usize) -> u128 {
-    match layout.types[layout.at[place]] {
-        DataType::Int8 => 1 << 7,
-        DataType::Int16 => 1 << 15,
-        DataType::Int32 => 1 << 31,
-        DataType::Int64 => 1 << 63,
-        DataType::UInt8 => u128::from(u8::MAX),
-        DataType::UInt16 => u128::from(u16::MAX),
-        DataType::UInt32 => u128::from(u32::MAX),
-        DataType::UInt64 => u128::from(u64::MAX),
-        _ => 1 << 127,
+    match integer_range(&layout.types[layout.at[place]]) {
+        Some((low, high)) => low.unsigned_abs().max(high.unsigned_abs()),
+        None => 1 << 127,
     }
 }

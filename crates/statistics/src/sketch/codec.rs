@@ -30,34 +30,20 @@ use super::hashed::hash_of;
 use super::quantiles::Quantiles;
 use crate::bytes::{Reader, damaged, opened, put, put_signed, sealed};
 use arrow_buffer::i256;
-use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Counters, Literal, Result, SketchParameters, Value, limits};
+use arrow_schema::DataType;
+use farpool_model::{
+    Counters, Literal, Result, SketchParameters, TYPE_NUMBERS, Value, limits, numbered_type, numbered_unit,
+    type_number, unit_number,
+};
 
 const VERSION: u8 = 1;
 /// The version with quantiles, which readers of the first version do not support.
 const VERSION_OF_QUANTILES: u8 = 2;
 
-/// The types without parameters, by their tags.
-const PLAIN_TYPES: [DataType; 14] = [
-    DataType::Boolean,
-    DataType::Int8,
-    DataType::Int16,
-    DataType::Int32,
-    DataType::Int64,
-    DataType::UInt8,
-    DataType::UInt16,
-    DataType::UInt32,
-    DataType::UInt64,
-    DataType::Float32,
-    DataType::Float64,
-    DataType::Date32,
-    DataType::Utf8View,
-    DataType::BinaryView,
-];
-const DECIMAL: u8 = PLAIN_TYPES.len() as u8;
-const TIMESTAMP: u8 = DECIMAL + 1;
-const UNITS: [TimeUnit; 4] =
-    [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
+/// Tags of types with parameters; other types are written as their numbers.
+const DECIMAL: u8 = 14;
+const TIMESTAMP: u8 = 15;
+const _: () = assert!(TYPE_NUMBERS <= DECIMAL);
 
 impl Sketch {
     /// Encodes the state for [`Sketch::from_bytes`]. Sketches of few values are small.
@@ -187,16 +173,12 @@ fn put_type(out: &mut Vec<u8>, data_type: &DataType) {
     match data_type {
         DataType::Decimal128(precision, scale) => out.extend([DECIMAL, *precision, *scale as u8]),
         DataType::Timestamp(unit, zone) => {
-            let place = UNITS.iter().position(|u| u == unit).expect("all units are listed");
-            out.extend([TIMESTAMP, place as u8]);
+            out.extend([TIMESTAMP, unit_number(*unit)]);
             let zone = zone.as_deref().unwrap_or_default();
             put(out, zone.len() as u128);
             out.extend(zone.as_bytes());
         }
-        plain => {
-            let tag = PLAIN_TYPES.iter().position(|t| t == plain).expect("a canonical type");
-            out.push(tag as u8);
-        }
+        plain => out.push(type_number(plain).expect("a canonical type")),
     }
 }
 
@@ -205,15 +187,12 @@ fn read_type(reader: &mut Reader<'_>) -> Result<DataType> {
     match tag {
         DECIMAL => Ok(DataType::Decimal128(reader.byte()?, reader.byte()?.cast_signed())),
         TIMESTAMP => {
-            let unit = usize::from(reader.byte()?);
-            let unit = *UNITS.get(unit).ok_or_else(|| damaged("it has an unknown unit of time"))?;
+            let unit = numbered_unit(reader.byte()?);
+            let unit = unit.ok_or_else(|| damaged("it has an unknown unit of time"))?;
             let zone = text(reader)?;
             Ok(DataType::Timestamp(unit, (!zone.is_empty()).then(|| zone.into())))
         }
-        plain => PLAIN_TYPES
-            .get(usize::from(plain))
-            .cloned()
-            .ok_or_else(|| damaged(format!("it is of an unknown type, {plain}"))),
+        plain => numbered_type(plain).ok_or_else(|| damaged(format!("it is of an unknown type, {plain}"))),
     }
 }
 

@@ -16,25 +16,25 @@ const EXAMPLES: &str = "\
 Examples:
   farpool demo
   farpool demo --scale 1 --runs 5
-  farpool demo --keep              the node stays afterwards, for queries of your own";
+  farpool demo --keep              keeps the node running for queries of your own";
 
-/// See what push-down saves: TPC-H data, a node on this machine, queries both ways
+/// Measure what push-down saves: TPC-H queries with and without it, on a node on this machine
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The size of the data; 1 is about a gigabyte before compression
+    /// Scale factor of the TPC-H data; 1 is about 1 GB before compression
     #[arg(long, default_value_t = 0.1)]
     scale: f64,
 
-    /// Runs of each query each way, after one to warm up
+    /// Measured runs of each query in each mode, after one warm-up run
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
 
-    /// Memory for the node, such as 4GiB [default: half of what the machine has]
+    /// Memory of the node, such as 4GiB [default: half of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
 
-    /// Keep the node until Ctrl-C
+    /// Keep the node running until Ctrl-C
     #[arg(long)]
     keep: bool,
 }

@@ -25,21 +25,21 @@ use table::{PlanWriter, TableWriter};
 pub enum Format {
     /// Aligned columns
     Table,
-    /// Aligned columns within lines
+    /// Aligned columns with borders
     Box,
-    /// A table of Markdown
+    /// Markdown table
     Markdown,
-    /// A line for each value
+    /// One line per value
     Line,
     /// Comma-separated values with a header; NULL is empty
     Csv,
-    /// The same with tabs
+    /// Tab-separated values with a header; NULL is empty
     Tsv,
-    /// One array of JSON with an object for each row
+    /// One JSON array per statement, with one object per row
     Json,
-    /// One JSON object on a line for each row
+    /// One JSON object per row, one per line
     Ndjson,
-    /// An Arrow IPC stream for each statement
+    /// One Arrow IPC stream per statement
     Arrow,
 }
 

@@ -24,26 +24,26 @@ Examples:
   producer | farpool profile - --format json
 
 The target is a file if it has a '.', a '/' or a '*' in it or exists as a file, and a table of the node \
-otherwise, or with --pool. '-' reads CSV, JSON or Arrow IPC from standard input. The node makes a table's \
-profile behind its load, so that it is there at once or soon.
+otherwise, or with --pool. '-' reads CSV, JSON or Arrow IPC from standard input. The node computes a table's \
+profile in the background after a load, so that it is available at once or soon.
 
-Distinct values, frequent values, quartiles and skew are estimates of sketches, given with the range in which \
-the truth lies with a stated confidence, or exact where both ends are one; everything else is exact. Correlations are Pearson's, \
+Distinct values, frequent values, quartiles and skew are estimates of sketches, printed with a confidence interval, \
+or exact where both of its ends are equal; everything else is exact. Correlations are Pearson's, \
 of up to 64 numeric columns, rows with a NULL in either left out.
-With --format json it is one object: name, source, rows, columns: [{name, type, nulls, min, max, sum, mean, \
+--format json prints one object: name, source, rows, columns: [{name, type, nulls, min, max, sum, mean, \
 stddev, distinct: {value, low, high, confidence, exact}, second_moment, skew, counts_trusted, \
 top: [{value, count, low, high}], quantiles: {p25, p50, p75}, each {value, low, high, confidence}, histogram: [{low, high, count}]}], \
-correlation: {columns, matrix}; what is not known is null.";
+correlation: {columns, matrix}; unknown values are null.";
 
-/// Show what the columns of a file or a table hold
+/// Show statistics of the columns of a file or a table
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A file, a pattern in quotes, `-` for standard input, or a table of the node
+    /// File, pattern in quotes, `-` for standard input, or table of the node
     #[arg(value_name = "TABLE|FILE")]
     target: String,
 
-    /// Only these columns, with commas between them
+    /// Profile only these columns, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
 
@@ -61,11 +61,11 @@ pub struct Args {
 /// The format of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// Aligned columns for people
+    /// Aligned columns
     Table,
     /// One JSON object
     Json,
-    /// A page that needs nothing else
+    /// Self-contained HTML page
     Html,
 }
 

@@ -87,7 +87,7 @@ pub const COMMANDS: &[Described] = &[
     Described {
         names: &[".help", "\\?"],
         arguments: "[COMMAND]",
-        what: "show the commands, or what one of them does",
+        what: "list all commands, or describe one",
         takes: Takes::Command,
         parse: |given| Ok(Command::Help(given.optional())),
     },
@@ -101,14 +101,14 @@ pub const COMMANDS: &[Described] = &[
     Described {
         names: &["\\d", ".desc"],
         arguments: "[NAME]",
-        what: "the same, or the columns of a table or file",
+        what: "describe a table or file; without NAME as .tables",
         takes: Takes::Table,
         parse: |given| Ok(Command::Describe(given.optional())),
     },
     Described {
         names: &[".schema"],
         arguments: "[NAME]",
-        what: "show the statements that make tables and views",
+        what: "show the CREATE statements of tables and views",
         takes: Takes::Table,
         parse: |given| Ok(Command::Schema(given.optional())),
     },
@@ -122,49 +122,49 @@ pub const COMMANDS: &[Described] = &[
     Described {
         names: &["\\x"],
         arguments: "[on|off]",
-        what: "print a line for each value, or tables again",
+        what: "switch between one line per value and tables",
         takes: Takes::Switch,
         parse: |given| given.switch().map(Command::Expanded),
     },
     Described {
         names: &[".timer", "\\timing"],
         arguments: "[on|off]",
-        what: "say how long statements take",
+        what: "print the elapsed time of each statement",
         takes: Takes::Switch,
         parse: |given| given.switch().map(Command::Timer),
     },
     Described {
         names: &[".rows"],
         arguments: "[N|all|auto]",
-        what: "show so many rows of a result, from both ends",
+        what: "set the maximum number of rows shown, from both ends",
         takes: Takes::Nothing,
         parse: |given| given.limit().map(Command::Rows),
     },
     Described {
         names: &[".width"],
         arguments: "[N|all|auto]",
-        what: "fit tables to so many characters",
+        what: "set the maximum width of tables, in characters",
         takes: Takes::Nothing,
         parse: |given| given.limit().map(Command::Width),
     },
     Described {
         names: &[".pager"],
         arguments: "[on|off|PROGRAM]",
-        what: "show what does not fit the screen whole, in a pager",
+        what: "show results that do not fit the screen in a pager",
         takes: Takes::Switch,
         parse: |given| Ok(Command::Pager(given.pager())),
     },
     Described {
         names: &[".explain"],
         arguments: "[on|off]",
-        what: "say what the pool is asked to do and answers",
+        what: "explain what is pushed down, and the pool's answers",
         takes: Takes::Switch,
         parse: |given| given.switch().map(Command::Explain),
     },
     Described {
         names: &[".receipt"],
         arguments: "[on|off]",
-        what: "show what the last statement cost, or each",
+        what: "show the costs of the last statement, or of each",
         takes: Takes::Switch,
         parse: |given| given.switch().map(Command::Receipt),
     },
@@ -178,7 +178,7 @@ pub const COMMANDS: &[Described] = &[
     Described {
         names: &[".quit", ".exit", "\\q"],
         arguments: "",
-        what: "leave; so does Ctrl-D",
+        what: "exit, like Ctrl-D",
         takes: Takes::Nothing,
         parse: |given| given.none().map(|()| Command::Quit),
     },
@@ -224,7 +224,7 @@ pub fn help(name: Option<&str>) -> Outcome<String> {
             let _ = writeln!(text, "{head:<width$}  {}", command.what);
         }
         text += "\nA statement ends with ';'. FROM 'trips.parquet' reads a file.\n\
-                 Tab completes, Ctrl-R searches what was typed, Ctrl-C cancels, Ctrl-D leaves.\n";
+                 Tab completes, Ctrl-R searches the history, Ctrl-C cancels, Ctrl-D exits.\n";
         return Ok(text);
     };
     let with_sign = [name.to_string(), format!(".{name}"), format!("\\{name}")];

@@ -47,11 +47,11 @@ At the prompt:
   .tables     the tables and views; \\d trips describes one
   .mode markdown
   .read report.sql
-  .help       everything else
+  .help       lists all commands
 A statement ends with ';' and may have several lines. Tab completes keywords, tables, columns, files and functions; the \
-arrow keys and Ctrl-R find what was typed before, also in other sessions. Ctrl-C cancels a statement, Ctrl-D leaves.";
+arrow keys and Ctrl-R search the history of all sessions. Ctrl-C cancels a statement, Ctrl-D exits.";
 
-/// Type SQL at a prompt, on files or on the tables of a memory node
+/// Run SQL interactively, on files or on the tables of a memory node
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

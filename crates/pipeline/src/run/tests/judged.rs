@@ -4,7 +4,7 @@ use super::*;
 use crate::SharedScans;
 use farpool_columns::table_cipher;
 use farpool_memory::{Account, WorkMemory};
-use farpool_model::Tier;
+use farpool_model::{Tier, cast};
 
 /// Row groups of this many rows take a step of their own.
 const ROWS: i64 = 20_000;

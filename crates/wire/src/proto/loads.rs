@@ -1,0 +1,98 @@
+//! Bodies about loads and changes of rows, and their outcomes.
+
+use bytes::Bytes;
+use prost::{Enumeration, Message};
+
+/// Behaviour of a load if the table exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum LoadMode {
+    Unspecified = 0,
+    Create = 1,
+    Append = 2,
+    Replace = 3,
+}
+
+/// Tier of the encryption of a table's values in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum Tier {
+    None = 0,
+    Fast = 1,
+    Standard = 2,
+    Strict = 3,
+}
+
+/// `LoadOptions`
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct LoadOptions {
+    #[prost(enumeration = "LoadMode", tag = "1")]
+    pub mode: i32,
+    #[prost(enumeration = "Tier", tag = "2")]
+    pub encryption: i32,
+    #[prost(enumeration = "Residency", tag = "3")]
+    pub residency: i32,
+}
+
+/// Residency of loaded rows in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum Residency {
+    Cached = 0,
+    Pinned = 1,
+    Passing = 2,
+}
+
+/// `LoadBegin`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LoadBegin {
+    #[prost(string, tag = "1")]
+    pub table: String,
+    #[prost(enumeration = "LoadMode", tag = "2")]
+    pub mode: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub schema: Vec<u8>,
+    #[prost(uint64, optional, tag = "4")]
+    pub rows_hint: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub version: Option<u64>,
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub id: Option<Bytes>,
+    #[prost(message, optional, tag = "7")]
+    pub options: Option<LoadOptions>,
+}
+
+/// `ChangeRows`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ChangeRows {
+    #[prost(uint32, tag = "1")]
+    pub handle: u32,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub id: Bytes,
+}
+
+/// `LoadOutcome`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LoadOutcome {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub id: Bytes,
+}
+
+/// `LoadEnded`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LoadEnded {
+    #[prost(uint64, optional, tag = "1")]
+    pub version: Option<u64>,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes_plain: u64,
+    #[prost(uint64, tag = "4")]
+    pub bytes_encoded: u64,
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub error: Option<Bytes>,
+    #[prost(uint64, tag = "6")]
+    pub forgotten: u64,
+}

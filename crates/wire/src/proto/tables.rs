@@ -1,0 +1,240 @@
+//! Bodies about tables, views and schemas, and their statistics.
+
+use super::Tier;
+use bytes::Bytes;
+use prost::{Message, Oneof};
+
+/// `Table`, `Drop` and `DropView`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TableRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, optional, tag = "2")]
+    pub known: Option<u64>,
+    #[prost(string, optional, tag = "3")]
+    pub tenant: Option<String>,
+    #[prost(bool, tag = "4")]
+    pub or_view: bool,
+}
+
+/// `CreateView`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CreateView {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub text: String,
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+}
+
+/// `ViewInfo`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ViewInfo {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub text: String,
+}
+
+/// `AlterTable`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct AlterTable {
+    #[prost(string, tag = "1")]
+    pub table: String,
+    /// [`TableChange`]s.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub changes: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TableChange {
+    #[prost(oneof = "ChangeKind", tags = "1, 2, 3, 4")]
+    pub kind: Option<ChangeKind>,
+}
+
+#[derive(Clone, PartialEq, Eq, Oneof)]
+pub enum ChangeKind {
+    #[prost(string, tag = "1")]
+    Rename(String),
+    #[prost(message, tag = "2")]
+    RenameColumn(RenameColumn),
+    #[prost(bytes = "vec", tag = "3")]
+    AddColumn(Vec<u8>),
+    #[prost(string, tag = "4")]
+    DropColumn(String),
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct RenameColumn {
+    #[prost(string, tag = "1")]
+    pub from: String,
+    #[prost(string, tag = "2")]
+    pub to: String,
+}
+
+/// `Tables`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TablesRequest {
+    #[prost(string, optional, tag = "1")]
+    pub tenant: Option<String>,
+    #[prost(bool, tag = "2")]
+    pub with_schemas: bool,
+}
+
+/// `CreateSchema` and `DropSchema`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SchemaRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(bool, tag = "2")]
+    pub cascade: bool,
+}
+
+/// `Statistics`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct StatisticsRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint32, repeated, tag = "2")]
+    pub columns: Vec<u32>,
+}
+
+/// A value of a column's type.
+#[derive(Clone, PartialEq, Message)]
+pub struct Value {
+    #[prost(oneof = "ValueKind", tags = "1, 2, 3, 4, 5, 6")]
+    pub kind: Option<ValueKind>,
+}
+
+/// The forms of a value.
+#[derive(Clone, PartialEq, Oneof)]
+pub enum ValueKind {
+    #[prost(bool, tag = "1")]
+    Boolean(bool),
+    /// An integer-like value that fits 64 bits.
+    #[prost(sint64, tag = "2")]
+    Integer(i64),
+    /// Any other integer-like value: 16 bytes, two's complement, little-endian.
+    #[prost(bytes = "vec", tag = "3")]
+    WideInteger(Vec<u8>),
+    #[prost(double, tag = "4")]
+    Float(f64),
+    #[prost(string, tag = "5")]
+    Text(String),
+    #[prost(bytes = "vec", tag = "6")]
+    Binary(Vec<u8>),
+}
+
+/// Statistics of a column.
+#[derive(Clone, PartialEq, Message)]
+pub struct ColumnStatistics {
+    #[prost(uint64, tag = "1")]
+    pub null_count: u64,
+    #[prost(message, optional, tag = "2")]
+    pub min: Option<Value>,
+    #[prost(message, optional, tag = "3")]
+    pub max: Option<Value>,
+    #[prost(uint64, optional, tag = "4")]
+    pub distinct_count: Option<u64>,
+    #[prost(uint64, tag = "5")]
+    pub bytes_encoded: u64,
+    #[prost(uint64, optional, tag = "6")]
+    pub distinct_estimate: Option<u64>,
+    /// A [`Spread`].
+    #[prost(bytes = "bytes", optional, tag = "7")]
+    pub spread: Option<Bytes>,
+}
+
+/// Spread of a column: the statistics of its values that estimates need.
+#[derive(Clone, PartialEq, Message)]
+pub struct Spread {
+    #[prost(message, repeated, tag = "1")]
+    pub frequent: Vec<Frequent>,
+    #[prost(double, tag = "2")]
+    pub low: f64,
+    #[prost(double, tag = "3")]
+    pub width: f64,
+    #[prost(uint64, repeated, tag = "4")]
+    pub bins: Vec<u64>,
+    #[prost(double, repeated, tag = "5")]
+    pub quantiles: Vec<f64>,
+    #[prost(double, tag = "6")]
+    pub quantile_error: f64,
+}
+
+/// A frequent value of a column.
+#[derive(Clone, PartialEq, Message)]
+pub struct Frequent {
+    #[prost(message, optional, tag = "1")]
+    pub value: Option<Value>,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+}
+
+/// `TableInfo` and `Loaded`
+#[derive(Clone, PartialEq, Message)]
+pub struct TableInfo {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    pub schema: Vec<u8>,
+    #[prost(uint64, tag = "4")]
+    pub rows: u64,
+    #[prost(uint64, tag = "5")]
+    pub bytes_plain: u64,
+    #[prost(uint64, tag = "6")]
+    pub bytes_encoded: u64,
+    #[prost(bytes = "bytes", repeated, tag = "7")]
+    pub columns: Vec<Bytes>,
+    #[prost(uint64, optional, tag = "8")]
+    pub rows_profiled: Option<u64>,
+    #[prost(enumeration = "Tier", tag = "9")]
+    pub encryption: i32,
+    #[prost(uint64, optional, tag = "10")]
+    pub bytes_resident: Option<u64>,
+    #[prost(bool, tag = "11")]
+    pub is_pinned: bool,
+}
+
+/// `TableList`
+#[derive(Clone, PartialEq, Message)]
+pub struct TableList {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub tables: Vec<Bytes>,
+    #[prost(string, repeated, tag = "2")]
+    pub views: Vec<String>,
+    #[prost(string, repeated, tag = "3")]
+    pub schemas: Vec<String>,
+}
+
+/// The encoded states of one column.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ColumnStates {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub sketch: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub histogram: Option<Bytes>,
+}
+
+/// The encoded moments of several columns.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct MomentsState {
+    #[prost(uint32, repeated, tag = "1")]
+    pub columns: Vec<u32>,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub state: Bytes,
+}
+
+/// `TableStatistics`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TableStatistics {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub table: Bytes,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub columns: Vec<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub moments: Option<Bytes>,
+}
