@@ -35,6 +35,7 @@ mod spaces;
 mod threads;
 mod totals;
 mod turns;
+mod version_choice;
 
 pub use accept::Listener;
 pub use access::{Access, TenantLimits};
@@ -54,3 +55,4 @@ pub use follow::Followed;
 pub use key_log::{Fsync, KeysFound, SteppedHost, SteppedKeys, adopt_keys, check_keys};
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};
+pub use version_choice::{HeldVersions, VersionChoice};
