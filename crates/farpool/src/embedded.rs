@@ -133,9 +133,25 @@ impl EmbeddedPool {
         Arc::new(EmbeddedPool { taps: false, ..self.clone() })
     }
 
-    /// Returns the pool of `tenant` at `node`, for programs that serve a node and query it too.
+    /// Returns the pool of `tenant` at `node`, with the right of an admin, for programs that serve a node and query it
+    /// too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
         let caller = node.owner(tenant);
+        Self::acting_for(node, caller)
+    }
+
+    /// Returns the pool that a client with `token` sees at `node`: its tenant's tables, with the right that the token
+    /// grants, as over a connection. The token is checked now; unlike a connection, the pool does not end when the
+    /// token expires or is removed.
+    ///
+    /// # Errors
+    /// `Denied` if the node requires a token and this one is not valid.
+    pub fn for_token(node: Arc<Node>, token: Option<&str>) -> Result<Arc<Self>> {
+        let caller = node.caller(token)?;
+        Ok(Self::acting_for(node, caller))
+    }
+
+    fn acting_for(node: Arc<Node>, caller: Caller) -> Arc<Self> {
         Arc::new(EmbeddedPool { node, caller, taps: true, held: Arc::default() })
     }
 
