@@ -33,6 +33,13 @@ enum RequestOutcome {
     Waits(Box<QueuedRequest>, PlanShortage),
 }
 
+impl RequestOutcome {
+    /// Returns the outcome of a change that is answered by `response` once it is durable.
+    fn committed(made: Commit<()>, response: Response) -> Self {
+        RequestOutcome::Commit(Box::new(made.map(|()| response)))
+    }
+}
+
 /// A request for a worker to execute.
 struct QueuedRequest {
     connection: Arc<Connection>,
@@ -192,19 +199,19 @@ fn carry_out(
         },
         Request::CreateView { view, replace } => {
             let made = caller.create_view(view.clone(), replace)?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::View(view)))));
+            return Ok(RequestOutcome::committed(made, Response::View(view)));
         }
         Request::DropView { view, tenant } => {
             let made = caller.drop_view(&view, tenant.as_ref())?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
         }
         Request::CreateSchema { schema } => {
             let made = caller.create_schema(&schema)?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::SchemaCreated))));
+            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::SchemaCreated)));
         }
         Request::DropSchema { schema, cascade } => {
             let made = caller.drop_schema(&schema, cascade)?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
         }
         Request::Statistics { table, columns: None } => {
             let statistics = caller.await_statistics(&table)?;
@@ -232,7 +239,7 @@ fn carry_out(
                 None => caller.drop_table(&table)?,
                 Some(tenant) => caller.drop_table_of(&tenant, &table)?,
             };
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
         }
         Request::LoadOutcome { id } => {
             let (connection, stream) = (connection.clone(), message.stream);
@@ -253,7 +260,7 @@ fn carry_out(
         Request::Queries => Response::Queries(caller.queries()?),
         Request::CancelQuery { id } => {
             caller.cancel_query(id)?;
-            Response::QueryCancelled
+            Response::Done(FrameKind::QueryCancelled)
         }
         other => return Err(Error::invalid(format!("{} does not belong here", other.kind().name()))),
     };
