@@ -136,3 +136,14 @@ async fn a_pool_is_not_opened_with_a_token_that_the_node_does_not_know() {
     let error = pool.drop_table(&name("t")).await.unwrap_err();
     assert_eq!(error.message, "this takes the right to write, and the token is for read");
 }
+
+/// A pool passes on what it does not implement itself, which the embedded one cannot do.
+#[test]
+fn the_embedded_pool_has_every_method_of_a_pool() {
+    let (pool, embedded) = (include_str!("../../transfer/src/pool.rs"), include_str!("../src/embedded.rs"));
+    let methods = pool.split("async fn ").skip(1).filter_map(|rest| rest.split('(').next());
+    // Listed by another method.
+    let missing =
+        methods.filter(|method| *method != "tables" && !embedded.contains(&format!("async fn {method}(")));
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new());
+}
