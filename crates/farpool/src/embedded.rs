@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use farpool_columns::Table;
 use farpool_memory::WorkMemory;
 use farpool_model::{
-    Error, Expr, Listing, LoadOptions, Program, QueryInfo, Relation, Result, SchemaName, Status, TableChange,
-    TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
+    Error, Expr, Listing, LoadOptions, Program, QueryInfo, Relation, Result, SchemaFingerprint, SchemaName,
+    Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_node::{
-    Caller, Commit, CompressionPolicy, LocalDirectory, MasterKey, Node, NodeConfig, Shape, Tier, compressing,
-    unlock,
+    Caller, Commit, CompressionPolicy, HeldVersions, LocalDirectory, MasterKey, Node, NodeConfig, Shape,
+    Tier, compressing, unlock,
 };
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
@@ -56,16 +56,20 @@ pub struct EmbeddedPool {
 #[derive(Debug, Default)]
 struct Held(Mutex<HashMap<(TableName, Version), Weak<Table>>>);
 
+impl HeldVersions for Held {
+    fn table(&self, name: &TableName, is_wanted: &dyn Fn(Version, &Table) -> bool) -> Option<Arc<Table>> {
+        let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = tables.iter().filter(|((of, _), _)| of == name);
+        let mut held = held.filter_map(|((_, version), table)| Some((*version, table.upgrade()?)));
+        held.find(|(version, table)| is_wanted(*version, table)).map(|(_, table)| table)
+    }
+}
+
 impl Held {
     fn add(&self, name: &TableName, version: Version, table: &Arc<Table>) {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|_, table| table.strong_count() > 0);
         tables.insert((name.clone(), version), Arc::downgrade(table));
-    }
-
-    fn get(&self, name: &TableName, version: Version) -> Option<Arc<Table>> {
-        let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.get(&(name.clone(), version))?.upgrade()
     }
 }
 
@@ -129,18 +133,39 @@ impl EmbeddedPool {
         Arc::new(EmbeddedPool { taps: false, ..self.clone() })
     }
 
-    /// Returns the pool of `tenant` at `node`, for programs that serve a node and query it too.
+    /// Returns the pool of `tenant` at `node`, with the right of an admin, for programs that serve a node and query it
+    /// too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
         let caller = node.owner(tenant);
+        Self::acting_for(node, caller)
+    }
+
+    /// Returns the pool that a client with `token` sees at `node`: its tenant's tables, with the right that the token
+    /// grants, as over a connection. The token is checked now; unlike a connection, the pool does not end when the
+    /// token expires or is removed.
+    ///
+    /// # Errors
+    /// `Denied` if the node requires a token and this one is not valid.
+    pub fn for_token(node: Arc<Node>, token: Option<&str>) -> Result<Arc<Self>> {
+        let caller = node.caller(token)?;
+        Ok(Self::acting_for(node, caller))
+    }
+
+    fn acting_for(node: Arc<Node>, caller: Caller) -> Arc<Self> {
         Arc::new(EmbeddedPool { node, caller, taps: true, held: Arc::default() })
     }
 
-    /// Returns the table version that `program` names if a prepared program still holds it, otherwise the newest one.
-    fn source(&self, program: &Program) -> Result<(Version, Arc<Table>)> {
-        let newest = self.caller.source(&program.table)?;
-        let wanted = program.version.filter(|version| *version != newest.0);
-        let held = wanted.and_then(|version| Some((version, self.held.get(&program.table, version)?)));
-        Ok(held.unwrap_or(newest))
+    /// Returns the table version that `program` reads. The program was made for the columns of `schema`; without it,
+    /// for those of the version that it names.
+    fn source(&self, program: &Program, schema: Option<&SchemaRef>) -> Result<(Version, Arc<Table>)> {
+        let name = &program.table;
+        let named = || {
+            let wanted = program.version?;
+            self.held.table(name, &|version, _| version == wanted).map(|table| table.schema.clone())
+        };
+        let schema = schema.cloned().or_else(named);
+        let expected = schema.map(|schema| SchemaFingerprint::of(&schema));
+        self.caller.choose_version(name, expected, &*self.held)?.version(program.version, &*self.held)
     }
 
     /// Returns the underlying node.
@@ -190,10 +215,7 @@ impl Pool for EmbeddedPool {
     }
 
     async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle> {
-        let (version, table) = self.source(program)?;
-        if table.schema != *schema {
-            return Err(Error::stale(format!("table {:?} has other columns by now", program.table.as_str())));
-        }
+        let (version, table) = self.source(program, Some(schema))?;
         self.held.add(&program.table, version, &table);
         let program = self.caller.prepare(program, version, table)?;
         Ok(Handle::new(program.prepared().clone(), program))
@@ -213,7 +235,7 @@ impl Pool for EmbeddedPool {
     }
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
-        let (version, table) = self.source(program)?;
+        let (version, table) = self.source(program, None)?;
         let program = self.caller.prepare(program, version, table)?;
         let run = self.caller.start(&program, None, Shape::Batches)?;
         self.caller.admit(&run).await?;

@@ -27,6 +27,7 @@ mod overflow;
 mod profile;
 mod queries;
 mod random;
+mod rights;
 mod schemas;
 mod shell;
 mod slt;

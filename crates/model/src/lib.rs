@@ -34,6 +34,7 @@ mod pattern;
 pub mod program;
 pub mod query;
 pub mod receipt;
+pub mod rights;
 pub mod schema;
 mod sql_type;
 pub mod statistic;

@@ -29,12 +29,12 @@ mod prepared_programs;
 mod profiles;
 mod queries;
 pub mod resp;
-pub mod rights;
 mod shares;
 mod spaces;
 mod threads;
 mod totals;
 mod turns;
+mod version_choice;
 
 pub use accept::Listener;
 pub use access::{Access, TenantLimits};
@@ -48,9 +48,10 @@ pub use farpool_disk::{
     Codec, CompressionPolicy, Directory, KeySource, Keys, LocalDirectory, MasterKey, Tier, TornEnd, Wiping,
     compressing, node_key, rotate_master_key, unlock,
 };
+pub use farpool_model::rights::{self, Reach, Right, VERBS, Verb};
 pub use farpool_wire::ServerTls;
 pub use farpool_wire::sealed::{PrivateKey, PublicKey};
 pub use follow::Followed;
 pub use key_log::{Fsync, KeysFound, SteppedHost, SteppedKeys, adopt_keys, check_keys};
 pub use node::{Environment, Node, NodeConfig};
-pub use rights::{Reach, Right, VERBS, Verb};
+pub use version_choice::{HeldVersions, VersionChoice};

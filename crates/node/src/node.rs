@@ -14,7 +14,7 @@ use crate::disk::{DiskJobs, DiskThreads};
 use crate::key_log::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds, has_keys};
 use crate::keyspaces::Keyspaces;
 use crate::precedence::{self, Precedence};
-use crate::queries::Queries;
+use crate::queries::{Identity, Queries};
 use crate::rights::Right;
 use crate::shares::{ConnectionSeat, Connections, Port, Shares};
 use crate::threads::ScopedThreads;
@@ -279,12 +279,14 @@ impl Node {
         self.tls.lock().clone()
     }
 
-    /// Returns the caller for a client that shows `token`.
+    /// Returns the caller for a client that shows `token`. The token is checked now, not again at each request.
     ///
     /// # Errors
     /// `Denied` when the node requires a token and this one is not valid.
     pub fn caller(self: &Arc<Self>, token: Option<&str>) -> Result<Caller> {
-        self.admit(token).map(|(caller, _)| caller)
+        let (caller, pass) = self.admit(token)?;
+        let token = pass.token_name().map(str::to_string);
+        Ok(caller.known_as(Identity { token, ..Identity::default() }))
     }
 
     /// Authenticates a token. Returns the caller, and the pass that tells when its connection must end.

@@ -4,11 +4,13 @@
 //! Invariant: the programs that one connection keeps are bounded in number and in bytes; beyond that, the least
 //! recently used is evicted. A run holds its table itself, so that eviction does not affect it.
 
+use crate::version_choice::HeldVersions;
 use farpool_columns::Table;
 use farpool_memory::Reservation;
 use farpool_model::{TableName, Version, limits};
 use farpool_pipeline::BoundProgram;
 use farpool_wire::sealed::Digest;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -55,12 +57,12 @@ impl PreparedPrograms {
         self.entries.iter().find(|entry| entry.handle == handle)?.bound
     }
 
-    /// Returns a version of a table that one of the stored programs reads and `wanted` accepts.
-    pub fn table(&self, name: &TableName, wanted: impl Fn(Version, &Table) -> bool) -> Option<Arc<Table>> {
+    /// Returns a version of a table that one of the stored programs reads and `is_wanted` accepts.
+    fn table(&self, name: &TableName, is_wanted: impl Fn(Version, &Table) -> bool) -> Option<Arc<Table>> {
         let mut programs = self.entries.iter().map(|entry| &entry.program);
         let reads = |program: &&Arc<BoundProgram>| {
             let prepared = program.prepared();
-            prepared.effective.table == *name && wanted(prepared.version, program.table())
+            prepared.effective.table == *name && is_wanted(prepared.version, program.table())
         };
         programs.find(reads).map(|program| program.table().clone())
     }
@@ -75,6 +77,12 @@ impl PreparedPrograms {
     fn take(&mut self, handle: u32) -> Option<ProgramEntry> {
         let place = self.entries.iter().position(|entry| entry.handle == handle)?;
         self.entries.remove(place)
+    }
+}
+
+impl HeldVersions for Mutex<PreparedPrograms> {
+    fn table(&self, name: &TableName, is_wanted: &dyn Fn(Version, &Table) -> bool) -> Option<Arc<Table>> {
+        self.lock().table(name, is_wanted)
     }
 }
 

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use farpool_model::{
-    Expr, Listing, LoadOptions, Prepared, Program, QueryInfo, Relation, Result, SchemaName, Status,
+    Error, Expr, Listing, LoadOptions, Prepared, Program, QueryInfo, Relation, Result, SchemaName, Status,
     TableChange, TableInfo, TableName, TableStatistics, TenantName, View,
 };
 use futures::Stream;
@@ -17,9 +17,18 @@ use std::sync::Arc;
 /// Batches in order of arrival. An error ends the stream.
 pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 
-/// A pool of tables that runs programs.
+/// A pool of tables that runs programs. A pool in front of another one implements the requests in which it takes part;
+/// the others go to the pool [`Pool::behind`] it.
 #[async_trait]
 pub trait Pool: Send + Sync + fmt::Debug {
+    /// Returns the pool that answers the requests which this one does not implement.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none.
+    fn behind(&self) -> Result<&dyn Pool> {
+        Err(Error::invalid("this pool does not support such a request"))
+    }
+
     /// Returns the address of the pool: `embedded`, or `farpool://host:port`.
     fn url(&self) -> String;
 
@@ -54,7 +63,9 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns the profile of a table once it covers all rows, which may take as long as reading them all.
     /// With `columns`, returns without waiting the statistics known by now of at least the columns at these
     /// positions (one or more, in ascending order), and no moments.
-    async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics>;
+    async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
+        self.behind()?.statistics(name, columns).await
+    }
 
     /// Returns how far the pool would carry out each operator of `program`, over a table with the columns of
     /// `schema`; runs nothing. While the handle is held, other programs may name the table version that it
@@ -75,7 +86,9 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// Runs `program`. Returns one to `streams_wanted` streams, which together are the result and may be read
     /// by different tasks. Batches have [`Prepared::schema`].
-    async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution>;
+    async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
+        self.behind()?.execute(program, streams_wanted).await
+    }
 
     /// Creates, extends or replaces a table from `batches`, which have `schema`. The new version becomes
     /// visible to others only when it is complete; a failure leaves no trace.
@@ -86,7 +99,9 @@ pub trait Pool: Send + Sync + fmt::Debug {
         schema: SchemaRef,
         rows_hint: Option<u64>,
         batches: BatchStream,
-    ) -> Result<TableInfo>;
+    ) -> Result<TableInfo> {
+        self.behind()?.load(name, options, schema, rows_hint, batches).await
+    }
 
     /// Updates the rows that pass a prepared program with the values that it computes for columns, named as
     /// in the table, or deletes these rows if it computes none; all of it, or nothing. The pool must carry
@@ -103,31 +118,47 @@ pub trait Pool: Send + Sync + fmt::Debug {
     async fn drop_table(&self, name: &TableName) -> Result<()>;
 
     /// Drops a table of any tenant, for callers that may change other tenants' tables.
-    async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()>;
+    async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
+        self.behind()?.drop_table_of(tenant, name).await
+    }
 
     /// Stores a view for all clients of the tenant; with `replace` it atomically replaces a view of the same
     /// name. `Exists` when the name is taken otherwise.
-    async fn create_view(&self, view: &View, replace: bool) -> Result<()>;
+    async fn create_view(&self, view: &View, replace: bool) -> Result<()> {
+        self.behind()?.create_view(view, replace).await
+    }
 
     /// Drops a view; with `tenant` that of any tenant, for callers that may change other tenants' views.
-    async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()>;
+    async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
+        self.behind()?.drop_view(name, tenant).await
+    }
 
     /// Creates a schema.
-    async fn create_schema(&self, schema: &SchemaName) -> Result<()>;
+    async fn create_schema(&self, schema: &SchemaName) -> Result<()> {
+        self.behind()?.create_schema(schema).await
+    }
 
     /// Drops a schema; with `cascade`, also the tables and views in it, otherwise it must be empty.
-    async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()>;
+    async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()> {
+        self.behind()?.drop_schema(schema, cascade).await
+    }
 
     /// Lists the programs of clients in progress at a node, in the order of their requests; those of other
     /// tenants only for callers that may see them. Programs of the caller's own process are not included.
-    async fn queries(&self) -> Result<Vec<QueryInfo>>;
+    async fn queries(&self) -> Result<Vec<QueryInfo>> {
+        self.behind()?.queries().await
+    }
 
     /// Cancels one of the programs in progress, on whichever connection it was requested; `NotFound` when it
     /// has ended.
-    async fn cancel_query(&self, id: u64) -> Result<()>;
+    async fn cancel_query(&self, id: u64) -> Result<()> {
+        self.behind()?.cancel_query(id).await
+    }
 
     /// Returns the status of the pool.
-    async fn status(&self) -> Result<Status>;
+    async fn status(&self) -> Result<Status> {
+        self.behind()?.status().await
+    }
 }
 
 /// A program in progress. Dropping its streams cancels it at the node.

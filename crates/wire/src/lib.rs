@@ -25,12 +25,13 @@ pub mod socket;
 pub mod split;
 pub mod substrait;
 mod table;
+pub mod verbs;
 mod view;
 
 pub use batch::{EncodedBatch, bytes_to_decode, decode_batch, decode_schema, encode_batch, encode_schema};
 pub use chunks::{ChunkImage, ChunkOutline, Outlines};
 pub use flow::{Grants, Window};
-pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Role};
+pub use frame::{FRAME_HEADER_BYTES, FrameHeader};
 pub use frame_reader::FrameReader;
 pub use message::{Assembler, Message, Outgoing};
 pub use preface::{DetectedProtocol, NO_ENCRYPTION, PREFACE, check_preface, opening, reply_to_stranger};
@@ -38,6 +39,7 @@ pub use request::Request;
 pub use response::{Response, Sealing};
 pub use socket::{ClientTls, Interest, ServerTls, Socket, Tls};
 pub use split::split_frame;
+pub use verbs::{FrameKind, NativeVerb, Role};
 
 /// The oldest version of the protocol that this crate speaks.
 pub const VERSION_MIN: u32 = 1;

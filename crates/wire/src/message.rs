@@ -4,7 +4,8 @@
 //! as a whole, whatever the peer sends; it grows with the bytes received, not with announced sizes. A short
 //! message has memory of its own, so that keeping it does not keep the whole read buffer.
 
-use crate::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
+use crate::verbs::FrameKind;
 use bytes::{Bytes, BytesMut};
 use farpool_model::{Error, Result, cast, limits};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! Requests of clients, and their encoding.
 
-use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::table::{read_tier, write_tier};
+use crate::verbs::FrameKind;
 use crate::{alter, backup, batch, chunks, proto, view};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;

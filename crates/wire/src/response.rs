@@ -1,11 +1,11 @@
 //! Responses of a node, and their encoding.
 
 use crate::chunks::{self, ChunkImage, Outlines};
-use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::request::{body, read};
 use crate::sealed::{PublicKey, SUITE};
 use crate::table::{read_statistics, read_table, write_statistics, write_table};
+use crate::verbs::{FrameKind, Role};
 use crate::{backup, batch, proto, substrait, view};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -77,10 +77,8 @@ pub enum Response {
     },
     /// One view.
     View(View),
-    /// The table, view or schema was dropped.
-    Dropped,
-    /// The schema was created.
-    SchemaCreated,
+    /// The request was carried out; the kind of this answer is one of the role [`Role::Done`].
+    Done(FrameKind),
     /// Gives the client credit to send more bytes of batches on the stream.
     Credit {
         /// Bytes on the wire, frame headers included.
@@ -90,8 +88,6 @@ pub enum Response {
     Status(Status),
     /// The programs under way.
     Queries(Vec<QueryInfo>),
-    /// The program is being stopped.
-    QueryCancelled,
     /// The files of a backup.
     BackupFiles(BackupFiles),
     /// A part of a file of a backup.
@@ -124,12 +120,10 @@ impl Response {
             Response::Loaded(_) => FrameKind::Loaded,
             Response::LoadEnded { .. } => FrameKind::LoadEnded,
             Response::View(_) => FrameKind::ViewInfo,
-            Response::Dropped => FrameKind::Dropped,
-            Response::SchemaCreated => FrameKind::SchemaCreated,
+            Response::Done(kind) => *kind,
             Response::Credit { .. } => FrameKind::Credit,
             Response::Status(_) => FrameKind::StatusInfo,
             Response::Queries(_) => FrameKind::QueryList,
-            Response::QueryCancelled => FrameKind::QueryCancelled,
             Response::BackupFiles(_) => FrameKind::BackupFiles,
             Response::BackupBytes(_) => FrameKind::BackupBytes,
             Response::Outlines(_) => FrameKind::OutlineList,
@@ -179,12 +173,7 @@ impl Response {
             Response::Outlines(outlines) => chunks::write_outlines(outlines),
             Response::Chunk(image) => chunks::write_image(image),
             Response::BackupBytes(data) => body(&proto::BackupBytes { data: data.clone() }),
-            Response::QueryCancelled
-            | Response::Dropped
-            | Response::SchemaCreated
-            | Response::Unchanged
-            | Response::Ping
-            | Response::Pong => Bytes::new(),
+            Response::Done(_) | Response::Unchanged | Response::Ping | Response::Pong => Bytes::new(),
             Response::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Response::Status(status) => body(&write_status(status)),
             Response::Error(error) => body(&write_error(error)),
@@ -233,8 +222,7 @@ impl Response {
             FrameKind::LoadEnded => read_load_ended(read(body)?)?,
             FrameKind::TableStatistics => Response::Statistics(Box::new(read_statistics(&read(body)?)?)),
             FrameKind::ViewInfo => Response::View(view::read_view(body)?),
-            FrameKind::Dropped => read(body).map(|proto::Empty {}| Response::Dropped)?,
-            FrameKind::SchemaCreated => read(body).map(|proto::Empty {}| Response::SchemaCreated)?,
+            kind if kind.role() == Role::Done => read(body).map(|proto::Empty {}| Response::Done(kind))?,
             FrameKind::Unchanged => read(body).map(|proto::Empty {}| Response::Unchanged)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
             FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),
@@ -245,7 +233,6 @@ impl Response {
             }
             FrameKind::OutlineList => Response::Outlines(chunks::read_outlines(body)?),
             FrameKind::Chunk => Response::Chunk(chunks::read_image(body)?),
-            FrameKind::QueryCancelled => read(body).map(|proto::Empty {}| Response::QueryCancelled)?,
             FrameKind::Ping => read(body).map(|proto::Empty {}| Response::Ping)?,
             FrameKind::Pong => read(body).map(|proto::Empty {}| Response::Pong)?,
             FrameKind::Error => Response::Error(read_error(read(body)?)),

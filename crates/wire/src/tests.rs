@@ -471,13 +471,10 @@ fn every_response_round_trips() {
         Response::Loaded(table_info()),
         Response::Statistics(Box::new(statistics(4, &[0, 3]))),
         Response::View(view("select 1")),
-        Response::Dropped,
-        Response::SchemaCreated,
         Response::Unchanged,
         Response::Credit { bytes: 0 },
         Response::Status(status),
         Response::Queries(queries),
-        Response::QueryCancelled,
         Response::BackupFiles(BackupFiles::default()),
         Response::BackupFiles(BackupFiles {
             node: u64::MAX,
@@ -507,6 +504,8 @@ fn every_response_round_trips() {
         Response::Ping,
         Response::Pong,
     ];
+    let done = FrameKind::ALL.iter().filter(|kind| kind.role() == Role::Done);
+    responses.extend(done.map(|kind| Response::Done(*kind)));
     responses.extend(ErrorKind::ALL.map(|kind| {
         Response::Error(Error {
             kind,

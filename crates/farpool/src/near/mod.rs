@@ -26,8 +26,8 @@ use chunks::Chunks;
 pub use chunks::Transfer;
 use farpool_memory::{WorkMemory, size_text};
 use farpool_model::{
-    Encoding, Error, Expr, Listing, LoadOptions, NamedExpr, Output, Program, QueryInfo, Receipt, Relation,
-    Result, SchemaName, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, View, limits,
+    Encoding, Error, Expr, Listing, NamedExpr, Output, Program, Receipt, Relation, Result, TableChange,
+    TableInfo, TableName, TenantName, limits,
 };
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
@@ -317,6 +317,10 @@ impl Stream for Settled {
 
 #[async_trait]
 impl Pool for NearPool {
+    fn behind(&self) -> Result<&dyn Pool> {
+        Ok(&*self.remote)
+    }
+
     fn url(&self) -> String {
         self.remote.url()
     }
@@ -364,10 +368,6 @@ impl Pool for NearPool {
         Ok(relation)
     }
 
-    async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
-        self.remote.statistics(name, columns).await
-    }
-
     async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle> {
         let remote = self.remote.prepare(program, schema).await?;
         let near = self.near(program, schema, &remote).await;
@@ -404,21 +404,6 @@ impl Pool for NearPool {
         }))
     }
 
-    async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
-        self.remote.execute(program, streams_wanted).await
-    }
-
-    async fn load(
-        &self,
-        name: &TableName,
-        options: LoadOptions,
-        schema: SchemaRef,
-        rows_hint: Option<u64>,
-        batches: BatchStream,
-    ) -> Result<TableInfo> {
-        self.remote.load(name, options, schema, rows_hint, batches).await
-    }
-
     async fn change_rows(&self, handle: &Handle, rows: u64) -> Result<TableInfo> {
         let remote = handle.kept::<NearProgram>().map_or(handle, |near| &near.remote);
         self.remote.change_rows(remote, rows).await
@@ -433,37 +418,5 @@ impl Pool for NearPool {
     async fn drop_table(&self, name: &TableName) -> Result<()> {
         self.rents.forget(name);
         self.remote.drop_table(name).await
-    }
-
-    async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
-        self.remote.drop_table_of(tenant, name).await
-    }
-
-    async fn create_view(&self, view: &View, replace: bool) -> Result<()> {
-        self.remote.create_view(view, replace).await
-    }
-
-    async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
-        self.remote.drop_view(name, tenant).await
-    }
-
-    async fn create_schema(&self, schema: &SchemaName) -> Result<()> {
-        self.remote.create_schema(schema).await
-    }
-
-    async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()> {
-        self.remote.drop_schema(schema, cascade).await
-    }
-
-    async fn queries(&self) -> Result<Vec<QueryInfo>> {
-        self.remote.queries().await
-    }
-
-    async fn cancel_query(&self, id: u64) -> Result<()> {
-        self.remote.cancel_query(id).await
-    }
-
-    async fn status(&self) -> Result<Status> {
-        self.remote.status().await
     }
 }

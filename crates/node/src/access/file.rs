@@ -50,6 +50,7 @@ struct TenantTable {
 #[serde(deny_unknown_fields)]
 struct TokenTable {
     tenant: Spanned<TenantName>,
+    #[serde(deserialize_with = "role")]
     role: Right,
     sha256: Spanned<TokenDigest>,
     name: Option<Spanned<String>>,
@@ -80,11 +81,9 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl<'de> Deserialize<'de> for Right {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|error: Error| de::Error::custom(error.message))
-    }
+fn role<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Right, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|error: Error| de::Error::custom(error.message))
 }
 
 impl Access {

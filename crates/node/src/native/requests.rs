@@ -10,13 +10,9 @@ use super::plans::{PlanMemory, PlanShortage};
 use super::programs::{ProgramStart, RequestedResult};
 use crate::admission::cannot_wait;
 use crate::{Caller, Shape};
-use arrow_schema::SchemaRef;
 use farpool_catalog::{AwaitedStatistics, Commit};
-use farpool_columns::Table;
 use farpool_memory::Reservation;
-use farpool_model::{
-    Error, Expr, Prepared, Program, Relation, Result, ResultForm, SchemaFingerprint, TableName, Version,
-};
+use farpool_model::{Error, Expr, Prepared, Relation, Result, ResultForm, SchemaFingerprint, TableName};
 use farpool_pipeline::{BoundProgram, Run};
 use farpool_wire::sealed::{Digest, NodeProof, SealedRequest, Sealer};
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, Role, substrait};
@@ -35,6 +31,13 @@ enum RequestOutcome {
     Statistics(Box<AwaitedStatistics>),
     /// Memory for the plan is short: try again once this many bytes are available.
     Waits(Box<QueuedRequest>, PlanShortage),
+}
+
+impl RequestOutcome {
+    /// Returns the outcome of a change that is answered by `response` once it is durable.
+    fn committed(made: Commit<()>, response: Response) -> Self {
+        RequestOutcome::Commit(Box::new(made.map(|()| response)))
+    }
 }
 
 /// A request for a worker to execute.
@@ -196,19 +199,19 @@ fn carry_out(
         },
         Request::CreateView { view, replace } => {
             let made = caller.create_view(view.clone(), replace)?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::View(view)))));
+            return Ok(RequestOutcome::committed(made, Response::View(view)));
         }
         Request::DropView { view, tenant } => {
             let made = caller.drop_view(&view, tenant.as_ref())?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
         }
         Request::CreateSchema { schema } => {
             let made = caller.create_schema(&schema)?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::SchemaCreated))));
+            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::SchemaCreated)));
         }
         Request::DropSchema { schema, cascade } => {
             let made = caller.drop_schema(&schema, cascade)?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
         }
         Request::Statistics { table, columns: None } => {
             let statistics = caller.await_statistics(&table)?;
@@ -236,7 +239,7 @@ fn carry_out(
                 None => caller.drop_table(&table)?,
                 Some(tenant) => caller.drop_table_of(&tenant, &table)?,
             };
-            return Ok(RequestOutcome::Commit(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
         }
         Request::LoadOutcome { id } => {
             let (connection, stream) = (connection.clone(), message.stream);
@@ -257,7 +260,7 @@ fn carry_out(
         Request::Queries => Response::Queries(caller.queries()?),
         Request::CancelQuery { id } => {
             caller.cancel_query(id)?;
-            Response::QueryCancelled
+            Response::Done(FrameKind::QueryCancelled)
         }
         other => return Err(Error::invalid(format!("{} does not belong here", other.kind().name()))),
     };
@@ -334,74 +337,18 @@ fn prepare(
 ) -> Result<BoundProgram> {
     let found = OnceCell::new();
     let schema_of = |name: &TableName| {
-        let source = source(caller, connection, name, expected)?;
-        let schema = source.schema.clone();
+        let choice = caller.choose_version(name, expected, &connection.prepared_programs)?;
+        let schema = choice.schema().clone();
         // A plan reads one table; if it is looked up twice, the first result counts.
-        drop(found.set((name.clone(), source)));
+        drop(found.set((name.clone(), choice)));
         Ok(schema)
     };
     let program = substrait::decode_program_within(plan, &schema_of, &|bytes| memory.hold(bytes))?;
-    let Some((_, source)) = found.into_inner().filter(|(name, _)| *name == program.table) else {
+    let Some((_, choice)) = found.into_inner().filter(|(name, _)| *name == program.table) else {
         return Err(Error::invalid("the plan reads no table, or more than one"));
     };
-    let (version, table) = source.version(connection, &program)?;
+    let (version, table) = choice.version(program.version, &connection.prepared_programs)?;
     caller.prepare(&program, version, table)
-}
-
-/// A table that a plan reads, before the version is chosen.
-struct Source {
-    schema: SchemaRef,
-    /// The newest version, if it has this schema.
-    newest: Option<(Version, Arc<Table>)>,
-}
-
-/// Returns the table; if its columns differ from those expected, as a program that the client holds reads it.
-fn source(
-    caller: &Caller,
-    connection: &Connection,
-    name: &TableName,
-    expected: Option<SchemaFingerprint>,
-) -> Result<Source> {
-    let is_expected = |table: &Table| expected.is_none_or(|e| SchemaFingerprint::of(&table.schema) == e);
-    let newest = caller.source(name);
-    if let Ok((version, table)) = &newest
-        && is_expected(table)
-    {
-        return Ok(Source { schema: table.schema.clone(), newest: Some((*version, table.clone())) });
-    }
-    let held =
-        connection.prepared_programs.lock().table(name, |_, table| expected.is_some() && is_expected(table));
-    match held {
-        Some(held) => Ok(Source { schema: held.schema.clone(), newest: None }),
-        None => newest.and_then(|_| Err(other_columns(name))),
-    }
-}
-
-impl Source {
-    /// Returns the version that `program` names, or the newest. An older version exists only as long as a
-    /// program that the client holds reads it.
-    fn version(self, connection: &Connection, program: &Program) -> Result<(Version, Arc<Table>)> {
-        let is_wanted = |version: Version| program.version.is_none_or(|wanted| wanted == version);
-        match (self.newest, program.version) {
-            (Some((version, table)), _) if is_wanted(version) => Ok((version, table)),
-            (newest, Some(wanted)) => {
-                let is_it =
-                    |version: Version, table: &Table| version == wanted && table.schema == self.schema;
-                let held = connection.prepared_programs.lock().table(&program.table, is_it);
-                match (held, newest) {
-                    (Some(held), _) => Ok((wanted, held)),
-                    // The answer tells the client which version is the newest.
-                    (None, Some(newest)) => Ok(newest),
-                    (None, None) => Err(other_columns(&program.table)),
-                }
-            }
-            (_, None) => Err(other_columns(&program.table)),
-        }
-    }
-}
-
-fn other_columns(table: &TableName) -> Error {
-    Error::stale(format!("table {:?} has other columns by now", table.as_str()))
 }
 
 /// Decodes the conditions of a plan over the table of a stored program.

@@ -152,6 +152,14 @@ impl RemotePool {
         ask(&self.connection().await?, request, doing).await
     }
 
+    /// Sends a command: a request whose answer says only that it is done.
+    async fn command(&self, request: &Request, doing: &'static str) -> Result<()> {
+        match self.ask(request, doing).await? {
+            Response::Done(_) => Ok(()),
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
     /// Sends an idempotent request that has one answer, and sends it once more if the connection broke.
     async fn ask_again(&self, request: &Request, doing: &'static str) -> Result<Response> {
         match self.ask(request, doing).await {
@@ -164,14 +172,6 @@ impl RemotePool {
     fn forget(&self, name: &TableName) {
         self.schemas.lock().remove(name);
         self.described.lock().remove(name);
-    }
-
-    /// Drops a table of the client's own tenant, or of `tenant`.
-    async fn drop_of(&self, tenant: Option<TenantName>, table: &TableName) -> Result<()> {
-        match self.ask(&Request::Drop { table: table.clone(), tenant }, "it dropped a table").await? {
-            Response::Dropped => Ok(()),
-            other => Err(query::unexpected(other.kind())),
-        }
     }
 
     /// Encodes the plan for `program`; asks for the schema of its table if it is not known.
@@ -490,13 +490,14 @@ impl Pool for RemotePool {
     }
 
     async fn drop_table(&self, name: &TableName) -> Result<()> {
-        self.drop_of(None, name).await?;
+        self.command(&Request::Drop { table: name.clone(), tenant: None }, "it dropped a table").await?;
         self.forget(name);
         Ok(())
     }
 
     async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
-        self.drop_of(Some(tenant.clone()), name).await
+        let request = Request::Drop { table: name.clone(), tenant: Some(tenant.clone()) };
+        self.command(&request, "it dropped a table").await
     }
 
     async fn create_view(&self, view: &View, replace: bool) -> Result<()> {
@@ -508,27 +509,16 @@ impl Pool for RemotePool {
     }
 
     async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
-        let request = Request::DropView { view: name.clone(), tenant: tenant.cloned() };
-        match self.ask(&request, "it dropped a view").await? {
-            Response::Dropped => Ok(()),
-            other => Err(query::unexpected(other.kind())),
-        }
+        self.command(&Request::DropView { view: name.clone(), tenant: tenant.cloned() }, "it dropped a view")
+            .await
     }
 
     async fn create_schema(&self, schema: &SchemaName) -> Result<()> {
-        let request = Request::CreateSchema { schema: schema.clone() };
-        match self.ask(&request, "it created a schema").await? {
-            Response::SchemaCreated => Ok(()),
-            other => Err(query::unexpected(other.kind())),
-        }
+        self.command(&Request::CreateSchema { schema: schema.clone() }, "it created a schema").await
     }
 
     async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()> {
-        let request = Request::DropSchema { schema: schema.clone(), cascade };
-        match self.ask(&request, "it dropped a schema").await? {
-            Response::Dropped => Ok(()),
-            other => Err(query::unexpected(other.kind())),
-        }
+        self.command(&Request::DropSchema { schema: schema.clone(), cascade }, "it dropped a schema").await
     }
 
     async fn queries(&self) -> Result<Vec<QueryInfo>> {
@@ -539,10 +529,7 @@ impl Pool for RemotePool {
     }
 
     async fn cancel_query(&self, id: u64) -> Result<()> {
-        match self.ask(&Request::CancelQuery { id }, "it ended a query").await? {
-            Response::QueryCancelled => Ok(()),
-            other => Err(query::unexpected(other.kind())),
-        }
+        self.command(&Request::CancelQuery { id }, "it ended a query").await
     }
 
     async fn status(&self) -> Result<Status> {

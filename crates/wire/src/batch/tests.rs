@@ -2,8 +2,8 @@
 
 use super::write::encode_within;
 use super::*;
-use crate::frame::FrameKind;
 use crate::message::Outgoing;
+use crate::verbs::FrameKind;
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;

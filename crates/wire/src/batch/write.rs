@@ -3,8 +3,8 @@
 use super::compact::compact;
 use super::compress::{codec, compress};
 use super::{ALIGNMENT, ZEROS, encapsulate, string_bytes};
-use crate::frame::FrameKind;
 use crate::message::Outgoing;
+use crate::verbs::FrameKind;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-/// An empty body: `Cancel`, `Queries`, `LoadEnd`, `Status`, `Dropped`.
+/// An empty body: `Cancel`, `Queries`, `LoadEnd`, `Status`, and answers that something is done.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Empty {}
 

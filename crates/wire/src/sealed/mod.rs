@@ -29,10 +29,10 @@ pub use farpool_cipher::hpke::{PrivateKey, PublicKey};
 pub use open::Opener;
 pub use seal::{NodeProof, NumberedAnswer, Sealer};
 
-use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::proto;
 use crate::request::{body, read};
+use crate::verbs::FrameKind;
 use bytes::Bytes;
 use farpool_cipher::hpke::KEY_BYTES;
 use farpool_cipher::{Secret, TAG_BYTES, sha256};

@@ -3,9 +3,9 @@
 use super::{
     BLOCK_BYTES, Digest, ERROR_NUMBERS, Proof, TRAILER_BYTES, associated, bind, blocks, info, nonce, wrap,
 };
-use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::response::Response;
+use crate::verbs::FrameKind;
 use bytes::BytesMut;
 use farpool_cipher::TAG_BYTES;
 use farpool_cipher::hpke::{Authentication, Context, KEY_BYTES, PrivateKey, PublicKey};

@@ -4,8 +4,8 @@ use super::{
     BLOCK_BYTES, Digest, ERROR_NUMBERS, SealedRequest, TRAILER_BYTES, TokenKey, associated, bind, blocks,
     info, nonce,
 };
-use crate::frame::FrameKind;
 use crate::message::Outgoing;
+use crate::verbs::FrameKind;
 use bytes::Bytes;
 use farpool_cipher::TAG_BYTES;
 use farpool_cipher::hpke::{Authentication, Context, PrivateKey, PublicKey};

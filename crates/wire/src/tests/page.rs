@@ -1,6 +1,8 @@
 //! Tests that `docs/wire.md` agrees with the code.
 
 use super::*;
+use farpool_model::rights::{VERBS, Verb};
+use std::collections::{BTreeMap, BTreeSet};
 
 const DOC: &str = include_str!("../../../../docs/wire.md");
 
@@ -28,6 +30,62 @@ fn the_page_lists_every_kind_of_frame_and_error_with_its_number() {
         })
         .collect();
     assert_eq!(listed, kinds);
+}
+
+/// Returns the role of a request as the page tells it.
+fn role_told(verb: &NativeVerb) -> String {
+    let (own, of_all) = (verb.takes.right(), verb.takes_of_all.map(Verb::right));
+    match of_all.filter(|of_all| *of_all != own) {
+        Some(of_all) => format!("{}, of other tenants {}", own.name(), of_all.name()),
+        None => own.name().to_string(),
+    }
+}
+
+/// The role, the methods of clients and the answers of each request.
+type Requests = BTreeMap<String, (String, BTreeSet<String>, BTreeSet<String>)>;
+
+#[test]
+fn the_page_says_what_each_request_takes_who_sends_it_and_what_answers_it() {
+    // A kind may have several rows.
+    let mut listed = Requests::new();
+    for row in doc_rows("## Streams") {
+        let words = |cell: &str| -> BTreeSet<String> {
+            cell.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').map(str::to_string).collect()
+        };
+        let kind = row[0].split([' ', ',']).next().unwrap().to_string();
+        let (role, methods, answers) = listed.entry(kind).or_default();
+        *role = row[1].clone();
+        methods.extend(words(&row[2]).into_iter().filter(|word| word.contains("::")));
+        let is_kind = |word: &String| FrameKind::ALL.iter().any(|kind| kind.name() == word);
+        answers.extend(words(&row[3]).into_iter().filter(is_kind));
+    }
+    assert_eq!(listed.remove("Sealed").unwrap().0, "that of the request in it");
+    let verbs = FrameKind::ALL.iter().filter_map(|kind| Some((kind.name().to_string(), kind.verb()?)));
+    let verbs = verbs.map(|(name, verb)| {
+        let methods = verb.clients.iter().map(|method| method.to_string()).collect();
+        // The page tells about credit elsewhere.
+        let answers =
+            verb.answers.iter().chain(verb.later_answers).filter(|kind| **kind != FrameKind::Credit);
+        (name, (role_told(verb), methods, answers.map(|kind| kind.name().to_string()).collect()))
+    });
+    assert_eq!(listed, verbs.collect::<Requests>());
+}
+
+#[test]
+fn the_protocol_has_every_verb_of_a_node_but_those_of_keys() {
+    let verbs = FrameKind::ALL.iter().filter_map(|kind| kind.verb());
+    let taken: Vec<Verb> = verbs.flat_map(|verb| [Some(verb.takes), verb.takes_of_all]).flatten().collect();
+    let missing = VERBS.map(|(verb, ..)| verb).into_iter().filter(|verb| !taken.contains(verb));
+    assert_eq!(missing.collect::<Vec<_>>(), [Verb::ReadKeys, Verb::WriteKeys]);
+}
+
+#[test]
+fn every_request_is_a_verb_or_wraps_one() {
+    for kind in FrameKind::ALL {
+        let is_one = kind.role() == Role::Request && *kind != FrameKind::Sealed;
+        assert_eq!(kind.may_be_sealed(), is_one, "{kind:?}");
+        assert_eq!(kind.verb().is_some(), is_one || *kind == FrameKind::LoadBegin, "{kind:?}");
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ async fn answers_that_do_not_belong_where_they_come_are_errors() {
         (FrameKind::Execute, vec![prepared(), prepared()], "Prepared where Execute goes on"),
         (FrameKind::Execute, vec![Response::Credit { bytes: 0 }], "Credit does not answer Execute"),
         (FrameKind::Prepare, vec![batch()], "Batch does not answer Prepare"),
-        (FrameKind::Tables, vec![Response::Dropped], "Dropped does not answer Tables"),
+        (FrameKind::Tables, vec![Response::Done(FrameKind::Dropped)], "Dropped does not answer Tables"),
         (FrameKind::Status, vec![receipt()], "Receipt does not answer Status"),
         (FrameKind::Drop, vec![Response::Loaded(table())], "Loaded does not answer Drop"),
         (FrameKind::LoadBegin, vec![Response::Loaded(table())], "Loaded does not answer LoadBegin"),

@@ -2,4 +2,5 @@
 
 mod fake;
 mod hostile;
+mod methods;
 mod silent;

@@ -1,10 +1,10 @@
 //! Access rules: each verb of the node, the right that it needs, and whether it reaches beyond the caller's
 //! tenant.
 //!
-//! Invariant: [`VERBS`] is the only place that defines them. [`crate::Caller`] checks it before it does
+//! Invariant: [`VERBS`] is the only place that defines them. `Caller` in `crates/node` checks it before it does
 //! anything.
 
-use farpool_model::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 use std::str::FromStr;
 
 /// The right of a caller. Each right includes those before it.
@@ -42,57 +42,6 @@ impl FromStr for Right {
     }
 }
 
-/// An operation that a caller can request of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
-    /// List or describe tables and views.
-    Describe,
-    /// Return the statistics of a table.
-    Statistics,
-    /// Answer how a program would be executed.
-    Prepare,
-    /// Run a program.
-    Execute,
-    /// Create, extend or replace a table.
-    Load,
-    /// Return the outcome of a load, which ends one whose rows have not all arrived.
-    LoadOutcome,
-    /// Change a table's columns or name.
-    Alter,
-    /// Change or remove rows of a table.
-    Change,
-    /// Drop a table.
-    Drop,
-    /// Create or replace a view.
-    CreateView,
-    /// Drop a view.
-    DropView,
-    /// Create or drop a schema.
-    ChangeSchemas,
-    /// Return the state of the node as far as it concerns the caller's tenant.
-    Status,
-    /// Return the state of all tenants.
-    StatusOfAll,
-    /// List the tables and views of another tenant.
-    DescribeOfAll,
-    /// Drop a table or view of another tenant.
-    DropOfAll,
-    /// List the programs of the caller's tenant that are in progress.
-    Queries,
-    /// List the programs of all tenants that are in progress.
-    QueriesOfAll,
-    /// Stop a program of the caller's tenant.
-    CancelQuery,
-    /// Stop a program of another tenant.
-    CancelQueryOfAll,
-    /// Read the files of the data directory.
-    Backup,
-    /// Read keys and their values.
-    ReadKeys,
-    /// Change keys and their values.
-    WriteKeys,
-}
-
 /// The tenants whose data a verb shows or changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
@@ -102,40 +51,75 @@ pub enum Reach {
     All,
 }
 
-/// The lowest right that each verb needs, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 23] = [
-    (Verb::Describe, Right::Read, Reach::Own),
-    (Verb::Statistics, Right::Read, Reach::Own),
-    (Verb::Prepare, Right::Read, Reach::Own),
-    (Verb::Execute, Right::Read, Reach::Own),
-    (Verb::Load, Right::Write, Reach::Own),
-    (Verb::LoadOutcome, Right::Write, Reach::Own),
-    (Verb::Alter, Right::Write, Reach::Own),
-    (Verb::Change, Right::Write, Reach::Own),
-    (Verb::Drop, Right::Write, Reach::Own),
-    (Verb::CreateView, Right::Write, Reach::Own),
-    (Verb::DropView, Right::Write, Reach::Own),
-    (Verb::ChangeSchemas, Right::Write, Reach::Own),
-    (Verb::Status, Right::Read, Reach::Own),
-    (Verb::StatusOfAll, Right::Admin, Reach::All),
-    (Verb::DescribeOfAll, Right::Admin, Reach::All),
-    (Verb::DropOfAll, Right::Admin, Reach::All),
-    (Verb::Queries, Right::Read, Reach::Own),
-    (Verb::QueriesOfAll, Right::Admin, Reach::All),
-    (Verb::CancelQuery, Right::Read, Reach::Own),
-    (Verb::CancelQueryOfAll, Right::Admin, Reach::All),
-    (Verb::Backup, Right::Admin, Reach::All),
-    (Verb::ReadKeys, Right::Read, Reach::Own),
-    (Verb::WriteKeys, Right::Write, Reach::Own),
-];
+macro_rules! verbs {
+    ($($(#[doc = $doc:literal])* $verb:ident: $right:ident, $reach:ident;)*) => {
+        /// An operation that a caller can request of a node.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Verb { $($(#[doc = $doc])* $verb,)* }
+
+        /// The lowest right that each verb needs, and its reach.
+        pub const VERBS: [(Verb, Right, Reach); [$(Verb::$verb),*].len()] =
+            [$((Verb::$verb, Right::$right, Reach::$reach),)*];
+
+        impl Verb {
+            /// Returns the lowest right that the verb needs.
+            pub fn right(self) -> Right {
+                match self { $(Verb::$verb => Right::$right,)* }
+            }
+        }
+    };
+}
+
+verbs! {
+    /// List or describe tables and views.
+    Describe: Read, Own;
+    /// Return the statistics of a table.
+    Statistics: Read, Own;
+    /// Answer how a program would be executed.
+    Prepare: Read, Own;
+    /// Run a program.
+    Execute: Read, Own;
+    /// Create, extend or replace a table.
+    Load: Write, Own;
+    /// Return the outcome of a load, which ends one whose rows have not all arrived.
+    LoadOutcome: Write, Own;
+    /// Change a table's columns or name.
+    Alter: Write, Own;
+    /// Change or remove rows of a table.
+    Change: Write, Own;
+    /// Drop a table.
+    Drop: Write, Own;
+    /// Create or replace a view.
+    CreateView: Write, Own;
+    /// Drop a view.
+    DropView: Write, Own;
+    /// Create or drop a schema.
+    ChangeSchemas: Write, Own;
+    /// Return the state of the node as far as it concerns the caller's tenant.
+    Status: Read, Own;
+    /// Return the state of all tenants.
+    StatusOfAll: Admin, All;
+    /// List the tables and views of another tenant.
+    DescribeOfAll: Admin, All;
+    /// Drop a table or view of another tenant.
+    DropOfAll: Admin, All;
+    /// List the programs of the caller's tenant that are in progress.
+    Queries: Read, Own;
+    /// List the programs of all tenants that are in progress.
+    QueriesOfAll: Admin, All;
+    /// Stop a program of the caller's tenant.
+    CancelQuery: Read, Own;
+    /// Stop a program of another tenant.
+    CancelQueryOfAll: Admin, All;
+    /// Read the files of the data directory.
+    Backup: Admin, All;
+    /// Read keys and their values.
+    ReadKeys: Read, Own;
+    /// Change keys and their values.
+    WriteKeys: Write, Own;
+}
 
 impl Verb {
-    /// Returns the lowest right that the verb needs; the highest for a verb that is not in the table.
-    pub fn right(self) -> Right {
-        let row = VERBS.iter().find(|(verb, _, _)| *verb == self);
-        row.map_or(Right::Admin, |(_, right, _)| *right)
-    }
-
     /// Checks that `right` is enough for the verb.
     ///
     /// # Errors

@@ -1,0 +1,149 @@
+//! Rights in the embedded pool: one that was opened with a token refuses what the node refuses the same client over
+//! TCP, in the same words.
+
+use crate::versions::load;
+use arrow::array::{Int64Array, RecordBatch};
+use farpool::model::{SchemaName, TableChange, View};
+use farpool::node::{Access, Node, NodeConfig, Right, native};
+use farpool::{
+    EmbeddedPool, Error, ErrorKind, LoadMode, Pool, Program, Result, TableName, TenantName, connect,
+};
+use futures::StreamExt;
+use std::sync::Arc;
+
+fn name(name: &str) -> TableName {
+    TableName::new(name).unwrap()
+}
+
+fn tenant(name: &str) -> TenantName {
+    TenantName::new(name).unwrap()
+}
+
+fn rows() -> RecordBatch {
+    let id = Arc::new(Int64Array::from_iter_values(0..3));
+    RecordBatch::try_from_iter_with_nullable([("id", id as _, true)]).unwrap()
+}
+
+/// The requests whose answer depends on the right.
+const REQUESTS: [&str; 15] = [
+    "describe",
+    "read",
+    "load",
+    "change",
+    "alter",
+    "drop",
+    "create view",
+    "drop view",
+    "create schema",
+    "drop schema",
+    "list another's",
+    "drop another's",
+    "status of all",
+    "cancel",
+    "queries",
+];
+
+/// Makes a request of a pool; `Denied` also where what others have is left out of the answer.
+async fn ask(pool: &dyn Pool, request: &str) -> Result<()> {
+    let schema = rows().schema();
+    let scan = Program::scan(name("t"), &schema, &[0]);
+    match request {
+        "describe" => pool.table(&name("t")).await.map(drop),
+        "read" => {
+            let handle = pool.prepare(&scan, &schema).await?;
+            let mut execution = pool.execute_prepared(&handle, None, 1).await?;
+            let rows = execution.streams.remove(0).map(|batch| batch.map(|batch| batch.num_rows()));
+            let rows: Vec<usize> = rows.collect::<Vec<_>>().await.into_iter().collect::<Result<_>>()?;
+            assert_eq!(rows.into_iter().sum::<usize>(), 3);
+            Ok(())
+        }
+        "load" => {
+            let batches = futures::stream::iter([Ok(rows())]).boxed();
+            pool.load(&name("t"), LoadMode::Append.into(), schema, None, batches).await.map(drop)
+        }
+        "change" => {
+            let handle = pool.prepare(&scan, &schema).await?;
+            pool.change_rows(&handle, 3).await.map(drop)
+        }
+        "alter" => pool.alter_table(&name("t"), &[TableChange::Rename(name("t"))]).await.map(drop),
+        "drop" => pool.drop_table(&name("t")).await,
+        "create view" => pool.create_view(&View::new(name("v"), "select 1")?, true).await,
+        "drop view" => pool.drop_view(&name("v"), None).await,
+        "create schema" => pool.create_schema(&SchemaName::new("new")?).await,
+        "drop schema" => pool.drop_schema(&SchemaName::new("old")?, true).await,
+        "list another's" => pool.list(Some(&tenant("bob"))).await.map(drop),
+        "drop another's" => pool.drop_table_of(&tenant("bob"), &name("t")).await,
+        "status of all" => {
+            let tenants = pool.status().await?.tenants;
+            match tenants.iter().any(|of| of.tenant == "bob") {
+                true => Ok(()),
+                false => Err(Error::new(ErrorKind::Denied, "left out")),
+            }
+        }
+        "cancel" => pool.cancel_query(1 << 40).await,
+        "queries" => pool.queries().await.map(drop),
+        other => unreachable!("{other}"),
+    }
+}
+
+/// Gives both tenants a table, and ann a view and a schema that are about to be dropped.
+async fn furnish(node: &Arc<Node>) {
+    for owner in ["ann", "bob"] {
+        let pool = EmbeddedPool::over(node.clone(), tenant(owner));
+        load(&*pool, LoadMode::Replace, rows()).await;
+    }
+    let anns = EmbeddedPool::over(node.clone(), tenant("ann"));
+    anns.create_view(&View::new(name("v"), "select 1").unwrap(), true).await.unwrap();
+    drop(anns.create_schema(&SchemaName::new("old").unwrap()).await);
+    drop(anns.drop_schema(&SchemaName::new("new").unwrap(), true).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_may_do_the_same_in_this_process_as_over_tcp() {
+    let tokens = |access: Access, right: Right| access.with_token(right.name(), tenant("ann"), right);
+    let access = Right::ALL.into_iter().fold(Access::of_nobody(), tokens);
+    let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, access, ..NodeConfig::default() };
+    let node = Node::start(config).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("farpool://{}", listener.local_addr().unwrap());
+    tokio::spawn(native::serve(node.clone(), listener, std::future::pending()));
+    let mut denied = Vec::new();
+    for right in Right::ALL {
+        let embedded = EmbeddedPool::for_token(node.clone(), Some(right.name())).unwrap();
+        let remote = connect(&url, Some(right.name())).await.unwrap();
+        for request in REQUESTS {
+            furnish(&node).await;
+            let over_tcp = ask(&*remote, request).await;
+            furnish(&node).await;
+            assert_eq!(ask(&*embedded, request).await, over_tcp, "{request} with {right:?}");
+            denied.extend(over_tcp.is_err_and(|e| e.kind == ErrorKind::Denied).then_some((right, request)));
+        }
+    }
+    assert_eq!(denied.iter().filter(|(right, _)| *right == Right::Read).count(), 11);
+    assert_eq!(denied.iter().filter(|(right, _)| *right == Right::Write).count(), 3);
+    assert!(denied.contains(&(Right::Read, "drop")));
+}
+
+#[tokio::test]
+async fn a_pool_is_not_opened_with_a_token_that_the_node_does_not_know() {
+    let access = Access::of_nobody().with_token("known", tenant("ann"), Right::Read);
+    let node = Node::start(NodeConfig { memory_bytes: 64 << 20, access, ..NodeConfig::default() }).unwrap();
+    for token in [None, Some("unknown")] {
+        let refused = EmbeddedPool::for_token(node.clone(), token).map(drop);
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::Denied);
+    }
+    let pool = EmbeddedPool::for_token(node, Some("known")).unwrap();
+    let error = pool.drop_table(&name("t")).await.unwrap_err();
+    assert_eq!(error.message, "this takes the right to write, and the token is for read");
+}
+
+/// A pool passes on what it does not implement itself, which the embedded one cannot do.
+#[test]
+fn the_embedded_pool_has_every_method_of_a_pool() {
+    let (pool, embedded) = (include_str!("../../transfer/src/pool.rs"), include_str!("../src/embedded.rs"));
+    let methods = pool.split("async fn ").skip(1).filter_map(|rest| rest.split('(').next());
+    // Listed by another method.
+    let missing =
+        methods.filter(|method| *method != "tables" && !embedded.contains(&format!("async fn {method}(")));
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new());
+}

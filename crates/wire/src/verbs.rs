@@ -1,0 +1,290 @@
+//! The messages of the protocol, in one table: of each its number, purpose and greatest size; of each request also the
+//! right that it takes, the methods of clients that send it, and the messages that answer it.
+//!
+//! Invariant: the table is the only list of messages. Clients check answers against it, and a test keeps `docs/wire.md`
+//! in agreement with it.
+
+use farpool_model::limits;
+use farpool_model::rights::Verb;
+
+/// The purpose of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Begins a connection.
+    Greeting,
+    /// Opens a stream of its own, on which it is answered.
+    Request,
+    /// A part of a load, which has a stream of its own.
+    Load,
+    /// Steers a stream, or keeps the connection alive.
+    Control,
+    /// Answers what was sent on its stream.
+    Answer,
+    /// Answers that it is done; has no body.
+    Done,
+}
+
+/// A verb of the protocol: what a request takes, and what answers it. Any answer may be replaced or followed by an
+/// `Error`, which is then the last.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NativeVerb {
+    /// The operation for which the caller needs the right.
+    pub takes: Verb,
+    /// The operation if the request concerns other tenants.
+    pub takes_of_all: Option<Verb>,
+    /// The methods of `farpool_transfer` that send the request; of `Pool`, embedded pools have them, too.
+    pub clients: &'static [&'static str],
+    /// The messages that may answer first. If no others may follow, one of them is the only answer.
+    pub answers: &'static [FrameKind],
+    /// The messages that may follow.
+    pub later_answers: &'static [FrameKind],
+}
+
+/// Bytes of messages without fields, or with a few numbers.
+const NUMBERS_BYTES: usize = 64;
+
+/// Bytes of messages with one short name.
+const NAME_BYTES: usize = 1 << 10;
+
+/// Bytes of messages with some names.
+const NAMES_BYTES: usize = 64 << 10;
+
+/// Bytes of messages with a plan or a schema, beside which the other fields are small.
+const PLAN_BYTES: usize = limits::PLAN_BYTES_MAX + (64 << 10);
+
+/// Bytes of messages with a view.
+const VIEW_BYTES: usize = limits::VIEW_BYTES_MAX + (64 << 10);
+
+/// Bytes of messages with a number for each column and row group, or a text for each operator.
+const COLUMNS_BYTES: usize = 1 << 20;
+
+/// Bytes of messages with a plan and two schemas, or a schema and a few numbers for each column.
+const TABLE_BYTES: usize = 16 << 20;
+
+/// Bytes of messages that list tables, programs, files or chunks.
+const LIST_BYTES: usize = 64 << 20;
+
+macro_rules! messages {
+    ($(
+        $(#[doc = $doc:literal])*
+        $name:ident = $number:literal => $role:ident, $bytes:expr
+        $(, takes $verb:ident $(or $of_all:ident)?, by [$($client:ident::$method:ident),*],
+            answered [$($first:ident),*] $(then [$($later:ident),*])?)?;
+    )*) => {
+        /// The kind of a message. Requests go from the client to the node and have numbers below 128;
+        /// responses go back.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum FrameKind { $($(#[doc = $doc])* $name = $number,)* }
+
+        impl FrameKind {
+            /// Every kind, by number.
+            pub const ALL: &[FrameKind] = &[$(FrameKind::$name,)*];
+
+            /// Returns the kind with this number.
+            pub fn from_number(number: u8) -> Option<Self> {
+                match number { $($number => Some(FrameKind::$name),)* _ => None }
+            }
+
+            /// Returns the name used in `docs/wire.md`.
+            pub fn name(self) -> &'static str {
+                match self { $(FrameKind::$name => stringify!($name),)* }
+            }
+
+            /// Returns the purpose of messages of this kind.
+            pub fn role(self) -> Role {
+                match self { $(FrameKind::$name => Role::$role,)* }
+            }
+
+            /// Returns the maximum bytes of a message of this kind that is not sealed.
+            pub fn message_bytes_max(self) -> usize {
+                match self { $(FrameKind::$name => $bytes,)* }
+            }
+
+            /// Returns the verb that a message of this kind begins; `None` for a message that begins none, or wraps
+            /// another.
+            pub fn verb(self) -> Option<&'static NativeVerb> {
+                match self {
+                    $(FrameKind::$name => messages!(@verb $(
+                        $verb, [$($of_all)?], [$($client::$method),*], [$($first),*], [$($($later),*)?]
+                    )?),)*
+                }
+            }
+        }
+    };
+    (@verb) => { None };
+    (
+        @verb $verb:ident, [$($of_all:ident)?], [$($client:ident::$method:ident),*],
+        [$($first:ident),*], [$($later:ident),*]
+    ) => {
+        Some(&NativeVerb {
+            takes: Verb::$verb,
+            takes_of_all: messages!(@option $($of_all)?),
+            clients: &[$(concat!(stringify!($client), "::", stringify!($method))),*],
+            answers: &[$(FrameKind::$first),*],
+            later_answers: &[$(FrameKind::$later),*],
+        })
+    };
+    (@option) => { None };
+    (@option $verb:ident) => { Some(Verb::$verb) };
+}
+
+messages! {
+    /// Identifies the client; the first message of a connection, on stream 0.
+    Hello = 1 => Greeting, NAMES_BYTES;
+    /// Asks how the node would carry out a plan.
+    Prepare = 2 => Request, PLAN_BYTES, takes Prepare, by [Pool::prepare], answered [Prepared];
+    /// Runs a plan.
+    Execute = 3 => Request, PLAN_BYTES, takes Execute, by [Pool::execute, Pool::execute_prepared],
+        answered [Prepared, Unchanged] then [Batch, Parcel, Receipt];
+    /// Stops the work of this stream.
+    Cancel = 4 => Control, NUMBERS_BYTES;
+    /// Gives the peer credit to send more bytes of batches on this stream. Both ways.
+    Credit = 5 => Control, NUMBERS_BYTES;
+    /// Lists the tables and views.
+    Tables = 6 => Request, NAMES_BYTES, takes Describe or DescribeOfAll, by [Pool::list], answered [TableList];
+    /// Describes a table.
+    Table = 7 => Request, NAMES_BYTES, takes Describe, by [Pool::table, Pool::relation],
+        answered [TableInfo, Unchanged, ViewInfo];
+    /// Begins to load a table.
+    LoadBegin = 8 => Load, PLAN_BYTES, takes Load, by [Pool::load], answered [Credit] then [Credit, Loaded];
+    /// Rows to load.
+    LoadBatch = 9 => Load, limits::MESSAGE_BYTES_MAX;
+    /// Ends the rows of a load: makes the table visible.
+    LoadEnd = 10 => Load, NUMBERS_BYTES;
+    /// Drops a table.
+    Drop = 11 => Request, NAMES_BYTES, takes Drop or DropOfAll, by [Pool::drop_table, Pool::drop_table_of],
+        answered [Dropped];
+    /// Reports the state of the pool.
+    Status = 12 => Request, NUMBERS_BYTES, takes Status or StatusOfAll, by [Pool::status], answered [StatusInfo];
+    /// Asks for the statistics of a table.
+    Statistics = 13 => Request, NAMES_BYTES, takes Statistics, by [Pool::statistics], answered [TableStatistics];
+    /// Asks whether the peer is there. Both ways, on stream 0.
+    Ping = 14 => Control, NUMBERS_BYTES;
+    /// Lists the programs under way.
+    Queries = 15 => Request, NUMBERS_BYTES, takes Queries or QueriesOfAll, by [Pool::queries], answered [QueryList];
+    /// Stops a program of any connection.
+    CancelQuery = 16 => Request, NUMBERS_BYTES, takes CancelQuery or CancelQueryOfAll, by [Pool::cancel_query],
+        answered [QueryCancelled];
+    /// Asks for the outcome of a load.
+    LoadOutcome = 17 => Request, NUMBERS_BYTES, takes LoadOutcome, by [RemotePool::load_outcome],
+        answered [LoadEnded];
+    /// Changes a table's columns or name.
+    AlterTable = 18 => Request, 1 << 20, takes Alter, by [Pool::alter_table], answered [TableInfo];
+    /// Creates or replaces a view.
+    CreateView = 19 => Request, VIEW_BYTES, takes CreateView, by [Pool::create_view], answered [ViewInfo];
+    /// Drops a view.
+    DropView = 20 => Request, NAMES_BYTES, takes DropView or DropOfAll, by [Pool::drop_view], answered [Dropped];
+    /// Changes rows of a table with a prepared program.
+    ChangeRows = 22 => Request, NUMBERS_BYTES, takes Change, by [Pool::change_rows], answered [Loaded];
+    /// Makes a checkpoint and keeps its files for the connection.
+    Backup = 23 => Request, NUMBERS_BYTES, takes Backup, by [RemotePool::begin_backup], answered [BackupFiles];
+    /// Reads a part of a file of the connection's backup.
+    BackupRead = 24 => Request, NAME_BYTES, takes Backup, by [RemoteBackup::read], answered [BackupBytes];
+    /// Another request, whose answers must be sealed.
+    Sealed = 25 => Request, PLAN_BYTES + (1 << 10);
+    /// Requests the outlines of the chunks of a prepared program's table version.
+    Outlines = 26 => Request, COLUMNS_BYTES, takes Execute, by [RemotePool::outlines], answered [OutlineList];
+    /// Asks for the values of such chunks.
+    Fetch = 27 => Request, COLUMNS_BYTES, takes Execute, by [RemotePool::fetch],
+        answered [Unchanged] then [Chunk, Receipt];
+    /// Creates a schema.
+    CreateSchema = 28 => Request, NAME_BYTES, takes ChangeSchemas, by [Pool::create_schema],
+        answered [SchemaCreated];
+    /// Drops a schema.
+    DropSchema = 29 => Request, NAME_BYTES, takes ChangeSchemas, by [Pool::drop_schema], answered [Dropped];
+    /// Identifies the node; answers `Hello`.
+    Welcome = 129 => Greeting, NAMES_BYTES;
+    /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
+    Prepared = 130 => Answer, TABLE_BYTES;
+    /// Rows of a result.
+    Batch = 131 => Answer, limits::MESSAGE_BYTES_MAX;
+    /// The cost of a program; ends `Execute`.
+    Receipt = 132 => Answer, COLUMNS_BYTES;
+    /// Answers `Tables`.
+    TableList = 133 => Answer, LIST_BYTES;
+    /// Answers `Table`.
+    TableInfo = 134 => Answer, TABLE_BYTES;
+    /// The load is complete; answers `LoadEnd`.
+    Loaded = 135 => Answer, TABLE_BYTES;
+    /// Answers `Drop`, `DropView` and `DropSchema`.
+    Dropped = 136 => Done, NUMBERS_BYTES;
+    /// Answers `Status`.
+    StatusInfo = 137 => Answer, TABLE_BYTES;
+    /// The request failed; ends the stream. On stream 0 it ends the connection.
+    Error = 138 => Answer, limits::FRAME_BYTES_MAX;
+    /// Rows of a result, as a parcel.
+    Parcel = 139 => Answer, limits::MESSAGE_BYTES_MAX;
+    /// Answers `Statistics`.
+    TableStatistics = 140 => Answer, LIST_BYTES;
+    /// Answers `Table` when the client knows the newest version.
+    Unchanged = 141 => Answer, NUMBERS_BYTES;
+    /// Answers `Ping`. Both ways, on stream 0.
+    Pong = 142 => Control, NUMBERS_BYTES;
+    /// Answers `Queries`.
+    QueryList = 143 => Answer, LIST_BYTES;
+    /// Answers `CancelQuery`.
+    QueryCancelled = 144 => Done, NUMBERS_BYTES;
+    /// Answers `LoadOutcome`.
+    LoadEnded = 145 => Answer, NAMES_BYTES;
+    /// A view; answers `CreateView`, and `Table` when the client accepts views.
+    ViewInfo = 146 => Answer, VIEW_BYTES;
+    /// Answers `Backup`.
+    BackupFiles = 147 => Answer, LIST_BYTES;
+    /// Answers `BackupRead`.
+    BackupBytes = 148 => Answer, limits::BACKUP_READ_BYTES_MAX + (1 << 10);
+    /// Answers `Outlines`.
+    OutlineList = 149 => Answer, LIST_BYTES;
+    /// The values of a chunk, in answer to `Fetch`.
+    Chunk = 150 => Answer, limits::MESSAGE_BYTES_MAX;
+    /// Answers `CreateSchema`.
+    SchemaCreated = 151 => Done, NUMBERS_BYTES;
+}
+
+impl FrameKind {
+    /// Returns the number on the wire.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns whether messages of this kind count against the credit of their stream.
+    pub fn is_flow_controlled(self) -> bool {
+        matches!(self, FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel | FrameKind::Chunk)
+    }
+
+    /// Returns whether messages of this kind consist of one frame, which may come between the frames of another message
+    /// of its stream.
+    pub fn is_control(self) -> bool {
+        self.role() == Role::Control || self == FrameKind::Error
+    }
+
+    /// Returns whether messages of this kind check that a peer is there, and belong to no stream.
+    pub fn is_keepalive(self) -> bool {
+        matches!(self, FrameKind::Ping | FrameKind::Pong)
+    }
+
+    /// Returns whether a client sends this kind.
+    pub fn is_from_client(self) -> bool {
+        self.number() < 128 || self == FrameKind::Pong
+    }
+
+    /// Returns whether a node sends this kind.
+    pub fn is_from_node(self) -> bool {
+        self.number() >= 128 || matches!(self, FrameKind::Credit | FrameKind::Ping)
+    }
+
+    /// Returns whether a request of this kind may come within `Sealed`. Rows of a load go to the node, not from it.
+    pub fn may_be_sealed(self) -> bool {
+        self.role() == Role::Request && self.verb().is_some()
+    }
+
+    /// Returns the maximum bytes of an assembled message of this kind, sealed or not.
+    pub fn body_bytes_max(self) -> usize {
+        let plain = self.message_bytes_max();
+        if self.is_from_node() && !self.is_keepalive() && !self.is_control() {
+            plain + crate::sealed::added_bytes(plain)
+        } else {
+            plain
+        }
+    }
+}
