@@ -3,7 +3,7 @@
 use crate::checks::Checked;
 use crate::rows::{Row, rows_behind};
 use farpool_catalog::{Background, Catalog, Chore, HelperThreads};
-use farpool_disk::{Directory, Records, SimulatedDirectory};
+use farpool_disk::{Directory, Records, Segment, SimulatedDirectory, segment_number};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{Result, TableName, TenantName, Version};
 use parking_lot::Mutex;
@@ -112,8 +112,10 @@ impl Replica {
     }
 
     fn copy_segments(&self) -> std::io::Result<()> {
-        for name in self.of.names()?.iter().filter(|name| name.starts_with("segment")) {
-            if self.directory.open(name).is_ok() {
+        for name in &self.of.names()? {
+            let Some(number) = segment_number(name) else { continue };
+            // A segment that is still being written is of no record yet.
+            if self.directory.open(name).is_ok() || Segment::open(&*self.of, number).is_err() {
                 continue;
             }
             let file = self.of.open(name)?;
