@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The clock of keys of a node.
 #[derive(Debug)]
-pub(crate) struct KeyTime {
+pub struct KeyTime {
     clock: Arc<dyn Clock>,
     /// Unix time in microseconds at which the monotonic clock was zero.
     base_us: AtomicI64,

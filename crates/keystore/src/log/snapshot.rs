@@ -39,14 +39,16 @@ const FILE_BYTES_MIN: u64 = 4 << 20;
 
 /// State of the snapshots.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Snapshots {
+pub struct Snapshots {
     /// The valid snapshot; its number is 0 if there is none.
     pub latest: Snapshot,
     /// Bytes of the log after `latest` when the log was opened, and the log's `bytes_written` when `latest` began. The
     /// size of the log after it is `log_bytes_before` plus the bytes written since.
     pub(super) log_bytes_before: u64,
     pub(super) written_before: u64,
+    /// Whether a snapshot is being taken.
     pub is_under_way: bool,
+    /// Whether the last attempt to take one failed.
     pub has_failed: bool,
     pub(super) is_wanted: bool,
     /// Whether writing the file that names the valid snapshot failed: after a crash, it may name the old or the new
@@ -56,11 +58,14 @@ pub(crate) struct Snapshots {
 
 /// The description of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
+    /// Number of the snapshot, counted from 1; 0 for none.
     pub number: u64,
     /// First record of the log to replay after it.
     pub next_record: u64,
+    /// Number of its own records.
     pub records: u64,
+    /// Bytes of these records.
     pub bytes: u64,
     /// Completion time, in seconds since 1970.
     pub unix_s: u64,
@@ -72,7 +77,7 @@ impl Snapshot {
         [number, next_record, records, bytes, unix_s].iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Snapshot> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Snapshot> {
         let (numbers, []) = bytes.as_chunks::<8>() else { return None };
         let &[number, next_record, records, bytes, unix_s] = numbers else { return None };
         let read = u64::from_le_bytes;
@@ -92,7 +97,7 @@ impl Snapshot {
     }
 
     /// Returns the directory of its files.
-    pub fn directory(number: u64, directory: &Arc<dyn Directory>) -> Arc<dyn Directory> {
+    pub(super) fn directory(number: u64, directory: &Arc<dyn Directory>) -> Arc<dyn Directory> {
         prefixed(directory.clone(), &prefix(number))
     }
 }

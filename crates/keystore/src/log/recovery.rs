@@ -56,14 +56,18 @@ pub fn check_keys(directory: Arc<dyn Directory>) -> Result<Option<KeysFound>> {
 ///
 /// # Errors
 /// Errors of the file system.
-pub(crate) fn has_keys(directory: &Arc<dyn Directory>) -> Result<bool> {
+pub fn has_keys(directory: &Arc<dyn Directory>) -> Result<bool> {
     names(&prefixed(directory.clone(), PREFIX)).map(|names| !names.is_empty())
 }
 
 /// Arguments for opening a log of keys.
-pub(crate) struct KeyLogOptions {
+#[derive(Debug)]
+pub struct KeyLogOptions {
+    /// The data directory; files of keys have a prefix of their own in it.
     pub directory: Arc<dyn Directory>,
+    /// When a changed key must be on disk.
     pub fsync: Fsync,
+    /// Sizes of files, and of the log at which a snapshot is due.
     pub thresholds: LogThresholds,
     /// Number for a newly created log.
     pub new_log: u64,
@@ -217,7 +221,7 @@ fn of_snapshot(error: Error) -> Error {
 
 /// Applies a snapshot with `threads` threads. Records are independent of one another and may be applied in any order,
 /// except those of a key that spans several records: the calling thread applies these in order.
-#[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
+#[expect(clippy::disallowed_methods, reason = "a snapshot is applied by several threads")]
 fn apply_snapshot(
     directory: &Arc<dyn Directory>,
     snapshot: &Snapshot,

@@ -21,7 +21,7 @@ const TAIL_FILE_BYTES: u64 = 4 << 20;
 
 /// The files of a snapshot of keys, pinned until this is dropped.
 #[derive(Debug)]
-pub(crate) struct KeyBackup {
+pub struct KeyBackup {
     log: Arc<KeyLog>,
     snapshot: Snapshot,
     files: Vec<BackupFile>,
@@ -90,12 +90,16 @@ impl KeyLog {
 }
 
 impl KeyBackup {
+    /// Returns the files; the one that names the snapshot comes last.
     pub fn files(&self) -> &[BackupFile] {
         &self.files
     }
 
     /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end. Returns `None` if the backup has no
     /// such file.
+    ///
+    /// # Errors
+    /// `Unavailable` when the file cannot be read.
     pub fn read(&self, name: &str, offset: u64, bytes: usize) -> Option<Result<Vec<u8>>> {
         let file = self.files.iter().find(|file| file.name == name)?;
         let left = usize_saturating(file.bytes.saturating_sub(offset));

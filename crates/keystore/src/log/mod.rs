@@ -24,11 +24,10 @@ mod stepped;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use backup::KeyBackup;
-pub use backup::adopt_keys;
-pub(crate) use recovery::{KeyLogOptions, has_keys};
-pub use recovery::{KeysFound, check_keys};
-pub use stepped::{SteppedHost, SteppedKeys};
+pub use backup::{KeyBackup, adopt_keys};
+pub use recovery::{KeyLogOptions, KeysFound, check_keys, has_keys};
+pub use snapshot::{Snapshot, Snapshots};
+pub use stepped::SteppedKeys;
 
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Log, Observer, ReservePolicy};
@@ -36,7 +35,6 @@ use farpool_kv::Journal;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
 use parking_lot::{Condvar, Mutex};
-use snapshot::Snapshots;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -89,7 +87,7 @@ impl Fsync {
 
 /// File sizes and the snapshot threshold; tests use small ones.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LogThresholds {
+pub struct LogThresholds {
     /// Bytes of a log file.
     pub file_bytes: u64,
     /// Bytes of log after a snapshot at which the next one is due; the size of the latest snapshot counts instead if it
@@ -112,7 +110,7 @@ struct DurableProgress {
 }
 
 /// The log of keys; see the module documentation.
-pub(crate) struct KeyLog {
+pub struct KeyLog {
     directory: Arc<dyn Directory>,
     log: Log,
     fsync: Fsync,
@@ -191,8 +189,19 @@ impl KeyLog {
         self.log.commit(number)
     }
 
+    /// Returns the durability mode.
     pub fn fsync(&self) -> Fsync {
         self.fsync
+    }
+
+    /// Returns the number of records appended since the log was created.
+    pub fn appended(&self) -> u64 {
+        self.log.next_record()
+    }
+
+    /// Returns the number of durable records.
+    pub fn durable(&self) -> u64 {
+        self.progress.borrow().durable
     }
 
     /// Returns a follower of the durable end.
@@ -335,12 +344,8 @@ impl KeyLog {
 ///
 /// # Errors
 /// `Internal` when the system has no more threads.
-#[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
-pub(crate) fn start(
-    log: &Arc<KeyLog>,
-    keyspaces: &Arc<Keyspaces>,
-    clock: Arc<dyn farpool_model::Clock>,
-) -> Result<()> {
+#[expect(clippy::disallowed_methods, reason = "the log waits for the disk on threads of its own")]
+fn start(log: &Arc<KeyLog>, keyspaces: &Arc<Keyspaces>, clock: Arc<dyn farpool_model::Clock>) -> Result<()> {
     let failed = |error| Error::internal(format!("cannot start a thread for the log of keys: {error}"));
     let (writing, keeping, keyspaces) = (log.clone(), log.clone(), keyspaces.clone());
     let writer = Builder::new().name("farpool-keys".into()).spawn(move || writing.write_on());
@@ -387,7 +392,7 @@ impl Observer for DurabilityObserver {
 /// A relay of progress to the connections of one thread. The log wakes that thread once, and the thread wakes its own
 /// connections: waking another thread takes a system call, and hundreds of connections may wait for one sync.
 #[derive(Clone)]
-pub(crate) struct ProgressRelay {
+pub struct ProgressRelay {
     log: Arc<KeyLog>,
     heard: watch::Receiver<DurableProgress>,
     told: Arc<watch::Sender<DurableProgress>>,
@@ -409,7 +414,7 @@ impl ProgressRelay {
 }
 
 /// A handle with which one connection waits for the log.
-pub(crate) struct Follower {
+pub struct Follower {
     log: Arc<KeyLog>,
     progress: watch::Receiver<DurableProgress>,
 }
@@ -451,7 +456,7 @@ struct TenantJournal {
 }
 
 impl KeyLog {
-    pub fn journal(self: &Arc<Self>, tenant: &TenantName) -> Box<dyn Journal> {
+    pub(crate) fn journal(self: &Arc<Self>, tenant: &TenantName) -> Box<dyn Journal> {
         Box::new(TenantJournal { log: self.clone(), head: head_of(tenant) })
     }
 }
