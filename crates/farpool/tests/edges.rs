@@ -45,7 +45,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("operators", &["columns", "statistics"]),
     ("pipeline", &["operators"]),
     ("wire", &["cipher"]),
-    ("node", &["catalog", "disk", "keystore", "kv", "pipeline", "wire"]),
+    ("node", &["catalog", "disk", "keystore", "pipeline", "wire"]),
     ("planner", &["statistics"]),
     ("transfer", &["wire", "columns"]),
     ("sql", &["memory", "planner"]),

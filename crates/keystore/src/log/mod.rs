@@ -181,7 +181,7 @@ impl KeyLog {
         self.fsync == Fsync::Always
     }
 
-    /// Blocks the thread until record `number` is durable.
+    /// Blocks the thread until record `number` is committed.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -194,9 +194,15 @@ impl KeyLog {
         self.fsync
     }
 
-    /// Returns the number of records appended since the log was created.
+    /// Returns the number of records appended since the log was created. This number and the next two are explained at
+    /// the head of the crate.
     pub fn appended(&self) -> u64 {
         self.log.next_record()
+    }
+
+    /// Returns the number of committed records: at a single node, those that are durable.
+    pub fn committed(&self) -> u64 {
+        self.durable()
     }
 
     /// Returns the number of durable records.
@@ -430,11 +436,11 @@ impl Follower {
         }
     }
 
-    /// Waits until record `number` is durable, if the mode is [`Fsync::Always`].
+    /// Waits until record `number` is committed, if the mode is [`Fsync::Always`].
     ///
     /// # Errors
-    /// The reason why it cannot become durable.
-    pub async fn durable(&mut self, number: u64) -> Result<()> {
+    /// The reason why it cannot be committed.
+    pub async fn committed(&mut self, number: u64) -> Result<()> {
         if !self.log.waits() {
             return Ok(());
         }

@@ -70,7 +70,7 @@ impl SteppedKeys {
     /// Returns whether the reply to the command that wrote `record` may be sent; `None` while it must wait.
     pub fn acknowledged(&self, record: u64) -> Option<Result<()>> {
         let mut follower = self.log.follow();
-        match pin!(follower.durable(record)).poll(&mut Context::from_waker(Waker::noop())) {
+        match pin!(follower.committed(record)).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(done) => Some(done),
             Poll::Pending => None,
         }

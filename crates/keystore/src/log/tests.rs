@@ -82,7 +82,7 @@ impl Bench {
         let durable = match recorded {
             Some(number) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                runtime.block_on(self.log.follow().durable(number)).is_ok()
+                runtime.block_on(self.log.follow().committed(number)).is_ok()
             }
             None => true,
         };
