@@ -240,6 +240,13 @@ impl Keyspace {
         }
     }
 
+    /// Returns the number of the last record that changed any key, `None` without one: everything that was read before
+    /// this call depends on records up to this one at most.
+    pub fn last_record(&self) -> Option<u64> {
+        let recorded = |shard| self.look(shard, Shard::recorded, |known| known.recorded);
+        (0..self.shards()).map(recorded).max()?.checked_sub(1)
+    }
+
     /// Returns the named spaces.
     pub fn spaces(&self) -> Arc<Spaces> {
         self.look(0, |shard| Arc::clone(shard.spaces()), |known| Arc::clone(&known.spaces))

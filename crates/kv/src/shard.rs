@@ -35,6 +35,8 @@ pub(crate) struct Shard {
     expired: u64,
     /// Numbers of reads that found a value, and that found none.
     reads: Cell<(u64, u64)>,
+    /// Number after the last record of a change of this shard; 0 without one.
+    recorded: u64,
 }
 
 /// The flag of a client that watches keys: set when one of them has changed.
@@ -66,6 +68,7 @@ impl Shard {
             victims: Victims::default(),
             expired: 0,
             reads: Cell::default(),
+            recorded: 0,
         }
     }
 
@@ -83,6 +86,22 @@ impl Shard {
             table.set_packer(self.spaces.packer(space));
             table
         })
+    }
+
+    /// Notes the outcome of appending the record of a change of this shard, before the shard is released. Whoever reads
+    /// the shard later learns by [`Shard::recorded`] which records its answer depends on. A change whose record could
+    /// not be appended depends on one that never comes.
+    pub fn note_record(&mut self, appended: &farpool_model::Result<Option<u64>>) {
+        match appended {
+            Ok(Some(number)) => self.recorded = self.recorded.max(number + 1),
+            Ok(None) => {}
+            Err(_) => self.recorded = u64::MAX,
+        }
+    }
+
+    /// Returns the number after the last record of a change of this shard; 0 without one.
+    pub fn recorded(&self) -> u64 {
+        self.recorded
     }
 
     /// Counts a read and whether it found a value.

@@ -441,7 +441,7 @@ impl Follower {
     /// # Errors
     /// The reason why it cannot be committed.
     pub async fn committed(&mut self, number: u64) -> Result<()> {
-        if !self.log.waits() {
+        if !self.log.waits() || self.progress.borrow().durable > number || self.log.committed() > number {
             return Ok(());
         }
         self.log.writer.wake();

@@ -59,7 +59,8 @@ enum Found {
 
 impl Keyspace {
     /// Applies all changes to keys of a space, or none if a check fails. New states of keys that have changed since
-    /// `cut` are computed by `again`. Returns the number of the log record, if changes are recorded.
+    /// `cut` are computed by `again`. Returns the number of the latest log record that the outcome depends on, if
+    /// changes are recorded.
     ///
     /// # Errors
     /// `Stale` when a key has changed since the cut and `again` is absent or gives no new state, or when the key is in
@@ -128,7 +129,8 @@ impl Keyspace {
         done.map(|()| recorded).map_err(|Refusal(text)| Error::over_limit(text.into_owned()))
     }
 
-    /// Removes all keys of a space. Returns the number of the log record, if changes are recorded.
+    /// Removes all keys of a space. Returns the number of the latest log record that the outcome depends on, if changes
+    /// are recorded.
     ///
     /// # Errors
     /// Errors of the journal.

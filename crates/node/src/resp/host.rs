@@ -91,7 +91,7 @@ pub(super) struct Client {
     is_queueing: bool,
     /// Cache of the condition on columns that was compiled last.
     judge: LastCondition,
-    /// Number of the latest log record written by a command of this file.
+    /// Number of the latest log record that replies of commands implemented here depend on.
     recorded: Option<u64>,
     /// Whether the connection has closed while a command runs on another thread.
     gone: Arc<AtomicBool>,
@@ -276,9 +276,9 @@ impl Client {
         self.node.keyspaces().log().map(|log| log.fsync())
     }
 
-    /// Notes the number of a log record written by a command of this file.
+    /// Notes the number of a log record that a reply depends on.
     pub fn note_recorded(&mut self, number: Option<u64>) {
-        self.recorded = number.or(self.recorded);
+        self.recorded = self.recorded.max(number);
     }
 
     /// Returns the keyspace of the client's tenant.
