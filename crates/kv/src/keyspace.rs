@@ -43,12 +43,18 @@ pub struct Keyspace {
     /// recorded.
     asked: AtomicU64,
     recorded: AtomicU64,
+    /// Latest time that an applied record carried.
+    applied: AtomicU64,
     journal: OnceLock<Box<dyn Journal>>,
     /// Compressors of the spaces, each with an extent of the pool that stands for the memory it takes.
     pub(crate) charges: Mutex<Vec<(Arc<Packer>, Extent)>>,
     /// Cuts that were dropped while a long command held their shards.
     ended: Mutex<Vec<(usize, SpaceId, Arc<Cut>)>>,
 }
+
+/// Milliseconds for which expired keys stay where keys change by records alone: longer than the times of records can be
+/// out of order, which is by the longest time for which a command holds its shards.
+const APPLIED_MARGIN_MS: u64 = 10_000;
 
 /// Counts of the keys of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +108,7 @@ impl Keyspace {
             latest: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
             journal: OnceLock::new(),
         }
     }
@@ -223,6 +230,29 @@ impl Keyspace {
         };
         let has_more = (0..self.shards()).filter(tidy).count() > 0;
         self.train_one(now) || has_more
+    }
+
+    /// Does a step of the maintenance of a keyspace that changes by records alone: removes keys that have expired by the
+    /// time that the records carried, and compacts memory. Evicts nothing and reads no clock. Returns whether more is
+    /// likely to be left.
+    ///
+    /// Keys stay for [`APPLIED_MARGIN_MS`] beyond their expiry, because records are in the order of changes and not
+    /// quite in that of their times:
+    ///
+    /// 1. At time 99, a command begins `PERSIST k` on a thread; `k` expires at 100.
+    /// 2. At time 101, a command on another thread changes another key, and its record is appended first.
+    /// 3. If `k` were removed once the record of time 101 is applied, the one of `PERSIST k` would find no `k`.
+    pub fn tidy_applied(&self) -> bool {
+        let now = self.applied.load(Ordering::Relaxed).saturating_sub(APPLIED_MARGIN_MS);
+        self.end_cuts();
+        let tidy = |shard: &usize| self.take(*shard).is_some_and(|mut taken| taken.tidy(now));
+        (0..self.shards()).filter(tidy).count() > 0
+    }
+
+    /// Notes the time of a record that is being applied.
+    pub(crate) fn applied_at(&self, now: u64) {
+        self.applied.fetch_max(now, Ordering::Relaxed);
+        self.not_before(now);
     }
 
     /// Ends a cut of a shard once the shard is no longer held by a long command.
