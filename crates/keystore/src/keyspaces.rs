@@ -8,6 +8,7 @@ use farpool_model::{Clock, TenantName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Shards per thread that may lock one at the same time; enough that they rarely contend.
@@ -23,6 +24,9 @@ pub struct Keyspaces {
     /// Secret of all hash functions of keys.
     secret: [u8; 16],
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
+    /// Whether the keys are being rebuilt; new keyspaces then refuse commands as well. Changes while `of_tenants` is
+    /// locked.
+    is_rebuilding: AtomicBool,
     time: KeyTime,
     /// The log that records changes, if there is one.
     log: OnceLock<Arc<KeyLog>>,
@@ -36,7 +40,33 @@ impl Keyspaces {
         let shards = (processors * SHARDS_PER_PROCESSOR).clamp(1, SHARDS);
         let time = KeyTime::starting(Arc::clone(clock));
         let (pool, of_tenants, log) = (Arc::clone(pool), Mutex::default(), OnceLock::new());
-        Keyspaces { pool, shards, secret, of_tenants, time, log }
+        Keyspaces { pool, shards, secret, of_tenants, is_rebuilding: AtomicBool::new(false), time, log }
+    }
+
+    /// Creates a set of given keyspaces that records nothing.
+    pub(crate) fn like(&self, of_tenants: BTreeMap<TenantName, Arc<Keyspace>>) -> Self {
+        Keyspaces {
+            pool: Arc::clone(&self.pool),
+            of_tenants: Mutex::new(of_tenants),
+            is_rebuilding: AtomicBool::new(false),
+            time: self.time.another(),
+            log: OnceLock::new(),
+            ..*self
+        }
+    }
+
+    /// Makes keyspaces that are created from now on refuse commands; returns the others.
+    pub(crate) fn begin_rebuild(&self) -> Vec<(TenantName, Arc<Keyspace>)> {
+        let of_tenants = self.of_tenants.lock();
+        self.is_rebuilding.store(true, Ordering::Relaxed);
+        of_tenants.iter().map(|(tenant, keys)| (tenant.clone(), keys.clone())).collect()
+    }
+
+    /// Makes all keyspaces accept commands.
+    pub(crate) fn end_rebuild(&self) {
+        let of_tenants = self.of_tenants.lock();
+        self.is_rebuilding.store(false, Ordering::Relaxed);
+        of_tenants.values().for_each(|keys| keys.refuse_commands(false));
     }
 
     /// Records changes of keys in `log` from now on.
@@ -61,6 +91,7 @@ impl Keyspaces {
         if let Some(log) = self.log.get() {
             keyspace.set_journal(log.journal(tenant));
         }
+        keyspace.refuse_commands(self.is_rebuilding.load(Ordering::Relaxed));
         of_tenants.insert(tenant.clone(), Arc::clone(&keyspace));
         keyspace
     }

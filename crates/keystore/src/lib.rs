@@ -30,7 +30,7 @@ mod time;
 
 pub use keyspaces::Keyspaces;
 pub use log::{
-    Follower, Fsync, KeyBackup, KeyLog, KeyLogOptions, KeysFound, LogThresholds, ProgressRelay, Snapshot,
-    Snapshots, SteppedKeys, adopt_keys, check_keys, has_keys,
+    Applier, Follower, Fsync, KeyBackup, KeyLog, KeyLogOptions, KeysFound, LogThresholds, ProgressRelay,
+    Snapshot, Snapshots, SteppedKeys, adopt_keys, check_keys, has_keys,
 };
 pub use time::KeyTime;

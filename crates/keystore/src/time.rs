@@ -28,6 +28,11 @@ impl KeyTime {
         KeyTime { clock, base_us: AtomicI64::new(base) }
     }
 
+    /// Starts another clock of the same kind.
+    pub(crate) fn another(&self) -> KeyTime {
+        KeyTime::starting(Arc::clone(&self.clock))
+    }
+
     /// Advances the clock to `seen_ms`, in milliseconds since 1970, if it is behind. Called before any client is
     /// served.
     pub fn go_on_from(&self, seen_ms: u64) {

@@ -23,6 +23,7 @@ mod limits;
 mod meter;
 mod packing;
 pub mod predicate;
+mod rebuild;
 pub mod resp;
 mod row_filter;
 mod rows;
@@ -43,6 +44,7 @@ pub use journal::{Journal, Replay, WhenFull};
 pub use keyspace::{KeyCount, Keyspace};
 pub use limits::{Limits, UsageCounters};
 pub use packing::{Compression, Packer};
+pub use rebuild::Rebuild;
 pub use row_filter::RowFilter;
 pub use rows::{Column, ColumnType, RowSchema};
 pub use session::{

@@ -455,6 +455,7 @@ impl Session {
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
         ran: &mut ExecutedCommand,
     ) -> Result<(), Refusal> {
+        check_accepts(keyspace)?;
         let (is_short, before) = (self.mode == ExecutionMode::Short, replies.bytes());
         let key = ahead.hash.zip(command.keys.of(args).next());
         for tries in 1.. {
@@ -556,6 +557,7 @@ impl Session {
     /// Watches the keys in `args`. Returns false when a long command holds one of their shards; the call may then be
     /// repeated from the start, as keys that are already watched are skipped.
     fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<bool, Refusal> {
+        check_accepts(keyspace)?;
         for key in &args[1..] {
             if self.watched.iter().any(|watched| watched.space == self.space && *watched.key == **key) {
                 continue;
@@ -666,6 +668,7 @@ impl Session {
         if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
             return Err(ExecFailure::Deferred(DeferReason::IsLong));
         }
+        check_accepts(keyspace)?;
         if queue.is_refused {
             return Err("EXECABORT Transaction discarded because of previous errors.".into());
         }
@@ -805,6 +808,15 @@ impl From<&'static str> for ExecFailure {
     fn from(text: &'static str) -> Self {
         ExecFailure::Refused(text.into())
     }
+}
+
+/// Error of commands while the keys are being rebuilt. Clients know the word: they try again.
+const REBUILDING: &str = "LOADING the keys are being rebuilt, because changes at the end of their log do not count: try \
+     again in a moment";
+
+/// Refuses a command while the keys are being rebuilt.
+fn check_accepts(keyspace: &Keyspace) -> Result<(), Refusal> {
+    if keyspace.refuses_commands() { Err(REBUILDING.into()) } else { Ok(()) }
 }
 
 /// Marks a command as put off and returns the empty refusal that stands for that.

@@ -187,6 +187,24 @@ impl Shard {
         (0..crate::session::SPACES).for_each(|space| self.flush(space, now));
     }
 
+    /// Removes everything: keys of all spaces, also those that cuts keep, and the definitions of spaces. Touches all
+    /// watches.
+    pub fn clear(&mut self) {
+        self.watched.values().flatten().for_each(Watch::touch);
+        self.tables.clear();
+        self.flushed.clear();
+        self.spaces = Arc::default();
+    }
+
+    /// Takes over keys, spaces and policy of the shard with the same number of another keyspace, whose memory counts as
+    /// that of this one. Watches and counts stay.
+    pub fn take_over(&mut self, other: &mut Shard) {
+        self.tables = std::mem::take(&mut other.tables);
+        self.spaces = std::mem::take(&mut other.spaces);
+        self.victims = std::mem::take(&mut other.victims).with_evicted(self.victims.evicted);
+        self.recorded = 0;
+    }
+
     /// Registers `watch`, to be touched when the key changes.
     pub fn watch(&mut self, space: SpaceId, key: &[u8], watch: &Watch) {
         self.watched.entry((space, key.into())).or_default().push(watch.clone());

@@ -17,13 +17,18 @@
 //! 3. Instead, `INCR a` fails with `MISCONF` before it changes anything, until the node is restarted (or, for a full
 //!    disk that was detected in time, until there is space).
 
+mod applier;
 mod backup;
+mod rebuild;
+#[cfg(test)]
+mod rebuild_tests;
 mod recovery;
 mod snapshot;
 mod stepped;
 #[cfg(test)]
 mod tests;
 
+pub use applier::Applier;
 pub use backup::{KeyBackup, adopt_keys};
 pub use recovery::{KeyLogOptions, KeysFound, check_keys, has_keys};
 pub use snapshot::{Snapshot, Snapshots};

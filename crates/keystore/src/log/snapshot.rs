@@ -46,6 +46,8 @@ pub struct Snapshots {
     /// size of the log after it is `log_bytes_before` plus the bytes written since.
     pub(super) log_bytes_before: u64,
     pub(super) written_before: u64,
+    /// Number of records that `latest` may have effects of: the walk over the keys saw no later one.
+    pub(super) complete_at: u64,
     /// Whether a snapshot is being taken.
     pub is_under_way: bool,
     /// Whether the last attempt to take one failed.
@@ -206,8 +208,8 @@ impl KeyLog {
         let taken = self.write_snapshot(number, keyspaces, unix_s, between);
         let mut snapshots = self.snapshots.lock();
         (snapshots.is_under_way, snapshots.has_failed) = (false, taken.is_err());
-        let outcome = taken.map(|(snapshot, written_before)| {
-            snapshots.latest = snapshot;
+        let outcome = taken.map(|(snapshot, written_before, complete_at)| {
+            (snapshots.latest, snapshots.complete_at) = (snapshot, complete_at);
             (snapshots.log_bytes_before, snapshots.written_before) = (0, written_before);
             snapshot
         });
@@ -239,7 +241,7 @@ impl KeyLog {
     ///
     /// # Errors
     /// Errors of the disk; it is then as uncertain as before.
-    fn settle(&self) -> Result<()> {
+    pub(super) fn settle(&self) -> Result<()> {
         if !self.snapshots.lock().is_unsure {
             return Ok(());
         }
@@ -248,19 +250,21 @@ impl KeyLog {
         let named = recovery::latest(&self.directory, &recovery::names(&self.directory)?)?;
         let mut snapshots = self.snapshots.lock();
         (snapshots.latest, snapshots.is_unsure) = (named, false);
+        snapshots.complete_at = self.appended();
         drop(snapshots);
         self.remove_other_snapshots();
         Ok(())
     }
 
-    /// Writes a snapshot; returns it with the log's `bytes_written` at its beginning.
+    /// Writes a snapshot; returns it with the log's `bytes_written` at its beginning and the number of records at the end of
+    /// its walk.
     fn write_snapshot(
         &self,
         number: u64,
         keyspaces: &Keyspaces,
         unix_s: u64,
         between: &mut dyn FnMut(),
-    ) -> Result<(Snapshot, u64)> {
+    ) -> Result<(Snapshot, u64, u64)> {
         // Starts a new log file, so that files which contain only older records can be removed.
         self.log.turn_over()?;
         let (next_record, written_before) = (self.log.next_record(), self.log.bytes_written());
@@ -280,7 +284,8 @@ impl KeyLog {
         }
         let records = log.next_record();
         log.close()?;
-        if let Some(last) = self.log.next_record().checked_sub(1) {
+        let complete_at = self.log.next_record();
+        if let Some(last) = complete_at.checked_sub(1) {
             self.log.commit(last)?;
         }
         let bytes = bytes.load(Ordering::Relaxed);
@@ -288,7 +293,7 @@ impl KeyLog {
         self.snapshots.lock().is_unsure = true;
         write_sealed(&*self.directory, NAME, FORMAT, &snapshot.encode())?;
         self.snapshots.lock().is_unsure = false;
-        Ok((snapshot, written_before))
+        Ok((snapshot, written_before, complete_at))
     }
 }
 

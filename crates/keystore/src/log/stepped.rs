@@ -6,6 +6,7 @@ use crate::keyspaces::Keyspaces;
 use farpool_disk::Directory;
 use farpool_kv::Keyspace;
 use farpool_model::{Result, TenantName};
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -97,6 +98,22 @@ impl SteppedKeys {
     /// Errors of the directory; the previous snapshot then remains valid.
     pub fn take_snapshot(&self, unix_s: u64, between: &mut dyn FnMut()) -> Result<()> {
         self.log.take_snapshot_between(&self.keyspaces, unix_s, between)
+    }
+
+    /// Passes some records to `f`, in their order: see [`KeyLog::read`].
+    ///
+    /// # Errors
+    /// Errors of [`KeyLog::read`].
+    pub fn read(&self, records: Range<u64>, f: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        self.log.read(records, f)
+    }
+
+    /// Rebuilds the keys as they were after the first `end` records: see [`KeyLog::rebuild`].
+    ///
+    /// # Errors
+    /// Errors of [`KeyLog::rebuild`].
+    pub fn rebuild(&self, end: u64, unix_s: u64) -> Result<()> {
+        self.log.rebuild(&self.keyspaces, end, unix_s)
     }
 
     /// Returns the bytes of the log after the latest snapshot.
