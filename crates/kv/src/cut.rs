@@ -140,9 +140,12 @@ impl Keyspace {
         self.cut_taken(taken, (space, now))
     }
 
-    /// Does the same as [`Keyspace::cut`], but returns `None` if a long command holds a shard, for workers that must
-    /// not block.
+    /// Does the same as [`Keyspace::cut`], but returns `None` if a long command holds a shard or the keys are being
+    /// rebuilt, for workers that must not block.
     pub fn try_cut(self: &Arc<Self>, space: SpaceId, now: u64) -> Option<KeyCut> {
+        if self.refuses_commands() {
+            return None;
+        }
         let all: Vec<usize> = (0..self.shards()).collect();
         let now = self.not_before(now);
         Some(self.cut_taken(self.take_all(&all)?, (space, now)))
@@ -171,7 +174,7 @@ impl Keyspace {
         let mut wanted: Vec<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let taken = self.take_all(&wanted).ok_or_else(held)?;
+        let taken = self.take_all(&wanted).filter(|_| !self.refuses_commands()).ok_or_else(held)?;
         let entries: Vec<(&Table, Entry<'_>)> = keys
             .iter()
             .zip(hashes)

@@ -16,6 +16,7 @@
 use crate::entry::Kind;
 use crate::evict::Policy;
 use crate::fields::is_well_formed;
+use crate::journal::WhenFull;
 use crate::keyspace::Keyspace;
 use crate::limits::Limits;
 use crate::shard::SpaceId;
@@ -292,11 +293,11 @@ impl<'a> Effect<'a> {
         }))
     }
 
-    /// Applies the effect to the keyspace.
+    /// Applies the effect to the keyspace. Reads no clock and depends on no time: nothing has expired for an effect.
     ///
     /// # Errors
-    /// `OverLimit` when memory is too small.
-    pub fn apply(&self, keyspace: &Keyspace) -> Result<()> {
+    /// `OverLimit` when memory is too small, and no key may be or can be evicted.
+    pub fn apply(&self, keyspace: &Keyspace, when_full: WhenFull) -> Result<()> {
         let (space, key) = match *self {
             Effect::FlushAll => {
                 (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).flush_all(keyspace.latest()));
@@ -345,9 +346,16 @@ impl<'a> Effect<'a> {
             return Ok(());
         }
         loop {
-            match self.apply_to(shard.table_mut(space), hash) {
-                Err(error) if error.kind == ErrorKind::OverLimit && shard.lose_some(hash) => {}
+            let error = match self.apply_to(shard.table_mut(space), hash) {
+                Err(error) if error.kind == ErrorKind::OverLimit => error,
                 done => return done,
+            };
+            // Entries kept for readers of earlier moments are freed first.
+            match when_full {
+                _ if shard.give_up_cut() => {}
+                WhenFull::Evict if shard.lose_some(hash) => {}
+                WhenFull::Evict => return Err(error),
+                WhenFull::Fail => return Err(finds_no_memory(&error)),
             }
         }
     }
@@ -385,6 +393,13 @@ impl<'a> Effect<'a> {
         // The index is not tidied here: that would shrink it again after [`Effect::Expect`] has enlarged it.
         Ok(())
     }
+}
+
+/// Returns the error of an effect that finds no memory where no key may be evicted.
+fn finds_no_memory(error: &Error) -> Error {
+    let message =
+        format!("a recorded change of keys finds no memory, and no key may go for it: {}", error.message);
+    Error::over_limit(message).advise("give this node as much memory as the one that recorded the change has")
 }
 
 /// Removes the key if its value is of another kind, as it may be in a snapshot that saw later changes.

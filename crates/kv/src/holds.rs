@@ -46,12 +46,18 @@ pub(crate) struct HeldShardCounts {
     pub counts: Vec<(SpaceId, KeyCount)>,
     pub counted: (u64, u64, u64, u64),
     pub spaces: Arc<Spaces>,
+    pub recorded: u64,
 }
 
 impl HeldShardCounts {
     fn of(shard: &Shard) -> HeldShardCounts {
         let counts = shard.tables().map(|(space, table)| (space, KeyCount::of(table))).collect();
-        HeldShardCounts { counts, counted: shard.counted(), spaces: Arc::clone(shard.spaces()) }
+        HeldShardCounts {
+            counts,
+            counted: shard.counted(),
+            spaces: Arc::clone(shard.spaces()),
+            recorded: shard.recorded(),
+        }
     }
 }
 

@@ -182,27 +182,44 @@ impl Keyspace {
     }
 }
 
+/// The behavior of a replay that finds no memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Evicts keys by the recorded policy, each as a whole: a start that finds less memory than before does so.
+    #[default]
+    Evict,
+    /// Fails. A replica must have the keys that its leader has; evictions are in the records.
+    Fail,
+}
+
 /// The replay of one keyspace's records, in order.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Replay {
+    when_full: WhenFull,
     /// Incomplete records: the parts so far, by id.
     parts: HashMap<u64, Vec<u8>>,
 }
 
 impl Replay {
+    /// Creates a replay that does this when it finds no memory.
+    pub fn new(when_full: WhenFull) -> Self {
+        Replay { when_full, parts: HashMap::new() }
+    }
+
     /// Applies a record without the head that [`Journal::begin`] wrote.
     ///
     /// Parts whose first part is missing are ignored: the record began before the snapshot that was read, which
     /// contains the effects of its earlier parts.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not a record; `OverLimit` when memory is too small.
+    /// `Corrupt` when the bytes are not a record; `OverLimit` when memory is too small. The keyspace is then in no state
+    /// that it ever had, and must not be used.
     pub fn apply(&mut self, keyspace: &Keyspace, record: &[u8]) -> Result<()> {
         let (&kind, mut rest) = record.split_first().ok_or_else(|| damaged("it is empty"))?;
         let now = take_varint(&mut rest)?.ok_or_else(|| damaged("its time is cut off"))?;
-        keyspace.not_before(now);
+        keyspace.applied_at(now);
         if kind == part::WHOLE {
-            return apply_all(keyspace, rest);
+            return apply_all(keyspace, rest, self.when_full);
         }
         let (id, effects) = rest.split_first_chunk().ok_or_else(|| damaged("a part is cut off"))?;
         let id = u64::from_le_bytes(*id);
@@ -213,7 +230,7 @@ impl Replay {
             _ => return Err(damaged("a part of no known kind")),
         }
         match self.parts.remove(&id) {
-            Some(effects) if kind == part::LAST => apply_all(keyspace, &effects),
+            Some(effects) if kind == part::LAST => apply_all(keyspace, &effects, self.when_full),
             Some(effects) => {
                 self.parts.insert(id, effects);
                 Ok(())
@@ -233,10 +250,10 @@ impl Replay {
     }
 }
 
-fn apply_all(keyspace: &Keyspace, mut effects: &[u8]) -> Result<()> {
+fn apply_all(keyspace: &Keyspace, mut effects: &[u8], when_full: WhenFull) -> Result<()> {
     while !effects.is_empty() {
         let effect = Effect::decode(&mut effects)?.ok_or_else(|| damaged("it is cut off"))?;
-        effect.apply(keyspace)?;
+        effect.apply(keyspace, when_full)?;
     }
     Ok(())
 }

@@ -14,10 +14,11 @@ use crate::spaces::Spaces;
 use crate::table::Table;
 use farpool_memory::{Extent, Pool};
 use farpool_model::TenantName;
+use farpool_model::cast::usize_saturating;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ pub struct Keyspace {
     shards: Box<[Mutex<Shard>]>,
     holds: Holds,
     meter: Arc<Meter>,
+    orders: Arc<IndexOrders>,
     /// Settings ([`Limits`]): the memory limit, and the index of the policy in [`Policy::ALL`].
     maxmemory: AtomicU64,
     policy: AtomicU8,
@@ -43,12 +45,20 @@ pub struct Keyspace {
     /// recorded.
     asked: AtomicU64,
     recorded: AtomicU64,
+    /// Latest time that an applied record carried.
+    applied: AtomicU64,
+    /// Whether commands are refused because the keys are being rebuilt.
+    refuses_commands: AtomicBool,
     journal: OnceLock<Box<dyn Journal>>,
     /// Compressors of the spaces, each with an extent of the pool that stands for the memory it takes.
     pub(crate) charges: Mutex<Vec<(Arc<Packer>, Extent)>>,
     /// Cuts that were dropped while a long command held their shards.
     ended: Mutex<Vec<(usize, SpaceId, Arc<Cut>)>>,
 }
+
+/// Milliseconds for which expired keys stay where keys change by records alone: longer than the times of records can be
+/// out of order, which is by the longest time for which a command holds its shards.
+const APPLIED_MARGIN_MS: u64 = 10_000;
 
 /// Counts of the keys of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,8 +92,25 @@ impl Keyspace {
     pub fn new(pool: &Arc<Pool>, tenant: &TenantName, secret: [u8; 16], shards: usize) -> Self {
         assert!((1..=512).contains(&shards), "keys are in {shards} shards");
         let hasher = KeyHasher::new(secret);
-        let meter: Arc<Meter> = Arc::default();
         let orders = Arc::new(IndexOrders::new(hasher, tenant.as_str()));
+        Keyspace::with(pool, tenant, (Arc::default(), orders), shards)
+    }
+
+    /// Creates an empty keyspace whose shards may change places with those of this one. Its memory counts as memory of
+    /// this one, and its time begins where this one's is.
+    pub(crate) fn empty_twin(&self) -> Keyspace {
+        let shared = (Arc::clone(&self.meter), Arc::clone(&self.orders));
+        let twin = Keyspace::with(&self.pool, &self.tenant, shared, self.shards());
+        twin.not_before(self.latest());
+        twin
+    }
+
+    fn with(
+        pool: &Arc<Pool>,
+        tenant: &TenantName,
+        (meter, orders): (Arc<Meter>, Arc<IndexOrders>),
+        shards: usize,
+    ) -> Self {
         let shard = |_| {
             let (meter, orders) = (Arc::clone(&meter), Arc::clone(&orders));
             Mutex::new(Shard::new(Arc::clone(pool), tenant.clone(), meter, orders))
@@ -92,16 +119,19 @@ impl Keyspace {
             shards: (0..shards).map(shard).collect(),
             holds: Holds::new(shards),
             meter: Arc::clone(&meter),
+            hasher: orders.hasher(),
+            orders: Arc::clone(&orders),
             maxmemory: AtomicU64::new(0),
             policy: AtomicU8::new(0),
             pool: Arc::clone(pool),
             tenant: tenant.clone(),
             charges: Mutex::default(),
             ended: Mutex::default(),
-            hasher,
             latest: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            refuses_commands: AtomicBool::new(false),
             journal: OnceLock::new(),
         }
     }
@@ -111,6 +141,33 @@ impl Keyspace {
     pub fn set_journal(&self, journal: Box<dyn Journal>) {
         drop(self.journal.set(journal));
         self.all_applied();
+    }
+
+    /// Makes the keyspace refuse commands and changes by SQL, or accept them again. Commands that run already go on.
+    pub fn refuse_commands(&self, refuses: bool) {
+        self.refuses_commands.store(refuses, Ordering::Release);
+    }
+
+    /// Returns whether commands are refused.
+    #[inline]
+    pub(crate) fn refuses_commands(&self) -> bool {
+        self.refuses_commands.load(Ordering::Acquire)
+    }
+
+    /// Frees the memory that is charged for the compressors of all spaces.
+    pub(crate) fn clear_charges(&self) {
+        let gone = std::mem::take(&mut *self.charges.lock());
+        gone.iter().for_each(|(_, extent)| self.meter.gave(extent.len()));
+    }
+
+    /// Takes over the limits, compressors and times of a keyspace that was created by [`Keyspace::empty_twin`].
+    pub(crate) fn take_settings_of(&self, twin: &Keyspace) {
+        self.store_limits(twin.limits());
+        self.meter.set_most(usize_saturating(self.limits().maxmemory));
+        *self.charges.lock() = std::mem::take(&mut *twin.charges.lock());
+        self.applied_at(twin.applied.load(Ordering::Relaxed));
+        // The record of the latest time may be among those that were cut off.
+        self.recorded.store(0, Ordering::Relaxed);
     }
 
     /// Returns the memory limit and the eviction policy.
@@ -225,6 +282,29 @@ impl Keyspace {
         self.train_one(now) || has_more
     }
 
+    /// Does a step of the maintenance of a keyspace that changes by records alone: removes keys that have expired by the
+    /// time that the records carried, and compacts memory. Evicts nothing and reads no clock. Returns whether more is
+    /// likely to be left.
+    ///
+    /// Keys stay for [`APPLIED_MARGIN_MS`] beyond their expiry, because records are in the order of changes and not
+    /// quite in that of their times:
+    ///
+    /// 1. At time 99, a command begins `PERSIST k` on a thread; `k` expires at 100.
+    /// 2. At time 101, a command on another thread changes another key, and its record is appended first.
+    /// 3. If `k` were removed once the record of time 101 is applied, the one of `PERSIST k` would find no `k`.
+    pub fn tidy_applied(&self) -> bool {
+        let now = self.applied.load(Ordering::Relaxed).saturating_sub(APPLIED_MARGIN_MS);
+        self.end_cuts();
+        let tidy = |shard: &usize| self.take(*shard).is_some_and(|mut taken| taken.tidy(now));
+        (0..self.shards()).filter(tidy).count() > 0
+    }
+
+    /// Notes the time of a record that is being applied.
+    pub(crate) fn applied_at(&self, now: u64) {
+        self.applied.fetch_max(now, Ordering::Relaxed);
+        self.not_before(now);
+    }
+
     /// Ends a cut of a shard once the shard is no longer held by a long command.
     pub(crate) fn end_later(&self, shard: usize, space: SpaceId, cut: &Arc<Cut>) {
         self.ended.lock().push((shard, space, Arc::clone(cut)));
@@ -238,6 +318,13 @@ impl Keyspace {
                 None => self.end_later(shard, space, &cut),
             }
         }
+    }
+
+    /// Returns the number of the last record that changed any key, `None` without one: everything that was read before
+    /// this call depends on records up to this one at most.
+    pub fn last_record(&self) -> Option<u64> {
+        let recorded = |shard| self.look(shard, Shard::recorded, |known| known.recorded);
+        (0..self.shards()).map(recorded).max()?.checked_sub(1)
     }
 
     /// Returns the named spaces.

@@ -10,6 +10,7 @@ mod ahead;
 mod churn_tests;
 mod commands;
 mod cut;
+mod digest;
 mod effects;
 mod entry;
 pub mod evict;
@@ -22,6 +23,7 @@ mod limits;
 mod meter;
 mod packing;
 pub mod predicate;
+mod rebuild;
 pub mod resp;
 mod row_filter;
 mod rows;
@@ -37,10 +39,12 @@ pub use commands::{
     Args, COMMANDS, ChangeAgain, Command, KeyChange, KeyState, Keys, Pattern, Refusal, command,
 };
 pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadCount, ReadEntry};
-pub use journal::{Journal, Replay};
+pub use digest::KeyDigest;
+pub use journal::{Journal, Replay, WhenFull};
 pub use keyspace::{KeyCount, Keyspace};
 pub use limits::{Limits, UsageCounters};
 pub use packing::{Compression, Packer};
+pub use rebuild::Rebuild;
 pub use row_filter::RowFilter;
 pub use rows::{Column, ColumnType, RowSchema};
 pub use session::{

@@ -55,7 +55,9 @@ impl Keyspace {
         }
         let mut recorder = Recorder::new(self.journal(), Vec::new(), now, moment.random);
         recorder.add(&Effect::Limits { limits });
-        recorder.finish().0
+        let appended = recorder.finish().0;
+        shards.iter_mut().for_each(|shard| shard.note_record(&appended));
+        appended
     }
 
     /// Applies recorded settings. The memory limit takes effect only when replay is complete, as replay may need more
@@ -107,7 +109,7 @@ impl Keyspace {
             taken.touch(crate::session::selected(*space), key);
         }
         // A failed append is reported to the next command that writes.
-        drop(recorder.finish().0);
+        taken.note_record(&recorder.finish().0);
         !victims.is_empty()
     }
 }

@@ -184,7 +184,7 @@ pub struct Session {
     watch: Watch,
     watched: Vec<Watched>,
     predicates: Predicates,
-    /// Number of the latest log record that the client wrote and that [`Session::take_recorded`] has not returned yet.
+    /// Number of the latest log record that replies depend on and that [`Session::take_recorded`] has not returned yet.
     recorded: Option<u64>,
     record: Vec<u8>,
 }
@@ -280,15 +280,20 @@ impl Session {
         commands.filter_map(|args| command(&args[0])).any(Command::may_write)
     }
 
-    /// Takes the number of the latest log record that the client has written since the last call. Its replies may be
-    /// sent once this record is as durable as `--fsync` asks for.
+    /// Takes the number of the latest log record that the replies since the last call depend on: the client's own
+    /// changes, and those that it may have seen. They may be sent once this record is as durable as `--fsync` asks for.
+    ///
+    /// 1. Client A: `SET a 1`; the record waits to be written.
+    /// 2. Client B: `GET a` finds `1`. If its reply were sent now and the power failed, B would have seen a value that
+    ///    never was.
+    /// 3. B's session has the number that A's command left in the shard of `a`, so B's reply waits as well.
     pub fn take_recorded(&mut self) -> Option<u64> {
         self.recorded.take()
     }
 
-    /// Notes that the client wrote log record `number` by another route than [`Session::execute`].
+    /// Notes that replies depend on log record `number`.
     pub fn note_recorded(&mut self, number: u64) {
-        self.recorded = Some(number);
+        self.recorded = self.recorded.max(Some(number));
     }
 
     /// Notes that a command was refused before it began; an open `MULTI` is then refused as a whole by `EXEC`.
@@ -450,6 +455,7 @@ impl Session {
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
         ran: &mut ExecutedCommand,
     ) -> Result<(), Refusal> {
+        check_accepts(keyspace)?;
         let (is_short, before) = (self.mode == ExecutionMode::Short, replies.bytes());
         let key = ahead.hash.zip(command.keys.of(args).next());
         for tries in 1.. {
@@ -505,7 +511,7 @@ impl Session {
         self.record = buffer;
         match recorded {
             Ok(number) => {
-                self.recorded = number.or(self.recorded);
+                self.recorded = self.recorded.max(number);
                 Ok(())
             }
             Err(error) => Err(not_recorded(&error)),
@@ -551,6 +557,7 @@ impl Session {
     /// Watches the keys in `args`. Returns false when a long command holds one of their shards; the call may then be
     /// repeated from the start, as keys that are already watched are skipped.
     fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<bool, Refusal> {
+        check_accepts(keyspace)?;
         for key in &args[1..] {
             if self.watched.iter().any(|watched| watched.space == self.space && *watched.key == **key) {
                 continue;
@@ -661,6 +668,7 @@ impl Session {
         if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
             return Err(ExecFailure::Deferred(DeferReason::IsLong));
         }
+        check_accepts(keyspace)?;
         if queue.is_refused {
             return Err("EXECABORT Transaction discarded because of previous errors.".into());
         }
@@ -688,6 +696,8 @@ impl Session {
         let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
         let resources = CommandResources::of(keyspace, recorder, all.chain(watches), self.mode);
         let mut resources = resources.ok_or(ExecFailure::Deferred(DeferReason::IsHeld))?;
+        // Refusals and the reply to a transaction that is not carried out tell about the keys, too.
+        self.recorded = self.recorded.max(resources.last_record());
         // A write to a watched key touches the watch under the lock of the key's shard, and that lock is held here.
         if self.watch.is_touched() || self.is_gone(keyspace, &mut resources, moment.now) {
             self.unwatch_taken(keyspace, &mut resources);
@@ -798,6 +808,15 @@ impl From<&'static str> for ExecFailure {
     fn from(text: &'static str) -> Self {
         ExecFailure::Refused(text.into())
     }
+}
+
+/// Error of commands while the keys are being rebuilt. Clients know the word: they try again.
+const REBUILDING: &str = "LOADING the keys are being rebuilt, because changes at the end of their log do not count: try \
+     again in a moment";
+
+/// Refuses a command while the keys are being rebuilt.
+fn check_accepts(keyspace: &Keyspace) -> Result<(), Refusal> {
+    if keyspace.refuses_commands() { Err(REBUILDING.into()) } else { Ok(()) }
 }
 
 /// Marks a command as put off and returns the empty refusal that stands for that.

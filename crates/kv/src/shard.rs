@@ -35,6 +35,8 @@ pub(crate) struct Shard {
     expired: u64,
     /// Numbers of reads that found a value, and that found none.
     reads: Cell<(u64, u64)>,
+    /// Number after the last record of a change of this shard; 0 without one.
+    recorded: u64,
 }
 
 /// The flag of a client that watches keys: set when one of them has changed.
@@ -66,6 +68,7 @@ impl Shard {
             victims: Victims::default(),
             expired: 0,
             reads: Cell::default(),
+            recorded: 0,
         }
     }
 
@@ -83,6 +86,22 @@ impl Shard {
             table.set_packer(self.spaces.packer(space));
             table
         })
+    }
+
+    /// Notes the outcome of appending the record of a change of this shard, before the shard is released. Whoever reads
+    /// the shard later learns by [`Shard::recorded`] which records its answer depends on. A change whose record could
+    /// not be appended depends on one that never comes.
+    pub fn note_record(&mut self, appended: &farpool_model::Result<Option<u64>>) {
+        match appended {
+            Ok(Some(number)) => self.recorded = self.recorded.max(number + 1),
+            Ok(None) => {}
+            Err(_) => self.recorded = u64::MAX,
+        }
+    }
+
+    /// Returns the number after the last record of a change of this shard; 0 without one.
+    pub fn recorded(&self) -> u64 {
+        self.recorded
     }
 
     /// Counts a read and whether it found a value.
@@ -166,6 +185,24 @@ impl Shard {
     /// Removes all keys of all spaces; see [`Shard::flush`].
     pub fn flush_all(&mut self, now: u64) {
         (0..crate::session::SPACES).for_each(|space| self.flush(space, now));
+    }
+
+    /// Removes everything: keys of all spaces, also those that cuts keep, and the definitions of spaces. Touches all
+    /// watches.
+    pub fn clear(&mut self) {
+        self.watched.values().flatten().for_each(Watch::touch);
+        self.tables.clear();
+        self.flushed.clear();
+        self.spaces = Arc::default();
+    }
+
+    /// Takes over keys, spaces and policy of the shard with the same number of another keyspace, whose memory counts as
+    /// that of this one. Watches and counts stay.
+    pub fn take_over(&mut self, other: &mut Shard) {
+        self.tables = std::mem::take(&mut other.tables);
+        self.spaces = std::mem::take(&mut other.spaces);
+        self.victims = std::mem::take(&mut other.victims).with_evicted(self.victims.evicted);
+        self.recorded = 0;
     }
 
     /// Registers `watch`, to be touched when the key changes.

@@ -1,12 +1,12 @@
 //! Random commands: replaying their records, or a walk and the records since it began, gives the same keys.
 
 use super::Walk;
-use crate::journal::{Journal, Recorder, Replay};
+use crate::journal::{Journal, Recorder, Replay, WhenFull};
 use crate::resp::{Protocol, Replies};
 use crate::{Args, Keyspace, NoHost, Session, TimeAndRandom};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::limits::KV_RECORD_BYTES_MAX;
-use farpool_model::{Error, Result, TenantName};
+use farpool_model::{Error, ErrorKind, Result, TenantName};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -331,4 +331,69 @@ fn what_no_record_is_is_refused() {
     for record in refused {
         assert!(Replay::default().apply(&keys, record).is_err(), "{record:?}");
     }
+}
+
+#[test]
+fn a_strict_replay_fails_where_memory_ends_and_evicts_nothing() {
+    let (keys, kept) = recording(64 << 20);
+    let mut session = Session::default();
+    let moment = TimeAndRandom { now: NOW, random: 1 };
+    keys.set_limits(moment, |limits| limits.policy = crate::evict::Policy::AllKeysRandom).unwrap();
+    for key in 0..300 {
+        run(&keys, &mut session, &format!("SET key{key} {}", "v".repeat(40_000)));
+    }
+    let (small, mut replay) = (keyspace(6 << 20, 2), Replay::new(WhenFull::Fail));
+    let records = kept.records.lock().clone();
+    let failed = records.iter().position(|record| match replay.apply(&small, record) {
+        Ok(()) => false,
+        Err(error) => {
+            assert!(error.kind == ErrorKind::OverLimit && error.message.contains("no key may go"), "{error}");
+            true
+        }
+    });
+    // The first record sets the limits.
+    let applied = failed.unwrap() - 1;
+    assert!(applied > 50 && small.uses().evicted == 0, "{applied}");
+    assert_eq!(small.count(0).keys, applied);
+    // A start with as little memory evicts.
+    let small = keyspace(6 << 20, 2);
+    replayed(&small, &records);
+    assert!(small.uses().evicted > 0 && small.count(0).keys < 300);
+}
+
+#[test]
+fn records_do_the_same_whatever_the_time_is() {
+    let (keys, kept) = recording(16 << 20);
+    let mut session = Session::default();
+    let commands = [
+        "SET a 1 PX 50",
+        "SET b 1 PX 50",
+        "HSET h f 1",
+        "PEXPIRE h 50",
+        "APPEND a 2",
+        "PERSIST b",
+        "HSET h g 2",
+    ];
+    for command in commands {
+        run(&keys, &mut session, command);
+    }
+    let records = kept.records.lock().clone();
+    let (early, late) = (keyspace(16 << 20, 2), keyspace(16 << 20, 3));
+    // For a client of this keyspace, all of that has expired long ago.
+    run_at(&late, &mut session, NOW + 1_000_000, &[b"GET", b"a"]);
+    replayed(&early, &records);
+    replayed(&late, &records);
+    assert_eq!(early.digest(0).unwrap(), late.digest(0).unwrap());
+    assert_eq!(early.digest(NOW).unwrap(), keys.digest(NOW).unwrap());
+    assert_eq!((early.digest(0).unwrap().keys, early.digest(NOW + 50).unwrap().keys), (3, 1));
+    // Only time that records carry removes keys.
+    while late.tidy_applied() {}
+    assert_eq!(late.count(0).keys, 3);
+    run_at(&keys, &mut session, NOW + 60_000, &[b"SET", b"c", b"1"]);
+    replayed(&late, &kept.records.lock()[records.len()..]);
+    for _ in 0..100 {
+        late.tidy_applied();
+    }
+    assert_eq!(late.count(0).keys, 2);
+    assert_eq!(late.digest(0).unwrap(), keys.digest(NOW + 60_000).unwrap());
 }

@@ -1,8 +1,8 @@
 //! Backups for callers. Waiting for the disk happens on the disk's threads, not on workers.
 
 use crate::Caller;
-use crate::key_log::{KeyBackup, KeyLog};
 use crate::rights::Verb;
+use farpool_keystore::{KeyBackup, KeyLog};
 use farpool_model::{BackupFile, Error, Result};
 use std::sync::Arc;
 

@@ -534,7 +534,7 @@ impl Caller {
     /// created.
     pub fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<Commit<()>> {
         self.check(Verb::ChangeSchemas)?;
-        let _held = self.node.keyspaces().hold_schemas(&self.tenant)?;
+        let _held = self.node.key_controls().hold_schemas(&self.tenant)?;
         self.check_no_spaces_in(schema)?;
         self.node.catalog().drop_schema(&self.tenant, schema, cascade)
     }

@@ -17,9 +17,7 @@ mod cpu_placement;
 mod disk;
 pub mod follow;
 mod job;
-mod key_log;
-mod key_time;
-mod keyspaces;
+mod key_controls;
 pub mod native;
 mod node;
 mod outcomes;
@@ -48,10 +46,11 @@ pub use farpool_disk::{
     Codec, CompressionPolicy, Directory, KeySource, Keys, LocalDirectory, MasterKey, Tier, TornEnd, Wiping,
     compressing, node_key, rotate_master_key, unlock,
 };
+pub use farpool_keystore::{Fsync, KeysFound, SteppedKeys, adopt_keys, check_keys};
 pub use farpool_model::rights::{self, Reach, Right, VERBS, Verb};
 pub use farpool_wire::ServerTls;
 pub use farpool_wire::sealed::{PrivateKey, PublicKey};
 pub use follow::Followed;
-pub use key_log::{Fsync, KeysFound, SteppedHost, SteppedKeys, adopt_keys, check_keys};
 pub use node::{Environment, Node, NodeConfig};
+pub use spaces::SteppedHost;
 pub use version_choice::{HeldVersions, VersionChoice};

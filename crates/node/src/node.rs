@@ -11,8 +11,7 @@ use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::cpu_placement::CpuPlacement;
 use crate::disk::{DiskJobs, DiskThreads};
-use crate::key_log::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds, has_keys};
-use crate::keyspaces::Keyspaces;
+use crate::key_controls::KeyControls;
 use crate::precedence::{self, Precedence};
 use crate::queries::{Identity, Queries};
 use crate::rights::Right;
@@ -21,6 +20,7 @@ use crate::threads::ScopedThreads;
 use crate::totals::Totals;
 use farpool_catalog::{AccessTrace, Catalog, Recovery};
 use farpool_disk::{Directory, LogOver};
+use farpool_keystore::{Fsync, KeyLog, KeyLogOptions, KeysFound, Keyspaces, LogThresholds, has_keys};
 use farpool_memory::{Account, Failures, Pool, PoolConfig, WorkMemory};
 use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, status::TenantStatus};
 use farpool_pipeline::{Budget, HashKey, Scheduler, WorkerThread};
@@ -144,6 +144,7 @@ pub struct Node {
     node_key: Mutex<Option<Arc<PrivateKey>>>,
     shares: Arc<Shares>,
     keyspaces: Arc<Keyspaces>,
+    key_controls: KeyControls,
     keys_found: Option<KeysFound>,
     totals: Totals,
     queries: Arc<Queries>,
@@ -216,6 +217,7 @@ impl Node {
         let disk = disk.inspect_err(|_| scheduler.shutdown())?;
         catalog.preload();
         let keyspaces = Arc::new(Keyspaces::new(&pool, processors, hash_seed, &clock));
+        let key_controls = KeyControls::new(keyspaces.time().now_ms());
         let keys_found = match data {
             Some(data) => open_keys(data, config.keys, &keyspaces, &clock, (instance, processors)),
             None => Ok(None),
@@ -224,6 +226,7 @@ impl Node {
         let node = Arc::new(Node {
             catalog,
             keyspaces,
+            key_controls,
             keys_found,
             pool,
             places: WorkMemory::new(work.limit() / WAITING_PART),
@@ -364,8 +367,13 @@ impl Node {
     }
 
     /// Returns the keyspaces of all tenants.
-    pub(crate) fn keyspaces(&self) -> &Arc<Keyspaces> {
+    pub fn keyspaces(&self) -> &Arc<Keyspaces> {
         &self.keyspaces
+    }
+
+    /// Returns the controls that commands and statements over keys obey.
+    pub(crate) fn key_controls(&self) -> &KeyControls {
+        &self.key_controls
     }
 
     /// Returns a summary of the keys found in the data directory, if keys are durable.

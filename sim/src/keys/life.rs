@@ -114,7 +114,7 @@ impl Life {
         };
         let node = Node::assemble(config, environment).map_err(|error| error.to_string())?;
         let data = directory.clone() as Arc<dyn Directory>;
-        let log = SteppedKeys::open(&node, data, setting.fsync, FILE_BYTES);
+        let log = SteppedKeys::open(node.keyspaces(), data, setting.fsync, FILE_BYTES);
         let log = log.map_err(|error| format!("the keys cannot be read: {error}"))?;
         let tenant = TenantName::default();
         Ok(Life { keys: log.keys(&tenant), log, caller: node.owner(tenant) })

@@ -17,6 +17,7 @@ const OUTER: &[&str] = &[
     "disk",
     "farpool",
     "files",
+    "keystore",
     "kv",
     "memory",
     "model",

@@ -16,6 +16,7 @@ use crate::keyspace::Keyspace;
 use crate::session::{ExecutionMode, TimeAndRandom};
 use crate::shard::SpaceId;
 use crate::spaces::Space;
+use farpool_model::limits::RETRY_AFTER_MS;
 use farpool_model::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,12 +60,13 @@ enum Found {
 
 impl Keyspace {
     /// Applies all changes to keys of a space, or none if a check fails. New states of keys that have changed since
-    /// `cut` are computed by `again`. Returns the number of the log record, if changes are recorded.
+    /// `cut` are computed by `again`. Returns the number of the latest log record that the outcome depends on, if
+    /// changes are recorded.
     ///
     /// # Errors
     /// `Stale` when a key has changed since the cut and `again` is absent or gives no new state, or when the key is in
     /// another space now; `Exists` when an inserted key is present; `OverLimit` when memory is short, in which case
-    /// earlier changes of the list stay; errors of the journal.
+    /// earlier changes of the list stay; `Busy` while the keys are being rebuilt; errors of the journal.
     pub fn change(
         &self,
         (id, space_of): (SpaceId, Option<&Arc<Space>>),
@@ -72,6 +74,7 @@ impl Keyspace {
         (cut, again): (Option<&KeyCut>, Option<&mut ChangeAgain<'_>>),
         moment: TimeAndRandom,
     ) -> Result<Option<u64>> {
+        self.check_accepts_changes()?;
         let now = self.not_before(moment.now);
         let recorder = match self.journal() {
             Some(journal) => {
@@ -128,11 +131,13 @@ impl Keyspace {
         done.map(|()| recorded).map_err(|Refusal(text)| Error::over_limit(text.into_owned()))
     }
 
-    /// Removes all keys of a space. Returns the number of the log record, if changes are recorded.
+    /// Removes all keys of a space. Returns the number of the latest log record that the outcome depends on, if changes
+    /// are recorded.
     ///
     /// # Errors
-    /// Errors of the journal.
+    /// `Busy` while the keys are being rebuilt; errors of the journal.
     pub fn remove_all(&self, space: SpaceId, moment: TimeAndRandom) -> Result<Option<u64>> {
+        self.check_accepts_changes()?;
         let now = self.not_before(moment.now);
         let recorder = match self.journal() {
             Some(journal) => {
@@ -147,6 +152,15 @@ impl Keyspace {
         resources.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
         resources.recorder.add(&Effect::Flush { space });
         resources.finish().0
+    }
+
+    /// # Errors
+    /// `Busy` while the keys are being rebuilt.
+    fn check_accepts_changes(&self) -> Result<()> {
+        match self.refuses_commands() {
+            true => Err(Error::busy("the keys are being rebuilt", *RETRY_AFTER_MS.start())),
+            false => Ok(()),
+        }
     }
 
     /// Computes new states for keys that have changed since they were read.

@@ -96,9 +96,18 @@ impl<'a> CommandResources<'a> {
     }
 
     /// Appends the log record, then releases the shards: the order of records must be the order of changes. Returns the
-    /// number of the record, if there is one, and the recorder's buffer.
-    pub fn finish(self) -> (farpool_model::Result<Option<u64>>, Vec<u8>) {
-        self.recorder.finish()
+    /// number of the latest record that the outcome depends on, if there is one, and the recorder's buffer. That is the
+    /// record just appended, or the last one that changed the shards.
+    pub fn finish(mut self) -> (farpool_model::Result<Option<u64>>, Vec<u8>) {
+        let (appended, buffer) = self.recorder.finish();
+        self.shards.for_each(|shard| shard.note_record(&appended));
+        let depends_on = self.shards.last_record();
+        (appended.map(|_| depends_on), buffer)
+    }
+
+    /// Returns the number of the last record that changed the shards, if there is one.
+    pub fn last_record(&mut self) -> Option<u64> {
+        self.shards.last_record()
     }
 
     /// Returns the hashes of the protected keys, if a value found no memory although more keys could be evicted.
@@ -162,6 +171,19 @@ impl<'a> LockedShards<'a> {
             LockedShards::One(..) => &[],
             LockedShards::Several(shards) => shards,
         }
+    }
+
+    fn for_each(&mut self, mut f: impl FnMut(&mut Shard)) {
+        match self {
+            LockedShards::One(_, guard) => f(guard),
+            LockedShards::Several(guards) => guards.iter_mut().for_each(|(_, guard)| f(guard)),
+        }
+    }
+
+    fn last_record(&mut self) -> Option<u64> {
+        let mut recorded = 0;
+        self.for_each(|shard| recorded = recorded.max(shard.recorded()));
+        recorded.checked_sub(1)
     }
 
     fn count(&self) -> usize {

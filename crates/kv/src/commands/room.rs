@@ -244,7 +244,7 @@ impl Keyspace {
         let evicted = evict_some(taken, &mut recorder, protected, (wanted, random));
         taken.give_back();
         // A failed append is reported to the next command that writes.
-        drop(recorder.finish().0);
+        taken.note_record(&recorder.finish().0);
         evicted
     }
 }

@@ -53,6 +53,11 @@ impl Default for Victims {
 }
 
 impl Victims {
+    /// Sets the number of evicted keys.
+    pub fn with_evicted(self, evicted: u64) -> Self {
+        Victims { evicted, ..self }
+    }
+
     /// Returns the stamp for new keys that no command names.
     pub fn fresh(&self) -> Stamp {
         self.fresh

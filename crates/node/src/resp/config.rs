@@ -1,7 +1,7 @@
 //! `CONFIG`: settings that clients read, and those that they may change for the keys of their tenant.
 
 use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
-use crate::key_log::Fsync;
+use farpool_keystore::Fsync;
 use farpool_kv::evict::Policy;
 use farpool_kv::resp::{Replies, parse_integer};
 use farpool_kv::{Args, Limits, Pattern, Refusal, TimeAndRandom};

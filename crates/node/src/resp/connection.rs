@@ -8,8 +8,8 @@ use super::long::{LongCommands, QueuePosition};
 use super::tenants::Tenants;
 use crate::Node;
 use crate::accept::Unauthenticated;
-use crate::key_log::Follower;
 use bytes::BytesMut;
+use farpool_keystore::Follower;
 use farpool_model::{Clock, ErrorKind, TenantName, limits};
 use farpool_wire::{Socket, Tls};
 use parking_lot::Mutex;
@@ -347,7 +347,7 @@ impl Connection {
     async fn send(&mut self) -> io::Result<()> {
         let Some(executor) = self.executor.as_deref_mut() else { return Ok(()) };
         if let (Some(number), Some(log)) = (executor.session.take_recorded(), &mut self.log)
-            && let Err(error) = log.durable(number).await
+            && let Err(error) = log.committed(number).await
         {
             executor.replies.clear();
             executor.error(&format!("MISCONF the log of keys cannot be written: {}", error.message));

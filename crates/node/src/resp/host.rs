@@ -12,12 +12,11 @@ use super::fair::TenantKey;
 use super::introspect;
 use super::slow::SlowLog;
 use super::tenants::Tenants;
-use crate::key_log::KeyLog;
-use crate::keyspaces::Keyspaces;
 use crate::node::{AccessPass, ConnectionGuard};
 use crate::spaces::LastCondition;
 use crate::{Caller, Node};
 use auth::token_of;
+use farpool_keystore::{Fsync, KeyLog, Keyspaces};
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{
     Args, DeferReason, ExecutedCommand, Host, Keyspace, LookAhead, Outcome, Pattern, ReadEntry, Refusal,
@@ -92,7 +91,7 @@ pub(super) struct Client {
     is_queueing: bool,
     /// Cache of the condition on columns that was compiled last.
     judge: LastCondition,
-    /// Number of the latest log record written by a command of this file.
+    /// Number of the latest log record that replies of commands implemented here depend on.
     recorded: Option<u64>,
     /// Whether the connection has closed while a command runs on another thread.
     gone: Arc<AtomicBool>,
@@ -273,13 +272,13 @@ impl Client {
     }
 
     /// Returns the durability mode of the log, or `None` without a log.
-    pub fn fsync(&self) -> Option<crate::key_log::Fsync> {
+    pub fn fsync(&self) -> Option<Fsync> {
         self.node.keyspaces().log().map(|log| log.fsync())
     }
 
-    /// Notes the number of a log record written by a command of this file.
+    /// Notes the number of a log record that a reply depends on.
     pub fn note_recorded(&mut self, number: Option<u64>) {
-        self.recorded = number.or(self.recorded);
+        self.recorded = self.recorded.max(number);
     }
 
     /// Returns the keyspace of the client's tenant.
@@ -455,7 +454,7 @@ impl Host for Client {
         let Some(AdmittedClient { caller, .. }) = self.admitted.as_ref().filter(|_| !name.is_public()) else {
             return Ok(None);
         };
-        let held = self.node.keyspaces().hold_schemas(caller.tenant());
+        let held = self.node.key_controls().hold_schemas(caller.tenant());
         let checked =
             held.and_then(|held| self.node.catalog().check_schema(caller.tenant(), name).map(|()| held));
         Ok(Some(Box::new(checked.map_err(Refusal::with_advice)?)))

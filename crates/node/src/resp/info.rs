@@ -71,6 +71,9 @@ impl Client {
         sections
             .add("commandstats", "Commandstats", || counts.as_ref().map_or_else(String::new, command_lines));
         sections.add("keyspace", "Keyspace", || self.keyspace());
+        // The counts of keys may include changes that are not durable yet.
+        let last = self.keys().and_then(|keys| keys.last_record());
+        self.note_recorded(last);
         replies.verbatim(*b"txt", sections.text.as_bytes());
     }
 

@@ -8,7 +8,7 @@ use super::long::LongCommands;
 use super::tenants::Tenants;
 use crate::Node;
 use crate::accept::{Listener, Unauthenticated};
-use crate::key_log::ProgressRelay;
+use farpool_keystore::ProgressRelay;
 use farpool_model::Error;
 use farpool_model::limits::{GREETINGS_MAX, RESP_CONNECTIONS_MAX};
 use std::sync::Arc;

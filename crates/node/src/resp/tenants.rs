@@ -2,7 +2,7 @@
 
 use super::clients::Clients;
 use super::slow::SlowLog;
-use crate::keyspaces::Keyspaces;
+use crate::key_controls::KeyControls;
 use farpool_model::TenantName;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ pub(super) struct Tenants(Mutex<BTreeMap<TenantName, TenantState>>);
 
 impl Tenants {
     /// Returns the state of a tenant.
-    pub fn of(&self, tenant: &TenantName, keyspaces: &Keyspaces) -> TenantState {
+    pub fn of(&self, tenant: &TenantName, controls: &KeyControls) -> TenantState {
         let mut tenants = self.0.lock();
         let make =
-            || TenantState { clients: Arc::new(Clients::new(keyspaces.pause(tenant))), slow: Arc::default() };
+            || TenantState { clients: Arc::new(Clients::new(controls.pause(tenant))), slow: Arc::default() };
         tenants.entry(tenant.clone()).or_insert_with(make).clone()
     }
 

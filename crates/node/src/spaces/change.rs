@@ -137,8 +137,8 @@ impl Caller {
 
     /// Fails while `CLIENT PAUSE` blocks the tenant's clients, so that no thread is blocked by it.
     fn check_not_paused(&self) -> Result<()> {
-        let keyspaces = self.node().keyspaces();
-        match keyspaces.pause(self.tenant()).blocks_writes(keyspaces.time().now_ms()) {
+        let now_ms = self.node().keyspaces().time().now_ms();
+        match self.node().key_controls().pause(self.tenant()).blocks_writes(now_ms) {
             None => Ok(()),
             Some(left_ms) => Err(Error::unavailable(format!(
                 "keys cannot be changed: CLIENT PAUSE has all clients wait for another {left_ms} ms"
@@ -150,7 +150,7 @@ impl Caller {
     fn moment(&self) -> TimeAndRandom {
         let now = self.node().keyspaces().time().now_ms();
         // Distinguishes the parts of this record from those of others.
-        TimeAndRandom { now, random: self.node().keyspaces().moments().next().0 }
+        TimeAndRandom { now, random: self.node().key_controls().moments().next().0 }
     }
 
     fn change_keys(
@@ -174,7 +174,7 @@ impl Caller {
     }
 
     fn changed(&self, space: &SpaceTable) -> Commit<TableInfo> {
-        let version = self.node().keyspaces().moments().newest();
+        let version = self.node().key_controls().moments().newest();
         Commit::durable(space.info(version), self.node().catalog())
     }
 

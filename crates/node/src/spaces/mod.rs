@@ -8,10 +8,12 @@ mod condition;
 mod gather;
 mod lookup;
 mod recomputation;
+mod stepped;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use condition::LastCondition;
+pub use stepped::SteppedHost;
 
 use crate::caller::Caller;
 use crate::rights::Verb;
@@ -347,7 +349,7 @@ impl Caller {
         let selected = std::iter::once(0).chain(SELECTED);
         let selected = selected.filter(|id| keyspace.count(*id).keys > 0);
         let selected = selected.filter_map(|id| SpaceTable::selected(&keyspace, id));
-        let version = self.node().keyspaces().moments().newest();
+        let version = self.node().key_controls().moments().newest();
         let all = named.chain(selected).filter(|space| !is_taken(&space.name));
         let mut infos: Vec<TableInfo> = all.map(|space| space.info(version)).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
@@ -369,13 +371,13 @@ impl Caller {
 
     /// Describes the space with this name, if there is one.
     pub(crate) fn space_info(&self, name: &TableName) -> Option<TableInfo> {
-        let version = self.node().keyspaces().moments().newest();
+        let version = self.node().key_controls().moments().newest();
         Some(self.space_to_read(name)?.info(version))
     }
 
     /// Returns the space with this name as a table, if there is one. Its rows are chosen when a program is prepared.
     pub(crate) fn space_source(&self, name: &TableName) -> Option<(Version, Arc<Table>)> {
-        let version = self.node().keyspaces().moments().next();
+        let version = self.node().key_controls().moments().next();
         Some((version, self.space_to_read(name)?.table()))
     }
 

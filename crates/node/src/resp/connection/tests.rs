@@ -4,6 +4,8 @@ use super::*;
 use crate::access::Access;
 use crate::node::NodeConfig;
 use crate::rights::Right;
+use farpool_disk::SimulatedDirectory;
+use farpool_keystore::{Fsync, SteppedKeys};
 use farpool_wire::socket::{Pipe, pipe};
 use std::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -38,7 +40,8 @@ impl Served {
     /// Connects and authenticates a client; returns it with the task of its connection.
     async fn connect(&self) -> (Client, JoinHandle<()>) {
         let (client, socket) = pipe(16 << 10);
-        let connection = Connection::new(&self.node, Arc::new(socket), 1, None, self.shared.clone());
+        let log = self.node.keyspaces().log().map(|log| log.follow());
+        let connection = Connection::new(&self.node, Arc::new(socket), 1, log, self.shared.clone());
         let serving = connection.serve(Arc::clone(&self.unauthenticated), self.ending.subscribe());
         let (client, ended) = (Client(Arc::new(client)), tokio::spawn(serving));
         client.ask("AUTH anns", "+OK\r\n").await;
@@ -76,6 +79,13 @@ impl Client {
         };
         timeout(PATIENCE, reading).await.expect("it replies");
         assert!(got == expected.as_bytes(), "{got:?}");
+    }
+
+    /// Asserts that no byte comes while the server has time to send one.
+    async fn expect_silence(&self) {
+        let (socket, mut got): (&dyn Socket, _) = (&*self.0, BytesMut::with_capacity(READ_BYTES));
+        let came = timeout(Duration::from_millis(50), socket.read(&mut got)).await;
+        assert!(came.is_err(), "a reply that should wait: {got:?}");
     }
 
     async fn ask(&self, command: &str, expected: &str) {
@@ -168,4 +178,56 @@ async fn what_a_client_sends_while_its_command_waits_is_carried_out_behind_it() 
     let replies: String = (1..=count).map(|number| format!(":{}\r\n", number * 1000)).collect();
     client.expect(&format!("+OK\r\n$-1\r\n{replies}")).await;
     sending.await.unwrap();
+}
+
+/// The log is written only when the test says so, so that changes stay in memory as they do while a disk is slow.
+#[tokio::test]
+async fn no_reply_tells_of_a_change_that_is_not_durable() {
+    let served = Served::start();
+    let disk = SimulatedDirectory::new();
+    let log = SteppedKeys::open(served.node.keyspaces(), disk, Fsync::Always, 4 << 20).unwrap();
+    let (writer, _writer) = served.connect().await;
+    // Reads of keys that no record has changed wait for nothing.
+    writer.ask("GET a", "$-1\r\n").await;
+    let watch = "WATCH a\r\nMULTI\r\nGET b\r\n";
+    let (watching, _watching) = served.connect().await;
+    watching.send(watch).await;
+    watching.expect("+OK\r\n+OK\r\n+QUEUED\r\n").await;
+    writer.send("SET a 1\r\n").await;
+    let readers = [
+        ("GET a", "$1\r\n1\r\n"),
+        ("GETRANGE a 0 5", "$1\r\n1\r\n"),
+        ("HGET a f", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+        ("MULTI\r\nEXISTS a\r\nEXEC", "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n"),
+        ("DBSIZE", ":1\r\n"),
+        ("KEYS *", "*1\r\n$1\r\na\r\n"),
+        ("SCAN 0 COUNT 100000", "*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n"),
+        ("INFO keyspace", "$44\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n\r\n"),
+    ];
+    writer.expect_silence().await;
+    watching.send("EXEC\r\n").await;
+    watching.expect_silence().await;
+    let mut waiting = Vec::new();
+    for (command, reply) in readers {
+        let (reader, connection) = served.connect().await;
+        reader.send(&format!("{command}\r\n")).await;
+        reader.expect_silence().await;
+        waiting.push((reader, reply, connection));
+    }
+    log.write();
+    writer.expect("+OK\r\n").await;
+    watching.expect("*-1\r\n").await;
+    for (reader, reply, _) in &waiting {
+        reader.expect(reply).await;
+    }
+    // What is durable is told at once, by reads and by a command that takes long.
+    let (reader, _reader) = served.connect().await;
+    reader.ask("GET a", "$1\r\n1\r\n").await;
+    writer.send("FLUSHDB\r\n").await;
+    writer.expect_silence().await;
+    reader.send("GET a\r\n").await;
+    reader.expect_silence().await;
+    log.write();
+    reader.expect("$-1\r\n").await;
+    writer.expect("+OK\r\n").await;
 }

@@ -41,7 +41,7 @@ impl Client {
         }
         let guard = self.node.connect(caller.tenant(), Port::Redis)?;
         let buffers = self.node.account(caller.tenant()).empty();
-        let TenantState { clients, slow } = self.tenants.of(caller.tenant(), self.node.keyspaces());
+        let TenantState { clients, slow } = self.tenants.of(caller.tenant(), self.node.key_controls());
         self.record.set_user(pass.token_name().unwrap_or("default"));
         // Commands counted so far belong to the previous tenant.
         self.settle_now();

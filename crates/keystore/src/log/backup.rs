@@ -21,7 +21,7 @@ const TAIL_FILE_BYTES: u64 = 4 << 20;
 
 /// The files of a snapshot of keys, pinned until this is dropped.
 #[derive(Debug)]
-pub(crate) struct KeyBackup {
+pub struct KeyBackup {
     log: Arc<KeyLog>,
     snapshot: Snapshot,
     files: Vec<BackupFile>,
@@ -54,26 +54,13 @@ impl KeyLog {
     /// Copies the records appended while the snapshot was taken.
     fn copy_tail(&self, snapshot: &Snapshot) -> Result<()> {
         let end = self.log.next_record();
-        if let Some(last) = end.checked_sub(1) {
-            self.log.commit(last)?;
-        }
         let directory = tail_directory(snapshot, &self.directory);
         let (tail, _) =
             Log::open_sized(directory, TAIL_FILE_BYTES, Some(snapshot.number), 0, &mut |_, _| Ok(()))?;
-        let mut copied = snapshot.next_record;
-        let read = Log::read(&*self.directory, snapshot.next_record, &mut |number, record| {
-            // Later records may be half written.
-            if number < end {
-                tail.append(record, ReservePolicy::FreesSpace)?;
-                copied = number + 1;
-            }
-            Ok(())
-        });
-        match read {
-            Ok(_) | Err(_) if copied == end => tail.close(),
-            Err(error) => Err(error),
-            Ok(_) => Err(Error::corrupt("the log of keys has fewer records than were written")),
-        }
+        self.read(snapshot.next_record..end, &mut |_, record| {
+            tail.append(record, ReservePolicy::FreesSpace).map(drop)
+        })?;
+        tail.close()
     }
 
     fn file(&self, name: &str) -> Result<BackupFile> {
@@ -90,12 +77,16 @@ impl KeyLog {
 }
 
 impl KeyBackup {
+    /// Returns the files; the one that names the snapshot comes last.
     pub fn files(&self) -> &[BackupFile] {
         &self.files
     }
 
     /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end. Returns `None` if the backup has no
     /// such file.
+    ///
+    /// # Errors
+    /// `Unavailable` when the file cannot be read.
     pub fn read(&self, name: &str, offset: u64, bytes: usize) -> Option<Result<Vec<u8>>> {
         let file = self.files.iter().find(|file| file.name == name)?;
         let left = usize_saturating(file.bytes.saturating_sub(offset));

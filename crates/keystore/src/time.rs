@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The clock of keys of a node.
 #[derive(Debug)]
-pub(crate) struct KeyTime {
+pub struct KeyTime {
     clock: Arc<dyn Clock>,
     /// Unix time in microseconds at which the monotonic clock was zero.
     base_us: AtomicI64,
@@ -26,6 +26,11 @@ impl KeyTime {
     pub fn starting(clock: Arc<dyn Clock>) -> Self {
         let base = signed(clock.unix_ms().saturating_mul(1000)) + 999 - signed(clock.steady_ns() / 1000);
         KeyTime { clock, base_us: AtomicI64::new(base) }
+    }
+
+    /// Starts another clock of the same kind.
+    pub(crate) fn another(&self) -> KeyTime {
+        KeyTime::starting(Arc::clone(&self.clock))
     }
 
     /// Advances the clock to `seen_ms`, in milliseconds since 1970, if it is behind. Called before any client is

@@ -39,14 +39,18 @@ const FILE_BYTES_MIN: u64 = 4 << 20;
 
 /// State of the snapshots.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Snapshots {
+pub struct Snapshots {
     /// The valid snapshot; its number is 0 if there is none.
     pub latest: Snapshot,
     /// Bytes of the log after `latest` when the log was opened, and the log's `bytes_written` when `latest` began. The
     /// size of the log after it is `log_bytes_before` plus the bytes written since.
     pub(super) log_bytes_before: u64,
     pub(super) written_before: u64,
+    /// Number of records that `latest` may have effects of: the walk over the keys saw no later one.
+    pub(super) complete_at: u64,
+    /// Whether a snapshot is being taken.
     pub is_under_way: bool,
+    /// Whether the last attempt to take one failed.
     pub has_failed: bool,
     pub(super) is_wanted: bool,
     /// Whether writing the file that names the valid snapshot failed: after a crash, it may name the old or the new
@@ -56,11 +60,14 @@ pub(crate) struct Snapshots {
 
 /// The description of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
+    /// Number of the snapshot, counted from 1; 0 for none.
     pub number: u64,
     /// First record of the log to replay after it.
     pub next_record: u64,
+    /// Number of its own records.
     pub records: u64,
+    /// Bytes of these records.
     pub bytes: u64,
     /// Completion time, in seconds since 1970.
     pub unix_s: u64,
@@ -72,7 +79,7 @@ impl Snapshot {
         [number, next_record, records, bytes, unix_s].iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Snapshot> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Snapshot> {
         let (numbers, []) = bytes.as_chunks::<8>() else { return None };
         let &[number, next_record, records, bytes, unix_s] = numbers else { return None };
         let read = u64::from_le_bytes;
@@ -92,7 +99,7 @@ impl Snapshot {
     }
 
     /// Returns the directory of its files.
-    pub fn directory(number: u64, directory: &Arc<dyn Directory>) -> Arc<dyn Directory> {
+    pub(super) fn directory(number: u64, directory: &Arc<dyn Directory>) -> Arc<dyn Directory> {
         prefixed(directory.clone(), &prefix(number))
     }
 }
@@ -201,8 +208,8 @@ impl KeyLog {
         let taken = self.write_snapshot(number, keyspaces, unix_s, between);
         let mut snapshots = self.snapshots.lock();
         (snapshots.is_under_way, snapshots.has_failed) = (false, taken.is_err());
-        let outcome = taken.map(|(snapshot, written_before)| {
-            snapshots.latest = snapshot;
+        let outcome = taken.map(|(snapshot, written_before, complete_at)| {
+            (snapshots.latest, snapshots.complete_at) = (snapshot, complete_at);
             (snapshots.log_bytes_before, snapshots.written_before) = (0, written_before);
             snapshot
         });
@@ -234,7 +241,7 @@ impl KeyLog {
     ///
     /// # Errors
     /// Errors of the disk; it is then as uncertain as before.
-    fn settle(&self) -> Result<()> {
+    pub(super) fn settle(&self) -> Result<()> {
         if !self.snapshots.lock().is_unsure {
             return Ok(());
         }
@@ -243,19 +250,21 @@ impl KeyLog {
         let named = recovery::latest(&self.directory, &recovery::names(&self.directory)?)?;
         let mut snapshots = self.snapshots.lock();
         (snapshots.latest, snapshots.is_unsure) = (named, false);
+        snapshots.complete_at = self.appended();
         drop(snapshots);
         self.remove_other_snapshots();
         Ok(())
     }
 
-    /// Writes a snapshot; returns it with the log's `bytes_written` at its beginning.
+    /// Writes a snapshot; returns it with the log's `bytes_written` at its beginning and the number of records at the end of
+    /// its walk.
     fn write_snapshot(
         &self,
         number: u64,
         keyspaces: &Keyspaces,
         unix_s: u64,
         between: &mut dyn FnMut(),
-    ) -> Result<(Snapshot, u64)> {
+    ) -> Result<(Snapshot, u64, u64)> {
         // Starts a new log file, so that files which contain only older records can be removed.
         self.log.turn_over()?;
         let (next_record, written_before) = (self.log.next_record(), self.log.bytes_written());
@@ -275,7 +284,8 @@ impl KeyLog {
         }
         let records = log.next_record();
         log.close()?;
-        if let Some(last) = self.log.next_record().checked_sub(1) {
+        let complete_at = self.log.next_record();
+        if let Some(last) = complete_at.checked_sub(1) {
             self.log.commit(last)?;
         }
         let bytes = bytes.load(Ordering::Relaxed);
@@ -283,7 +293,7 @@ impl KeyLog {
         self.snapshots.lock().is_unsure = true;
         write_sealed(&*self.directory, NAME, FORMAT, &snapshot.encode())?;
         self.snapshots.lock().is_unsure = false;
-        Ok((snapshot, written_before))
+        Ok((snapshot, written_before, complete_at))
     }
 }
 

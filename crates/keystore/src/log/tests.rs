@@ -1,7 +1,6 @@
 //! The log of keys on a simulated disk that loses power, runs full and fails.
 
 use super::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds, PREFIX, adopt_keys, check_keys};
-use crate::clock::SystemClock;
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
@@ -12,8 +11,22 @@ use std::sync::Arc;
 
 const SMALL: LogThresholds = LogThresholds { file_bytes: 4 << 20, snapshot_bytes: 1 << 20 };
 
+/// A clock that stands still.
+#[derive(Debug)]
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now_ns(&self) -> u64 {
+        1_700_000_000_000_000_000
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
+}
+
 fn clock() -> Arc<dyn Clock> {
-    Arc::new(SystemClock::new())
+    Arc::new(StoppedClock)
 }
 
 /// A log and the keyspaces that it records.
@@ -33,7 +46,7 @@ impl Bench {
         let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
         let directory = directory.clone() as Arc<dyn Directory>;
         let opening = KeyLogOptions { directory, fsync: Fsync::Always, thresholds, new_log: 9, threads: 2 };
-        let (log, found) = KeyLog::open(opening, &keyspaces, Arc::new(SystemClock::new()))?;
+        let (log, found) = KeyLog::open(opening, &keyspaces, clock())?;
         Ok(Bench { keyspaces, log, found })
     }
 
@@ -69,7 +82,7 @@ impl Bench {
         let durable = match recorded {
             Some(number) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                runtime.block_on(self.log.follow().durable(number)).is_ok()
+                runtime.block_on(self.log.follow().committed(number)).is_ok()
             }
             None => true,
         };

@@ -3,15 +3,15 @@
 //! Invariant: the time of keys continues from the latest recorded time. If `k` with `EX 10` had expired for a client
 //! before the crash, and the machine's clock is behind after the restart, `k` must not come back.
 
+use super::applier::Applier;
 use super::snapshot::{self, FORMAT, NAME, Snapshot, Snapshots};
 use super::{DurabilityObserver, DurableProgress, Fsync, KeyLog, LogThresholds, PREFIX, start, tenant_of};
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Log, TornEnd, prefixed, read_sealed};
-use farpool_kv::{Keyspace, Replay};
+use farpool_kv::{Replay, WhenFull};
 use farpool_model::cast::u64_from;
-use farpool_model::{Clock, Error, ErrorKind, Result, TenantName};
+use farpool_model::{Clock, Error, ErrorKind, Result};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -56,14 +56,18 @@ pub fn check_keys(directory: Arc<dyn Directory>) -> Result<Option<KeysFound>> {
 ///
 /// # Errors
 /// Errors of the file system.
-pub(crate) fn has_keys(directory: &Arc<dyn Directory>) -> Result<bool> {
+pub fn has_keys(directory: &Arc<dyn Directory>) -> Result<bool> {
     names(&prefixed(directory.clone(), PREFIX)).map(|names| !names.is_empty())
 }
 
 /// Arguments for opening a log of keys.
-pub(crate) struct KeyLogOptions {
+#[derive(Debug)]
+pub struct KeyLogOptions {
+    /// The data directory; files of keys have a prefix of their own in it.
     pub directory: Arc<dyn Directory>,
+    /// When a changed key must be on disk.
     pub fsync: Fsync,
+    /// Sizes of files, and of the log at which a snapshot is due.
     pub thresholds: LogThresholds,
     /// Number for a newly created log.
     pub new_log: u64,
@@ -96,16 +100,16 @@ impl KeyLog {
         let latest = latest(&directory, &names(&directory)?)?;
         let within = |error: Error| in_memory(&*directory, error);
         if latest.number > 0 {
-            apply_snapshot(&directory, &latest, keyspaces, threads).map_err(within)?;
+            apply_snapshot(&directory, &latest, keyspaces, (threads, WhenFull::Evict)).map_err(within)?;
         }
         // Other snapshots are removed only once a sync guarantees that this one is still valid after the next crash.
         if directory.sync().is_ok() {
             snapshot::remove_others(&directory, &[latest.number]);
         }
-        let (mut replays, mut log_bytes_before) = (Replays::new(keyspaces), 0);
+        let (mut applier, mut log_bytes_before) = (Applier::new(keyspaces, WhenFull::Evict), 0);
         let mut apply = |number, record: &[u8]| {
             log_bytes_before += u64_from(record.len());
-            replays.apply(record).map_err(|error| Error {
+            applier.apply(record).map_err(|error| Error {
                 message: format!("record {number} of the log of keys: {}", error.message),
                 ..error
             })
@@ -127,7 +131,9 @@ impl KeyLog {
         let progress = watch::Sender::new(DurableProgress { durable, has_failed: false });
         let told = Arc::new(OnceLock::new());
         log.observe(Box::new(DurabilityObserver { progress: progress.clone(), log: told.clone() }));
-        let snapshots = Snapshots { latest, log_bytes_before, ..Snapshots::default() };
+        // A walk that wrote the snapshot has seen no record that was not durable when the snapshot became valid.
+        let complete_at = if latest.number > 0 { durable } else { 0 };
+        let snapshots = Snapshots { latest, log_bytes_before, complete_at, ..Snapshots::default() };
         let log = Arc::new(KeyLog {
             directory,
             log,
@@ -217,32 +223,32 @@ fn of_snapshot(error: Error) -> Error {
 
 /// Applies a snapshot with `threads` threads. Records are independent of one another and may be applied in any order,
 /// except those of a key that spans several records: the calling thread applies these in order.
-#[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
-fn apply_snapshot(
+#[expect(clippy::disallowed_methods, reason = "a snapshot is applied by several threads")]
+pub(super) fn apply_snapshot(
     directory: &Arc<dyn Directory>,
     snapshot: &Snapshot,
     keyspaces: &Arc<Keyspaces>,
-    threads: usize,
+    (threads, when_full): (usize, WhenFull),
 ) -> Result<()> {
     if threads == 0 {
-        let mut replays = Replays::new(keyspaces);
-        return read_snapshot(directory, snapshot, &mut |record| replays.apply(record));
+        let mut applier = Applier::new(keyspaces, when_full);
+        return read_snapshot(directory, snapshot, &mut |record| applier.apply(record));
     }
     let (sender, receiver) = sync_channel::<Vec<u8>>(WAITING);
     let (receiver, failure) = (Mutex::new(receiver), OnceLock::new());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             let (receiver, failure) = (&receiver, &failure);
-            scope.spawn(move || apply_all(keyspaces, receiver, failure));
+            scope.spawn(move || apply_all((keyspaces, when_full), receiver, failure));
         }
-        let mut replays = Replays::new(keyspaces);
+        let mut applier = Applier::new(keyspaces, when_full);
         let failed =
             || failure.get().cloned().unwrap_or_else(|| Error::internal("nobody applies a snapshot"));
         let mut apply = |record: &[u8]| {
             if Replay::is_whole(tenant_of(record)?.1) {
                 return send(&sender, record).map_err(|()| failed());
             }
-            replays.apply(record)
+            applier.apply(record)
         };
         let read = read_snapshot(directory, snapshot, &mut apply);
         drop(sender);
@@ -256,8 +262,12 @@ fn send(sender: &SyncSender<Vec<u8>>, record: &[u8]) -> std::result::Result<(), 
 }
 
 /// Applies records from the channel until it closes or one fails.
-fn apply_all(keyspaces: &Arc<Keyspaces>, receiver: &Mutex<Receiver<Vec<u8>>>, failure: &OnceLock<Error>) {
-    let mut replays = Replays::new(keyspaces);
+fn apply_all(
+    (keyspaces, when_full): (&Arc<Keyspaces>, WhenFull),
+    receiver: &Mutex<Receiver<Vec<u8>>>,
+    failure: &OnceLock<Error>,
+) {
+    let mut applier = Applier::new(keyspaces, when_full);
     loop {
         let next = receiver.lock().recv();
         let Ok(record) = next else { return };
@@ -265,33 +275,8 @@ fn apply_all(keyspaces: &Arc<Keyspaces>, receiver: &Mutex<Receiver<Vec<u8>>>, fa
             // The rest is drained so that the sender does not block forever.
             continue;
         }
-        if let Err(error) = replays.apply(&record) {
+        if let Err(error) = applier.apply(&record) {
             drop(failure.set(error));
         }
-    }
-}
-
-/// Applies records to the keyspaces of their tenants.
-struct Replays<'a> {
-    keyspaces: &'a Keyspaces,
-    by_tenant: BTreeMap<Vec<u8>, (Arc<Keyspace>, Replay)>,
-}
-
-impl<'a> Replays<'a> {
-    fn new(keyspaces: &'a Keyspaces) -> Self {
-        Replays { keyspaces, by_tenant: BTreeMap::new() }
-    }
-
-    fn apply(&mut self, record: &[u8]) -> Result<()> {
-        let (tenant, record) = tenant_of(record)?;
-        if let Some((keys, replay)) = self.by_tenant.get_mut(tenant) {
-            return replay.apply(keys, record);
-        }
-        let name = std::str::from_utf8(tenant).ok().and_then(|name| TenantName::new(name).ok());
-        let name = name.ok_or_else(|| Error::corrupt("a record of the log of keys names no tenant"))?;
-        let (keys, mut replay) = (self.keyspaces.of(&name), Replay::default());
-        let applied = replay.apply(&keys, record);
-        self.by_tenant.insert(tenant.to_vec(), (keys, replay));
-        applied
     }
 }

@@ -1,19 +1,15 @@
 //! The keyspaces of all tenants.
 
-use crate::caller::Caller;
-use crate::key_log::KeyLog;
-use crate::key_time::KeyTime;
-use crate::pause::Pause;
-use crate::rights::Verb;
-use crate::spaces::VersionGenerator;
+use crate::log::KeyLog;
+use crate::time::KeyTime;
 use farpool_kv::Keyspace;
 use farpool_memory::Pool;
-use farpool_model::limits::RETRY_AFTER_MS;
-use farpool_model::{Clock, Error, Result, TenantName};
+use farpool_model::{Clock, TenantName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::OwnedMutexGuard;
 
 /// Shards per thread that may lock one at the same time; enough that they rarely contend.
 const SHARDS_PER_PROCESSOR: usize = 4;
@@ -22,16 +18,15 @@ const SHARDS_PER_PROCESSOR: usize = 4;
 const SHARDS: usize = 64;
 
 /// The keyspaces of all tenants, created on first use.
-pub(crate) struct Keyspaces {
+pub struct Keyspaces {
     pool: Arc<Pool>,
     shards: usize,
     /// Secret of all hash functions of keys.
     secret: [u8; 16],
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
-    pauses: Mutex<BTreeMap<TenantName, Arc<Pause>>>,
-    /// Locks by tenant: held while a space is created in a schema, or a schema is dropped.
-    schemas: Mutex<BTreeMap<TenantName, Arc<tokio::sync::Mutex<()>>>>,
-    moments: VersionGenerator,
+    /// Whether the keys are being rebuilt; new keyspaces then refuse commands as well. Changes while `of_tenants` is
+    /// locked.
+    is_rebuilding: AtomicBool,
     time: KeyTime,
     /// The log that records changes, if there is one.
     log: OnceLock<Arc<KeyLog>>,
@@ -44,14 +39,38 @@ impl Keyspaces {
         secret[..8].copy_from_slice(&hash_seed.to_le_bytes());
         let shards = (processors * SHARDS_PER_PROCESSOR).clamp(1, SHARDS);
         let time = KeyTime::starting(Arc::clone(clock));
-        let (of_tenants, log, moments) =
-            (Mutex::default(), OnceLock::new(), VersionGenerator::from(time.now_ms()));
-        let (pool, pauses, schemas) = (Arc::clone(pool), Mutex::default(), Mutex::default());
-        Keyspaces { pool, shards, secret, of_tenants, pauses, schemas, moments, time, log }
+        let (pool, of_tenants, log) = (Arc::clone(pool), Mutex::default(), OnceLock::new());
+        Keyspaces { pool, shards, secret, of_tenants, is_rebuilding: AtomicBool::new(false), time, log }
+    }
+
+    /// Creates a set of given keyspaces that records nothing.
+    pub(crate) fn like(&self, of_tenants: BTreeMap<TenantName, Arc<Keyspace>>) -> Self {
+        Keyspaces {
+            pool: Arc::clone(&self.pool),
+            of_tenants: Mutex::new(of_tenants),
+            is_rebuilding: AtomicBool::new(false),
+            time: self.time.another(),
+            log: OnceLock::new(),
+            ..*self
+        }
+    }
+
+    /// Makes keyspaces that are created from now on refuse commands; returns the others.
+    pub(crate) fn begin_rebuild(&self) -> Vec<(TenantName, Arc<Keyspace>)> {
+        let of_tenants = self.of_tenants.lock();
+        self.is_rebuilding.store(true, Ordering::Relaxed);
+        of_tenants.iter().map(|(tenant, keys)| (tenant.clone(), keys.clone())).collect()
+    }
+
+    /// Makes all keyspaces accept commands.
+    pub(crate) fn end_rebuild(&self) {
+        let of_tenants = self.of_tenants.lock();
+        self.is_rebuilding.store(false, Ordering::Relaxed);
+        of_tenants.values().for_each(|keys| keys.refuse_commands(false));
     }
 
     /// Records changes of keys in `log` from now on.
-    pub fn record_in(&self, log: &Arc<KeyLog>) {
+    pub(crate) fn record_in(&self, log: &Arc<KeyLog>) {
         let of_tenants = self.of_tenants.lock();
         drop(self.log.set(log.clone()));
         of_tenants.iter().for_each(|(tenant, keys)| keys.set_journal(log.journal(tenant)));
@@ -72,24 +91,9 @@ impl Keyspaces {
         if let Some(log) = self.log.get() {
             keyspace.set_journal(log.journal(tenant));
         }
+        keyspace.refuse_commands(self.is_rebuilding.load(Ordering::Relaxed));
         of_tenants.insert(tenant.clone(), Arc::clone(&keyspace));
         keyspace
-    }
-
-    /// Returns the pause of a tenant.
-    pub fn pause(&self, tenant: &TenantName) -> Arc<Pause> {
-        Arc::clone(self.pauses.lock().entry(tenant.clone()).or_default())
-    }
-
-    /// Prevents schemas of a tenant from being dropped, and spaces from being created in them, until the guard is
-    /// dropped. Fails instead of waiting, since creating a space may take seconds.
-    ///
-    /// # Errors
-    /// `Busy` while another guard exists.
-    pub fn hold_schemas(&self, tenant: &TenantName) -> Result<OwnedMutexGuard<()>> {
-        let schemas = Arc::clone(self.schemas.lock().entry(tenant.clone()).or_default());
-        let busy = || Error::busy("a space is being created, or a schema dropped", *RETRY_AFTER_MS.start());
-        schemas.try_lock_owned().map_err(|_| busy())
     }
 
     /// Returns the keyspace of a tenant if it was created.
@@ -100,11 +104,6 @@ impl Keyspaces {
     /// Returns the clock of keys.
     pub fn time(&self) -> &KeyTime {
         &self.time
-    }
-
-    /// Returns the generator of version numbers for reads of spaces.
-    pub fn moments(&self) -> &VersionGenerator {
-        &self.moments
     }
 
     /// Returns all keyspaces with their tenants.
@@ -118,19 +117,8 @@ impl Keyspaces {
     }
 }
 
-impl Caller {
-    /// Returns the keyspace of the caller's tenant, for reading; [`Caller::may_write_keys`] tells whether it may be
-    /// changed.
-    ///
-    /// # Errors
-    /// `Denied`, as for every verb.
-    pub(crate) fn keys(&self) -> Result<Arc<Keyspace>> {
-        self.check(Verb::ReadKeys)?;
-        Ok(self.node().keyspaces().of(self.tenant()))
-    }
-
-    /// Returns whether the caller may change keys.
-    pub(crate) fn may_write_keys(&self) -> bool {
-        self.check(Verb::WriteKeys).is_ok()
+impl fmt::Debug for Keyspaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspaces").field("shards", &self.shards).finish_non_exhaustive()
     }
 }

@@ -17,18 +17,22 @@
 //! 3. Instead, `INCR a` fails with `MISCONF` before it changes anything, until the node is restarted (or, for a full
 //!    disk that was detected in time, until there is space).
 
+mod applier;
 mod backup;
+mod rebuild;
+#[cfg(test)]
+mod rebuild_tests;
 mod recovery;
 mod snapshot;
 mod stepped;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use backup::KeyBackup;
-pub use backup::adopt_keys;
-pub(crate) use recovery::{KeyLogOptions, has_keys};
-pub use recovery::{KeysFound, check_keys};
-pub use stepped::{SteppedHost, SteppedKeys};
+pub use applier::Applier;
+pub use backup::{KeyBackup, adopt_keys};
+pub use recovery::{KeyLogOptions, KeysFound, check_keys, has_keys};
+pub use snapshot::{Snapshot, Snapshots};
+pub use stepped::SteppedKeys;
 
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Log, Observer, ReservePolicy};
@@ -36,7 +40,6 @@ use farpool_kv::Journal;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
 use parking_lot::{Condvar, Mutex};
-use snapshot::Snapshots;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -89,7 +92,7 @@ impl Fsync {
 
 /// File sizes and the snapshot threshold; tests use small ones.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LogThresholds {
+pub struct LogThresholds {
     /// Bytes of a log file.
     pub file_bytes: u64,
     /// Bytes of log after a snapshot at which the next one is due; the size of the latest snapshot counts instead if it
@@ -112,7 +115,7 @@ struct DurableProgress {
 }
 
 /// The log of keys; see the module documentation.
-pub(crate) struct KeyLog {
+pub struct KeyLog {
     directory: Arc<dyn Directory>,
     log: Log,
     fsync: Fsync,
@@ -183,7 +186,7 @@ impl KeyLog {
         self.fsync == Fsync::Always
     }
 
-    /// Blocks the thread until record `number` is durable.
+    /// Blocks the thread until record `number` is committed.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -191,8 +194,25 @@ impl KeyLog {
         self.log.commit(number)
     }
 
+    /// Returns the durability mode.
     pub fn fsync(&self) -> Fsync {
         self.fsync
+    }
+
+    /// Returns the number of records appended since the log was created. This number and the next two are explained at
+    /// the head of the crate.
+    pub fn appended(&self) -> u64 {
+        self.log.next_record()
+    }
+
+    /// Returns the number of committed records: at a single node, those that are durable.
+    pub fn committed(&self) -> u64 {
+        self.durable()
+    }
+
+    /// Returns the number of durable records.
+    pub fn durable(&self) -> u64 {
+        self.progress.borrow().durable
     }
 
     /// Returns a follower of the durable end.
@@ -335,12 +355,8 @@ impl KeyLog {
 ///
 /// # Errors
 /// `Internal` when the system has no more threads.
-#[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
-pub(crate) fn start(
-    log: &Arc<KeyLog>,
-    keyspaces: &Arc<Keyspaces>,
-    clock: Arc<dyn farpool_model::Clock>,
-) -> Result<()> {
+#[expect(clippy::disallowed_methods, reason = "the log waits for the disk on threads of its own")]
+fn start(log: &Arc<KeyLog>, keyspaces: &Arc<Keyspaces>, clock: Arc<dyn farpool_model::Clock>) -> Result<()> {
     let failed = |error| Error::internal(format!("cannot start a thread for the log of keys: {error}"));
     let (writing, keeping, keyspaces) = (log.clone(), log.clone(), keyspaces.clone());
     let writer = Builder::new().name("farpool-keys".into()).spawn(move || writing.write_on());
@@ -387,7 +403,7 @@ impl Observer for DurabilityObserver {
 /// A relay of progress to the connections of one thread. The log wakes that thread once, and the thread wakes its own
 /// connections: waking another thread takes a system call, and hundreds of connections may wait for one sync.
 #[derive(Clone)]
-pub(crate) struct ProgressRelay {
+pub struct ProgressRelay {
     log: Arc<KeyLog>,
     heard: watch::Receiver<DurableProgress>,
     told: Arc<watch::Sender<DurableProgress>>,
@@ -409,7 +425,7 @@ impl ProgressRelay {
 }
 
 /// A handle with which one connection waits for the log.
-pub(crate) struct Follower {
+pub struct Follower {
     log: Arc<KeyLog>,
     progress: watch::Receiver<DurableProgress>,
 }
@@ -425,12 +441,12 @@ impl Follower {
         }
     }
 
-    /// Waits until record `number` is durable, if the mode is [`Fsync::Always`].
+    /// Waits until record `number` is committed, if the mode is [`Fsync::Always`].
     ///
     /// # Errors
-    /// The reason why it cannot become durable.
-    pub async fn durable(&mut self, number: u64) -> Result<()> {
-        if !self.log.waits() {
+    /// The reason why it cannot be committed.
+    pub async fn committed(&mut self, number: u64) -> Result<()> {
+        if !self.log.waits() || self.progress.borrow().durable > number || self.log.committed() > number {
             return Ok(());
         }
         self.log.writer.wake();
@@ -451,7 +467,7 @@ struct TenantJournal {
 }
 
 impl KeyLog {
-    pub fn journal(self: &Arc<Self>, tenant: &TenantName) -> Box<dyn Journal> {
+    pub(crate) fn journal(self: &Arc<Self>, tenant: &TenantName) -> Box<dyn Journal> {
         Box::new(TenantJournal { log: self.clone(), head: head_of(tenant) })
     }
 }
