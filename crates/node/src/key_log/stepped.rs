@@ -6,8 +6,7 @@ use crate::Node;
 use crate::caller::Caller;
 use crate::spaces::LastCondition;
 use farpool_disk::Directory;
-use farpool_kv::resp::Replies;
-use farpool_kv::{Args, Host, Keyspace, ReadEntry, Refusal, Space};
+use farpool_kv::{Host, Keyspace, ReadEntry, Refusal, Space};
 use farpool_model::{Expr, Result, TenantName};
 use std::pin::pin;
 use std::sync::Arc;
@@ -135,14 +134,6 @@ impl SteppedHost {
 }
 
 impl Host for SteppedHost {
-    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
-        Ok(())
-    }
-
     fn may_write(&self) -> bool {
         true
     }
