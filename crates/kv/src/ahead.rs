@@ -2,7 +2,7 @@
 //! prefetches the memory of their keys. A short command spends most of its time waiting for memory; fetching many keys
 //! at once takes hardly longer than fetching one.
 
-use crate::commands::{Args, Command, Keys, command};
+use crate::commands::{Args, Command, Keys, Place, command};
 use crate::keyspace::Keyspace;
 use crate::shard::SpaceId;
 use crate::table::Table;
@@ -24,7 +24,7 @@ pub struct LookAhead {
 impl LookAhead {
     /// Parses a request to a keyspace. The result is meaningless for any other keyspace.
     pub fn of(keyspace: &Keyspace, args: &Args<'_>) -> LookAhead {
-        let command = args.first().and_then(|name| command(name));
+        let command = command(args);
         let key = command.and_then(|command| match command.keys {
             Keys::At { first, last, .. } if last == first as isize => args.get(first),
             _ => None,
@@ -33,9 +33,14 @@ impl LookAhead {
         LookAhead { command, hash: key.map(|key| keyspace.hash(key)) }
     }
 
+    /// Returns the command of the request, if it exists.
+    pub fn command(&self) -> Option<&'static Command> {
+        self.command
+    }
+
     /// Returns whether the request is a command on keys.
     pub fn is_of_keys(&self) -> bool {
-        self.command.is_some()
+        self.command.is_some_and(|command| matches!(command.place, Place::Keyspace(_)))
     }
 }
 
@@ -105,7 +110,7 @@ mod tests {
         let hash = Some(keys.hash(b"k"));
         assert_eq!(of(&[b"GET", b"k"]), ("get", hash));
         assert_eq!(of(&[b"hset", b"k", b"f", b"v"]), ("hset", hash));
-        assert_eq!(of(&[b"object", b"freq", b"k"]), ("object", hash));
+        assert_eq!(of(&[b"object", b"freq", b"k"]), ("object|freq", hash));
         // Several keys, no key, a missing key, an unknown command, no command.
         assert_eq!(of(&[b"mget", b"k"]), ("mget", None));
         assert_eq!(of(&[b"dbsize"]), ("dbsize", None));

@@ -36,7 +36,8 @@ mod walk;
 
 pub use ahead::{LookAhead, PrefetchList};
 pub use commands::{
-    Args, COMMANDS, ChangeAgain, Command, KeyChange, KeyState, Keys, Pattern, Refusal, command,
+    Args, COMMANDS, ChangeAgain, Command, HostCommand, KeyChange, KeyState, KeyUse, Keys, Pattern, Refusal,
+    command,
 };
 pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadCount, ReadEntry};
 pub use digest::KeyDigest;

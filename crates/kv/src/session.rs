@@ -12,23 +12,27 @@
 //! 3. Client A: `EXEC` locks the shard of `k`, sees the touched watch, and replies null. Had it checked before locking,
 //!    B's write could land in between and be overwritten.
 
+mod host;
+mod request;
+mod transaction;
+
+pub use host::{Host, NoHost};
+pub use request::wrong_number;
+
 use crate::ahead::LookAhead;
 use crate::commands::{
-    Args, Command, CommandResources, Context, Keys, NOT_INTEGER, Predicates, Refusal, TOO_MUCH, WorkOfExec,
-    check_subcommand, command, is_long_command, is_long_text, work_of_arguments,
+    Args, Command, CommandResources, Context, KeyspaceFunction, NOT_INTEGER, Place, Predicates, Refusal,
+    SessionCommand, TOO_MUCH, is_long_command, work_of_arguments,
 };
-use crate::cut::ReadEntry;
-use crate::holds::ShardGuard;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
 use crate::resp::{Replies, parse_integer};
 use crate::shard::{SpaceId, Watch};
-use crate::spaces::Space;
-use farpool_model::limits::{KV_EXEC_WORK_MAX, KV_QUEUE_BYTES_MAX, KV_STEP_WORK_MAX, KV_WATCHED_MAX};
-use farpool_model::{Error, Expr, TableName};
-use std::any::Any;
+use farpool_model::Error;
+use farpool_model::limits::KV_STEP_WORK_MAX;
+use request::{UNKNOWN, checked, is_long_request, unknown};
 use std::borrow::Cow;
-use std::sync::Arc;
+use transaction::{Queue, Watched};
 
 /// Number of spaces that clients select by number with `SELECT`.
 pub(crate) const SPACES: SpaceId = 16;
@@ -65,7 +69,7 @@ pub struct TimeAndRandom {
 /// The command that was executed and its outcome, for usage statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutedCommand {
-    /// The name in lower case; empty for a command of the host and for one that was refused before it began.
+    /// The name in the table; empty for a command that does not exist.
     pub name: &'static str,
     /// The outcome.
     pub outcome: Outcome,
@@ -105,76 +109,6 @@ pub enum Outcome {
     Failed,
 }
 
-/// A handler for commands that do not concern keys, such as those about the connection.
-pub trait Host {
-    /// Returns whether the host implements this command; fails on wrong arguments.
-    fn knows(&self, args: &Args<'_>) -> Result<bool, Refusal>;
-
-    /// Executes a command of the host.
-    fn run(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal>;
-
-    /// Returns whether the client may change keys.
-    fn may_write(&self) -> bool;
-
-    /// Checks that the schema of a new space exists. The schema cannot be dropped while the returned guard lives.
-    fn hold_schema(&self, name: &TableName) -> Result<Option<Box<dyn Any>>, Refusal> {
-        match name.is_public() {
-            true => Ok(None),
-            false => Err("ERR there are no schemas here".into()),
-        }
-    }
-
-    /// Returns whether a command of the host may take longer than a step, or waits for shards.
-    fn is_long(&self, args: &Args<'_>) -> bool {
-        let _ = args;
-        false
-    }
-
-    /// Returns whether the connection has closed; a command that only reads then stops.
-    fn has_gone(&self) -> bool {
-        false
-    }
-
-    /// Reports a finished command of a transaction. The name is empty for a command of the host.
-    fn ran(&mut self, ran: ExecutedCommand) {
-        let _ = ran;
-    }
-
-    /// Evaluates a condition on columns for each entry, as of time `now`. `space` is the named space of the entries, if
-    /// any.
-    ///
-    /// # Errors
-    /// When a value that the condition reads is not valid UTF-8 text.
-    fn judge(
-        &mut self,
-        condition: &Expr,
-        space: Option<&Arc<Space>>,
-        entries: &[ReadEntry<'_>],
-        now: u64,
-    ) -> Result<Vec<bool>, Refusal> {
-        let _ = (condition, space, entries, now);
-        Err("ERR conditions on columns are not carried out here".into())
-    }
-}
-
-/// A host without commands, whose client may change keys.
-#[derive(Debug)]
-pub struct NoHost;
-
-impl Host for NoHost {
-    fn knows(&self, _: &Args<'_>) -> Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> Result<(), Refusal> {
-        Err("ERR there are no such commands".into())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
-
 /// The state of one client.
 #[derive(Debug, Default)]
 pub struct Session {
@@ -187,59 +121,6 @@ pub struct Session {
     /// Number of the latest log record that replies depend on and that [`Session::take_recorded`] has not returned yet.
     recorded: Option<u64>,
     record: Vec<u8>,
-}
-
-/// A watched key.
-#[derive(Debug)]
-struct Watched {
-    space: SpaceId,
-    key: Box<[u8]>,
-    /// Whether the key existed at `WATCH`.
-    was_there: bool,
-}
-
-/// The commands queued since `MULTI`.
-#[derive(Debug, Default)]
-struct Queue {
-    commands: Vec<Vec<Box<[u8]>>>,
-    bytes: usize,
-    /// Whether a command was refused when it arrived; `EXEC` then refuses the whole queue.
-    is_refused: bool,
-}
-
-/// A parsed request, classified by its executor.
-enum ParsedRequest {
-    Command(&'static Command),
-    OfHost,
-    Multi,
-    Exec,
-    Discard,
-    Watch,
-    Unwatch,
-    Select,
-}
-
-impl ParsedRequest {
-    fn keys(&self) -> Keys {
-        match self {
-            ParsedRequest::Command(command) => command.keys,
-            _ => Keys::None,
-        }
-    }
-
-    /// Returns the command name; empty for a command of the host.
-    fn name(&self) -> &'static str {
-        match self {
-            ParsedRequest::Command(command) => command.name,
-            ParsedRequest::OfHost => "",
-            ParsedRequest::Multi => "multi",
-            ParsedRequest::Exec => "exec",
-            ParsedRequest::Discard => "discard",
-            ParsedRequest::Watch => "watch",
-            ParsedRequest::Unwatch => "unwatch",
-            ParsedRequest::Select => "select",
-        }
-    }
 }
 
 impl Session {
@@ -276,8 +157,8 @@ impl Session {
 
     /// Returns whether any queued command may change keys.
     pub fn queues_writes(&self) -> bool {
-        let commands = self.queue.iter().flat_map(|queue| &queue.commands);
-        commands.filter_map(|args| command(&args[0])).any(Command::may_write)
+        let mut commands = self.queue.iter().flat_map(|queue| &queue.commands);
+        commands.any(|queued| queued.command.may_write())
     }
 
     /// Takes the number of the latest log record that the replies since the last call depend on: the client's own
@@ -324,14 +205,16 @@ impl Session {
     ) -> ExecutedCommand {
         let moment = TimeAndRandom { now: keyspace.asked_at(moment.now), ..moment };
         let before = replies.bytes();
-        let mut ran = ExecutedCommand { name: "", outcome: Outcome::Rejected };
+        let known = ahead.command.filter(|command| !command.lacks_subcommand(args));
+        let name = known.map_or("", |command| command.name);
+        let mut ran = ExecutedCommand { name, outcome: Outcome::Rejected };
         let done = match self.mode {
             ExecutionMode::Short if self.is_long(args, &ahead, host) => {
                 Err(deferred(&mut ran, DeferReason::IsLong))
             }
             ExecutionMode::Short => {
                 // The replies of a transaction have a limit of their own.
-                let is_exec = ahead.command.is_none() && args[0].eq_ignore_ascii_case(b"exec");
+                let is_exec = ahead.command.is_some_and(Command::is_exec);
                 let room = if is_exec { usize::MAX } else { KV_STEP_WORK_MAX };
                 let to = &mut replies.narrowed(room);
                 self.dispatch(keyspace, (args, ahead), moment, (host, to), &mut ran)
@@ -360,12 +243,12 @@ impl Session {
     /// Returns whether a command may take longer than a step, judging by its arguments alone.
     fn is_long(&self, args: &Args<'_>, ahead: &LookAhead, host: &dyn Host) -> bool {
         work_of_arguments(args) > KV_STEP_WORK_MAX
-            || match ahead.command {
-                Some(command) => is_long_text(command, args) && self.queue.is_none(),
-                None => self.queue.is_none() && host.is_long(args),
-            }
+            || self.queue.is_none()
+                && ahead.command.is_some_and(|command| is_long_request(command, args, host))
     }
 
+    /// Executes or queues a request: the only dispatch of commands. What the host does for the connection is behind its
+    /// [`Host::run`].
     fn dispatch(
         &mut self,
         keyspace: &Keyspace,
@@ -374,10 +257,10 @@ impl Session {
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
         ran: &mut ExecutedCommand,
     ) -> Result<(), Refusal> {
-        let request = match parse_request(args, ahead.command, host) {
-            Ok(request) => request,
+        let command = match checked(ahead.command, args, host) {
+            Ok(command) => command,
             // `EXEC` with wrong arguments ends the transaction, as in Redis.
-            Err(Refusal(text)) if args[0].eq_ignore_ascii_case(b"exec") => {
+            Err(Refusal(text)) if ahead.command.is_some_and(Command::is_exec) => {
                 if !self.may_unwatch(keyspace) {
                     return Err(deferred(ran, DeferReason::IsHeld));
                 }
@@ -391,58 +274,26 @@ impl Session {
                 return Err(refusal);
             }
         };
-        match request {
-            ParsedRequest::Command(_)
-            | ParsedRequest::OfHost
-            | ParsedRequest::Select
-            | ParsedRequest::Unwatch
-                if self.queue.is_some() =>
-            {
-                self.enqueue(keyspace, args)?;
-                ran.outcome = Outcome::Queued;
-                replies.simple("QUEUED");
-                return Ok(());
-            }
-            _ => *ran = ExecutedCommand { name: request.name(), outcome: Outcome::Done },
+        if self.queue.is_some() && command.is_queued() {
+            self.enqueue(keyspace, command, args)?;
+            ran.outcome = Outcome::Queued;
+            replies.simple("QUEUED");
+            return Ok(());
         }
-        match request {
-            ParsedRequest::Command(command) => {
-                self.run_alone(keyspace, (command, args, ahead), moment, (host, replies), ran)
+        ran.outcome = Outcome::Done;
+        match command.place {
+            Place::Keyspace(run) => {
+                self.run_alone(keyspace, (command, run, args, ahead.hash), moment, (host, replies), ran)
             }
-            ParsedRequest::OfHost => host.run(args, replies),
-            ParsedRequest::Select => self.select(args, replies),
-            ParsedRequest::Multi if self.queue.is_some() => Err("ERR MULTI calls can not be nested".into()),
-            ParsedRequest::Multi => {
-                self.queue = Some(Queue::default());
-                replies.ok();
-                Ok(())
-            }
-            ParsedRequest::Discard if self.queue.is_some() && !self.may_unwatch(keyspace) => {
-                Err(deferred(ran, DeferReason::IsHeld))
-            }
-            ParsedRequest::Unwatch if !self.may_unwatch(keyspace) => Err(deferred(ran, DeferReason::IsHeld)),
-            ParsedRequest::Discard => {
-                self.queue.take().ok_or("ERR DISCARD without MULTI")?;
-                self.unwatch(keyspace);
-                replies.ok();
-                Ok(())
-            }
-            ParsedRequest::Watch if self.queue.is_some() => {
-                Err("ERR WATCH inside MULTI is not allowed".into())
-            }
-            ParsedRequest::Watch => {
-                if !self.watch_keys(keyspace, args, moment.now)? {
-                    return Err(deferred(ran, DeferReason::IsHeld));
-                }
-                replies.ok();
-                Ok(())
-            }
-            ParsedRequest::Unwatch => {
-                self.unwatch(keyspace);
-                replies.ok();
-                Ok(())
-            }
-            ParsedRequest::Exec => self.exec(keyspace, moment, (host, replies), ran),
+            Place::Host(of_host) => host.run((command, of_host), args, replies),
+            Place::Session(SessionCommand::Discard) => self.discard(keyspace, replies, ran),
+            Place::Session(SessionCommand::Exec) => self.exec(keyspace, moment, (host, replies), ran),
+            Place::Session(SessionCommand::Multi) => self.multi(replies),
+            Place::Session(SessionCommand::Select) => self.select(args, replies),
+            Place::Session(SessionCommand::Unwatch) => self.unwatch_all(keyspace, replies, ran),
+            Place::Session(SessionCommand::Watch) => self.watch(keyspace, (args, moment.now), replies, ran),
+            // Without a subcommand that exists, the check above fails.
+            Place::Subcommands => Err(UNKNOWN.into()),
         }
     }
 
@@ -450,14 +301,14 @@ impl Session {
     fn run_alone(
         &mut self,
         keyspace: &Keyspace,
-        (command, args, ahead): (&Command, &Args<'_>, LookAhead),
+        (command, run, args, hash): (&Command, KeyspaceFunction, &Args<'_>, Option<u64>),
         moment: TimeAndRandom,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
         ran: &mut ExecutedCommand,
     ) -> Result<(), Refusal> {
         check_accepts(keyspace)?;
         let (is_short, before) = (self.mode == ExecutionMode::Short, replies.bytes());
-        let key = ahead.hash.zip(command.keys.of(args).next());
+        let key = hash.zip(command.keys.of(args).next());
         for tries in 1.. {
             let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
             let resources = match key {
@@ -472,7 +323,7 @@ impl Session {
                 return Err(deferred(ran, DeferReason::IsLong));
             }
             let (to, asked) = (&mut *replies, &mut *host);
-            let done = self.run(command, args, (keyspace, &mut resources), moment, (asked, to));
+            let done = self.run((command, run, args), (keyspace, &mut resources), moment, (asked, to));
             let kept = resources.wants_room().filter(|_| done.is_err());
             self.finish(resources)?;
             let Some(kept) = kept.filter(|_| tries <= RETRIES) else { return done };
@@ -520,91 +371,21 @@ impl Session {
 
     fn run<'k>(
         &mut self,
-        command: &Command,
-        args: &Args<'_>,
+        (command, run, args): (&Command, KeyspaceFunction, &Args<'_>),
         (keyspace, resources): (&'k Keyspace, &mut CommandResources<'k>),
         moment: TimeAndRandom,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
     ) -> Result<(), Refusal> {
         let (now, random, space) = (moment.now, moment.random, self.space);
         let (replies, predicates) = (replies.reborrow(), &mut self.predicates);
-        Context { keyspace, space, now, random, replies, resources, host, predicates }.run(command, args)
-    }
-
-    fn enqueue(&mut self, keyspace: &Keyspace, args: &Args<'_>) -> Result<(), Refusal> {
-        let Some(queue) = &mut self.queue else { return Ok(()) };
-        if keyspace.is_full() {
-            queue.is_refused = true;
-            return Err(FULL.into());
-        }
-        let bytes: usize = args.iter().map(|argument| argument.len() + 32).sum();
-        if queue.bytes + bytes > KV_QUEUE_BYTES_MAX {
-            queue.is_refused = true;
-            let text = format!("ERR more than {} MiB of commands in MULTI", KV_QUEUE_BYTES_MAX >> 20);
-            return Err(Refusal(Cow::Owned(text)));
-        }
-        queue.bytes += bytes;
-        queue.commands.push(args.iter().map(|argument| Box::from(*argument)).collect());
-        Ok(())
+        let mut context = Context { keyspace, space, now, random, replies, resources, host, predicates };
+        context.run((command, run), args)
     }
 
     fn select(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
         self.space = space_of_text(args[1])?;
         replies.ok();
         Ok(())
-    }
-
-    /// Watches the keys in `args`. Returns false when a long command holds one of their shards; the call may then be
-    /// repeated from the start, as keys that are already watched are skipped.
-    fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<bool, Refusal> {
-        check_accepts(keyspace)?;
-        for key in &args[1..] {
-            if self.watched.iter().any(|watched| watched.space == self.space && *watched.key == **key) {
-                continue;
-            }
-            if self.watched.len() >= KV_WATCHED_MAX {
-                return Err(Refusal(Cow::Owned(format!("ERR more than {KV_WATCHED_MAX} keys are watched"))));
-            }
-            let hash = keyspace.hash(key);
-            let Some(mut shard) = self.shard_of(keyspace, hash) else { return Ok(false) };
-            shard.watch(self.space, key, &self.watch);
-            let (owner, _) = shard.owner(self.space, key);
-            let was_there = shard.table(owner).is_some_and(|table| table.get(hash, key, now).is_some());
-            drop(shard);
-            self.watched.push(Watched { space: self.space, key: Box::from(*key), was_there });
-        }
-        Ok(true)
-    }
-
-    /// Locks the shard of a hash; `None` in short mode when a long command holds it.
-    fn shard_of<'k>(&self, keyspace: &'k Keyspace, hash: u64) -> Option<ShardGuard<'k>> {
-        let shard = keyspace.shard_of(hash);
-        match self.mode {
-            ExecutionMode::Short => keyspace.take(shard),
-            ExecutionMode::Long => Some(keyspace.lock(shard).into()),
-        }
-    }
-
-    /// Unwatches the keys whose shards no long command holds; returns whether no watched key is left.
-    fn may_unwatch(&mut self, keyspace: &Keyspace) -> bool {
-        let mode = self.mode;
-        let watch = &self.watch;
-        self.watched.retain(|Watched { space, key, .. }| {
-            let shard = keyspace.shard_of(keyspace.hash(key));
-            let resources = match mode {
-                ExecutionMode::Short => keyspace.take(shard),
-                ExecutionMode::Long => Some(keyspace.lock(shard).into()),
-            };
-            resources.map(|mut resources| resources.unwatch(*space, key, watch)).is_none()
-        });
-        self.watched.is_empty()
-    }
-
-    fn unwatch(&mut self, keyspace: &Keyspace) {
-        for Watched { space, key, .. } in self.watched.drain(..) {
-            keyspace.lock(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
-        }
-        self.watch = Watch::default();
     }
 
     /// Resets the session: space 0, no queue, no watched keys. Called when the client disconnects or sends `RESET`.
@@ -625,189 +406,6 @@ impl Session {
             self.watch.touch();
         }
     }
-
-    /// Executes the queue while no other command sees any of its keys.
-    fn exec(
-        &mut self,
-        keyspace: &Keyspace,
-        moment: TimeAndRandom,
-        (host, replies): (&mut dyn Host, &mut Replies<'_>),
-        ran: &mut ExecutedCommand,
-    ) -> Result<(), Refusal> {
-        let queue = self.queue.take().ok_or("ERR EXEC without MULTI")?;
-        match self.exec_queue(keyspace, &queue, moment, (host, replies)) {
-            Ok(()) => {
-                self.unwatch(keyspace);
-                Ok(())
-            }
-            Err(ExecFailure::Deferred(why)) => {
-                self.queue = Some(queue);
-                Err(deferred(ran, why))
-            }
-            // Unwatching would wait for the shards of the watched keys.
-            Err(ExecFailure::Refused(_)) if self.mode == ExecutionMode::Short && self.is_watching() => {
-                self.queue = Some(queue);
-                Err(deferred(ran, DeferReason::IsLong))
-            }
-            Err(ExecFailure::Refused(refusal)) => {
-                self.unwatch(keyspace);
-                Err(refusal)
-            }
-        }
-    }
-
-    fn exec_queue(
-        &mut self,
-        keyspace: &Keyspace,
-        queue: &Queue,
-        moment: TimeAndRandom,
-        (host, replies): (&mut dyn Host, &mut Replies<'_>),
-    ) -> Result<(), ExecFailure> {
-        // Large queues are put off before any of their commands is parsed or looked up.
-        let is_short = self.mode == ExecutionMode::Short;
-        if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
-            return Err(ExecFailure::Deferred(DeferReason::IsLong));
-        }
-        check_accepts(keyspace)?;
-        if queue.is_refused {
-            return Err("EXECABORT Transaction discarded because of previous errors.".into());
-        }
-        if keyspace.is_full() && queue.commands.iter().any(|args| grows(&args[0])) {
-            let text = format!("EXECABORT Transaction discarded because of: {FULL}");
-            return Err(Refusal(Cow::Owned(text)).into());
-        }
-        let commands: Vec<Vec<&[u8]>> =
-            queue.commands.iter().map(|args| args.iter().map(|argument| &**argument).collect()).collect();
-        let request = commands.iter().map(|args| parse_request(args, command(args[0]), host));
-        let request = request.collect::<Result<Vec<_>, _>>()?;
-        let is_text = |(request, args): (&ParsedRequest, &Vec<&[u8]>)| match request {
-            ParsedRequest::Command(command) => is_long_text(command, args),
-            _ => host.is_long(args),
-        };
-        if is_short && request.iter().zip(&commands).any(is_text) {
-            return Err(ExecFailure::Deferred(DeferReason::IsLong));
-        }
-        let writing = request.iter().zip(&commands).filter(|(request, _)| writes(request));
-        let only_reads = writing.clone().next().is_none();
-        let recorder = self.recorder(keyspace, writing.map(|(_, args)| &args[..]), moment)?;
-        let watched: Vec<Box<[u8]>> = self.watched.iter().map(|watched| watched.key.clone()).collect();
-        let watched: Vec<&[u8]> = watched.iter().map(|key| &**key).collect();
-        let all = request.iter().zip(&commands).map(|(request, args)| (request.keys(), &args[..]));
-        let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
-        let resources = CommandResources::of(keyspace, recorder, all.chain(watches), self.mode);
-        let mut resources = resources.ok_or(ExecFailure::Deferred(DeferReason::IsHeld))?;
-        // Refusals and the reply to a transaction that is not carried out tell about the keys, too.
-        self.recorded = self.recorded.max(resources.last_record());
-        // A write to a watched key touches the watch under the lock of the key's shard, and that lock is held here.
-        if self.watch.is_touched() || self.is_gone(keyspace, &mut resources, moment.now) {
-            self.unwatch_taken(keyspace, &mut resources);
-            replies.null_array();
-            return Ok(());
-        }
-        let work = self.work_of(keyspace, (&request[..], &commands[..]), (&mut resources, moment.now));
-        if is_short && work.is_long() {
-            return Err(ExecFailure::Deferred(DeferReason::IsLong));
-        }
-        if work.beside_largest() > KV_EXEC_WORK_MAX {
-            let most = KV_EXEC_WORK_MAX >> 30;
-            return Err(Refusal(Cow::Owned(format!(
-                "EXECABORT Transaction discarded because its commands would read or write more than {most} GiB, while no \
-                 other client could use the keys: send fewer of them at once"
-            )))
-            .into());
-        }
-        replies.array(commands.len());
-        for (request, args) in request.iter().zip(&commands) {
-            if only_reads && host.has_gone() {
-                return Err("ERR the client has gone".into());
-            }
-            let before = replies.bytes();
-            let done = match request {
-                // An earlier `AUTH` in the same transaction may have revoked the right to write.
-                ParsedRequest::Command(command) if command.writes(args) && !host.may_write() => {
-                    Err(MAY_NOT_WRITE.into())
-                }
-                ParsedRequest::Command(command) => {
-                    self.run(command, args, (keyspace, &mut resources), moment, (host, replies))
-                }
-                ParsedRequest::Select => self.select(args, replies),
-                ParsedRequest::Unwatch => {
-                    replies.ok();
-                    Ok(())
-                }
-                _ => host.run(args, replies),
-            };
-            let mut outcome = Outcome::Done;
-            if let Err(Refusal(text)) = done {
-                replies.truncate(before);
-                replies.error(&*text);
-                outcome = Outcome::Failed;
-            }
-            host.ran(ExecutedCommand { name: request.name(), outcome });
-        }
-        self.unwatch_taken(keyspace, &mut resources);
-        Ok(self.finish(resources)?)
-    }
-
-    /// Estimates the work of all commands of a transaction.
-    fn work_of<'b>(
-        &self,
-        keyspace: &Keyspace,
-        (request, commands): (&[ParsedRequest], &'b [Vec<&'b [u8]>]),
-        (resources, now): (&mut CommandResources<'_>, u64),
-    ) -> WorkOfExec<'b> {
-        let (mut work, mut space) = (WorkOfExec::new(), self.space);
-        for (request, args) in request.iter().zip(commands) {
-            if let (ParsedRequest::Select, Some(number)) = (request, args.get(1)) {
-                space = parse_integer(number).and_then(space_number).unwrap_or(space);
-            }
-            let command = match request {
-                ParsedRequest::Command(command) => Some(*command),
-                _ => None,
-            };
-            work.add(command, args, (keyspace, resources), (space, now));
-        }
-        work
-    }
-
-    /// Unwatches all keys; their shards are locked already.
-    fn unwatch_taken(&mut self, keyspace: &Keyspace, resources: &mut CommandResources<'_>) {
-        for Watched { space, key, .. } in self.watched.drain(..) {
-            resources.shard(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
-        }
-    }
-
-    /// Returns whether a watched key that existed at `WATCH` no longer exists. Expiry does not touch watches, so `EXEC`
-    /// looks the keys up.
-    fn is_gone(&self, keyspace: &Keyspace, resources: &mut CommandResources<'_>, now: u64) -> bool {
-        self.watched.iter().filter(|watched| watched.was_there).any(|Watched { space, key, .. }| {
-            let hash = keyspace.hash(key);
-            let shard = resources.shard(keyspace.shard_of(hash));
-            let table = shard.table(shard.owner(*space, key).0);
-            table.is_none_or(|table| table.get(hash, key, now).is_none())
-        })
-    }
-}
-
-/// Most commands of a transaction that may be executed in one step.
-const STEP_COMMANDS: usize = 512;
-
-/// The reason why a transaction was not executed.
-enum ExecFailure {
-    Deferred(DeferReason),
-    Refused(Refusal),
-}
-
-impl From<Refusal> for ExecFailure {
-    fn from(refusal: Refusal) -> Self {
-        ExecFailure::Refused(refusal)
-    }
-}
-
-impl From<&'static str> for ExecFailure {
-    fn from(text: &'static str) -> Self {
-        ExecFailure::Refused(text.into())
-    }
 }
 
 /// Error of commands while the keys are being rebuilt. Clients know the word: they try again.
@@ -825,108 +423,11 @@ fn deferred(ran: &mut ExecutedCommand, why: DeferReason) -> Refusal {
     Refusal(Cow::Borrowed(""))
 }
 
-/// Error of a transaction that needs memory while usage exceeds `maxmemory`.
-const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-
 /// Number of times a command is retried that found no memory because other commands held the shards with evictable
 /// keys.
 const RETRIES: u64 = 16;
 
-/// Error of a command that changes keys, for a token without that right.
-const MAY_NOT_WRITE: &str = "NOPERM this token may not write: use one with the role write";
-
-/// Commands that change keys but need no additional memory.
-const SHRINKING: &[&str] = &[
-    "del",
-    "expire",
-    "expireat",
-    "flushall",
-    "flushdb",
-    "getdel",
-    "getex",
-    "hdel",
-    "persist",
-    "pexpire",
-    "pexpireat",
-    "rename",
-    "renamenx",
-    "unlink",
-];
-
-/// Returns whether the command with this name may need memory for keys.
-fn grows(name: &[u8]) -> bool {
-    command(name).is_some_and(|command| command.may_write() && !SHRINKING.contains(&command.name))
-}
-
-fn writes(request: &ParsedRequest) -> bool {
-    matches!(request, ParsedRequest::Command(command) if command.may_write())
-}
-
 /// Returns the error of a command that changes keys while the log cannot be written.
 fn not_recorded(error: &Error) -> Refusal {
     Refusal(Cow::Owned(format!("MISCONF the log of keys cannot be written: {}", error.message)))
-}
-
-/// Parses a request. Fails when the command does not exist, has the wrong number of arguments, or needs a right that
-/// the client lacks.
-fn parse_request(
-    args: &Args<'_>,
-    command: Option<&'static Command>,
-    host: &dyn Host,
-) -> Result<ParsedRequest, Refusal> {
-    let arity = |request, exact: Option<usize>| match exact {
-        Some(exact) if args.len() != exact => Err(wrong_number(args[0])),
-        None if args.len() < 2 => Err(wrong_number(args[0])),
-        _ => Ok(request),
-    };
-    if let Some(command) = command {
-        if !command.takes(args.len()) {
-            return Err(wrong_number(args[0]));
-        }
-        if command.writes(args) && !host.may_write() {
-            return Err(MAY_NOT_WRITE.into());
-        }
-        check_subcommand(command.name, args)?;
-        return Ok(ParsedRequest::Command(command));
-    }
-    match args[0].to_ascii_lowercase().as_slice() {
-        b"multi" => arity(ParsedRequest::Multi, Some(1)),
-        b"exec" => arity(ParsedRequest::Exec, Some(1)),
-        b"discard" => arity(ParsedRequest::Discard, Some(1)),
-        b"watch" => arity(ParsedRequest::Watch, None),
-        b"unwatch" => arity(ParsedRequest::Unwatch, Some(1)),
-        b"select" => arity(ParsedRequest::Select, Some(2)),
-        _ if host.knows(args)? => Ok(ParsedRequest::OfHost),
-        _ => Err(UNKNOWN.into()),
-    }
-}
-
-/// Error of an unknown command. The reply is made by [`unknown`], because the client's bytes need not be valid UTF-8.
-const UNKNOWN: &str = "ERR unknown command";
-
-/// Returns the error of a command with the wrong number of arguments.
-pub fn wrong_number(name: &[u8]) -> Refusal {
-    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-    Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{name}' command")))
-}
-
-/// Most bytes of the name, and of the arguments, that the error of an unknown command shows.
-const SHOWN_BYTES: usize = 128;
-
-/// Returns the error of an unknown command with its name and arguments, each up to a zero byte, as Redis does.
-fn unknown(args: &Args<'_>) -> Vec<u8> {
-    let shown = |text: &[u8], most: usize| {
-        let text = &text[..text.len().min(most)];
-        text.iter().copied().take_while(|byte| *byte != 0).collect::<Vec<u8>>()
-    };
-    let mut told = Vec::new();
-    for argument in &args[1..] {
-        if told.len() >= SHOWN_BYTES {
-            break;
-        }
-        let argument = shown(argument, SHOWN_BYTES - told.len());
-        told.extend([b"'", &*argument, b"' "].concat());
-    }
-    let name = shown(args[0], SHOWN_BYTES);
-    [b"ERR unknown command '", &*name, b"', with args beginning with: ", &told].concat()
 }

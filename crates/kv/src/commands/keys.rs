@@ -1,13 +1,10 @@
 //! Commands on keys, whatever their values are.
 
 use super::pattern::Pattern;
-use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, REST, Refusal, SYNTAX, TOO_MUCH, integer};
+use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
 use crate::SpaceId;
 use crate::entry::{Entry, Kind};
-use crate::packing::plain_bytes;
-use crate::resp::parse_integer;
 use farpool_model::limits::KV_SPACES_MAX;
-use std::borrow::Cow;
 
 /// Default `COUNT` of `SCAN` and `HSCAN`.
 pub(super) const SCAN_COUNT: usize = 10;
@@ -22,13 +19,13 @@ const KEY_BYTES_BESIDE: usize = 16;
 const WORDS_PER_KEY: usize = 1024;
 
 pub(super) fn exists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let count = REST.of(args).filter(|key| context.handle(key).exists()).count();
+    let count = args[1..].iter().filter(|key| context.handle(key).exists()).count();
     context.replies.integer(count as i64);
     Ok(())
 }
 
 pub(super) fn del(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let count = REST.of(args).filter(|key| context.handle(key).remove()).count();
+    let count = args[1..].iter().filter(|key| context.handle(key).remove()).count();
     context.replies.integer(count as i64);
     Ok(())
 }
@@ -71,154 +68,6 @@ pub(super) fn flushall(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 /// The error of moving a row without set fields: as a hash without fields cannot exist, the key would be lost.
 const NO_FIELDS: &str = "ERR no field of this row is set, and a hash has at least one: set a field first";
-
-/// Length in bytes of the longest string that Redis embeds in its header.
-const EMBEDDED_BYTES: usize = 44;
-
-/// Errors for usage data that the policy does not track.
-const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
-                            switching between policies at runtime LRU and LFU data will take some time to adjust.";
-const NO_IDLE_TIME: &str = "ERR An LRU maxmemory policy is not selected, idle time not tracked. Please note that when \
-                            switching between policies at runtime LRU and LFU data will take some time to adjust.";
-
-/// A subcommand of `OBJECT` or `MEMORY`: its name and number of arguments, encoded as in `Command::arity`.
-type Subcommand = (&'static str, isize);
-
-const OF_OBJECT: &[Subcommand] =
-    &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)];
-const OF_MEMORY: &[Subcommand] = &[("doctor", 2), ("help", 2), ("usage", -3)];
-
-const OBJECT_HELP: &[&str] = &[
-    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "ENCODING <key>",
-    "    Return the kind of internal representation used in order to store the value",
-    "    associated with a <key>.",
-    "FREQ <key>",
-    "    Return the access frequency index of the <key>. The returned integer is",
-    "    proportional to the logarithm of the recent access frequency of the key.",
-    "IDLETIME <key>",
-    "    Return the idle time of the <key>, that is the approximated number of",
-    "    seconds elapsed since the last access to the key.",
-    "REFCOUNT <key>",
-    "    Return the number of references of the value associated with the specified",
-    "    <key>.",
-    "HELP",
-    "    Prints this help.",
-];
-
-const MEMORY_HELP: &[&str] = &[
-    "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "DOCTOR",
-    "    Return memory problems reports.",
-    "USAGE <key> [SAMPLES <count>]",
-    "    Return memory in bytes used by <key> and its value. <count> changes nothing.",
-    "HELP",
-    "    Prints this help.",
-];
-
-/// Checks the subcommand of a command that has subcommands, and its number of arguments. As in Redis, this happens
-/// before `MULTI` queues the command.
-pub(crate) fn check_subcommand(name: &'static str, args: &Args<'_>) -> Done {
-    let subcommands = match name {
-        "object" => OF_OBJECT,
-        "memory" => OF_MEMORY,
-        _ => return Ok(()),
-    };
-    let given = args[1];
-    let Some((known, arity)) =
-        subcommands.iter().find(|(known, _)| given.eq_ignore_ascii_case(known.as_bytes()))
-    else {
-        let shown = given[..given.len().min(64)].escape_ascii();
-        let command = name.to_ascii_uppercase();
-        return Err(Refusal(Cow::Owned(format!("ERR unknown subcommand '{shown}'. Try {command} HELP."))));
-    };
-    let fits =
-        if *arity < 0 { args.len() >= arity.unsigned_abs() } else { args.len() == arity.unsigned_abs() };
-    if !fits {
-        let text = format!("ERR wrong number of arguments for '{name}|{known}' command");
-        return Err(Refusal(Cow::Owned(text)));
-    }
-    Ok(())
-}
-
-fn tell_help(context: &mut Context<'_, '_>, lines: &[&str]) {
-    context.replies.array(lines.len());
-    lines.iter().for_each(|line| context.replies.simple(line));
-}
-
-pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    check_subcommand("object", args)?;
-    let [_, what, key] = args else {
-        tell_help(context, OBJECT_HELP);
-        return Ok(());
-    };
-    let now = context.now;
-    let (handle, replies) = context.handle_and_replies(key);
-    let Some(entry) = handle.entry() else {
-        replies.null();
-        return Ok(());
-    };
-    match what.to_ascii_lowercase().as_slice() {
-        b"refcount" => replies.integer(1),
-        b"freq" => {
-            let counts = handle.use_of().and_then(|(evictor, stamp)| evictor.frequency(stamp));
-            replies.integer(counts.ok_or(NO_FREQUENCY)?.into());
-        }
-        b"idletime" => {
-            let idle = handle.use_of().and_then(|(evictor, stamp)| evictor.idle_seconds(stamp, now));
-            replies.integer(idle.ok_or(NO_IDLE_TIME)? as i64);
-        }
-        // The encoding that Redis would use; nothing here depends on it.
-        _ => replies.bulk(match entry.kind() {
-            Kind::Fields | Kind::Row => b"listpack",
-            Kind::Table => b"hashtable",
-            Kind::String if plain_bytes(entry) > EMBEDDED_BYTES => b"raw",
-            Kind::String if parse_integer(&handle.plain(entry)?).is_some() => b"int",
-            Kind::String => b"embstr",
-        }),
-    }
-    Ok(())
-}
-
-pub(super) fn memory(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    check_subcommand("memory", args)?;
-    let Some(key) = args.get(2) else {
-        match args[1].eq_ignore_ascii_case(b"help") {
-            true => tell_help(context, MEMORY_HELP),
-            false => context.replies.verbatim(*b"txt", diagnosis(context).as_bytes()),
-        }
-        return Ok(());
-    };
-    for option in args[3..].chunks(2) {
-        match option {
-            [name, samples] if name.eq_ignore_ascii_case(b"samples") => match integer(samples)? {
-                0.. => {}
-                _ => return Err(SYNTAX.into()),
-            },
-            _ => return Err(SYNTAX.into()),
-        }
-    }
-    match context.handle(key).bytes() {
-        Some(bytes) => context.replies.integer(bytes as i64),
-        None => context.replies.null(),
-    }
-    Ok(())
-}
-
-/// Returns the reply to `MEMORY DOCTOR`.
-fn diagnosis(context: &Context<'_, '_>) -> String {
-    let meter = context.keyspace.meter();
-    let (used, policy) = (meter.used(), context.keyspace.limits().policy.name());
-    match meter.most() {
-        Some(most) if used > most => {
-            format!("Keys take {used} bytes, more than the {most} of 'maxmemory'. The policy is {policy}.\n")
-        }
-        Some(most) => {
-            format!("Keys take {used} of the {most} bytes of 'maxmemory'. The policy is {policy}.\n")
-        }
-        None => format!("Keys take {used} bytes. There is no 'maxmemory'. The policy is {policy}.\n"),
-    }
-}
 
 /// Parses a cursor of `SCAN` or `HSCAN` as Redis 7 does (`strtoul`): an empty text is 0, and negative numbers wrap
 /// around at 2^64.

@@ -1,7 +1,7 @@
 //! Commands on strings.
 
 use super::options::{self, Expiry, MILLISECONDS, SECONDS, Unit};
-use super::{Args, Context, Done, PAIRS, TOO_LONG, TOO_MUCH, integer};
+use super::{Args, Context, Done, TOO_LONG, TOO_MUCH, integer};
 use crate::entry::Kind;
 use crate::resp::Replies;
 use farpool_model::limits::KV_VALUE_BYTES_MAX;
@@ -149,7 +149,7 @@ pub(super) fn mset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 pub(super) fn msetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     in_pairs(args, "msetnx")?;
-    let are_absent = !PAIRS.of(args).any(|key| context.handle(key).exists());
+    let are_absent = !args[1..].chunks_exact(2).any(|pair| context.handle(pair[0]).exists());
     if are_absent {
         set_all(context, args)?;
     }

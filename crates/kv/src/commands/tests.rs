@@ -5,25 +5,31 @@ mod orders;
 mod spaces;
 mod steps;
 
+use crate::commands::{Place, SessionCommand};
 use crate::resp::{Protocol, Replies};
-use crate::{Args, COMMANDS, Host, Keyspace, Refusal, Session, TimeAndRandom, command};
+use crate::{Args, COMMANDS, Command, Host, HostCommand, Keyspace, Refusal, Session, TimeAndRandom, command};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// A host without commands.
+/// A host with one command.
 struct Alone {
     may_write: bool,
 }
 
 impl Host for Alone {
-    fn knows(&self, args: &Args<'_>) -> Result<bool, Refusal> {
-        Ok(args[0] == b"PING")
+    fn check(&self, command: HostCommand, _: &Args<'_>) -> Result<(), Refusal> {
+        if command == HostCommand::Ping { Ok(()) } else { Err("ERR unknown command".into()) }
     }
 
-    fn run(&mut self, _: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    fn run(
+        &mut self,
+        _: (&'static Command, HostCommand),
+        _: &Args<'_>,
+        replies: &mut Replies<'_>,
+    ) -> Result<(), Refusal> {
         replies.simple("PONG");
         Ok(())
     }
@@ -86,14 +92,30 @@ fn check(lines: &[(&str, &str)]) {
 fn commands_are_found_by_their_names_in_any_case() {
     for known in COMMANDS {
         for name in [known.name.to_string(), known.name.to_ascii_uppercase()] {
-            let found = command(name.as_bytes()).map(|found| found.name);
-            assert_eq!(found, Some(known.name));
-            assert!(command(format!("{name}x").as_bytes()).is_none());
+            let args: Vec<&[u8]> = name.split('|').map(str::as_bytes).collect();
+            assert_eq!(command(&args).map(|found| found.name), Some(known.name));
+            assert!(command(&[format!("{name}x").as_bytes()]).is_none());
+            assert!(!known.lacks_subcommand(&args) || known.is_subcommand());
         }
     }
-    for unknown in [&b""[..], b"g", b"ge", b"get ", b"\xff\xff\xff", &[b'g'; 100_000]] {
-        assert!(command(unknown).is_none(), "{:?}", unknown.escape_ascii().to_string());
+    for unknown in [&b""[..], b"g", b"ge", b"get ", b"client|list", b"\xff\xff\xff", &[b'g'; 100_000]] {
+        assert!(command(&[unknown]).is_none(), "{:?}", unknown.escape_ascii().to_string());
     }
+    let unknown = command(&[b"client", b"nope"]).unwrap();
+    assert!(unknown.name == "client" && unknown.lacks_subcommand(&[b"client", b"nope"]));
+    assert!(command(&[]).is_none());
+}
+
+/// That no name is listed twice is checked when the table is compiled.
+#[test]
+fn every_command_of_session_and_host_has_one_row() {
+    let of_host = COMMANDS.iter().filter_map(Command::of_host).map(|command| command as usize);
+    assert!(of_host.eq(0..=HostCommand::Time as usize), "in the order of the names");
+    let of_session = COMMANDS.iter().filter_map(|command| match command.place {
+        Place::Session(command) => Some(command as usize),
+        Place::Keyspace(_) | Place::Host(_) | Place::Subcommands => None,
+    });
+    assert!(of_session.eq(0..=SessionCommand::Watch as usize));
 }
 
 #[test]

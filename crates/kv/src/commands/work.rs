@@ -4,9 +4,10 @@
 //! commands whose work is their reply: the limit on the reply of a short command stops these. An estimate that is too
 //! low lets one client's command occupy a serving thread for longer than a step.
 
+use super::command::{Command, CostlyText, Growth, Keys, WorkBasis};
 use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
 use super::pattern::Pattern;
-use super::{Args, Command, CommandResources, Keys, WorkBasis};
+use super::{Args, CommandResources};
 use crate::entry::Kind;
 use crate::keyspace::Keyspace;
 use crate::resp::parse_integer;
@@ -36,23 +37,21 @@ pub(crate) fn work_of_arguments(args: &Args<'_>) -> usize {
 /// Returns whether a command has a condition or pattern that may take long to compile and match.
 #[inline]
 pub(crate) fn is_long_text(command: &Command, args: &Args<'_>) -> bool {
-    match command.name {
-        "fp.cget" | "fp.scan" => args.get(2).is_some_and(|text| may_have_patterns(text)),
-        "hscan" | "keys" | "scan" => work_of_patterns(command, args) > KV_STEP_WORK_MAX,
-        _ => false,
+    match command.text {
+        CostlyText::None => false,
+        CostlyText::Condition => args.get(2).is_some_and(|text| may_have_patterns(text)),
+        CostlyText::Pattern | CostlyText::Options(_) => work_of_patterns(command, args) > KV_STEP_WORK_MAX,
     }
 }
 
 /// Returns the work of compiling a command's patterns and of matching the entries that it visits. For `KEYS`, matching
 /// is counted with the number of keys.
 fn work_of_patterns(command: &Command, args: &Args<'_>) -> usize {
-    let options = match command.name {
-        "keys" => return args.get(1).map_or(0, |pattern| Pattern::work_of(pattern, 0)),
-        "scan" => args.get(2..),
-        "hscan" => args.get(3..),
-        _ => None,
+    let options = match command.text {
+        CostlyText::Pattern => return args.get(1).map_or(0, |pattern| Pattern::work_of(pattern, 0)),
+        CostlyText::Options(from) => args.get(from..).unwrap_or_default(),
+        CostlyText::None | CostlyText::Condition => return 0,
     };
-    let options = options.unwrap_or_default();
     let given = |name: &'static str| {
         let pairs = options.as_chunks::<2>().0.iter();
         pairs.filter(move |[option, _]| option.eq_ignore_ascii_case(name.as_bytes())).map(|[_, value]| *value)
@@ -101,10 +100,10 @@ fn grown(command: &Command, args: &Args<'_>) -> usize {
         let given = args.get(at).and_then(|text| parse_integer(text));
         given.and_then(|number| u64::try_from(number).ok()).map_or(0, usize_saturating)
     };
-    match command.name {
-        "setrange" => number(2).saturating_add(args.get(3).map_or(0, |value| value.len())),
-        "setbit" => number(2) / 8 + 1,
-        _ => 0,
+    match command.growth {
+        Growth::None => 0,
+        Growth::Range => number(2).saturating_add(args.get(3).map_or(0, |value| value.len())),
+        Growth::Bit => number(2) / 8 + 1,
     }
 }
 
@@ -115,10 +114,11 @@ pub(crate) fn is_long_command(
     (keyspace, resources): (&Keyspace, &mut CommandResources<'_>),
     (space, now): (SpaceId, u64),
 ) -> bool {
-    let work = match command.work_basis {
+    let work = match command.work {
         // Replies of these are bounded.
-        WorkBasis::Arguments | WorkBasis::Field => return false,
-        WorkBasis::String | WorkBasis::Value if has_bounded_work(command) => return false,
+        WorkBasis::Arguments | WorkBasis::Field | WorkBasis::StringInReply | WorkBasis::ValueInReply => {
+            return false;
+        }
         WorkBasis::String | WorkBasis::Value => {
             let of_keys = command.keys.of(args).map(|key| size(resources, keyspace, (space, now), key).0);
             of_keys.sum::<usize>().max(grown(command, args))
@@ -129,15 +129,6 @@ pub(crate) fn is_long_command(
         WorkBasis::All => work_of_all(resources),
     };
     work > KV_STEP_WORK_MAX
-}
-
-/// Returns whether the work of a command is proportional to its reply, which is bounded.
-fn has_bounded_work(command: &Command) -> bool {
-    let is_bounded = [
-        "fp.cas", "fp.cget", "get", "getrange", "getset", "getdel", "hgetall", "hkeys", "hvals", "mget",
-        "substr",
-    ];
-    is_bounded.contains(&command.name)
 }
 
 /// An estimate of a transaction's work. Values may grow from one command to the next.
@@ -161,28 +152,27 @@ impl<'b> WorkOfExec<'b> {
     /// Adds a command of a client that has selected `space`.
     pub fn add(
         &mut self,
-        command: Option<&Command>,
+        command: &Command,
         args: &'b Args<'b>,
         (keyspace, resources): (&Keyspace, &mut CommandResources<'_>),
         (space, now): (SpaceId, u64),
     ) {
         let arguments = work_of_arguments(args);
-        let mut work = arguments;
-        if let Some(command) = command {
-            work = work.saturating_add(work_of_patterns(command, args));
-            work = work.saturating_add(match command.work_basis {
-                WorkBasis::Arguments if command.keys == Keys::All => KV_STEP_WORK_MAX,
-                WorkBasis::Arguments => 0,
-                WorkBasis::Sketch => command.keys.of(args).count() * SKETCH,
-                WorkBasis::All => work_of_all(resources),
-                WorkBasis::String | WorkBasis::Value | WorkBasis::Field => {
-                    self.of_keys(command, args, (keyspace, resources), (space, now))
-                }
-            });
-            if command.may_write() {
-                self.grow(command, args, (space, arguments));
-            }
+        let of_values = match command.work {
+            WorkBasis::Arguments if command.keys == Keys::All => KV_STEP_WORK_MAX,
+            WorkBasis::Arguments => 0,
+            WorkBasis::Sketch => command.keys.of(args).count() * SKETCH,
+            WorkBasis::All => work_of_all(resources),
+            WorkBasis::String
+            | WorkBasis::StringInReply
+            | WorkBasis::Value
+            | WorkBasis::ValueInReply
+            | WorkBasis::Field => self.of_keys(command, args, (keyspace, resources), (space, now)),
+        };
+        if command.may_write() {
+            self.grow(command, args, (space, arguments));
         }
+        let work = arguments.saturating_add(work_of_patterns(command, args)).saturating_add(of_values);
         self.sum = self.sum.saturating_add(work);
         self.largest = self.largest.max(work);
     }
@@ -201,7 +191,7 @@ impl<'b> WorkOfExec<'b> {
             let bytes = bytes.saturating_add(self.grown.get(key).copied().unwrap_or(0));
             self.has_large_hashes |= is_table;
             // A field of a hash is found without reading the others.
-            if !is_table || command.work_basis == WorkBasis::Value {
+            if !is_table || matches!(command.work, WorkBasis::Value | WorkBasis::ValueInReply) {
                 work = work.saturating_add(bytes);
             }
         }
@@ -210,9 +200,15 @@ impl<'b> WorkOfExec<'b> {
 
     /// Adds the bytes by which a command may grow its keys: arguments, an offset, or the value of another key.
     fn grow(&mut self, command: &Command, args: &'b Args<'b>, (space, arguments): (SpaceId, usize)) {
-        let copied = match command.work_basis {
+        let copied = match command.work {
             WorkBasis::Value => args.get(1).map_or(0, |from| self.bound(space, from)),
-            _ => 0,
+            WorkBasis::Arguments
+            | WorkBasis::String
+            | WorkBasis::StringInReply
+            | WorkBasis::ValueInReply
+            | WorkBasis::Field
+            | WorkBasis::Sketch
+            | WorkBasis::All => 0,
         };
         let more = arguments.saturating_add(grown(command, args)).saturating_add(copied);
         for key in command.keys.of(args) {

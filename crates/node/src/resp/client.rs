@@ -1,39 +1,13 @@
 //! `CLIENT`: commands about a connection and the others of its tenant.
 
 use super::clients::ConnectionRecord;
-use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
-use super::introspect;
+use super::host::{Client, Done, ReplyMode};
 use crate::pause::PauseScope;
 use farpool_kv::resp::{Replies, parse_integer};
-use farpool_kv::{Args, ExecutedCommand, Outcome, Refusal, Session, command};
+use farpool_kv::{Args, Command, ExecutedCommand, Outcome, Refusal, Session, command, wrong_number};
 use farpool_model::limits::CLIENT_PAUSE_MS_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// The effect of `CLIENT REPLY`: which commands get no reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ReplyMode {
-    #[default]
-    None,
-    /// The next command.
-    Next,
-    /// The current command.
-    This,
-    All,
-}
-
-impl ReplyMode {
-    /// Advances to the next command; returns whether the command that has just run gets no reply.
-    pub fn step(&mut self) -> bool {
-        let is_muted = *self != ReplyMode::None;
-        *self = match *self {
-            ReplyMode::Next => ReplyMode::This,
-            ReplyMode::This => ReplyMode::None,
-            other => other,
-        };
-        is_muted
-    }
-}
 
 /// The filter of `CLIENT KILL`.
 #[derive(Default)]
@@ -57,7 +31,7 @@ impl KillFilter<'_> {
     }
 }
 
-const HELP: &[&str] = &[
+pub(super) const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GETNAME, SETNAME <name>",
     "    The name of the connection.",
@@ -78,93 +52,82 @@ const HELP: &[&str] = &[
 ];
 
 impl Client {
-    pub(super) fn client(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-            (b"id", []) => replies.integer(self.record().number as i64),
-            (b"getname", []) if self.name().is_empty() => replies.null(),
-            (b"getname", []) => replies.bulk(self.name().as_bytes()),
-            (b"setname", [name]) => {
-                self.set_name(self.name_of(name)?);
+    pub(super) fn tell_name(&self, replies: &mut Replies<'_>) {
+        match self.name() {
+            "" => replies.null(),
+            name => replies.bulk(name.as_bytes()),
+        }
+    }
+
+    pub(super) fn name_client(&mut self, name: &[u8], replies: &mut Replies<'_>) -> Done {
+        self.set_name(self.name_of(name)?);
+        replies.ok();
+        Ok(())
+    }
+
+    pub(super) fn describe_client(&mut self, replies: &mut Replies<'_>) {
+        self.settle_now();
+        replies.verbatim(*b"txt", self.record().line(self.now_ms()).as_bytes());
+    }
+
+    pub(super) fn list_clients(&mut self, options: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        self.settle_now();
+        let lines: String = self.listed(options)?.iter().map(|record| record.line(self.now_ms())).collect();
+        if !replies.has_room(lines.len()) {
+            return Err("ERR the reply is larger than this client may have in memory".into());
+        }
+        replies.verbatim(*b"txt", lines.as_bytes());
+        Ok(())
+    }
+
+    pub(super) fn kill_clients(&mut self, options: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        if let [peer] = options {
+            self.check_may_write()?;
+            match self.kill(&KillFilter { peer: Some(peer), ..KillFilter::default() }) {
+                0 => return Err("ERR No such client".into()),
+                _ => replies.ok(),
+            }
+            return Ok(());
+        }
+        let killed = self.killed(options)?;
+        self.check_may_write()?;
+        replies.integer(self.kill(&killed) as i64);
+        Ok(())
+    }
+
+    pub(super) fn pause_clients(
+        &mut self,
+        command: &Command,
+        args: &Args<'_>,
+        replies: &mut Replies<'_>,
+    ) -> Done {
+        match args {
+            [ms] => self.pause(ms, None)?,
+            [ms, kind] => self.pause(ms, Some(kind))?,
+            _ => return Err(wrong_number(command)),
+        }
+        replies.ok();
+        Ok(())
+    }
+
+    pub(super) fn end_pause(&mut self, replies: &mut Replies<'_>) -> Done {
+        self.check_may_write()?;
+        self.clients().iter().for_each(|clients| clients.pause().end());
+        replies.ok();
+        Ok(())
+    }
+
+    pub(super) fn set_reply_mode(&mut self, mode: &[u8], replies: &mut Replies<'_>) -> Done {
+        let reply_mode = &mut self.protocol.reply_mode;
+        match mode.to_ascii_lowercase().as_slice() {
+            b"on" => {
+                *reply_mode = ReplyMode::None;
                 replies.ok();
             }
-            // Accepted and ignored.
-            (b"setinfo", [_, _]) => replies.ok(),
-            (b"info", []) => {
-                self.settle_now();
-                replies.verbatim(*b"txt", self.record().line(self.now_ms()).as_bytes());
-            }
-            (b"list", options) => {
-                self.settle_now();
-                let lines: String =
-                    self.listed(options)?.iter().map(|record| record.line(self.now_ms())).collect();
-                if !replies.has_room(lines.len()) {
-                    return Err("ERR the reply is larger than this client may have in memory".into());
-                }
-                replies.verbatim(*b"txt", lines.as_bytes());
-            }
-            (b"kill", [peer]) => {
-                self.check_may_write()?;
-                match self.kill(&KillFilter { peer: Some(peer), ..KillFilter::default() }) {
-                    0 => return Err("ERR No such client".into()),
-                    _ => replies.ok(),
-                }
-            }
-            (b"kill", options @ [_, ..]) => {
-                let killed = self.killed(options)?;
-                self.check_may_write()?;
-                replies.integer(self.kill(&killed) as i64);
-            }
-            (b"pause", [ms, kind @ ..]) if kind.len() < 2 => {
-                self.pause(ms, kind.first().copied())?;
-                replies.ok();
-            }
-            (b"unpause", []) => {
-                self.check_may_write()?;
-                self.clients().iter().for_each(|clients| clients.pause().end());
-                replies.ok();
-            }
-            (b"reply", [how]) => match how.to_ascii_lowercase().as_slice() {
-                b"on" => {
-                    self.reply_mode = ReplyMode::None;
-                    replies.ok();
-                }
-                b"off" => self.reply_mode = ReplyMode::All,
-                b"skip" if self.reply_mode != ReplyMode::All => self.reply_mode = ReplyMode::Next,
-                b"skip" => {}
-                _ => return Err("ERR syntax error".into()),
-            },
-            (b"no-evict" | b"no-touch", [on]) => match on.to_ascii_lowercase().as_slice() {
-                b"on" | b"off" => replies.ok(),
-                _ => return Err("ERR syntax error".into()),
-            },
-            (b"tracking", [off]) if off.eq_ignore_ascii_case(b"off") => replies.ok(),
-            (b"tracking", [_, ..]) => return Err("ERR keys are not tracked: only OFF is accepted".into()),
-            (b"getredir", []) => replies.integer(-1),
-            (b"trackinginfo", []) => {
-                replies.map(3);
-                replies.bulk(b"flags");
-                replies.set(1);
-                replies.bulk(b"off");
-                replies.bulk(b"redirect");
-                replies.integer(-1);
-                replies.bulk(b"prefixes");
-                replies.array(0);
-            }
-            (b"unblock", [id, reason @ ..]) if reason.len() < 2 => {
-                let is_reason = |reason: &&[u8]| {
-                    reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")
-                };
-                if !reason.iter().all(is_reason) {
-                    return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
-                }
-                parse_integer(id).ok_or("ERR value is not an integer or out of range")?;
-                replies.integer(0);
-            }
-            (b"help", []) => tell_help(HELP, replies),
-            (known, _) if introspect::asked(&[b"client", known]).is_some() => {
-                return Err(wrong_number_of("client", known));
-            }
-            (unknown, _) => return Err(unknown_subcommand("CLIENT", unknown)),
+            b"off" => *reply_mode = ReplyMode::All,
+            b"skip" if *reply_mode != ReplyMode::All => *reply_mode = ReplyMode::Next,
+            b"skip" => {}
+            _ => return Err("ERR syntax error".into()),
         }
         Ok(())
     }
@@ -276,47 +239,89 @@ impl Client {
 
     /// Publishes the results of a batch to other clients.
     pub fn settle(&mut self, session: &Session) {
-        self.facts.space = session.space();
-        (self.facts.queued, self.facts.queued_bytes) = (session.queued(), session.bytes());
+        self.usage.facts.space = session.space();
+        (self.usage.facts.queued, self.usage.facts.queued_bytes) = (session.queued(), session.bytes());
         self.settle_now();
     }
 
     pub(super) fn settle_now(&mut self) {
-        self.facts.protocol = self.protocol().number();
+        self.usage.facts.protocol = self.protocol().number();
         let record = Arc::clone(self.record());
-        record.settle(self.facts, &mut self.counted);
+        record.settle(self.usage.facts, &mut self.usage.counted);
     }
 
     /// Counts a command that took `ns` nanoseconds.
     #[inline]
-    pub(super) fn count(&mut self, ran: ExecutedCommand, ns: u64, args: &Args<'_>) {
-        let name = match (ran.outcome, ran.name) {
-            (Outcome::Queued | Outcome::Deferred(_), _) => return,
-            // Commands of the host have set their name when they ran.
-            (Outcome::Done | Outcome::Failed, "") => std::mem::take(&mut self.ran_name),
-            (Outcome::Rejected, _) => introspect::asked(args).map_or("", |about| about.name),
-            (_, name @ ("object" | "memory")) => introspect::asked(args).map_or(name, |about| about.name),
-            (_, name) => name,
+    pub(super) fn count(&mut self, ran: ExecutedCommand, ns: u64) {
+        let is_counted = match ran.outcome {
+            Outcome::Queued | Outcome::Deferred(_) => false,
+            Outcome::Done | Outcome::Failed | Outcome::Rejected => !ran.name.is_empty(),
         };
-        if !name.is_empty() {
-            self.counted.count(name, ran.outcome, ns);
-            self.facts.command = name;
+        if is_counted {
+            self.usage.counted.count(ran.name, ran.outcome, ns);
+            self.usage.facts.command = ran.name;
         }
     }
 }
 
 #[cold]
 fn waits(kind: PauseScope, session: &Session, args: &Args<'_>) -> bool {
-    let Some(about) = introspect::asked(args).filter(|about| about.takes(args.len())) else {
+    let Some(command) = command(args).filter(|command| command.check(args).is_ok()) else {
         return false;
     };
     match kind {
         PauseScope::All => true,
         // In Redis, `PFCOUNT` may change how the value is encoded.
-        PauseScope::Writes if about.name == "pfcount" => true,
-        PauseScope::Writes if about.name == "exec" => session.queues_writes(),
-        PauseScope::Writes => command(args[0]).is_some_and(|command| command.writes(args)),
+        PauseScope::Writes if command.name == "pfcount" => true,
+        PauseScope::Writes if command.is_exec() => session.queues_writes(),
+        PauseScope::Writes => command.writes(args),
     }
+}
+
+/// Accepts the argument of a switch that changes nothing.
+pub(super) fn accept_switch(on: &[u8], replies: &mut Replies<'_>) -> Done {
+    match on.to_ascii_lowercase().as_slice() {
+        b"on" | b"off" => replies.ok(),
+        _ => return Err("ERR syntax error".into()),
+    }
+    Ok(())
+}
+
+/// Accepts that keys are not tracked.
+pub(super) fn accept_no_tracking(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+    match args {
+        [off] if off.eq_ignore_ascii_case(b"off") => replies.ok(),
+        _ => return Err("ERR keys are not tracked: only OFF is accepted".into()),
+    }
+    Ok(())
+}
+
+pub(super) fn tell_no_tracking(replies: &mut Replies<'_>) {
+    replies.map(3);
+    replies.bulk(b"flags");
+    replies.set(1);
+    replies.bulk(b"off");
+    replies.bulk(b"redirect");
+    replies.integer(-1);
+    replies.bulk(b"prefixes");
+    replies.array(0);
+}
+
+/// Replies that no client was unblocked, as no command waits.
+pub(super) fn unblock(command: &Command, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+    let (id, reason) = match args {
+        [id] => (id, None),
+        [id, reason] => (id, Some(reason)),
+        _ => return Err(wrong_number(command)),
+    };
+    let is_reason =
+        |reason: &&[u8]| reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error");
+    if !reason.is_none_or(is_reason) {
+        return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
+    }
+    parse_integer(id).ok_or("ERR value is not an integer or out of range")?;
+    replies.integer(0);
+    Ok(())
 }
 
 /// Returns whether clients of this type exist on this server.

@@ -1,6 +1,6 @@
 //! `CONFIG`: settings that clients read, and those that they may change for the keys of their tenant.
 
-use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
+use super::host::{Client, Done};
 use farpool_keystore::Fsync;
 use farpool_kv::evict::Policy;
 use farpool_kv::resp::{Replies, parse_integer};
@@ -35,29 +35,21 @@ pub(super) struct Changes {
 }
 
 impl Client {
-    pub(super) fn config(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-            (b"get", patterns @ [_, ..]) => self.tell_settings(patterns, replies)?,
-            // In Redis, too, a missing value is only found after the presence of arguments was checked.
-            (b"set", pairs @ [_, _, ..]) if !pairs.len().is_multiple_of(2) => {
-                return Err("ERR syntax error".into());
-            }
-            (b"set", pairs @ [_, _, ..]) => {
-                let changes = self.changes(pairs)?;
-                self.do_or_leave(DeferredAction::Change(changes))?;
-                replies.ok();
-            }
-            (b"resetstat", []) => {
-                self.check_may_write()?;
-                self.do_or_leave(DeferredAction::ResetCounts)?;
-                replies.ok();
-            }
-            (b"help", []) => tell_help(HELP, replies),
-            (name @ (b"get" | b"set" | b"resetstat" | b"help"), _) => {
-                return Err(wrong_number_of("config", name));
-            }
-            (unknown, _) => return Err(unknown_subcommand("CONFIG", unknown)),
+    pub(super) fn set_settings(&mut self, pairs: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        // In Redis, too, a missing value is only found after the presence of arguments was checked.
+        if !pairs.len().is_multiple_of(2) {
+            return Err("ERR syntax error".into());
         }
+        let changes = self.changes(pairs)?;
+        self.do_or_leave(DeferredAction::Change(changes))?;
+        replies.ok();
+        Ok(())
+    }
+
+    pub(super) fn reset_counts(&mut self, replies: &mut Replies<'_>) -> Done {
+        self.check_may_write()?;
+        self.do_or_leave(DeferredAction::ResetCounts)?;
+        replies.ok();
         Ok(())
     }
 
@@ -81,7 +73,7 @@ impl Client {
         all
     }
 
-    fn tell_settings(&self, patterns: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+    pub(super) fn tell_settings(&self, patterns: &Args<'_>, replies: &mut Replies<'_>) -> Done {
         let patterns = patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<Vec<_>, _>>()?;
         let is_wanted = |name: &str| patterns.iter().any(|pattern| pattern.matches(name.as_bytes()));
         let found: Vec<_> = self.settings().into_iter().filter(|(name, _)| is_wanted(name)).collect();
@@ -95,13 +87,13 @@ impl Client {
 
     /// Executes an action now or, inside a transaction, after it has ended, because the action locks all shards.
     fn do_or_leave(&mut self, what: DeferredAction) -> Done {
-        self.deferred.push(what);
+        self.transaction.deferred.push(what);
         if self.is_in_transaction() { Ok(()) } else { self.do_later() }
     }
 
     /// Executes deferred actions.
     pub(super) fn do_later(&mut self) -> Done {
-        for what in std::mem::take(&mut self.deferred) {
+        for what in std::mem::take(&mut self.transaction.deferred) {
             match what {
                 DeferredAction::Change(changes) => self.change_settings(changes)?,
                 DeferredAction::ResetCounts => {
@@ -194,7 +186,7 @@ impl Client {
     }
 }
 
-const HELP: &[&str] = &[
+pub(super) const HELP: &[&str] = &[
     "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GET <pattern> [<pattern> ...]",
     "    Return the settings whose names match.",

@@ -161,7 +161,7 @@ impl RequestExecutor {
                 return ExecutorProgress::Paused;
             }
             // These commands end watches, which locks the shards of watched keys and may wait.
-            if most > 1 && session.is_watching() && client.would_reset(&args) {
+            if most > 1 && session.is_watching() && client.would_reset(ahead.command()) {
                 batch.put_back();
                 return ExecutorProgress::Long;
             }

@@ -1,111 +1,53 @@
-//! A client of the Redis protocol: its state, and the commands about the connection and the node.
+//! A client of the Redis protocol, and how it executes its commands: what concerns keys goes to the session, whose host
+//! the client is (`host/commands.rs`).
 
 mod auth;
+mod commands;
 mod slowlog;
+mod state;
 
 pub(super) use auth::TOO_MANY;
+pub(super) use commands::Done;
+pub(super) use state::ReplyMode;
 
-use super::client::ReplyMode;
-use super::clients::{BatchFacts, Buffers, Clients, ConnectionRecord, Membership, Tallies};
-use super::config::{self, DeferredAction};
+use super::clients::{BatchFacts, Buffers, Clients, ConnectionRecord, Tallies};
 use super::fair::TenantKey;
-use super::introspect;
 use super::slow::SlowLog;
 use super::tenants::Tenants;
-use crate::node::{AccessPass, ConnectionGuard};
+use crate::Node;
+use crate::node::AccessPass;
 use crate::spaces::LastCondition;
-use crate::{Caller, Node};
-use auth::token_of;
 use farpool_keystore::{Fsync, KeyLog, Keyspaces};
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{
-    Args, DeferReason, ExecutedCommand, Host, Keyspace, LookAhead, Outcome, Pattern, ReadEntry, Refusal,
-    Session, Space, TimeAndRandom, wrong_number,
+    Args, Command, DeferReason, ExecutedCommand, Host, HostCommand, Keyspace, LookAhead, Outcome, Refusal,
+    Session, TimeAndRandom, command,
 };
 use farpool_memory::Reservation;
-use farpool_model::limits::KV_STEP_WORK_MAX;
-use farpool_model::{Expr, Result, TableName, TenantName};
-use slowlog::latency;
-use std::any::Any;
-use std::borrow::Cow;
+use farpool_model::{Result, TenantName};
+use state::{AdmittedClient, Identity, ProtocolState, SessionOrders, TransactionState, Usage};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Version of Redis whose commands are implemented; clients check it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
-
-pub(super) type Done = std::result::Result<(), Refusal>;
-
-/// Commands implemented here: their names and numbers of arguments, encoded as in `Command::arity`.
-pub(super) const OWN: &[(&str, isize)] = &[
-    ("auth", -2),
-    ("bgsave", -1),
-    ("client", -2),
-    ("command", -1),
-    ("config", -2),
-    ("echo", 2),
-    ("hello", -1),
-    ("info", -1),
-    ("latency", -2),
-    ("lastsave", 1),
-    ("ping", -1),
-    ("quit", -1),
-    ("reset", 1),
-    ("slowlog", -2),
-    ("time", 1),
-];
-
-/// Commands allowed before authentication.
-const OF_STRANGERS: &[&str] = &["auth", "hello", "quit", "reset"];
-
-/// Most clients that a command may visit within a step.
-const STEP_CLIENTS: usize = 128;
 
 /// The state of one connection, which may not be authenticated yet.
 pub(super) struct Client {
     node: Arc<Node>,
     tenants: Arc<Tenants>,
-    /// State that other clients of the tenant can read.
-    record: Arc<ConnectionRecord>,
-    name: String,
-    protocol: Protocol,
+    identity: Identity,
+    pub(super) protocol: ProtocolState,
+    pub(super) transaction: TransactionState,
+    /// Requests to the session that are carried out when the running command has ended.
+    orders: SessionOrders,
+    pub(super) usage: Usage,
+    /// Time of the running command, in milliseconds since the epoch.
     now_ms: u64,
-    /// Facts and command counts of the current batch; published at its end.
-    pub(super) facts: BatchFacts,
-    pub(super) counted: Tallies,
-    /// The latest command, and the name of the latest one implemented here.
-    ran: ExecutedCommand,
-    pub(super) ran_name: &'static str,
-    /// End of the transaction's latest command, in nanoseconds of the node's clock.
-    marked_ns: u64,
-    pub(super) reply_mode: ReplyMode,
-    /// Actions deferred until the transaction has released its shards.
-    pub(super) deferred: Vec<DeferredAction>,
-    admitted: Option<AdmittedClient>,
-    pass: Option<AccessPass>,
-    is_leaving: bool,
-    is_reset: bool,
-    /// Whether the client now belongs to another tenant than before.
-    has_moved: bool,
-    /// Whether commands are queued by `MULTI`.
-    is_queueing: bool,
     /// Cache of the condition on columns that was compiled last.
     judge: LastCondition,
-    /// Number of the latest log record that replies of commands implemented here depend on.
-    recorded: Option<u64>,
     /// Whether the connection has closed while a command runs on another thread.
     gone: Arc<AtomicBool>,
-}
-
-struct AdmittedClient {
-    caller: Caller,
-    keys: Arc<Keyspace>,
-    slow: Arc<SlowLog>,
-    buffers: Reservation,
-    clients: Arc<Clients>,
-    _member: Membership,
-    /// Counts the connection against the node's limit.
-    _guard: ConnectionGuard,
 }
 
 impl Client {
@@ -119,47 +61,48 @@ impl Client {
         Client {
             node: Arc::clone(node),
             tenants: Arc::clone(tenants),
-            record: Arc::new(ConnectionRecord::new(number, peer, local, now_ms)),
-            name: String::new(),
-            protocol: Protocol::Resp2,
+            identity: Identity {
+                record: Arc::new(ConnectionRecord::new(number, peer, local, now_ms)),
+                name: String::new(),
+                admitted: None,
+                pass: None,
+            },
+            protocol: ProtocolState {
+                version: Protocol::Resp2,
+                reply_mode: ReplyMode::None,
+                is_leaving: false,
+            },
+            transaction: TransactionState::default(),
+            orders: SessionOrders::default(),
+            usage: Usage {
+                facts: BatchFacts { used_ms: now_ms, ..BatchFacts::default() },
+                counted: Tallies::default(),
+                ran: ExecutedCommand { name: "", outcome: Outcome::Queued },
+            },
             now_ms,
-            facts: BatchFacts { used_ms: now_ms, ..BatchFacts::default() },
-            counted: Tallies::default(),
-            ran: ExecutedCommand { name: "", outcome: Outcome::Queued },
-            ran_name: "",
-            marked_ns: 0,
-            reply_mode: ReplyMode::None,
-            deferred: Vec::new(),
-            admitted: None,
-            pass: None,
-            is_leaving: false,
-            is_reset: false,
-            has_moved: false,
-            is_queueing: false,
             judge: LastCondition::default(),
-            recorded: None,
             gone: Arc::default(),
         }
     }
 
     /// Returns the state that other clients of the tenant can read.
     pub fn record(&self) -> &Arc<ConnectionRecord> {
-        &self.record
+        &self.identity.record
     }
 
     /// Returns whether the client has authenticated again since [`Client::take_pass`].
     pub fn has_new_pass(&self) -> bool {
-        self.pass.is_some()
+        self.identity.pass.is_some()
     }
 
     /// Returns the client's tenant, or `None` before authentication.
     pub fn tenant(&self) -> Option<&TenantName> {
-        self.admitted.as_ref().map(|admitted| admitted.caller.tenant())
+        self.identity.admitted.as_ref().map(|admitted| admitted.caller.tenant())
     }
 
     /// Returns the key that identifies the tenant when turns are shared; 0 before authentication.
     pub fn tenant_key(&self) -> TenantKey {
-        self.admitted.as_ref().map_or(0, |admitted| Arc::as_ptr(&admitted.keys).addr())
+        self.identity.admitted.as_ref().map_or(0, |admitted| Arc::as_ptr(&admitted.keys).addr())
     }
 
     /// Returns the flag that is set when the connection has closed.
@@ -168,32 +111,33 @@ impl Client {
     }
 
     /// Returns whether a command may reset what the session has begun (`MULTI`, `WATCH`).
-    pub fn would_reset(&self, args: &Args<'_>) -> bool {
-        matches!(own(args[0]), Some(("auth" | "hello" | "reset", _)))
+    pub fn would_reset(&self, command: Option<&Command>) -> bool {
+        let of_host = command.and_then(Command::of_host);
+        matches!(of_host, Some(HostCommand::Auth | HostCommand::Hello | HostCommand::Reset))
     }
 
     /// Returns the clients of the same tenant, this one included.
     pub fn clients(&self) -> Option<&Arc<Clients>> {
-        self.admitted.as_ref().map(|admitted| &admitted.clients)
+        self.identity.admitted.as_ref().map(|admitted| &admitted.clients)
     }
 
     pub fn name(&self) -> &str {
-        &self.name
+        &self.identity.name
     }
 
     pub fn set_name(&mut self, name: String) {
-        self.record.set_name(&name);
-        self.name = name;
+        self.identity.record.set_name(&name);
+        self.identity.name = name;
     }
 
     /// Closes the connection after the reply.
     pub fn leave(&mut self) {
-        self.is_leaving = true;
+        self.protocol.is_leaving = true;
     }
 
     /// Notes the sizes of the connection's buffers when a batch begins.
     pub fn note_buffers(&mut self, buffers: Buffers) {
-        self.facts.buffers = buffers;
+        self.usage.facts.buffers = buffers;
     }
 
     /// Returns the time of keys, in milliseconds since the epoch.
@@ -223,7 +167,7 @@ impl Client {
 
     /// Returns whether the command runs inside a transaction, which holds the shards of its keys.
     pub fn is_in_transaction(&self) -> bool {
-        self.is_queueing
+        self.transaction.is_queueing
     }
 
     /// Fails with `NOPERM` if the client may not write.
@@ -236,7 +180,7 @@ impl Client {
 
     /// Returns the slow log of the client's tenant.
     pub fn slow_log(&self) -> Option<&SlowLog> {
-        self.admitted.as_ref().map(|admitted| &*admitted.slow)
+        self.identity.admitted.as_ref().map(|admitted| &*admitted.slow)
     }
 
     /// Counts a command that took `ns` nanoseconds and ended at `unix_ms`, and adds it to the slow log if it was slow.
@@ -244,26 +188,27 @@ impl Client {
     /// `AUTH` may carry a token, too.
     #[inline]
     pub fn took(&mut self, args: &Args<'_>, ns: u64, unix_ms: u64) {
-        self.count(self.ran, ns, args);
-        self.facts.used_ms = unix_ms;
+        self.count(self.usage.ran, ns);
+        self.usage.facts.used_ms = unix_ms;
         let Some(log) = self.slow_log().filter(|log| log.is_slow(ns)) else { return };
-        let is_secret = matches!(own(args[0]), Some(("auth" | "hello", _)));
-        if !is_secret && self.ran.outcome != Outcome::Rejected {
+        let of_host = command(args).and_then(Command::of_host);
+        let is_secret = matches!(of_host, Some(HostCommand::Auth | HostCommand::Hello));
+        if !is_secret && self.usage.ran.outcome != Outcome::Rejected {
             let is_token = |text: &[u8]| self.is_token(text);
-            log.add(args, is_token, (ns, unix_ms), (&self.record.peer, &self.name));
+            log.add(args, is_token, (ns, unix_ms), (&self.identity.record.peer, &self.identity.name));
         }
     }
 
     pub fn protocol(&self) -> Protocol {
-        self.protocol
+        self.protocol.version
     }
 
     pub fn is_admitted(&self) -> bool {
-        self.admitted.is_some()
+        self.identity.admitted.is_some()
     }
 
     pub fn is_leaving(&self) -> bool {
-        self.is_leaving
+        self.protocol.is_leaving
     }
 
     /// Returns the time of the running command, in milliseconds since the epoch.
@@ -278,42 +223,42 @@ impl Client {
 
     /// Notes the number of a log record that a reply depends on.
     pub fn note_recorded(&mut self, number: Option<u64>) {
-        self.recorded = self.recorded.max(number);
+        self.orders.recorded = self.orders.recorded.max(number);
     }
 
     /// Returns the keyspace of the client's tenant.
     pub fn keys(&self) -> Option<Arc<Keyspace>> {
-        self.admitted.as_ref().map(|admitted| Arc::clone(&admitted.keys))
+        self.identity.admitted.as_ref().map(|admitted| Arc::clone(&admitted.keys))
     }
 
     /// Returns whether `keys` is the keyspace of the client's tenant.
     pub fn has_keys(&self, keys: Option<&Arc<Keyspace>>) -> bool {
-        self.admitted.as_ref().map(|admitted| Arc::as_ptr(&admitted.keys)) == keys.map(Arc::as_ptr)
+        self.identity.admitted.as_ref().map(|admitted| Arc::as_ptr(&admitted.keys)) == keys.map(Arc::as_ptr)
     }
 
     /// Takes the pass, which tells when the connection must be closed (see `AccessPass`).
     pub fn take_pass(&mut self) -> Option<AccessPass> {
-        self.pass.take()
+        self.identity.pass.take()
     }
 
     /// Puts back a pass taken by [`Client::take_pass`], unless a newer one has arrived since.
     pub fn return_pass(&mut self, pass: AccessPass) {
-        self.pass.get_or_insert(pass);
+        self.identity.pass.get_or_insert(pass);
     }
 
     /// Ends the client's membership; returns the keyspace of its tenant and its memory reservation.
     pub fn part(self) -> Option<(Arc<Keyspace>, Reservation)> {
-        self.admitted.map(|admitted| (admitted.keys, admitted.buffers))
+        self.identity.admitted.map(|admitted| (admitted.keys, admitted.buffers))
     }
 
     /// Returns how many more bytes the client's tenant may reserve.
     pub fn room(&self) -> usize {
-        self.admitted.as_ref().map_or(0, |admitted| admitted.buffers.account().free())
+        self.identity.admitted.as_ref().map_or(0, |admitted| admitted.buffers.account().free())
     }
 
     /// Charges `ns` nanoseconds of work to the tenant's share.
     pub fn charge_time(&self, ns: u64) {
-        if let Some(AdmittedClient { caller, .. }) = &self.admitted {
+        if let Some(AdmittedClient { caller, .. }) = &self.identity.admitted {
             caller.charge(ns);
         }
     }
@@ -323,7 +268,7 @@ impl Client {
     /// # Errors
     /// `OverLimit` when the tenant has no more memory for work.
     pub fn charge(&mut self, bytes: usize) -> Result<()> {
-        let Some(AdmittedClient { buffers, .. }) = &mut self.admitted else { return Ok(()) };
+        let Some(AdmittedClient { buffers, .. }) = &mut self.identity.admitted else { return Ok(()) };
         match bytes.checked_sub(buffers.bytes()) {
             Some(more) => buffers.try_grow(more),
             None => {
@@ -343,14 +288,14 @@ impl Client {
         moment: TimeAndRandom,
         replies: &mut Replies<'_>,
     ) -> Option<DeferReason> {
-        (self.now_ms, self.facts.space) = (moment.now, session.space());
-        self.is_queueing = session.is_queueing();
+        (self.now_ms, self.usage.facts.space) = (moment.now, session.space());
+        self.transaction.is_queueing = session.is_queueing();
         let before = replies.bytes();
         self.execute_aloud(keys, session, (args, ahead), moment, replies);
-        if let Outcome::Deferred(why) = self.ran.outcome {
+        if let Outcome::Deferred(why) = self.usage.ran.outcome {
             return Some(why);
         }
-        if self.reply_mode.step() {
+        if self.protocol.reply_mode.step() {
             replies.truncate(before);
         }
         None
@@ -366,220 +311,45 @@ impl Client {
     ) {
         let before = replies.bytes();
         let Some(keys) = keys else {
-            self.ran = ExecutedCommand { name: "", outcome: Outcome::Done };
-            let is_allowed = own(args[0]).is_some_and(|(name, _)| OF_STRANGERS.contains(&name));
-            let done = match is_allowed {
-                true => self.knows(args).and_then(|_| self.run(args, replies)),
-                false => Err("NOAUTH Authentication required.".into()),
-            };
-            if let Err(Refusal(text)) = done {
+            if let Err(Refusal(text)) = self.execute_of_stranger(args, replies) {
                 replies.truncate(before);
                 replies.error(&*text);
             }
+            // There is no session that `RESET` could reset.
+            self.orders = SessionOrders::default();
             return;
         };
-        // `QUIT` and `RESET` are never queued by `MULTI`.
-        if !ahead.is_of_keys()
-            && let Some(("quit" | "reset", _)) = own(args[0])
-        {
-            self.ran = ExecutedCommand { name: "", outcome: Outcome::Done };
-            let known = self.knows(args);
-            if known.is_err() {
-                self.ran.outcome = Outcome::Rejected;
-                session.note_refused();
-            }
-            if let Err(Refusal(text)) = known.and_then(|_| self.run(args, replies)) {
-                replies.error(&*text);
-            }
-        } else {
-            if self.is_queueing {
-                self.marked_ns = self.node.clock().now_ns();
-            }
-            self.ran = session.execute_known(keys, (args, ahead), moment, self, replies);
-            self.judge.end_command();
-            if !self.deferred.is_empty()
-                && let Err(Refusal(text)) = self.do_later()
-            {
-                replies.truncate(before);
-                replies.error(&*text);
-            }
-            if let Some(number) = self.recorded.take() {
-                session.note_recorded(number);
-            }
+        if self.transaction.is_queueing {
+            self.transaction.marked_ns = self.node.clock().now_ns();
         }
-        let has_moved = std::mem::take(&mut self.has_moved);
-        if std::mem::take(&mut self.is_reset) {
+        self.usage.ran = session.execute_known(keys, (args, ahead), moment, self, replies);
+        self.judge.end_command();
+        if !self.transaction.deferred.is_empty()
+            && let Err(Refusal(text)) = self.do_later()
+        {
+            replies.truncate(before);
+            replies.error(&*text);
+        }
+        let SessionOrders { is_reset, has_moved, recorded } = std::mem::take(&mut self.orders);
+        if let Some(number) = recorded {
+            session.note_recorded(number);
+        }
+        if is_reset {
             session.reset(keys);
         } else if has_moved {
             session.leave(keys);
         }
     }
 
-    fn begin_snapshot(&self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        let is_known = args.len() == 1 || args.len() == 2 && args[1].eq_ignore_ascii_case(b"schedule");
-        if !is_known {
-            return Err("ERR syntax error".into());
-        }
-        if !self.may_write() {
-            return Err("NOPERM this token may not write: use one with the role write".into());
-        }
-        let log = self.node.keyspaces().log();
-        log.ok_or("ERR keys live in memory only: start the node with --data-dir")?.want_snapshot();
-        replies.simple("Background saving started");
-        Ok(())
+    /// Executes a command of a client that is not authenticated.
+    fn execute_of_stranger(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        self.usage.ran = ExecutedCommand { name: "", outcome: Outcome::Done };
+        let command = command(args).filter(|command| command.has_flag("no_auth"));
+        let found = command.and_then(|command| Some((command, command.of_host()?)));
+        let (command, of_host) = found.ok_or("NOAUTH Authentication required.")?;
+        self.check(of_host, args)?;
+        command.check(args)?;
+        self.usage.ran.name = command.name;
+        self.run((command, of_host), args, replies)
     }
-}
-
-impl Host for Client {
-    fn is_long(&self, args: &Args<'_>) -> bool {
-        let is = |words: &[&str]| {
-            let word = args.get(1);
-            word.is_some_and(|word| words.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes())))
-        };
-        let goes_through_clients = match own(args[0]) {
-            // `CONFIG SET` locks all shards.
-            Some(("config", _)) if is(&["set"]) => return true,
-            // Patterns may take long to compile.
-            Some(("config", _)) if is(&["get"]) => return is_long_pattern(&args[2..], config::SETTINGS),
-            Some(("command", _)) if is(&["list"]) => return is_long_pattern(&args[2..], introspect::count()),
-            Some(("config", _)) => is(&["resetstat"]),
-            Some(("client", _)) => is(&["list", "kill"]),
-            Some(("info", _)) => true,
-            _ => false,
-        };
-        goes_through_clients && self.clients().is_some_and(|clients| clients.len() > STEP_CLIENTS)
-    }
-
-    fn hold_schema(&self, name: &TableName) -> std::result::Result<Option<Box<dyn Any>>, Refusal> {
-        let Some(AdmittedClient { caller, .. }) = self.admitted.as_ref().filter(|_| !name.is_public()) else {
-            return Ok(None);
-        };
-        let held = self.node.key_controls().hold_schemas(caller.tenant());
-        let checked =
-            held.and_then(|held| self.node.catalog().check_schema(caller.tenant(), name).map(|()| held));
-        Ok(Some(Box::new(checked.map_err(Refusal::with_advice)?)))
-    }
-
-    fn has_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
-    }
-
-    fn judge(
-        &mut self,
-        condition: &Expr,
-        space: Option<&Arc<Space>>,
-        entries: &[ReadEntry<'_>],
-        now: u64,
-    ) -> std::result::Result<Vec<bool>, Refusal> {
-        let Some(AdmittedClient { caller, keys, .. }) = &self.admitted else {
-            return Ok(vec![false; entries.len()]);
-        };
-        self.judge.judge((caller, keys), (condition, space), entries, now)
-    }
-
-    fn knows(&self, args: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        let Some((name, arity)) = own(args[0]) else { return Ok(false) };
-        // `INFO` counts keys in all shards, some of which the transaction has locked.
-        if name == "info" && self.is_queueing {
-            return Err("ERR INFO is not allowed inside a transaction".into());
-        }
-        // Rejected at queueing time, so that no later command of the transaction runs for the wrong tenant.
-        if let Some(token) = token_of(name, args).and_then(|token| std::str::from_utf8(token).ok()) {
-            self.check_stays(token)?;
-        }
-        let least = arity.unsigned_abs();
-        let fits = if arity < 0 { args.len() >= least } else { args.len() == least };
-        match introspect::asked(args) {
-            _ if !fits => Err(wrong_number(args[0])),
-            None => Err(unknown_subcommand(&name.to_ascii_uppercase(), args[1])),
-            Some(about) if !about.takes(args.len()) => Err(wrong_number(about.name.as_bytes())),
-            Some(_) => Ok(true),
-        }
-    }
-
-    fn ran(&mut self, ran: ExecutedCommand) {
-        let now_ns = self.node.clock().now_ns();
-        self.count(ran, now_ns.saturating_sub(self.marked_ns), &[]);
-        self.marked_ns = now_ns;
-    }
-
-    fn run(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        self.ran_name = introspect::asked(args).map_or("", |about| about.name);
-        self.facts.command = self.ran_name;
-        match own(args[0]).map_or("", |(name, _)| name) {
-            "auth" => self.auth(args, replies)?,
-            "client" => self.client(args, replies)?,
-            "command" => introspect::tell(args, replies)?,
-            "bgsave" => self.begin_snapshot(args, replies)?,
-            "config" => self.config(args, replies)?,
-            "echo" => replies.bulk(args[1]),
-            "hello" => self.hello(args, replies)?,
-            "info" => self.info(args, replies),
-            "latency" => latency(args, replies)?,
-            "slowlog" => self.slowlog(args, replies)?,
-            "lastsave" => {
-                let saved = self.node.keyspaces().log().map_or(0, |log| log.snapshots().latest.unix_s);
-                replies.integer(saved as i64);
-            }
-            "ping" => match args {
-                [_] => replies.simple("PONG"),
-                [_, text] => replies.bulk(text),
-                _ => return Err(wrong_number(args[0])),
-            },
-            "quit" => {
-                self.is_leaving = true;
-                replies.ok();
-            }
-            "reset" => {
-                (self.is_reset, self.protocol) = (true, Protocol::Resp2);
-                self.set_name(String::new());
-                self.reply_mode = ReplyMode::None;
-                replies.set_protocol(Protocol::Resp2);
-                // The client falls back to the default user, if the node serves clients without a token.
-                self.admitted = None;
-                drop(self.admit(None));
-                replies.simple("RESET");
-            }
-            "time" => {
-                // The batch's time has only milliseconds.
-                let now_us = self.node.keyspaces().time().now_us();
-                replies.array(2);
-                replies.bulk((now_us / 1_000_000).to_string().as_bytes());
-                replies.bulk((now_us % 1_000_000).to_string().as_bytes());
-            }
-            other => return Err(Refusal(Cow::Owned(format!("ERR {other} is not carried out")))),
-        }
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        self.admitted.as_ref().is_some_and(|admitted| admitted.caller.may_write_keys())
-    }
-}
-
-/// Replies with the help lines and the two lines that Redis appends to them.
-pub(super) fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
-    replies.array(lines.len() + 2);
-    lines.iter().chain(&["HELP", "    Prints this help."]).for_each(|line| replies.simple(line));
-}
-
-/// Returns whether compiling the patterns and matching `names` names with each takes longer than a step.
-fn is_long_pattern(patterns: &Args<'_>, names: usize) -> bool {
-    let work = patterns.iter().map(|pattern| Pattern::work_of(pattern, names));
-    work.fold(0, usize::saturating_add) > KV_STEP_WORK_MAX
-}
-
-/// Returns the name and arity of a command implemented here.
-fn own(name: &[u8]) -> Option<(&'static str, isize)> {
-    OWN.iter().copied().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
-}
-
-pub(super) fn unknown_subcommand(command: &str, name: &[u8]) -> Refusal {
-    let name = name[..name.len().min(64)].escape_ascii();
-    Refusal(Cow::Owned(format!("ERR unknown subcommand '{name}'. Try {command} HELP.")))
-}
-
-pub(super) fn wrong_number_of(command: &str, subcommand: &[u8]) -> Refusal {
-    let subcommand = subcommand.escape_ascii();
-    Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{command}|{subcommand}' command")))
 }

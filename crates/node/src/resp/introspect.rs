@@ -1,156 +1,10 @@
-//! `COMMAND`: descriptions of all commands and subcommands, from `commands.tsv`.
+//! `COMMAND`: descriptions of all commands and subcommands, from their rows in the table.
 
-use super::host::{Done, tell_help, unknown_subcommand, wrong_number_of};
+use super::host::Done;
 use farpool_kv::resp::Replies;
-use farpool_kv::{Args, Pattern};
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use farpool_kv::{Args, COMMANDS, Command, KeyUse, Keys, Pattern, Refusal, command};
 
-/// The description of a command, or of a subcommand, whose name is written as `client|list`.
-pub(super) struct About {
-    pub name: &'static str,
-    /// Number of arguments including the name; if negative, the least number.
-    pub arity: i64,
-    flags: Vec<&'static str>,
-    /// Positions of the first and the last key, and the distance between keys.
-    pub keys: [i64; 3],
-    categories: Vec<&'static str>,
-    tips: Vec<&'static str>,
-    groups: Vec<KeyGroup>,
-    group: &'static str,
-    since: &'static str,
-    summary: &'static str,
-}
-
-/// A group of keys that a command uses in the same way.
-struct KeyGroup {
-    flags: Vec<&'static str>,
-    first: i64,
-    /// Distance from the first key to the last; if negative, the position counted from the end.
-    last: i64,
-    step: i64,
-    limit: i64,
-}
-
-/// All descriptions, by name.
-static ALL: LazyLock<BTreeMap<&'static str, About>> = LazyLock::new(|| {
-    let lines = include_str!("commands.tsv").lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(About::of_line).map(|about| (about.name, about)).collect()
-});
-
-impl About {
-    fn of_line(line: &'static str) -> Option<About> {
-        let mut fields = line.split('\t');
-        let mut next = || fields.next();
-        let words = |text: &'static str| text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>();
-        let (name, arity, flags) = (next()?, next()?.parse().ok()?, words(next()?));
-        let keys = words(next()?).iter().map(|number| number.parse().ok()).collect::<Option<Vec<i64>>>()?;
-        let (categories, tips) = (words(next()?), words(next()?));
-        let groups = next()?.split(';').filter(|group| !group.is_empty());
-        let groups = groups.map(KeyGroup::of).collect::<Option<Vec<_>>>()?;
-        let (group, since, summary) = (next()?, next()?, next()?);
-        let keys = keys.try_into().ok()?;
-        Some(About { name, arity, flags, keys, categories, tips, groups, group, since, summary })
-    }
-
-    /// Returns whether the command takes this number of arguments, including its name.
-    pub fn takes(&self, arguments: usize) -> bool {
-        let least = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { arguments >= least } else { arguments == least }
-    }
-
-    fn is_subcommand(&self) -> bool {
-        self.name.contains('|')
-    }
-
-    fn subcommands(&self) -> impl Iterator<Item = &'static About> {
-        let of = if self.is_subcommand() { "" } else { self.name };
-        ALL.values().filter(move |about| about.name.split_once('|').is_some_and(|(command, _)| command == of))
-    }
-}
-
-impl KeyGroup {
-    /// Parses `flag,flag@first:last:step:limit`.
-    fn of(text: &'static str) -> Option<KeyGroup> {
-        let (flags, numbers) = text.split_once('@')?;
-        let numbers = numbers.split(':').map(|number| number.parse().ok()).collect::<Option<Vec<_>>>()?;
-        let [first, last, step, limit] = numbers.try_into().ok()?;
-        Some(KeyGroup { flags: flags.split(',').collect(), first, last, step, limit })
-    }
-
-    fn keys<'a>(&self, args: &Args<'a>) -> Vec<&'a [u8]> {
-        let last = if self.last < 0 { args.len() as i64 + self.last } else { self.first + self.last };
-        let step = usize::try_from(self.step).unwrap_or(1).max(1);
-        let places = (self.first..=last).step_by(step);
-        places.filter_map(|at| args.get(usize::try_from(at).ok()?).copied()).collect()
-    }
-}
-
-/// Returns the command, or subcommand, with this name; case is ignored.
-fn find(name: &[u8]) -> Option<&'static About> {
-    let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
-    ALL.get(&*name)
-}
-
-/// Returns the command that the arguments name, or its subcommand if it has subcommands; `None` if it does not exist.
-pub(super) fn asked(args: &Args<'_>) -> Option<&'static About> {
-    let command = find(args.first()?).filter(|about| !about.is_subcommand())?;
-    match args.get(1) {
-        Some(name) if command.subcommands().next().is_some() => {
-            find(&[command.name.as_bytes(), b"|", name].concat())
-        }
-        _ => Some(command),
-    }
-}
-
-/// Replies to `COMMAND`.
-pub(super) fn tell(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-    let Some(name) = args.get(1) else {
-        tell_all(replies);
-        return Ok(());
-    };
-    match (name.to_ascii_lowercase().as_slice(), &args[2..]) {
-        (b"count", []) => replies.integer(commands().count() as i64),
-        (b"docs", names) => tell_docs(names, replies),
-        (b"info", []) => tell_all(replies),
-        (b"info", names) => {
-            replies.array(names.len());
-            for name in names {
-                match find(name) {
-                    Some(about) => tell_info(about, replies),
-                    None => replies.null(),
-                }
-            }
-        }
-        (b"list", filter) => {
-            let found = listed(filter)?;
-            replies.array(found.len());
-            found.iter().for_each(|about| replies.bulk(about.name.as_bytes()));
-        }
-        (b"getkeys", whole @ [_, _, ..]) => {
-            let found = keys_of(whole)?;
-            replies.array(found.len());
-            found.iter().for_each(|(key, _)| replies.bulk(key));
-        }
-        (b"getkeysandflags", whole @ [_, _, ..]) => {
-            let found = keys_of(whole)?;
-            replies.array(found.len());
-            for (key, flags) in found {
-                replies.array(2);
-                replies.bulk(key);
-                tell_words(&flags, replies);
-            }
-        }
-        (b"help", []) => tell_help(HELP, replies),
-        (known, _) if find(&[b"command|", known].concat()).is_some() => {
-            return Err(wrong_number_of("command", known));
-        }
-        (unknown, _) => return Err(unknown_subcommand("COMMAND", unknown)),
-    }
-    Ok(())
-}
-
-const HELP: &[&str] = &[
+pub(super) const HELP: &[&str] = &[
     "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "(no subcommand)",
     "    Describe all commands.",
@@ -168,64 +22,175 @@ const HELP: &[&str] = &[
     "    Return the keys of a command, and what it does with them.",
 ];
 
-fn commands() -> impl Iterator<Item = &'static About> {
-    ALL.values().filter(|about| !about.is_subcommand())
+/// ACL categories in the order in which Redis tells them.
+const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "admin",
+    "fast",
+    "slow",
+    "dangerous",
+    "connection",
+    "transaction",
+];
+
+/// Returns the ACL categories of a command: those that follow from its flags and its group, as in Redis, and those that
+/// its row has.
+fn categories(command: &Command) -> Vec<&'static str> {
+    let is_container = command.flags.is_empty() && command.subcommands().next().is_some();
+    let of_group = match command.description.group {
+        _ if is_container => "",
+        "bitmap" => "bitmap",
+        "connection" => "connection",
+        "generic" => "keyspace",
+        "hash" => "hash",
+        "hyperloglog" => "hyperloglog",
+        "string" => "string",
+        "transactions" => "transaction",
+        _ => "",
+    };
+    let has = |category: &&&str| match **category {
+        "read" => command.has_flag("readonly"),
+        "write" => command.has_flag("write"),
+        "fast" => command.has_flag("fast"),
+        "slow" => !command.has_flag("fast"),
+        "admin" | "dangerous" if command.has_flag("admin") => true,
+        category => {
+            category == of_group || words(command.description.categories).any(|word| word == category)
+        }
+    };
+    CATEGORIES.iter().filter(has).copied().collect()
 }
 
-fn tell_all(replies: &mut Replies<'_>) {
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').filter(|word| !word.is_empty())
+}
+
+/// Returns the command or subcommand with this full name; case is ignored.
+fn find(name: &[u8]) -> Option<&'static Command> {
+    let name = name.to_ascii_lowercase();
+    let found = COMMANDS.binary_search_by(|command| command.name.as_bytes().cmp(&name));
+    found.ok().map(|at| &COMMANDS[at])
+}
+
+fn commands() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().filter(|command| !command.is_subcommand())
+}
+
+/// Replies to `COMMAND`.
+pub(super) fn tell_all(replies: &mut Replies<'_>) {
     replies.array(commands().count());
-    commands().for_each(|about| tell_info(about, replies));
+    commands().for_each(|command| tell_info(command, replies));
 }
 
-/// Returns the number of commands and subcommands.
-pub(super) fn count() -> usize {
-    ALL.len()
+pub(super) fn tell_count(replies: &mut Replies<'_>) {
+    replies.integer(commands().count() as i64);
+}
+
+/// Replies to `COMMAND INFO`.
+pub(super) fn tell_some(names: &Args<'_>, replies: &mut Replies<'_>) {
+    if names.is_empty() {
+        tell_all(replies);
+        return;
+    }
+    replies.array(names.len());
+    for name in names {
+        match find(name) {
+            Some(command) => tell_info(command, replies),
+            None => replies.null(),
+        }
+    }
+}
+
+/// Replies to `COMMAND LIST`.
+pub(super) fn tell_names(filter: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+    let found = listed(filter)?;
+    replies.array(found.len());
+    found.iter().for_each(|command| replies.bulk(command.name.as_bytes()));
+    Ok(())
+}
+
+/// Replies to `COMMAND GETKEYS`.
+pub(super) fn tell_keys(whole: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+    let found = keys_of(whole)?;
+    replies.array(found.len());
+    found.iter().for_each(|(key, _)| replies.bulk(key));
+    Ok(())
+}
+
+/// Replies to `COMMAND GETKEYSANDFLAGS`.
+pub(super) fn tell_keys_and_flags(whole: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+    let found = keys_of(whole)?;
+    replies.array(found.len());
+    for (key, flags) in found {
+        replies.array(2);
+        replies.bulk(key);
+        tell_words(&flags, replies);
+    }
+    Ok(())
 }
 
 /// Returns the commands and subcommands selected by the arguments of `COMMAND LIST`.
-fn listed(filter: &Args<'_>) -> std::result::Result<Vec<&'static About>, farpool_kv::Refusal> {
+fn listed(filter: &Args<'_>) -> Result<Vec<&'static Command>, Refusal> {
     let (by, what) = match filter {
-        [] => return Ok(ALL.values().collect()),
+        [] => return Ok(COMMANDS.iter().collect()),
         [word, by, what] if word.eq_ignore_ascii_case(b"filterby") => (by.to_ascii_lowercase(), *what),
         _ => return Err("ERR syntax error".into()),
     };
     let pattern = Pattern::new(&what.to_ascii_lowercase())?;
-    let has = |about: &About| match by.as_slice() {
-        b"aclcat" => about.categories.iter().any(|category| what.eq_ignore_ascii_case(category.as_bytes())),
-        b"pattern" => pattern.matches(about.name.as_bytes()),
+    let has = |command: &&Command| match by.as_slice() {
+        b"aclcat" => {
+            categories(command).iter().any(|category| what.eq_ignore_ascii_case(category.as_bytes()))
+        }
+        b"pattern" => pattern.matches(command.name.as_bytes()),
         // There are no modules.
         _ => false,
     };
     match by.as_slice() {
-        b"aclcat" | b"pattern" | b"module" => Ok(ALL.values().filter(|about| has(about)).collect()),
+        b"aclcat" | b"pattern" | b"module" => Ok(COMMANDS.iter().filter(has).collect()),
         _ => Err("ERR syntax error".into()),
     }
 }
 
-type KeyUse<'a> = (&'a [u8], Vec<&'static str>);
+/// A key, and the flags that tell how a command uses it.
+type FlaggedKey<'a> = (&'a [u8], Vec<&'static str>);
 
 /// Returns the keys of a command and how it uses them.
-fn keys_of<'a>(whole: &Args<'a>) -> std::result::Result<Vec<KeyUse<'a>>, farpool_kv::Refusal> {
-    let about = asked(whole).ok_or("ERR Invalid command specified")?;
-    if about.groups.is_empty() {
+fn keys_of<'a>(whole: &Args<'a>) -> Result<Vec<FlaggedKey<'a>>, Refusal> {
+    let command = command(whole).filter(|command| !command.lacks_subcommand(whole));
+    let command = command.ok_or("ERR Invalid command specified")?;
+    if command.key_uses.is_empty() {
         return Err("ERR The command has no key arguments".into());
     }
-    if !about.takes(whole.len()) {
+    if !command.takes(whole.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    let flags = |group: &KeyGroup| match about.name {
+    let flags = |flags: &'static str| match command.name {
         // `SET` reads the old value only with the option `GET`.
         "set" if whole.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")) => {
             vec!["RW", "access", "update"]
         }
         "set" => vec!["OW", "update"],
-        _ => group.flags.clone(),
+        _ => flags.split(',').collect(),
     };
-    let used = about.groups.iter().flat_map(|group| {
-        let flags = flags(group);
-        group.keys(whole).into_iter().map(move |key| (key, flags.clone()))
+    let used = command.key_uses.iter().flat_map(|KeyUse(of_use, keys)| {
+        let flags = flags(of_use);
+        keys.of(whole).map(move |key| (key, flags.clone()))
     });
     Ok(used.collect())
+}
+
+/// Returns first and last position and step of keys, as Redis tells them; zeros without keys.
+fn positions(keys: Keys) -> [i64; 3] {
+    match keys {
+        Keys::None | Keys::All => [0; 3],
+        Keys::At { first, last, step } => [first as i64, last as i64, step as i64],
+    }
 }
 
 fn tell_words(words: &[&str], replies: &mut Replies<'_>) {
@@ -233,39 +198,43 @@ fn tell_words(words: &[&str], replies: &mut Replies<'_>) {
     words.iter().for_each(|word| replies.simple(word));
 }
 
-fn tell_info(about: &About, replies: &mut Replies<'_>) {
+fn tell_info(command: &Command, replies: &mut Replies<'_>) {
     replies.array(10);
-    replies.bulk(about.name.as_bytes());
-    replies.integer(about.arity);
-    tell_words(&about.flags, replies);
-    about.keys.iter().for_each(|number| replies.integer(*number));
-    replies.set(about.categories.len());
-    about.categories.iter().for_each(|category| replies.simple(&format!("@{category}")));
-    replies.set(about.tips.len());
-    about.tips.iter().for_each(|tip| replies.bulk(tip.as_bytes()));
-    replies.set(about.groups.len());
-    about.groups.iter().for_each(|group| tell_group(group, replies));
-    replies.set(about.subcommands().count());
-    about.subcommands().for_each(|about| tell_info(about, replies));
+    replies.bulk(command.name.as_bytes());
+    replies.integer(command.arity as i64);
+    tell_words(&words(command.flags).collect::<Vec<_>>(), replies);
+    positions(command.keys).iter().for_each(|number| replies.integer(*number));
+    let categories = categories(command);
+    replies.set(categories.len());
+    categories.iter().for_each(|category| replies.simple(&format!("@{category}")));
+    let tips = command.description.tips;
+    replies.set(words(tips).count());
+    words(tips).for_each(|tip| replies.bulk(tip.as_bytes()));
+    replies.set(command.key_uses.len());
+    command.key_uses.iter().for_each(|key_use| tell_key_use(*key_use, replies));
+    replies.set(command.subcommands().count());
+    command.subcommands().for_each(|command| tell_info(command, replies));
 }
 
-fn tell_group(group: &KeyGroup, replies: &mut Replies<'_>) {
+fn tell_key_use(KeyUse(flags, keys): KeyUse, replies: &mut Replies<'_>) {
+    let [first, last, step] = positions(keys);
+    // A position that is not counted from the end is told as the distance from the first key.
+    let last = if last < 0 { last } else { last - first };
     replies.map(3);
     replies.bulk(b"flags");
-    tell_words(&group.flags, replies);
+    tell_words(&flags.split(',').collect::<Vec<_>>(), replies);
     replies.bulk(b"begin_search");
     replies.map(2);
     tell_pairs(&[("type", "index")], replies);
     replies.bulk(b"spec");
     replies.map(1);
-    tell_numbers(&[("index", group.first)], replies);
+    tell_numbers(&[("index", first)], replies);
     replies.bulk(b"find_keys");
     replies.map(2);
     tell_pairs(&[("type", "range")], replies);
     replies.bulk(b"spec");
     replies.map(3);
-    let numbers = [("lastkey", group.last), ("keystep", group.step), ("limit", group.limit)];
-    tell_numbers(&numbers, replies);
+    tell_numbers(&[("lastkey", last), ("keystep", step), ("limit", 0)], replies);
 }
 
 fn tell_pairs(pairs: &[(&str, &str)], replies: &mut Replies<'_>) {
@@ -282,70 +251,71 @@ fn tell_numbers(pairs: &[(&str, i64)], replies: &mut Replies<'_>) {
     }
 }
 
-fn tell_docs(names: &Args<'_>, replies: &mut Replies<'_>) {
-    let found: Vec<&About> = match names {
+/// Replies to `COMMAND DOCS`.
+pub(super) fn tell_docs(names: &Args<'_>, replies: &mut Replies<'_>) {
+    let found: Vec<&Command> = match names {
         [] => commands().collect(),
         names => names.iter().filter_map(|name| find(name)).collect(),
     };
     replies.map(found.len());
-    found.into_iter().for_each(|about| tell_doc(about, replies));
+    found.into_iter().for_each(|command| tell_doc(command, replies));
 }
 
-fn tell_doc(about: &About, replies: &mut Replies<'_>) {
-    let subcommands: Vec<_> = about.subcommands().collect();
-    replies.bulk(about.name.as_bytes());
+fn tell_doc(command: &Command, replies: &mut Replies<'_>) {
+    let subcommands: Vec<_> = command.subcommands().collect();
+    let about = &command.description;
+    replies.bulk(command.name.as_bytes());
     replies.map(3 + usize::from(!subcommands.is_empty()));
     tell_pairs(&[("summary", about.summary), ("since", about.since), ("group", about.group)], replies);
     if !subcommands.is_empty() {
         replies.bulk(b"subcommands");
         replies.map(subcommands.len());
-        subcommands.into_iter().for_each(|about| tell_doc(about, replies));
+        subcommands.into_iter().for_each(|command| tell_doc(command, replies));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::host::OWN;
+    use crate::Node;
+    use crate::node::NodeConfig;
+    use crate::resp::host::Client;
+    use farpool_kv::Host;
     use farpool_kv::resp::Protocol;
-    use farpool_kv::{COMMANDS, Keys};
+    use std::sync::{Arc, LazyLock};
 
-    fn told(command: &str, protocol: Protocol) -> String {
-        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+    static NODE: LazyLock<Arc<Node>> = LazyLock::new(|| {
+        Node::start(NodeConfig { memory_bytes: 16 << 20, ..NodeConfig::default() }).unwrap()
+    });
+
+    fn told(text: &str, protocol: Protocol) -> String {
+        let args: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        let mut client = Client::new(&NODE, &Arc::default(), 1, ("peer".into(), "local".into()));
         let mut bytes = Vec::new();
         let mut replies = Replies::new(&mut bytes, protocol);
-        if let Err(refusal) = tell(&words, &mut replies) {
+        let row = command(&args).unwrap();
+        let checked = row.check(&args);
+        let run = |()| client.run((row, row.of_host().unwrap()), &args, &mut replies);
+        if let Err(refusal) = checked.and_then(run) {
             replies.error(&*refusal.0);
         }
         String::from_utf8(bytes).unwrap().replace("\r\n", " ")
     }
 
     #[test]
-    fn the_list_has_every_command_as_it_is_carried_out() {
-        let lines = include_str!("commands.tsv").lines().filter(|line| !line.starts_with('#')).count();
-        assert_eq!(ALL.len(), lines, "every line is understood, once");
+    fn every_row_is_described() {
         for command in COMMANDS {
-            let about =
-                find(command.name.as_bytes()).unwrap_or_else(|| panic!("{} is missing", command.name));
-            assert_eq!(about.arity, command.arity as i64, "{}", command.name);
-            // Commands whose subcommands have keys have none themselves.
-            let expected = match command.keys {
-                Keys::At { first, last, step } if about.subcommands().next().is_none() => {
-                    [first as i64, last as i64, step as i64]
-                }
-                _ => [0; 3],
-            };
-            assert_eq!(about.keys, expected, "{}", command.name);
-            let says_write = about.flags.contains(&"write")
-                || about.subcommands().any(|about| about.flags.contains(&"write"));
-            assert_eq!(says_write, command.may_write(), "{}", command.name);
+            let about = &command.description;
+            assert!([about.group, about.since, about.summary].iter().all(|text| !text.is_empty()));
+            assert!(words(about.categories).all(|category| CATEGORIES.contains(&category)), "{command:?}");
+            let writes = command.may_write();
+            assert!(!writes || !command.has_flag("readonly"), "{command:?}");
+            assert_eq!(
+                command.is_subcommand(),
+                commands().all(|top| top.name != command.name),
+                "{command:?}"
+            );
         }
-        for (name, arity) in OWN {
-            let about = find(name.as_bytes()).unwrap_or_else(|| panic!("{name} is missing"));
-            assert_eq!(about.arity, *arity as i64, "{name}");
-        }
-        let of_sessions = ["multi", "exec", "discard", "watch", "unwatch", "select"];
-        assert_eq!(commands().count(), COMMANDS.len() + OWN.len() + of_sessions.len());
     }
 
     /// Compares with the replies of Redis 7.0.15.

@@ -2,8 +2,7 @@
 
 use super::LastCondition;
 use crate::caller::Caller;
-use farpool_kv::resp::Replies;
-use farpool_kv::{Args, Host, Keyspace, ReadEntry, Refusal, Space};
+use farpool_kv::{Host, Keyspace, ReadEntry, Refusal, Space};
 use farpool_model::Expr;
 use std::sync::Arc;
 
@@ -22,14 +21,6 @@ impl SteppedHost {
 }
 
 impl Host for SteppedHost {
-    fn knows(&self, _: &Args<'_>) -> Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> Result<(), Refusal> {
-        Ok(())
-    }
-
     fn may_write(&self) -> bool {
         true
     }

@@ -54,6 +54,19 @@ async fn another_token_of_the_tenant_leaves_database_watch_and_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_before_authentication_ends_no_later_transaction() {
+    let redis = Redis::start(access()).await;
+    let mut client = client_of(&redis, "anns").await;
+    client.ask("RESET", "+RESET\r\n").await;
+    client.ask("RESET", "+RESET\r\n").await;
+    client.ask("GET k", "-NOAUTH Authentication required.\r\n").await;
+    client.ask("AUTH anns", "+OK\r\n").await;
+    client.ask("MULTI", "+OK\r\n").await;
+    client.ask("SET k 1", "+QUEUED\r\n").await;
+    client.ask("EXEC", "*1\r\n+OK\r\n").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_without_the_right_to_write_counts_at_once() {
     let redis = Redis::start(access()).await;
     let mut client = client_of(&redis, "anns").await;

@@ -9,11 +9,8 @@ use crate::access::Access;
 use crate::caller::tests::{exercise, load};
 use crate::node::NodeConfig;
 use crate::rights::{Right, VERBS};
-use farpool_kv::{KeyChange, KeyState, ReadEntry, TimeAndRandom};
+use farpool_kv::{COMMANDS, KeyChange, KeyState, ReadEntry, TimeAndRandom};
 use farpool_model::{ErrorKind, Expr, LoadMode, NamedExpr, Output, Program, Result, TableName, TenantName};
-
-/// All commands and subcommands.
-const COMMANDS: &str = include_str!("../commands.tsv");
 
 /// Requests whose arguments are worse than many or long ones.
 const HEAVY: &[&str] = &[
@@ -74,10 +71,8 @@ fn words(text: &str) -> Vec<u8> {
 fn requests() -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     let long = vec![b'x'; 600_000];
-    for line in COMMANDS.lines().filter(|line| !line.starts_with('#')) {
-        let mut fields = line.split('\t');
-        let (name, arity) = (fields.next().unwrap(), fields.next().unwrap());
-        let arity = arity.parse::<isize>().unwrap().unsigned_abs();
+    for command in COMMANDS {
+        let (name, arity) = (command.name, command.arity.unsigned_abs());
         let words: Vec<&[u8]> = name.split('|').map(str::as_bytes).collect();
         let with = |count: usize, argument: &'static [u8]| {
             let more = std::iter::repeat_n(argument, count);

@@ -6,12 +6,13 @@
 //! Example: a client of tenant A watches `k`, then sends `AUTH` with a token of tenant B, then `MULTI`, `GET k`,
 //! `EXEC`. The watch named A's `k` and says nothing about B's, so `EXEC` replies null.
 
-use super::{AdmittedClient, Client, Done, REDIS_VERSION};
+use super::state::AdmittedClient;
+use super::{Client, Done, REDIS_VERSION};
 use crate::access::without_tokens;
 use crate::resp::tenants::TenantState;
 use crate::shares::Port;
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
-use farpool_kv::{Args, Refusal};
+use farpool_kv::{Args, HostCommand, Refusal};
 use farpool_model::{Error, ErrorKind, Result, limits};
 use std::borrow::Cow;
 
@@ -31,26 +32,26 @@ impl Client {
         let (caller, pass) = self.node.admit(token)?;
         let keys = caller.keys()?;
         // Same tenant: `MULTI` and `WATCH` continue, as after Redis' `AUTH`.
-        if let Some(admitted) = &mut self.admitted
+        if let Some(admitted) = &mut self.identity.admitted
             && admitted.caller.tenant() == caller.tenant()
         {
             admitted.caller = caller;
-            self.record.set_user(pass.token_name().unwrap_or("default"));
-            self.pass = Some(pass);
+            self.identity.record.set_user(pass.token_name().unwrap_or("default"));
+            self.identity.pass = Some(pass);
             return Ok(());
         }
         let guard = self.node.connect(caller.tenant(), Port::Redis)?;
         let buffers = self.node.account(caller.tenant()).empty();
         let TenantState { clients, slow } = self.tenants.of(caller.tenant(), self.node.key_controls());
-        self.record.set_user(pass.token_name().unwrap_or("default"));
+        self.identity.record.set_user(pass.token_name().unwrap_or("default"));
         // Commands counted so far belong to the previous tenant.
         self.settle_now();
-        self.has_moved |= self.admitted.is_some();
-        self.admitted = None;
-        let member = clients.enter(&self.record);
-        self.admitted =
+        self.orders.has_moved |= self.identity.admitted.is_some();
+        self.identity.admitted = None;
+        let member = clients.enter(&self.identity.record);
+        self.identity.admitted =
             Some(AdmittedClient { caller, keys, slow, buffers, clients, _member: member, _guard: guard });
-        self.pass = Some(pass);
+        self.identity.pass = Some(pass);
         Ok(())
     }
 
@@ -84,7 +85,9 @@ impl Client {
 
     /// Rejects a token of another tenant inside a transaction, whose keys belong to one tenant.
     pub(super) fn check_stays(&self, token: &str) -> Done {
-        let Some(admitted) = self.admitted.as_ref().filter(|_| self.is_queueing) else { return Ok(()) };
+        let Some(admitted) = self.identity.admitted.as_ref().filter(|_| self.transaction.is_queueing) else {
+            return Ok(());
+        };
         match self.node.admit(Some(token)) {
             Ok((caller, _)) if caller.tenant() != admitted.caller.tenant() => {
                 Err("ERR this token is one of another tenant: AUTH with it before MULTI".into())
@@ -95,7 +98,7 @@ impl Client {
 
     pub(super) fn hello(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
         let protocol = match args.get(1).map(|version| parse_integer(version)) {
-            None => self.protocol,
+            None => self.protocol.version,
             Some(None) => return Err("ERR Protocol version is not an integer or out of range".into()),
             Some(Some(number)) => {
                 Protocol::of_number(number).ok_or("NOPROTO unsupported protocol version")?
@@ -124,7 +127,7 @@ impl Client {
         if let Some((user, token)) = login {
             self.log_in(Some(user), token)?;
         }
-        if self.admitted.is_none() {
+        if self.identity.admitted.is_none() {
             return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
                         AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
                         version at the same time"
@@ -133,7 +136,7 @@ impl Client {
         if let Some(name) = name {
             self.set_name(name);
         }
-        self.protocol = protocol;
+        self.protocol.version = protocol;
         replies.set_protocol(protocol);
         replies.map(7);
         replies.bulk(b"server");
@@ -143,7 +146,7 @@ impl Client {
         replies.bulk(b"proto");
         replies.integer(protocol.number());
         replies.bulk(b"id");
-        replies.integer(self.record.number as i64);
+        replies.integer(self.identity.record.number as i64);
         replies.bulk(b"mode");
         replies.bulk(b"standalone");
         replies.bulk(b"role");
@@ -169,10 +172,10 @@ impl Client {
 }
 
 /// Returns the token among the arguments of `AUTH` or `HELLO`.
-pub(super) fn token_of<'a>(name: &str, args: &Args<'a>) -> Option<&'a [u8]> {
-    match name {
-        "auth" => args.last().copied(),
-        "hello" => {
+pub(super) fn token_of<'a>(command: HostCommand, args: &Args<'a>) -> Option<&'a [u8]> {
+    match command {
+        HostCommand::Auth => args.last().copied(),
+        HostCommand::Hello => {
             let at = args.iter().skip(2).position(|option| option.eq_ignore_ascii_case(b"auth"))?;
             args.get(at + 4).copied()
         }

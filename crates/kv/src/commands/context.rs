@@ -1,0 +1,149 @@
+//! The environment of a running command on keys.
+
+use super::command::{Command, KeyspaceFunction};
+use super::handle::KeyHandle;
+use super::{Args, CommandResources, Done, Predicates, Refusal};
+use crate::effects::Effect;
+use crate::holds::ShardGuard;
+use crate::keyspace::Keyspace;
+use crate::resp::Replies;
+use crate::session::Host;
+use crate::shard::SpaceId;
+use crate::spaces::Space;
+use crate::table::Table;
+use farpool_model::limits::KV_KEY_BYTES_MAX;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The environment of a running command.
+pub(crate) struct Context<'k, 'c> {
+    pub keyspace: &'k Keyspace,
+    pub space: SpaceId,
+    /// Time in milliseconds since the epoch.
+    pub now: u64,
+    /// Random number that comes with the command, so that its result is reproducible.
+    pub random: u64,
+    pub replies: Replies<'c>,
+    pub resources: &'c mut CommandResources<'k>,
+    pub host: &'c mut dyn Host,
+    pub predicates: &'c mut Predicates,
+}
+
+impl<'j, 'c> Context<'j, 'c> {
+    /// Executes the command, whose function is `run`.
+    pub fn run(&mut self, (command, run): (&Command, KeyspaceFunction), args: &Args<'_>) -> Done {
+        if let Some(key) = command.keys.of(args).find(|key| key.len() > KV_KEY_BYTES_MAX) {
+            let message = format!("ERR a key of {} bytes: keys have at most {KV_KEY_BYTES_MAX}", key.len());
+            return Err(Refusal(Cow::Owned(message)));
+        }
+        self.resources.writes = command.may_write();
+        if command.uses && self.keyspace.notes_uses() {
+            command.keys.of(args).for_each(|key| self.handle(key).note_use());
+        }
+        run(self, args)
+    }
+
+    pub fn handle<'k>(&mut self, key: &'k [u8]) -> KeyHandle<'_, 'k, 'j> {
+        self.handle_and_replies(key).0
+    }
+
+    pub fn handle_and_replies<'k>(&mut self, key: &'k [u8]) -> (KeyHandle<'_, 'k, 'j>, &mut Replies<'c>) {
+        let hash = self.resources.hash(self.keyspace, key);
+        let keyspace = self.keyspace;
+        let CommandResources { shards, recorder, protected, writes, .. } = &mut *self.resources;
+        let (shard, others) = shards.split(keyspace.shard_of(hash));
+        let (space, named) = shard.owner(self.space, key);
+        let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
+        let selected = self.space;
+        let handle = KeyHandle {
+            keyspace,
+            shard,
+            others,
+            recorder,
+            protected,
+            writes,
+            random,
+            selected,
+            space,
+            named,
+            hash,
+            key,
+            now,
+        };
+        (handle, &mut self.replies)
+    }
+
+    /// Returns a handle to a key in the given space, whichever space owns it by its prefix.
+    pub(super) fn handle_in<'k>(
+        &mut self,
+        space: SpaceId,
+        named: Option<&Arc<Space>>,
+        key: &'k [u8],
+    ) -> KeyHandle<'_, 'k, 'j> {
+        let hash = self.resources.hash(self.keyspace, key);
+        let keyspace = self.keyspace;
+        let CommandResources { shards, recorder, protected, writes, .. } = &mut *self.resources;
+        let (shard, others) = shards.split(keyspace.shard_of(hash));
+        let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
+        let selected = crate::session::selected(space);
+        KeyHandle {
+            keyspace,
+            shard,
+            others,
+            recorder,
+            protected,
+            writes,
+            random,
+            selected,
+            space,
+            named,
+            hash,
+            key,
+            now,
+        }
+    }
+
+    /// Returns the selected space and the named spaces in it, each at a fixed index, so that cursors of `SCAN` stay
+    /// valid when spaces are created or dropped.
+    pub fn scanned_spaces(&self) -> Vec<Option<SpaceId>> {
+        let shards = self.all_taken();
+        let mut places = vec![Some(self.space)];
+        let named = shards.first().into_iter().flat_map(|(_, shard)| shard.parts(self.space)).skip(1);
+        for id in named {
+            let place = (id - crate::session::SPACES) as usize + 1;
+            places.resize(places.len().max(place + 1), None);
+            places[place] = Some(id);
+        }
+        places
+    }
+
+    pub(super) fn all_taken(&self) -> &[(usize, ShardGuard<'j>)] {
+        self.resources.shards.several()
+    }
+
+    /// Iterates over the tables of the selected space, by shard.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.all_taken()
+            .iter()
+            .flat_map(|(_, shard)| shard.parts(self.space).filter_map(|space| shard.table(space)))
+    }
+
+    /// Returns the table of a space in one shard.
+    pub fn table_of(&self, shard: usize, space: SpaceId) -> Option<&Table> {
+        self.all_taken().get(shard)?.1.table(space)
+    }
+
+    /// Removes all keys of all spaces.
+    pub fn flush_all(&mut self) {
+        let now = self.now;
+        self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.flush_all(now));
+        self.resources.recorder.add(&Effect::FlushAll);
+    }
+
+    /// Removes all keys of the selected space.
+    pub fn flush(&mut self) {
+        let (space, now) = (self.space, self.now);
+        self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
+        self.resources.recorder.add(&Effect::Flush { space });
+    }
+}

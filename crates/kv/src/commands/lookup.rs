@@ -1,0 +1,89 @@
+//! The lookup of commands by name.
+//!
+//! Invariant: the rows of the table are in the order of their names. [`Command::subcommands`] relies on it, and a table
+//! that is in another order, or has a name twice, does not compile.
+
+use super::Args;
+use super::command::Command;
+use super::table::COMMANDS;
+
+/// Returns the command that the arguments name, or its subcommand if it has one of this name; case is ignored.
+#[inline]
+pub fn command(args: &Args<'_>) -> Option<&'static Command> {
+    let (name, rest) = args.split_first()?;
+    let command = command_of_name(name)?;
+    match rest {
+        [subcommand, ..] if command.has_subcommands => {
+            let found = command
+                .subcommands()
+                .find(|row| row.name.as_bytes()[command.name.len() + 1..].eq_ignore_ascii_case(subcommand));
+            found.or(Some(command))
+        }
+        _ => Some(command),
+    }
+}
+
+#[inline]
+fn command_of_name(name: &[u8]) -> Option<&'static Command> {
+    let mut slot = slot_of(name);
+    loop {
+        let command = COMMANDS.get(usize::from(BY_NAME[slot]))?;
+        if command.name.as_bytes().eq_ignore_ascii_case(name) {
+            return Some(command);
+        }
+        slot = (slot + 1) % SLOTS;
+    }
+}
+
+/// Slots of [`BY_NAME`]: several times the number of commands, so that most are found in their first slot.
+const SLOTS: usize = 512;
+
+/// The slot of no command.
+const EMPTY: u8 = u8::MAX;
+
+/// Positions in [`COMMANDS`], by a simple hash of the names (linear probing). Looked up for every command; a general
+/// hash function for strings takes longer than all comparisons.
+static BY_NAME: [u8; SLOTS] = places_by_name();
+
+const fn places_by_name() -> [u8; SLOTS] {
+    assert!(COMMANDS.len() < EMPTY as usize, "positions are bytes");
+    let (mut slots, mut at) = ([EMPTY; SLOTS], 0);
+    while at < COMMANDS.len() {
+        let name = COMMANDS[at].name.as_bytes();
+        assert!(at == 0 || is_before(COMMANDS[at - 1].name.as_bytes(), name), "in the order of names");
+        if !COMMANDS[at].is_subcommand() {
+            let mut slot = slot_of(name);
+            while slots[slot] != EMPTY {
+                slot = (slot + 1) % SLOTS;
+            }
+            slots[slot] = at as u8;
+        }
+        at += 1;
+    }
+    slots
+}
+
+/// Returns the first slot of a name, whatever its case.
+#[inline]
+const fn slot_of(name: &[u8]) -> usize {
+    let (first, third, last) = match name {
+        [] => (0, 0, 0),
+        [first, _, third, .., last] => (*first, *third, *last),
+        [first, .., last] => (*first, 0, *last),
+        [only] => (*only, 0, *only),
+    };
+    let (first, third, last) = ((first | 0x20) as usize, (third | 0x20) as usize, (last | 0x20) as usize);
+    (first * 5 + third * 3 + last + name.len() * 11) % SLOTS
+}
+
+/// Returns whether `one` comes before `other` in the order of bytes.
+const fn is_before(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() {
+        if one[at] != other[at] {
+            return one[at] < other[at];
+        }
+        at += 1;
+    }
+    one.len() < other.len()
+}

@@ -1,0 +1,87 @@
+//! The checks of a request before it is executed or queued, and their errors.
+
+use super::Host;
+use crate::commands::{Args, Command, Place, Refusal, is_long_text};
+use std::borrow::Cow;
+
+impl Command {
+    /// Checks the number of arguments, and that their subcommand exists.
+    ///
+    /// # Errors
+    /// Returns the error reply.
+    pub fn check(&self, args: &Args<'_>) -> Result<(), Refusal> {
+        if !self.takes(args.len()) {
+            return Err(wrong_number(self));
+        }
+        match args {
+            [_, subcommand, ..] if self.lacks_subcommand(args) => Err(unknown_subcommand(self, subcommand)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the command of a request. Fails when it does not exist, has the wrong number of arguments, or needs a right
+/// that the client lacks.
+pub(super) fn checked(
+    command: Option<&'static Command>,
+    args: &Args<'_>,
+    host: &dyn Host,
+) -> Result<&'static Command, Refusal> {
+    let command = command.ok_or(UNKNOWN)?;
+    if let Some(of_host) = command.of_host() {
+        host.check(of_host, args)?;
+    }
+    command.check(args)?;
+    if command.writes(args) && !host.may_write() {
+        return Err(MAY_NOT_WRITE.into());
+    }
+    Ok(command)
+}
+
+/// Returns whether a command may take longer than a step, judging by its arguments alone.
+#[inline]
+pub(super) fn is_long_request(command: &Command, args: &Args<'_>, host: &dyn Host) -> bool {
+    match command.place {
+        Place::Keyspace(_) => is_long_text(command, args),
+        Place::Host(of_host) => host.is_long(of_host, args),
+        Place::Session(_) | Place::Subcommands => false,
+    }
+}
+
+/// Error of a command that changes keys, for a token without that right.
+pub(super) const MAY_NOT_WRITE: &str = "NOPERM this token may not write: use one with the role write";
+
+/// Error of an unknown command. The reply is made by [`unknown`], because the client's bytes need not be valid UTF-8.
+pub(super) const UNKNOWN: &str = "ERR unknown command";
+
+/// Returns the error of a command with the wrong number of arguments.
+pub fn wrong_number(command: &Command) -> Refusal {
+    Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{}' command", command.name)))
+}
+
+/// Returns the error of a subcommand that does not exist.
+fn unknown_subcommand(command: &Command, name: &[u8]) -> Refusal {
+    let (command, name) = (command.name.to_ascii_uppercase(), name[..name.len().min(64)].escape_ascii());
+    Refusal(Cow::Owned(format!("ERR unknown subcommand '{name}'. Try {command} HELP.")))
+}
+
+/// Most bytes of the name, and of the arguments, that the error of an unknown command shows.
+const SHOWN_BYTES: usize = 128;
+
+/// Returns the error of an unknown command with its name and arguments, each up to a zero byte, as Redis does.
+pub(super) fn unknown(args: &Args<'_>) -> Vec<u8> {
+    let shown = |text: &[u8], most: usize| {
+        let text = &text[..text.len().min(most)];
+        text.iter().copied().take_while(|byte| *byte != 0).collect::<Vec<u8>>()
+    };
+    let mut told = Vec::new();
+    for argument in &args[1..] {
+        if told.len() >= SHOWN_BYTES {
+            break;
+        }
+        let argument = shown(argument, SHOWN_BYTES - told.len());
+        told.extend([b"'", &*argument, b"' "].concat());
+    }
+    let name = shown(args[0], SHOWN_BYTES);
+    [b"ERR unknown command '", &*name, b"', with args beginning with: ", &told].concat()
+}

@@ -1,0 +1,373 @@
+//! Transactions: the keys watched by `WATCH`, the commands queued by `MULTI`, and their execution.
+
+use super::request::{MAY_NOT_WRITE, UNKNOWN, checked, is_long_request};
+use super::{
+    DeferReason, ExecutedCommand, ExecutionMode, Host, Outcome, Session, TimeAndRandom, check_accepts,
+    deferred, space_number,
+};
+use crate::commands::{Args, Command, CommandResources, Keys, Place, Refusal, SessionCommand, WorkOfExec};
+use crate::holds::ShardGuard;
+use crate::keyspace::Keyspace;
+use crate::resp::{Replies, parse_integer};
+use crate::shard::{SpaceId, Watch};
+use farpool_model::limits::{KV_EXEC_WORK_MAX, KV_QUEUE_BYTES_MAX, KV_STEP_WORK_MAX, KV_WATCHED_MAX};
+use std::borrow::Cow;
+
+/// A watched key.
+#[derive(Debug)]
+pub(super) struct Watched {
+    space: SpaceId,
+    pub key: Box<[u8]>,
+    /// Whether the key existed at `WATCH`.
+    was_there: bool,
+}
+
+/// The commands queued since `MULTI`.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub commands: Vec<QueuedCommand>,
+    pub bytes: usize,
+    /// Whether a command was refused when it arrived; `EXEC` then refuses the whole queue.
+    pub is_refused: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct QueuedCommand {
+    pub command: &'static Command,
+    args: Vec<Box<[u8]>>,
+}
+
+/// A queued command, checked again by `EXEC`, with its arguments as they are passed on.
+struct Request<'q> {
+    command: &'static Command,
+    args: Vec<&'q [u8]>,
+}
+
+impl Session {
+    pub(super) fn enqueue(
+        &mut self,
+        keyspace: &Keyspace,
+        command: &'static Command,
+        args: &Args<'_>,
+    ) -> Result<(), Refusal> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        if keyspace.is_full() {
+            queue.is_refused = true;
+            return Err(FULL.into());
+        }
+        let bytes: usize = args.iter().map(|argument| argument.len() + 32).sum();
+        if queue.bytes + bytes > KV_QUEUE_BYTES_MAX {
+            queue.is_refused = true;
+            let text = format!("ERR more than {} MiB of commands in MULTI", KV_QUEUE_BYTES_MAX >> 20);
+            return Err(Refusal(Cow::Owned(text)));
+        }
+        queue.bytes += bytes;
+        let args = args.iter().map(|argument| Box::from(*argument)).collect();
+        queue.commands.push(QueuedCommand { command, args });
+        Ok(())
+    }
+
+    pub(super) fn multi(&mut self, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+        if self.queue.is_some() {
+            return Err("ERR MULTI calls can not be nested".into());
+        }
+        self.queue = Some(Queue::default());
+        replies.ok();
+        Ok(())
+    }
+
+    pub(super) fn discard(
+        &mut self,
+        keyspace: &Keyspace,
+        replies: &mut Replies<'_>,
+        ran: &mut ExecutedCommand,
+    ) -> Result<(), Refusal> {
+        if self.queue.is_some() && !self.may_unwatch(keyspace) {
+            return Err(deferred(ran, DeferReason::IsHeld));
+        }
+        self.queue.take().ok_or("ERR DISCARD without MULTI")?;
+        self.unwatch(keyspace);
+        replies.ok();
+        Ok(())
+    }
+
+    pub(super) fn unwatch_all(
+        &mut self,
+        keyspace: &Keyspace,
+        replies: &mut Replies<'_>,
+        ran: &mut ExecutedCommand,
+    ) -> Result<(), Refusal> {
+        if !self.may_unwatch(keyspace) {
+            return Err(deferred(ran, DeferReason::IsHeld));
+        }
+        self.unwatch(keyspace);
+        replies.ok();
+        Ok(())
+    }
+
+    pub(super) fn watch(
+        &mut self,
+        keyspace: &Keyspace,
+        (args, now): (&Args<'_>, u64),
+        replies: &mut Replies<'_>,
+        ran: &mut ExecutedCommand,
+    ) -> Result<(), Refusal> {
+        if self.queue.is_some() {
+            return Err("ERR WATCH inside MULTI is not allowed".into());
+        }
+        if !self.watch_keys(keyspace, args, now)? {
+            return Err(deferred(ran, DeferReason::IsHeld));
+        }
+        replies.ok();
+        Ok(())
+    }
+
+    /// Watches the keys in `args`. Returns false when a long command holds one of their shards; the call may then be
+    /// repeated from the start, as keys that are already watched are skipped.
+    fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<bool, Refusal> {
+        check_accepts(keyspace)?;
+        for key in &args[1..] {
+            if self.watched.iter().any(|watched| watched.space == self.space && *watched.key == **key) {
+                continue;
+            }
+            if self.watched.len() >= KV_WATCHED_MAX {
+                return Err(Refusal(Cow::Owned(format!("ERR more than {KV_WATCHED_MAX} keys are watched"))));
+            }
+            let hash = keyspace.hash(key);
+            let Some(mut shard) = self.shard_of(keyspace, hash) else { return Ok(false) };
+            shard.watch(self.space, key, &self.watch);
+            let (owner, _) = shard.owner(self.space, key);
+            let was_there = shard.table(owner).is_some_and(|table| table.get(hash, key, now).is_some());
+            drop(shard);
+            self.watched.push(Watched { space: self.space, key: Box::from(*key), was_there });
+        }
+        Ok(true)
+    }
+
+    /// Locks the shard of a hash; `None` in short mode when a long command holds it.
+    fn shard_of<'k>(&self, keyspace: &'k Keyspace, hash: u64) -> Option<ShardGuard<'k>> {
+        let shard = keyspace.shard_of(hash);
+        match self.mode {
+            ExecutionMode::Short => keyspace.take(shard),
+            ExecutionMode::Long => Some(keyspace.lock(shard).into()),
+        }
+    }
+
+    /// Unwatches the keys whose shards no long command holds; returns whether no watched key is left.
+    pub(super) fn may_unwatch(&mut self, keyspace: &Keyspace) -> bool {
+        let mode = self.mode;
+        let watch = &self.watch;
+        self.watched.retain(|Watched { space, key, .. }| {
+            let shard = keyspace.shard_of(keyspace.hash(key));
+            let resources = match mode {
+                ExecutionMode::Short => keyspace.take(shard),
+                ExecutionMode::Long => Some(keyspace.lock(shard).into()),
+            };
+            resources.map(|mut resources| resources.unwatch(*space, key, watch)).is_none()
+        });
+        self.watched.is_empty()
+    }
+
+    pub(super) fn unwatch(&mut self, keyspace: &Keyspace) {
+        for Watched { space, key, .. } in self.watched.drain(..) {
+            keyspace.lock(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
+        }
+        self.watch = Watch::default();
+    }
+
+    /// Executes the queue while no other command sees any of its keys.
+    pub(super) fn exec(
+        &mut self,
+        keyspace: &Keyspace,
+        moment: TimeAndRandom,
+        (host, replies): (&mut dyn Host, &mut Replies<'_>),
+        ran: &mut ExecutedCommand,
+    ) -> Result<(), Refusal> {
+        let queue = self.queue.take().ok_or("ERR EXEC without MULTI")?;
+        match self.exec_queue(keyspace, &queue, moment, (host, replies)) {
+            Ok(()) => {
+                self.unwatch(keyspace);
+                Ok(())
+            }
+            Err(ExecFailure::Deferred(why)) => {
+                self.queue = Some(queue);
+                Err(deferred(ran, why))
+            }
+            // Unwatching would wait for the shards of the watched keys.
+            Err(ExecFailure::Refused(_)) if self.mode == ExecutionMode::Short && self.is_watching() => {
+                self.queue = Some(queue);
+                Err(deferred(ran, DeferReason::IsLong))
+            }
+            Err(ExecFailure::Refused(refusal)) => {
+                self.unwatch(keyspace);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn exec_queue(
+        &mut self,
+        keyspace: &Keyspace,
+        queue: &Queue,
+        moment: TimeAndRandom,
+        (host, replies): (&mut dyn Host, &mut Replies<'_>),
+    ) -> Result<(), ExecFailure> {
+        // Large queues are put off before any of their commands is parsed or looked up.
+        let is_short = self.mode == ExecutionMode::Short;
+        if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
+            return Err(ExecFailure::Deferred(DeferReason::IsLong));
+        }
+        check_accepts(keyspace)?;
+        if queue.is_refused {
+            return Err("EXECABORT Transaction discarded because of previous errors.".into());
+        }
+        if keyspace.is_full() && queue.commands.iter().any(|queued| queued.command.needs_memory) {
+            let text = format!("EXECABORT Transaction discarded because of: {FULL}");
+            return Err(Refusal(Cow::Owned(text)).into());
+        }
+        let requests = requests_of(queue, host)?;
+        if is_short && requests.iter().any(|request| is_long_request(request.command, &request.args, host)) {
+            return Err(ExecFailure::Deferred(DeferReason::IsLong));
+        }
+        let writing = requests.iter().filter(|request| request.command.may_write());
+        let recorder = self.recorder(keyspace, writing.map(|request| &request.args[..]), moment)?;
+        let watched: Vec<Box<[u8]>> = self.watched.iter().map(|watched| watched.key.clone()).collect();
+        let watched: Vec<&[u8]> = watched.iter().map(|key| &**key).collect();
+        let all = requests.iter().map(|request| (request.command.keys, &request.args[..]));
+        let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
+        let resources = CommandResources::of(keyspace, recorder, all.chain(watches), self.mode);
+        let mut resources = resources.ok_or(ExecFailure::Deferred(DeferReason::IsHeld))?;
+        // Refusals and the reply to a transaction that is not carried out tell about the keys, too.
+        self.recorded = self.recorded.max(resources.last_record());
+        // A write to a watched key touches the watch under the lock of the key's shard, and that lock is held here.
+        if self.watch.is_touched() || self.is_gone(keyspace, &mut resources, moment.now) {
+            self.unwatch_taken(keyspace, &mut resources);
+            replies.null_array();
+            return Ok(());
+        }
+        let work = self.work_of(keyspace, &requests, (&mut resources, moment.now));
+        if is_short && work.is_long() {
+            return Err(ExecFailure::Deferred(DeferReason::IsLong));
+        }
+        if work.beside_largest() > KV_EXEC_WORK_MAX {
+            let most = KV_EXEC_WORK_MAX >> 30;
+            return Err(Refusal(Cow::Owned(format!(
+                "EXECABORT Transaction discarded because its commands would read or write more than {most} GiB, while no \
+                 other client could use the keys: send fewer of them at once"
+            )))
+            .into());
+        }
+        self.run_requests(&requests, (keyspace, &mut resources), moment, (host, replies))?;
+        self.unwatch_taken(keyspace, &mut resources);
+        Ok(self.finish(resources)?)
+    }
+
+    /// Executes the requests of a transaction, whose shards are locked.
+    fn run_requests<'k>(
+        &mut self,
+        requests: &[Request<'_>],
+        (keyspace, resources): (&'k Keyspace, &mut CommandResources<'k>),
+        moment: TimeAndRandom,
+        (host, replies): (&mut dyn Host, &mut Replies<'_>),
+    ) -> Result<(), Refusal> {
+        let only_reads = !requests.iter().any(|request| request.command.may_write());
+        replies.array(requests.len());
+        for Request { command, args } in requests {
+            if only_reads && host.has_gone() {
+                return Err("ERR the client has gone".into());
+            }
+            let before = replies.bytes();
+            let done = match command.place {
+                // An earlier `AUTH` in the same transaction may have revoked the right to write.
+                Place::Keyspace(_) if command.writes(args) && !host.may_write() => Err(MAY_NOT_WRITE.into()),
+                Place::Keyspace(run) => {
+                    self.run((*command, run, &args[..]), (keyspace, resources), moment, (host, replies))
+                }
+                Place::Host(of_host) => host.run((*command, of_host), args, replies),
+                Place::Session(SessionCommand::Select) => self.select(args, replies),
+                // Keys are unwatched by `EXEC` itself. The others are not queued.
+                Place::Session(_) => {
+                    replies.ok();
+                    Ok(())
+                }
+                Place::Subcommands => Err(UNKNOWN.into()),
+            };
+            let mut outcome = Outcome::Done;
+            if let Err(Refusal(text)) = done {
+                replies.truncate(before);
+                replies.error(&*text);
+                outcome = Outcome::Failed;
+            }
+            host.ran(ExecutedCommand { name: command.name, outcome });
+        }
+        Ok(())
+    }
+
+    /// Estimates the work of all commands of a transaction.
+    fn work_of<'b>(
+        &self,
+        keyspace: &Keyspace,
+        requests: &'b [Request<'b>],
+        (resources, now): (&mut CommandResources<'_>, u64),
+    ) -> WorkOfExec<'b> {
+        let (mut work, mut space) = (WorkOfExec::new(), self.space);
+        for Request { command, args } in requests {
+            if let (Place::Session(SessionCommand::Select), Some(number)) = (command.place, args.get(1)) {
+                space = parse_integer(number).and_then(space_number).unwrap_or(space);
+            }
+            work.add(command, args, (keyspace, resources), (space, now));
+        }
+        work
+    }
+
+    /// Unwatches all keys; their shards are locked already.
+    fn unwatch_taken(&mut self, keyspace: &Keyspace, resources: &mut CommandResources<'_>) {
+        for Watched { space, key, .. } in self.watched.drain(..) {
+            resources.shard(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
+        }
+    }
+
+    /// Returns whether a watched key that existed at `WATCH` no longer exists. Expiry does not touch watches, so `EXEC`
+    /// looks the keys up.
+    fn is_gone(&self, keyspace: &Keyspace, resources: &mut CommandResources<'_>, now: u64) -> bool {
+        self.watched.iter().filter(|watched| watched.was_there).any(|Watched { space, key, .. }| {
+            let hash = keyspace.hash(key);
+            let shard = resources.shard(keyspace.shard_of(hash));
+            let table = shard.table(shard.owner(*space, key).0);
+            table.is_none_or(|table| table.get(hash, key, now).is_none())
+        })
+    }
+}
+
+/// Checks queued commands again, as the client's rights may have changed since.
+fn requests_of<'q>(queue: &'q Queue, host: &dyn Host) -> Result<Vec<Request<'q>>, Refusal> {
+    let request = |QueuedCommand { command, args }: &'q QueuedCommand| {
+        let args: Vec<&[u8]> = args.iter().map(|argument| &**argument).collect();
+        Ok(Request { command: checked(Some(command), &args, host)?, args })
+    };
+    queue.commands.iter().map(request).collect()
+}
+
+/// Most commands of a transaction that may be executed in one step.
+const STEP_COMMANDS: usize = 512;
+
+/// The reason why a transaction was not executed.
+enum ExecFailure {
+    Deferred(DeferReason),
+    Refused(Refusal),
+}
+
+impl From<Refusal> for ExecFailure {
+    fn from(refusal: Refusal) -> Self {
+        ExecFailure::Refused(refusal)
+    }
+}
+
+impl From<&'static str> for ExecFailure {
+    fn from(text: &'static str) -> Self {
+        ExecFailure::Refused(text.into())
+    }
+}
+
+/// Error of a transaction that needs memory while usage exceeds `maxmemory`.
+const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
