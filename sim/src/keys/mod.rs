@@ -390,7 +390,8 @@ impl World {
                 return Err(format!("in place of {} replies", commands.len()));
             }
         }
-        let writes = |args: &Vec<String>| command(args[0].as_bytes()).is_some_and(|known| known.may_write());
+        let is_writing = |name: &[u8]| command(&[name]).is_some_and(|known| known.may_write());
+        let writes = |args: &Vec<String>| is_writing(args[0].as_bytes());
         if !was_writing && commands.iter().any(writes) {
             return Err("it was done although the log cannot be written".into());
         }
