@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use std::fmt::{Display, Formatter};
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +24,7 @@ const REPEATS: usize = 5;
 const GIVEN_BACK: Duration = Duration::from_millis(1200);
 
 /// Limits in GB/s.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Limits {
     /// Reading memory with one thread.
     pub memory_read_1: f64,
@@ -35,6 +36,17 @@ pub struct Limits {
     pub memory_fresh: f64,
     /// Sending over loopback TCP from one thread to another.
     pub loopback_tcp: f64,
+}
+
+impl Display for Limits {
+    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(
+            out,
+            "limits of the machine, GB/s: memory read {:.1} with one thread, {:.1} with two; copy {:.1}; \
+             fresh memory {:.1}; loopback TCP {:.1}",
+            self.memory_read_1, self.memory_read_2, self.memory_copy, self.memory_fresh, self.loopback_tcp
+        )
+    }
 }
 
 /// Measures all limits, which takes a few seconds.

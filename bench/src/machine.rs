@@ -1,18 +1,26 @@
 //! Information about the machine, and the date, for a record.
 
 use serde::Serialize;
+use std::fmt::{Display, Formatter};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Clock ticks per second in `/proc`: Linux reports in hundredths on every architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The machine on which a result was measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Machine {
     pub processor: String,
     pub processors: usize,
     pub memory_gib: f64,
     pub kernel: String,
+}
+
+impl Display for Machine {
+    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        let Machine { processor, processors, memory_gib, kernel } = self;
+        write!(out, "{processor} · {processors} processors · {memory_gib} GiB · Linux {kernel}")
+    }
 }
 
 /// Returns information about this machine.

@@ -26,6 +26,8 @@ mod machine;
 mod node;
 mod parameters;
 mod places;
+mod pools;
+mod process;
 mod random;
 mod record;
 mod restart;

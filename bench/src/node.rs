@@ -1,13 +1,15 @@
 //! Memory nodes behind a loopback socket: in this process, or in a separate one.
 
+use crate::process::Process;
+use crate::suite;
 use anyhow::{Context, Result, anyhow};
 use farpool::node::{Node, NodeConfig, PrivateKey, certificate, native};
 use farpool::{ClientOptions, ClientTls, Pool, Proof, PublicKey, ResultForm};
 use rcgen::{CertificateParams, KeyPair};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::net::TcpListener;
@@ -68,9 +70,7 @@ fn serve_until(
 ) -> Result<(SocketAddr, JoinHandle<Result<()>>)> {
     let (ready, address) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || -> Result<()> {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        runtime.block_on(async {
+        suite::runtime(threads)?.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             ready.send(listener.local_addr()?)?;
             Ok(native::serve(node, listener, stopped).await?)
@@ -101,7 +101,7 @@ pub fn serve_until_input_ends(threads: usize, without_taps: bool, tls: Option<&[
 
 /// A node in a separate process, which ends when this value is dropped, and with this process in any case.
 pub struct NodeProcess {
-    process: Child,
+    process: Process,
     /// URL at which the node listens.
     pub url: String,
     tls: Option<ClientTls>,
@@ -151,16 +151,10 @@ impl NodeProcess {
     }
 
     fn start_with(threads: usize, options: &[&str]) -> Result<NodeProcess> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .args(["node", "--threads", &threads.to_string()])
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start a node")?;
-        let mut line = String::new();
-        let output = process.stdout.take().context("the node has no standard output")?;
-        BufReader::new(output).read_line(&mut line)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["node", "--threads", &threads.to_string()]).args(options);
+        let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+        let line = process.first_line()?;
         let (address, key) = line.trim().split_once(' ').context("the node did not start")?;
         let key = PublicKey::from_hex(key).context("the node has no public key")?;
         Ok(NodeProcess { process, url: format!("farpool://{address}"), tls: None, key })
@@ -169,13 +163,5 @@ impl NodeProcess {
     /// Returns the id of the process.
     pub fn id(&self) -> u32 {
         self.process.id()
-    }
-}
-
-impl Drop for NodeProcess {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! Random numbers that are the same on every machine, for the data of the suites about sketches.
+//! Random numbers that are the same on every machine, for the data of the suites.
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 pub struct Random(pub u64);
@@ -6,9 +6,7 @@ pub struct Random(pub u64);
 impl Random {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mixed(self.0)
     }
 
     /// Returns a number of at least 1, with a frequency of about its power of -`skew`.
@@ -16,4 +14,16 @@ impl Random {
         let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         uniform.powf(-1.0 / (skew - 1.0)).min(4e9) as u32
     }
+}
+
+/// Mixes the bits of a value (Stafford's mix 13): the finalizer of SplitMix64.
+pub fn mixed(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// Returns the first number of [`Random`] with this seed.
+pub fn hash(seed: u64) -> u64 {
+    Random(seed).next()
 }

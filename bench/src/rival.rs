@@ -4,7 +4,8 @@
 use crate::answers::Answer;
 use crate::digest::Digest;
 use crate::places;
-use anyhow::{Context, Result, anyhow, bail};
+use crate::process::Process;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use arrow::ipc::reader::FileReader;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 /// Location of a rival's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -22,14 +23,6 @@ pub enum Place {
     Local,
     /// Behind a socket.
     Remote,
-}
-
-/// A rival in a record, and the reason if it did not take part.
-#[derive(Clone, Debug, Serialize)]
-pub struct RivalResult {
-    pub name: String,
-    pub version: String,
-    pub missing: Option<String>,
 }
 
 /// A rival; `bench/definitions/rivals.toml` explains the fields.
@@ -61,6 +54,16 @@ impl RivalDefinition {
         let Rivals { rivals } = places::definition("rivals")?;
         let found = rivals.into_iter().find(|rival| rival.name.eq_ignore_ascii_case(name));
         found.with_context(|| format!("there is no rival {name:?} in bench/definitions/rivals.toml"))
+    }
+
+    /// Returns the interpreter of the rival's Python environment.
+    ///
+    /// # Errors
+    /// Fails if the rival is not installed.
+    pub fn python(&self) -> Result<PathBuf> {
+        let python = places::rivals()?.join(&self.environment).join("bin/python");
+        ensure!(python.exists(), "not installed: run `cargo xtask rivals`");
+        Ok(python)
     }
 
     /// Returns the program that drives the rival, and its argument if it has one.
@@ -104,7 +107,7 @@ pub struct Rival {
     pub version: String,
     /// Bytes on the wire in the last run, if the driver counts them.
     pub bytes_on_wire: Option<u64>,
-    process: Child,
+    process: Process,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
@@ -123,12 +126,7 @@ impl Rival {
 
     /// Starts a process that speaks the protocol of a driver.
     pub fn run_by(definition: RivalDefinition, mut command: Command, threads: usize) -> Result<Rival> {
-        let program = command.get_program().to_os_string();
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+        let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let requests = Some(process.stdin.take().context("the driver has no standard input")?);
         let answers = BufReader::new(process.stdout.take().context("the driver has no standard output")?);
         let (version, bytes_on_wire) = (String::new(), None);
@@ -234,14 +232,6 @@ pub fn read_answer(file: &Path) -> Result<Answer> {
 
 fn milliseconds(answer: &Value) -> Result<f64> {
     answer["ms"].as_f64().context("the driver gave no time")
-}
-
-impl Drop for Rival {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[cfg(test)]

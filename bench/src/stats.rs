@@ -11,6 +11,11 @@ pub fn median(times: &[f64]) -> f64 {
     }
 }
 
+/// Returns the median of a value of each sample; NaN for no samples.
+pub fn median_of<S>(samples: &[S], value: impl Fn(&S) -> f64) -> f64 {
+    median(&samples.iter().map(value).collect::<Vec<_>>())
+}
+
 /// Returns the smallest of `times` that at least the share `part` of them do not exceed; NaN for no values.
 pub fn percentile(times: &[f64], part: f64) -> f64 {
     let mut sorted = times.to_vec();

@@ -1,8 +1,5 @@
 //! Formatting that the reports of all suites share.
 
-use crate::limits::Limits;
-use crate::machine::Machine;
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::io::IsTerminal;
 
 /// Shows the current activity in one line on a terminal; an empty text clears it.
@@ -12,37 +9,9 @@ pub fn progress(text: &str) {
     }
 }
 
-/// Formats a table without rules, with all cells aligned to the right.
-pub fn table(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-    table.set_header(header.into_iter().map(right));
-    for row in rows {
-        table.add_row(row.into_iter().map(right));
-    }
-    table.to_string()
-}
-
-/// Describes the machine in one line.
-pub fn machine(machine: &Machine) -> String {
-    format!(
-        "{} · {} processors · {} GiB · Linux {}",
-        machine.processor, machine.processors, machine.memory_gib, machine.kernel
-    )
-}
-
-/// Lists the limits in one line.
-pub fn limits(limits: &Limits) -> String {
-    format!(
-        "limits of the machine, GB/s: memory read {:.1} with one thread, {:.1} with two; copy {:.1}; \
-         fresh memory {:.1}; loopback TCP {:.1}",
-        limits.memory_read_1,
-        limits.memory_read_2,
-        limits.memory_copy,
-        limits.memory_fresh,
-        limits.loopback_tcp
-    )
+/// Formats notes, one in a line.
+pub fn lines(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("{note}\n")).collect()
 }
 
 /// Formats a number of bytes.
@@ -54,12 +23,12 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// Formats whether a goal was reached, in equal width; `None` if nothing was measured.
+/// Formats whether a goal was reached; `None` if nothing was measured.
 pub fn met(met: Option<bool>) -> &'static str {
     match met {
-        Some(true) => "met   ",
+        Some(true) => "met",
         Some(false) => "missed",
-        None => "-     ",
+        None => "-",
     }
 }
 

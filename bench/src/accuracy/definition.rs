@@ -13,19 +13,11 @@ const SHARE: u64 = 10;
 pub struct Definition {
     pub seeds: u64,
     pub values_max: u64,
-    pub quick: Quick,
+    /// Data sets with more distinct values or more rows are left out.
+    most: Option<u64>,
     pub uniform: Vec<Uniform>,
     pub zipf: Vec<Zipf>,
     pub sketches: Vec<SketchDefinition>,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    seeds: u64,
-    values_max: u64,
-    most: u64,
 }
 
 /// Data sets in which all values are equally frequent.
@@ -56,13 +48,9 @@ pub struct SketchDefinition {
 }
 
 impl Definition {
-    /// Applies the settings of `--quick`.
-    pub fn shrink_to_quick(&mut self) {
-        self.seeds = self.quick.seeds;
-        self.values_max = self.quick.values_max;
-        let most = self.quick.most;
-        self.uniform.iter_mut().for_each(|data| data.distinct.retain(|distinct| *distinct <= most));
-        self.zipf.iter_mut().for_each(|data| data.rows.retain(|rows| *rows <= most));
+    /// Returns whether data sets of this size take part.
+    pub fn has(&self, size: &u64) -> bool {
+        self.most.is_none_or(|most| *size <= most)
     }
 
     /// Returns the number of seeds for a data set with this many distinct values.

@@ -2,7 +2,7 @@
 
 use super::data::{self, Data, Family};
 use super::definition::{Definition, SketchDefinition};
-use crate::machine::{self, Machine};
+use crate::suite::Head;
 use crate::text;
 use anyhow::{Result, bail};
 use arrow::datatypes::DataType;
@@ -30,9 +30,8 @@ const KEPT_SEEDS: u64 = 2;
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     /// The largest number of seeds of a data set.
     pub seeds: u64,
     pub elapsed_s: f64,
@@ -72,18 +71,16 @@ pub struct Line {
 pub fn run(definition: &Definition) -> Result<Results> {
     let (start, mut lines) = (Instant::now(), Vec::new());
     let uniform = definition.uniform.iter().flat_map(|set| set.distinct.iter().map(|n| (set.times, *n)));
-    for (times, distinct) in uniform {
+    for (times, distinct) in uniform.filter(|(_, distinct)| definition.has(distinct)) {
         lines.extend(data_set(definition, &Data::uniform(times, distinct))?);
     }
     let zipf = definition.zipf.iter().flat_map(|set| set.rows.iter().map(|rows| (set.skew, *rows)));
-    for (skew, rows) in zipf {
+    for (skew, rows) in zipf.filter(|(_, rows)| definition.has(rows)) {
         lines.extend(data_set(definition, &Data::zipf(skew, rows))?);
     }
     text::progress("");
     Ok(Results {
-        suite: "sketch-accuracy".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("sketch-accuracy"),
         seeds: definition.seeds,
         elapsed_s: start.elapsed().as_secs_f64(),
         lines,

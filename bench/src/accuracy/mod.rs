@@ -5,7 +5,7 @@ mod definition;
 mod measure;
 mod report;
 
-use crate::{places, suite};
+use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
@@ -21,12 +21,9 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition: Definition = places::definition("sketch-accuracy")?;
-    if options.common.quick {
-        definition.shrink_to_quick();
-    }
+    let mut definition: Definition = options.common.definition("sketch-accuracy")?;
     definition.seeds = options.seeds.unwrap_or(definition.seeds).max(1);
     let results = measure::run(&definition)?;
-    options.common.report(&results.date, "sketch-accuracy", &results, &report::text(&results))?;
+    options.common.report(&results.head.date, "sketch-accuracy", &results, &report::text(&results))?;
     results.check()
 }

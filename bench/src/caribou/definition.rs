@@ -2,7 +2,7 @@
 
 use super::keys::Skew;
 use super::load::Mix;
-use crate::places;
+use crate::suite::Options;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,7 +20,8 @@ pub struct Definition {
     depth: usize,
     mix: String,
     skew: Skew,
-    quick: Quick,
+    /// Cases with more connections are left out.
+    connections_max: Option<usize>,
     mixes: BTreeMap<String, Mix>,
     series: Vec<Series>,
     pub response: Response,
@@ -33,20 +34,6 @@ pub struct Definition {
     pub durable: Vec<Durable>,
     pub recovery: Recovery,
     pub goals: Goals,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Quick {
-    runs: usize,
-    seconds: f64,
-    warm_up_s: f64,
-    keys: u64,
-    connections_max: usize,
-    memory_keys: u64,
-    scan_mib: usize,
-    recovery_mib: usize,
 }
 
 /// Cases that differ in few things.
@@ -185,28 +172,14 @@ pub struct Goals {
 
 impl Definition {
     /// Reads the definition.
-    pub fn read(is_quick: bool) -> Result<Definition> {
-        let mut definition: Definition = places::definition("caribou")?;
-        if is_quick {
-            definition.shrink();
+    pub fn read(options: &Options) -> Result<Definition> {
+        let mut definition: Definition = options.definition("caribou")?;
+        let most = definition.connections_max.unwrap_or(usize::MAX);
+        for counts in definition.series.iter_mut().filter_map(|series| series.connections.as_mut()) {
+            counts.retain(|count| *count <= most);
         }
+        definition.durable.retain(|durable| durable.connections <= most);
         Ok(definition)
-    }
-
-    fn shrink(&mut self) {
-        let quick = self.quick.clone();
-        (self.runs, self.seconds, self.warm_up_s, self.keys) =
-            (quick.runs, quick.seconds, quick.warm_up_s, quick.keys);
-        for counts in self.series.iter_mut().filter_map(|series| series.connections.as_mut()) {
-            counts.retain(|count| *count <= quick.connections_max);
-        }
-        self.durable.retain(|durable| durable.connections <= quick.connections_max);
-        self.response.seconds = quick.seconds;
-        (self.load.seconds, self.load.runs) = (quick.seconds, quick.runs);
-        self.memory.keys = quick.memory_keys;
-        (self.scan.mib, self.compressed.mib, self.scan.runs) = (quick.scan_mib, quick.scan_mib, quick.runs);
-        self.beside.seconds = quick.seconds;
-        self.recovery.mib = quick.recovery_mib;
     }
 
     /// Returns the operations of a mix.
@@ -218,26 +191,17 @@ impl Definition {
     pub fn cases(&self) -> Result<Vec<Case>> {
         let mut cases = Vec::new();
         for series in &self.series {
-            for value_bytes in series.value_bytes.as_deref().unwrap_or(&[self.value_bytes]) {
-                for mix in series.mixes.as_deref().unwrap_or(std::slice::from_ref(&self.mix)) {
-                    for depth in series.depths.as_deref().unwrap_or(&[self.depth]) {
-                        for skew in series.skews.as_deref().unwrap_or(&[self.skew]) {
-                            for connections in series.connections.as_deref().unwrap_or(&[self.connections]) {
-                                cases.push(Case {
-                                    series: series.name.clone(),
-                                    mix: mix.clone(),
-                                    parts: self.mix(mix)?,
-                                    depth: *depth,
-                                    value_bytes: *value_bytes,
-                                    skew: *skew,
-                                    connections: *connections,
-                                    cores: series.cores,
-                                });
-                            }
-                        }
-                    }
-                }
-            }
+            let like = Case { cores: series.cores, ..self.case(&series.name, &self.mix)? };
+            let mut of_series = vec![like];
+            // The first setting varies most slowly.
+            vary(&mut of_series, &series.value_bytes, |case, bytes| case.value_bytes = *bytes);
+            let mixes = series.mixes.iter().flatten().map(|mix| Ok((mix.clone(), self.mix(mix)?)));
+            let mixes = series.mixes.is_some().then(|| mixes.collect::<Result<Vec<_>>>()).transpose()?;
+            vary(&mut of_series, &mixes, |case, (mix, parts)| (case.mix, case.parts) = (mix.clone(), *parts));
+            vary(&mut of_series, &series.depths, |case, depth| case.depth = *depth);
+            vary(&mut of_series, &series.skews, |case, skew| case.skew = *skew);
+            vary(&mut of_series, &series.connections, |case, count| case.connections = *count);
+            cases.append(&mut of_series);
         }
         Ok(cases)
     }
@@ -257,6 +221,17 @@ impl Definition {
     }
 }
 
+/// Replaces each case by one for each value of a setting, if the setting varies.
+fn vary<V>(cases: &mut Vec<Case>, values: &Option<Vec<V>>, set: impl Fn(&mut Case, &V)) {
+    let Some(values) = values else { return };
+    let with = |case: &Case, value: &V| {
+        let mut case = case.clone();
+        set(&mut case, value);
+        case
+    };
+    *cases = cases.iter().flat_map(|case| values.iter().map(move |value| with(case, value))).collect();
+}
+
 impl Conditional {
     /// Returns the condition that all values meet, or that none does.
     pub fn condition(&self, matches: bool) -> String {
@@ -267,11 +242,12 @@ impl Conditional {
 #[cfg(test)]
 mod tests {
     use super::Definition;
+    use crate::suite::Options;
 
     #[test]
     fn cases_have_mixes_that_add_up() {
         for is_quick in [false, true] {
-            let definition = Definition::read(is_quick).expect("it can be read");
+            let definition = Definition::read(&Options::of(is_quick)).expect("it can be read");
             for case in definition.cases().expect("all mixes are there") {
                 let parts = case.parts;
                 let all = parts.read + parts.update + parts.insert + parts.delete + parts.modify;

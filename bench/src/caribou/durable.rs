@@ -3,9 +3,10 @@
 use super::definition::{Case, Definition};
 use super::generator::Generator;
 use super::load::Job;
-use super::points::Fixture;
-use super::results::{DurableResult, RecoveryResult, SideResult, SyncResult};
+use super::points::{Fixture, in_turns};
+use super::results::{DurableResult, RecoveryResult, SyncResult};
 use super::server::{Durability, GENERATORS, SERVERS, Server, Side};
+use crate::stats::percentile;
 use crate::{places, text};
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -54,17 +55,12 @@ pub fn always(definition: &Definition, sides: &[Side]) -> Result<(Vec<DurableRes
         text::progress(&format!("always: {} connections ", durable.connections));
         let case = definition.case("always", "0/100")?;
         let case = Case { connections: durable.connections, depth: durable.depth, ..case };
-        let mut outcomes = vec![Vec::new(); fixtures.len()];
-        for _ in 0..definition.runs {
-            for (fixture, outcomes) in fixtures.iter_mut().zip(&mut outcomes) {
-                fixture.fill(&mut generator, definition.keys / 10, case.value_bytes)?;
-                let (warm_up_s, seconds) = (definition.warm_up_s, definition.seconds);
-                let job = Job { warm_up_s, seconds, ..fixture.job(&case) };
-                outcomes.push(fixture.run(&mut generator, &job)?);
-            }
-        }
-        let named = fixtures.iter().zip(&outcomes);
-        let sides = named.map(|(fixture, runs)| SideResult::of(fixture.server.side.name(), runs)).collect();
+        let (warm_up_s, seconds) = (definition.warm_up_s, definition.seconds);
+        let sides = in_turns(&mut fixtures, definition.runs, |fixture, _| {
+            fixture.fill(&mut generator, definition.keys / 10, case.value_bytes)?;
+            let job = Job { warm_up_s, seconds, ..fixture.job(&case) };
+            fixture.run(&mut generator, &job)
+        })?;
         let (connections, depth, at_least) = (durable.connections, durable.depth, durable.at_least);
         results.push(DurableResult { connections, depth, at_least, sides });
     }
@@ -82,8 +78,7 @@ fn syncs(folder: &Path) -> Result<SyncResult> {
         file.sync_data()?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    times.sort_by(f64::total_cmp);
-    let at = |part: f64| times[((APPENDS - 1) as f64 * part) as usize];
+    let at = |part: f64| percentile(&times, part);
     Ok(SyncResult { bytes: APPEND_BYTES, p50_us: at(0.5), p99_us: at(0.99) })
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: a value follows from its key and its version, which the value contains, so that every reply can be
 //! checked byte by byte, regardless of which client wrote the value, and swapped values are detected.
 
-use crate::random::Random;
+use crate::random::{Random, hash};
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
@@ -189,10 +189,6 @@ impl Zipf {
             _ => (self.count * (self.eta * part - self.eta + 1.0).powf(self.alpha)) as u64,
         }
     }
-}
-
-fn hash(number: u64) -> u64 {
-    Random(number).next()
 }
 
 #[cfg(test)]

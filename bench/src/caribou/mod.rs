@@ -22,8 +22,8 @@ mod server;
 
 pub use generator::serve;
 
-use crate::rival::RivalResult;
-use crate::{limits, machine, suite, text};
+use crate::suite::{Head, RivalResult};
+use crate::{limits, suite, text};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use definition::{Cores, Definition};
@@ -74,8 +74,7 @@ enum Part {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition = Definition::read(options.common.quick)?;
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    let definition = Definition::read(&options.common)?;
     server::allow_many_files()?;
     let parts = options.parts.as_deref().unwrap_or(Part::value_variants());
     let mut suite = Suite::new(&definition)?;
@@ -86,10 +85,8 @@ pub fn run(options: &Options) -> Result<()> {
     let Suite { mut results, failed, .. } = suite;
     results.load_average.push(load_average());
     results.goals = goals::of(&results, &definition);
-    // The record of some parts must not replace the record of the whole suite.
-    let chosen = options.parts.iter().flatten().filter_map(ValueEnum::to_possible_value);
-    let name = chosen.fold("caribou".to_string(), |name, part| format!("{name}-{}", part.get_name()));
-    options.common.report(&results.date, &name, &results, &report::text(&results))?;
+    let name = suite::name_of_parts("caribou", options.parts.as_deref());
+    options.common.report(&results.head.date, &name, &results, &report::text(&results))?;
     if failed > 0 {
         bail!("{failed} parts failed: see the notes");
     }
@@ -108,38 +105,18 @@ impl Suite<'_> {
         let load_average = vec![load_average()];
         let all = [Side::Farpool, Side::Redis, Side::Memcached].map(|side| (side, side.version()));
         Side::Farpool.version()?;
-        let sides = all.iter().map(|(side, version)| RivalResult {
-            name: side.name().to_string(),
-            version: version.as_ref().map_or_else(|_| String::new(), Clone::clone),
-            missing: version.as_ref().err().map(|error| format!("{error:#}")),
-        });
+        let named =
+            |(side, version): &(Side, Result<String>)| RivalResult::of(side.name(), version, Clone::clone);
         let results = Results {
-            suite: "caribou".to_string(),
-            date: machine::today(),
-            machine: machine::machine(),
+            head: Head::of("caribou"),
             limits: limits::measure()?,
             load_average,
             runs: definition.runs,
             seconds: definition.seconds,
             keys: definition.keys,
-            sides: sides.collect(),
-            cases: Vec::new(),
-            response: Vec::new(),
-            load: Vec::new(),
-            memory: Vec::new(),
-            conditional: Vec::new(),
-            scans: Vec::new(),
-            substrings: Vec::new(),
-            compressed: Vec::new(),
-            beside: None,
-            durable: Vec::new(),
-            recovery: Vec::new(),
-            library: None,
-            sync: None,
+            sides: all.iter().map(named).collect(),
             recovery_at_least: definition.recovery.at_least,
-            second_opinion: Vec::new(),
-            goals: Vec::new(),
-            notes: Vec::new(),
+            ..Results::default()
         };
         let sides = all.into_iter().filter(|(_, version)| version.is_ok()).map(|(side, _)| side).collect();
         Ok(Suite { definition, sides, results, failed: 0 })

@@ -7,6 +7,7 @@ use super::keys::Skew;
 use super::load::{Job, Mix, Outcome};
 use super::results::{CaseResult, ConditionalResult, LoadResult, SecondOpinion, SideResult};
 use super::server::{ALL, Durability, GENERATORS, SERVERS, Server, Side, on_processors};
+use crate::suite::{Samples, turns};
 use crate::text;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -55,24 +56,16 @@ impl Stage {
 
     /// Runs a case on all sides in turns, for `seconds` each time.
     pub fn case(&mut self, definition: &Definition, case: &Case, seconds: f64) -> Result<CaseResult> {
-        let mut outcomes = vec![Vec::new(); self.servers.len()];
-        for run in 0..definition.runs {
-            for (fixture, outcomes) in self.servers.iter_mut().zip(&mut outcomes) {
-                // After a run that was refused, the contents are unknown.
-                if run == 0 || case.parts.delete > 0 || fixture.filled.is_none() {
-                    fixture.fill(&mut self.generator, definition.keys, case.value_bytes)?;
-                }
-                let job = Job {
-                    threads: self.threads.min(case.connections),
-                    warm_up_s: if case.parts.delete > 0 { 0.0 } else { definition.warm_up_s },
-                    seconds,
-                    ..fixture.job(case)
-                };
-                outcomes.push(fixture.run(&mut self.generator, &job)?);
+        let threads = self.threads.min(case.connections);
+        let warm_up_s = if case.parts.delete > 0 { 0.0 } else { definition.warm_up_s };
+        let sides = in_turns(&mut self.servers, definition.runs, |fixture, round| {
+            // After a run that was refused, the contents are unknown.
+            if round == 0 || case.parts.delete > 0 || fixture.filled.is_none() {
+                fixture.fill(&mut self.generator, definition.keys, case.value_bytes)?;
             }
-        }
-        let named = self.servers.iter().zip(&outcomes);
-        let sides = named.map(|(fixture, runs)| SideResult::of(fixture.server.side.name(), runs)).collect();
+            let job = Job { threads, warm_up_s, seconds, ..fixture.job(case) };
+            fixture.run(&mut self.generator, &job)
+        })?;
         Ok(CaseResult { case: case.clone(), sides })
     }
 
@@ -81,6 +74,20 @@ impl Stage {
         let farpool = self.servers.iter_mut().find(|fixture| fixture.server.side == Side::Farpool);
         Ok((farpool.context("farpool does not run")?, &mut self.generator))
     }
+}
+
+/// Runs all servers in turns; `run` also gets the number of the round.
+pub fn in_turns(
+    servers: &mut [Fixture],
+    runs: usize,
+    mut run: impl FnMut(&mut Fixture, usize) -> Result<Outcome>,
+) -> Result<Vec<SideResult>> {
+    let mut samples = Samples::new(servers.len());
+    for turn in turns(servers.len(), runs) {
+        samples.add(turn, run(&mut servers[turn.side], turn.round)?);
+    }
+    let named = servers.iter().enumerate();
+    Ok(named.map(|(side, fixture)| SideResult::of(fixture.server.side.name(), samples.of(side))).collect())
 }
 
 impl Fixture {
@@ -236,16 +243,11 @@ pub fn load(definition: &Definition, stage: &mut Stage) -> Result<Vec<LoadResult
     for part in &load.parts {
         text::progress(&format!("load: {part} "));
         let rate = most * part;
-        let mut outcomes = vec![Vec::new(); stage.servers.len()];
-        for _ in 0..load.runs {
-            for (fixture, outcomes) in stage.servers.iter_mut().zip(&mut outcomes) {
-                let (warm_up_s, seconds) = (definition.warm_up_s, load.seconds);
-                let job = Job { rate: Some(rate), warm_up_s, seconds, ..fixture.job(&case) };
-                outcomes.push(fixture.run(&mut stage.generator, &job)?);
-            }
-        }
-        let named = stage.servers.iter().zip(&outcomes);
-        let sides = named.map(|(fixture, runs)| SideResult::of(fixture.server.side.name(), runs)).collect();
+        let (warm_up_s, seconds) = (definition.warm_up_s, load.seconds);
+        let sides = in_turns(&mut stage.servers, load.runs, |fixture, _| {
+            let job = Job { rate: Some(rate), warm_up_s, seconds, ..fixture.job(&case) };
+            fixture.run(&mut stage.generator, &job)
+        })?;
         results.push(LoadResult { rate, part: *part, sides });
     }
     Ok(results)
@@ -259,16 +261,15 @@ pub fn conditional(definition: &Definition, stage: &mut Stage) -> Result<Vec<Con
     for value_bytes in &definition.conditional.value_bytes {
         let case = Case { value_bytes: *value_bytes, ..definition.case("conditional", "100/0")? };
         fixture.fill(generator, definition.keys, *value_bytes)?;
-        let mut outcomes = [Vec::new(), Vec::new(), Vec::new()];
-        for _ in 0..definition.runs {
-            for (matches, outcomes) in kinds.iter().zip(&mut outcomes) {
-                let condition = matches.map(|matches| (definition.conditional.condition(matches), matches));
-                let (warm_up_s, seconds) = (definition.warm_up_s, definition.seconds);
-                let job = Job { condition, warm_up_s, seconds, ..fixture.job(&case) };
-                outcomes.push(fixture.run(generator, &job)?);
-            }
+        let mut samples = Samples::new(kinds.len());
+        for turn in turns(kinds.len(), definition.runs) {
+            let condition =
+                kinds[turn.side].map(|matches| (definition.conditional.condition(matches), matches));
+            let (warm_up_s, seconds) = (definition.warm_up_s, definition.seconds);
+            let job = Job { condition, warm_up_s, seconds, ..fixture.job(&case) };
+            samples.add(turn, fixture.run(generator, &job)?);
         }
-        let [get, matching, missing] = outcomes.map(|runs| SideResult::of("farpool", &runs));
+        let [get, matching, missing] = [0, 1, 2].map(|side| SideResult::of("farpool", samples.of(side)));
         results.push(ConditionalResult { value_bytes: *value_bytes, get, matching, missing });
     }
     Ok(results)

@@ -1,7 +1,8 @@
 //! Formats the results as tables.
 
 use super::definition::Cores;
-use super::results::{CaseResult, LibraryResult, Results, SideResult, ratio, side};
+use super::results::{BesideResult, CaseResult, LibraryResult, LoadResult, Results, SideResult, ratio, side};
+use crate::suite::{RivalResult, Table};
 use crate::text;
 
 /// The sides in the order of columns.
@@ -9,20 +10,16 @@ const SIDES: [&str; 3] = ["farpool", "Redis", "memcached"];
 
 /// Returns the whole report.
 pub fn text(results: &Results) -> String {
-    let sides = results.sides.iter().map(|side| match &side.missing {
-        Some(why) => format!("without {}: {why}", side.name),
-        None => format!("{} {}", side.name, side.version),
-    });
+    let sides: Vec<String> = results.sides.iter().map(RivalResult::text).collect();
+    let about = format!(
+        "median of {} runs of {} s · {} keys · all replies checked",
+        results.runs, results.seconds, results.keys
+    );
     let head = format!(
-        "caribou · {} · median of {} runs of {} s · {} keys · all replies checked\n{}\n{}\n{}\n\
-         load of the machine before and after, with what others ran: {:.1}, {:.1}",
-        results.date,
-        results.runs,
-        results.seconds,
-        results.keys,
-        text::machine(&results.machine),
-        text::limits(&results.limits),
-        sides.collect::<Vec<_>>().join(" · "),
+        "{}{}\n{}\nload of the machine before and after, with what others ran: {:.1}, {:.1}",
+        results.head.text(about),
+        results.limits,
+        sides.join(" · "),
         results.load_average.first().unwrap_or(&f64::NAN),
         results.load_average.last().unwrap_or(&f64::NAN),
     );
@@ -30,275 +27,181 @@ pub fn text(results: &Results) -> String {
         Some(head),
         (!results.cases.is_empty()).then(|| cases(&results.cases)),
         (!results.response.is_empty()).then(|| response(&results.response)),
-        (!results.load.is_empty()).then(|| load(results)),
+        (!results.load.is_empty()).then(|| load(&results.load)),
         (!results.memory.is_empty()).then(|| memory(results)),
         (!results.conditional.is_empty()).then(|| conditional(results)),
         (!results.scans.is_empty()).then(|| scans(results)),
-        results.beside.as_ref().map(|_| beside(results)),
+        results.beside.as_ref().map(beside),
         (!results.durable.is_empty() || !results.recovery.is_empty()).then(|| durable(results)),
         results.library.as_ref().map(library),
         (!results.second_opinion.is_empty()).then(|| second_opinion(results)),
-        (!results.goals.is_empty()).then(|| goals(results)),
+        (!results.goals.is_empty()).then(|| results.goals.table()),
         (!results.notes.is_empty()).then(|| results.notes.join("\n")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
-}
-
-fn cases(cases: &[CaseResult]) -> String {
-    let header = [
-        "series",
-        "operations",
-        "depth",
-        "bytes",
-        "keys",
-        "clients",
-        "farpool k/s",
-        "Redis",
-        "memcached",
-        "by Redis'",
-        "farpool k/CPU-s",
-        "Redis",
-        "memcached",
-        "by Redis'",
-        "busy",
-        "Redis",
-    ];
-    let row = |result: &CaseResult| {
-        let case = &result.case;
-        let series = match case.cores {
-            Cores::Own => case.series.clone(),
-            Cores::Both => format!("{} *", case.series),
-        };
-        let first = [
-            series,
-            case.mix.clone(),
-            case.depth.to_string(),
-            case.value_bytes.to_string(),
-            String::from(case.skew),
-            case.connections.to_string(),
-        ];
-        [
-            first.to_vec(),
-            compared(&result.sides, &|side| side.rate),
-            compared(&result.sides, &|side| side.per_cpu),
-            busy(&result.sides),
-        ]
-        .concat()
-    };
-    format!(
-        "Thousands of operations a second in a closed loop, and for each second of the server's CPU time; server and \
-         generator have a processor each, or share both (*). Busy are the processors that the server had busy.\n\n{}",
-        text::table(header.map(String::from).to_vec(), cases.iter().map(row).collect())
-    )
-}
-
-/// Returns the number of processors that farpool and Redis kept busy.
-fn busy(sides: &[SideResult]) -> Vec<String> {
-    let of = |name: &str| side(sides, name).map_or("-".to_string(), |side| format!("{:.2}", side.busy));
-    vec![of("farpool"), of("Redis")]
-}
-
-/// Formats a value of all sides in thousands, and the ratio of farpool's to Redis'.
-fn compared(sides: &[SideResult], value: &dyn Fn(&SideResult) -> f64) -> Vec<String> {
-    let of = |name: &str| side(sides, name).map_or("-".to_string(), |side| thousands(value(side)));
-    let ratio = ratio(sides, value).map_or("-".to_string(), |ratio| format!("{ratio:.2}×"));
-    SIDES.iter().map(|name| of(name)).chain([ratio]).collect()
 }
 
 fn thousands(value: f64) -> String {
     if value.is_finite() { format!("{:.1}", value / 1e3) } else { "-".to_string() }
 }
 
-/// Formats a latency of all sides in microseconds.
-fn latencies(sides: &[SideResult], value: &dyn Fn(&SideResult) -> f64) -> Vec<String> {
-    SIDES.iter().map(|name| side(sides, name).map_or("-".to_string(), |side| us(value(side)))).collect()
+/// Adds a column for each side. The first column's name has `about` behind the side's.
+fn with_sides<'a, R, C: std::fmt::Display>(
+    mut table: Table<&'a R>,
+    about: &str,
+    sides: impl Fn(&'a R) -> &'a [SideResult],
+    cell: impl Fn(&SideResult) -> C,
+) -> Table<&'a R> {
+    for (place, name) in SIDES.into_iter().enumerate() {
+        let header = if place == 0 { format!("{name} {about}") } else { name.to_string() };
+        table = table.optional(header, |result| side(sides(result), name).map(&cell));
+    }
+    table
 }
 
-fn us(value: f64) -> String {
-    format!("{value:.0}")
+/// Adds columns of a value of all sides in thousands, and of the ratio of farpool's to Redis'.
+fn compared<'a>(
+    table: Table<&'a CaseResult>,
+    about: &str,
+    value: fn(&SideResult) -> f64,
+) -> Table<&'a CaseResult> {
+    with_sides(table, about, |result| &result.sides, |side| thousands(value(side))).ratio(
+        "by Redis'",
+        2,
+        |result| ratio(&result.sides, &value),
+    )
+}
+
+/// Adds columns of a latency of all sides in microseconds.
+fn latencies<'a, R>(
+    table: Table<&'a R>,
+    about: &str,
+    sides: impl Fn(&'a R) -> &'a [SideResult],
+    value: fn(&SideResult) -> f64,
+) -> Table<&'a R> {
+    with_sides(table, about, sides, |side| format!("{:.0}", value(side)))
+}
+
+fn cases(cases: &[CaseResult]) -> String {
+    let series = |result: &CaseResult| match result.case.cores {
+        Cores::Own => result.case.series.clone(),
+        Cores::Both => format!("{} *", result.case.series),
+    };
+    let table = Table::of(cases)
+        .column("series", series)
+        .column("operations", |result| &result.case.mix)
+        .column("depth", |result| result.case.depth)
+        .column("bytes", |result| result.case.value_bytes)
+        .column("keys", |result| String::from(result.case.skew))
+        .column("clients", |result| result.case.connections);
+    let table = compared(table, "k/s", |side| side.rate);
+    let table = compared(table, "k/CPU-s", |side| side.per_cpu)
+        .number("busy", 2, |result| side(&result.sides, "farpool").map(|side| side.busy))
+        .number("Redis", 2, |result| side(&result.sides, "Redis").map(|side| side.busy));
+    format!(
+        "Thousands of operations a second in a closed loop, and for each second of the server's CPU time; server and \
+         generator have a processor each, or share both (*). Busy are the processors that the server had busy.\n\n{table}"
+    )
 }
 
 fn response(cases: &[CaseResult]) -> String {
-    let header =
-        ["operations", "bytes", "farpool p50", "Redis", "memcached", "farpool p99", "Redis", "memcached"];
-    let row = |result: &CaseResult| {
-        let first = vec![result.case.mix.clone(), result.case.value_bytes.to_string()];
-        [first, latencies(&result.sides, &|side| side.p50_us), latencies(&result.sides, &|side| side.p99_us)]
-            .concat()
-    };
-    format!(
-        "Response times of one client, microseconds.\n\n{}",
-        text::table(header.map(String::from).to_vec(), cases.iter().map(row).collect())
-    )
+    let table = Table::of(cases)
+        .column("operations", |result| &result.case.mix)
+        .column("bytes", |result| result.case.value_bytes);
+    let table = latencies(table, "p50", |result| &result.sides, |side| side.p50_us);
+    let table = latencies(table, "p99", |result| &result.sides, |side| side.p99_us);
+    format!("Response times of one client, microseconds.\n\n{table}")
 }
 
-fn load(results: &Results) -> String {
-    let header = [
-        "k/s due",
-        "farpool p50",
-        "Redis",
-        "memcached",
-        "farpool p99",
-        "Redis",
-        "memcached",
-        "farpool p99.9",
-        "Redis",
-        "memcached",
-    ];
-    let row = |result: &super::results::LoadResult| {
-        let of = |value: &dyn Fn(&SideResult) -> f64| latencies(&result.sides, value);
-        let due = vec![format!("{:.1}", result.rate / 1e3)];
-        [due, of(&|side| side.p50_us), of(&|side| side.p99_us), of(&|side| side.p999_us)].concat()
-    };
-    format!(
-        "An open loop: latency in microseconds from when a request was due.\n\n{}",
-        text::table(header.map(String::from).to_vec(), results.load.iter().map(row).collect())
-    )
+fn load(results: &[LoadResult]) -> String {
+    let table = Table::of(results).number("k/s due", 1, |result| result.rate / 1e3);
+    let table = latencies(table, "p50", |result| &result.sides, |side| side.p50_us);
+    let table = latencies(table, "p99", |result| &result.sides, |side| side.p99_us);
+    let table = latencies(table, "p99.9", |result| &result.sides, |side| side.p999_us);
+    format!("An open loop: latency in microseconds from when a request was due.\n\n{table}")
 }
 
 fn memory(results: &Results) -> String {
-    let header = [
-        "spaces",
-        "entries",
-        "key and value B",
-        "farpool B",
-        "Redis B",
-        "by Redis'",
-        "farpool resident B",
-        "Redis resident B",
-    ];
-    let row = |result: &super::results::MemoryResult| {
-        let of = |name: &str| result.sides.iter().find(|side| side.name == name).map(|side| side.entry_bytes);
-        let shown = |bytes: Option<f64>| bytes.map_or("-".to_string(), |bytes| format!("{bytes:.1}"));
-        let resident =
-            |name: &str| result.sides.iter().find(|side| side.name == name).map(|side| side.resident_bytes);
-        let ratio = of("farpool").zip(of("Redis")).map(|(ours, theirs)| ours / theirs);
-        vec![
-            result.spaces.to_string(),
-            result.keys.to_string(),
-            format!("{:.1}", result.payload_bytes),
-            shown(of("farpool")),
-            shown(of("Redis")),
-            ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}×")),
-            shown(resident("farpool")),
-            shown(resident("Redis")),
-        ]
-    };
-    format!(
-        "Memory of an entry, as the servers say it (used_memory) and as the system sees it.\n\n{}",
-        text::table(header.map(String::from).to_vec(), results.memory.iter().map(row).collect())
-    )
+    let table = Table::of(&results.memory)
+        .column("spaces", |result| result.spaces)
+        .column("entries", |result| result.keys)
+        .number("key and value B", 1, |result| result.payload_bytes)
+        .number("farpool B", 1, |result| result.side("farpool").map(|side| side.entry_bytes))
+        .number("Redis B", 1, |result| result.side("Redis").map(|side| side.entry_bytes))
+        .ratio("by Redis'", 2, |result| result.ratio())
+        .number("farpool resident B", 1, |result| result.side("farpool").map(|side| side.resident_bytes))
+        .number("Redis resident B", 1, |result| result.side("Redis").map(|side| side.resident_bytes));
+    format!("Memory of an entry, as the servers say it (used_memory) and as the system sees it.\n\n{table}")
 }
 
 fn conditional(results: &Results) -> String {
-    let header = ["bytes", "GET k/CPU-s", "matches", "by GET's", "does not", "by GET's"];
-    let row = |result: &super::results::ConditionalResult| {
-        let (get, matching, missing) = (result.get.per_cpu, result.matching.per_cpu, result.missing.per_cpu);
-        let ratio = |value: f64| format!("{:.2}×", value / get);
-        vec![
-            result.value_bytes.to_string(),
-            thousands(get),
-            thousands(matching),
-            ratio(matching),
-            thousands(missing),
-            ratio(missing),
-        ]
-    };
-    format!(
-        "Reads with eight conditions.\n\n{}",
-        text::table(header.map(String::from).to_vec(), results.conditional.iter().map(row).collect())
-    )
+    let table = Table::of(&results.conditional)
+        .column("bytes", |result| result.value_bytes)
+        .column("GET k/CPU-s", |result| thousands(result.get.per_cpu))
+        .column("matches", |result| thousands(result.matching.per_cpu))
+        .ratio("by GET's", 2, |result| result.matching.per_cpu / result.get.per_cpu)
+        .column("does not", |result| thousands(result.missing.per_cpu))
+        .ratio("by GET's", 2, |result| result.missing.per_cpu / result.get.per_cpu);
+    format!("Reads with eight conditions.\n\n{table}")
 }
 
 fn scans(results: &Results) -> String {
-    let header = ["bytes", "rows", "pass", "", "ms", "GB/s", "of bandwidth"];
-    let row = |scan: &super::results::ScanResult| {
-        vec![
-            scan.value_bytes.to_string(),
-            text::rows(scan.rows),
-            format!("{} %", scan.percent),
-            if scan.fetches { "fetched" } else { "counted" }.to_string(),
-            format!("{:.1}", scan.ms),
-            format!("{:.2}", scan.gb_s),
-            format!("{:.2}", scan.of_bandwidth),
-        ]
-    };
-    let of_text = ["substring, bytes", "pass", "GB/s", "memmem GB/s", "ratio"];
-    let substring = |result: &super::results::SubstringResult| {
-        vec![
-            result.value_bytes.to_string(),
-            format!("{} %", result.percent),
-            format!("{:.2}", result.gb_s),
-            format!("{:.2}", result.memmem_gb_s),
-            format!("{:.2}×", result.gb_s / result.memmem_gb_s),
-        ]
-    };
-    let of_codec = ["compressed, bytes", "codec", "bytes an entry", "GB/s", "codec GB/s", "ratio"];
-    let compressed = |result: &super::results::CompressedResult| {
-        let of_codec = |shown: &dyn Fn(f64) -> String| result.codec_gb_s.map_or("-".to_string(), shown);
-        vec![
-            result.value_bytes.to_string(),
-            result.codec.clone(),
-            format!("{:.0}", result.bytes_per_entry),
-            format!("{:.2}", result.gb_s),
-            of_codec(&|codec| format!("{codec:.2}")),
-            of_codec(&|codec| format!("{:.2}×", result.gb_s / codec)),
-        ]
-    };
+    let conditions = Table::of(&results.scans)
+        .column("bytes", |scan| scan.value_bytes)
+        .column("rows", |scan| text::rows(scan.rows))
+        .column("pass", |scan| format!("{} %", scan.percent))
+        .column("", |scan| if scan.fetches { "fetched" } else { "counted" })
+        .number("ms", 1, |scan| scan.ms)
+        .number("GB/s", 2, |scan| scan.gb_s)
+        .number("of bandwidth", 2, |scan| scan.of_bandwidth);
+    let substrings = Table::of(&results.substrings)
+        .column("substring, bytes", |result| result.value_bytes)
+        .column("pass", |result| format!("{} %", result.percent))
+        .number("GB/s", 2, |result| result.gb_s)
+        .number("memmem GB/s", 2, |result| result.memmem_gb_s)
+        .ratio("ratio", 2, |result| result.gb_s / result.memmem_gb_s);
+    let compressed = Table::of(&results.compressed)
+        .column("compressed, bytes", |result| result.value_bytes)
+        .column("codec", |result| &result.codec)
+        .number("bytes an entry", 0, |result| result.bytes_per_entry)
+        .number("GB/s", 2, |result| result.gb_s)
+        .number("codec GB/s", 2, |result| result.codec_gb_s)
+        .ratio("ratio", 2, |result| result.codec_gb_s.map(|codec| result.gb_s / codec));
     format!(
         "Scans by SQL on two threads: eight conditions on fields; a substring, beside memmem over the same bytes in one \
-         piece on two threads; the same of compressed values of JSON, beside the codec alone on two threads.\n\n{}\n\n{}\n\n{}",
-        text::table(header.map(String::from).to_vec(), results.scans.iter().map(row).collect()),
-        text::table(of_text.map(String::from).to_vec(), results.substrings.iter().map(substring).collect()),
-        text::table(of_codec.map(String::from).to_vec(), results.compressed.iter().map(compressed).collect())
+         piece on two threads; the same of compressed values of JSON, beside the codec alone on two threads.\n\n\
+         {conditions}\n\n{substrings}\n\n{compressed}"
     )
 }
 
-fn beside(results: &Results) -> String {
-    let Some(beside) = &results.beside else { return String::new() };
-    let header = ["", "p50", "p99", "p99.9", "scans a second"];
-    let row = |name: &str, side: Option<&SideResult>, scans: Option<f64>| {
-        let of = |value: &dyn Fn(&SideResult) -> f64| side.map_or("-".to_string(), |side| us(value(side)));
-        let scans = scans.map_or("-".to_string(), |scans| format!("{scans:.2}"));
-        vec![
-            name.to_string(),
-            of(&|side| side.p50_us),
-            of(&|side| side.p99_us),
-            of(&|side| side.p999_us),
-            scans,
-        ]
-    };
-    let rows = vec![
-        row("points alone", Some(&beside.alone), None),
-        row("scans alone", None, Some(beside.scans_alone)),
-        row("together", Some(&beside.beside), Some(beside.scans_beside)),
+fn beside(result: &BesideResult) -> String {
+    let rows = [
+        ("points alone", Some(&result.alone), None),
+        ("scans alone", None, Some(result.scans_alone)),
+        ("together", Some(&result.beside), Some(result.scans_beside)),
     ];
+    let table = Table::of(rows)
+        .column("", |(name, ..)| name)
+        .number("p50", 0, |(_, side, _)| side.map(|side| side.p50_us))
+        .number("p99", 0, |(_, side, _)| side.map(|side| side.p99_us))
+        .number("p99.9", 0, |(_, side, _)| side.map(|side| side.p999_us))
+        .number("scans a second", 2, |(.., scans)| scans);
     format!(
         "Point operations, {:.1} thousand a second due, and scans of the same space on the same processor; \
-         microseconds.\n\n{}",
-        beside.rate / 1e3,
-        text::table(header.map(String::from).to_vec(), rows)
+         microseconds.\n\n{table}",
+        result.rate / 1e3
     )
 }
 
 fn durable(results: &Results) -> String {
-    let header =
-        ["connections", "depth", "farpool k/s", "Redis k/s", "by Redis'", "farpool p99 us", "Redis p99 us"];
-    let row = |result: &super::results::DurableResult| {
-        let of = |name: &str, value: &dyn Fn(&SideResult) -> String| {
-            side(&result.sides, name).map_or("-".to_string(), value)
-        };
-        let ratio = ratio(&result.sides, &|side| side.rate);
-        vec![
-            result.connections.to_string(),
-            result.depth.to_string(),
-            of("farpool", &|side| thousands(side.rate)),
-            of("Redis", &|side| thousands(side.rate)),
-            ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}×")),
-            of("farpool", &|side| us(side.p99_us)),
-            of("Redis", &|side| us(side.p99_us)),
-        ]
-    };
+    let table = Table::of(&results.durable)
+        .column("connections", |result| result.connections)
+        .column("depth", |result| result.depth)
+        .optional("farpool k/s", |result| side(&result.sides, "farpool").map(|side| thousands(side.rate)))
+        .optional("Redis k/s", |result| side(&result.sides, "Redis").map(|side| thousands(side.rate)))
+        .ratio("by Redis'", 2, |result| ratio(&result.sides, &|side| side.rate))
+        .number("farpool p99 us", 0, |result| side(&result.sides, "farpool").map(|side| side.p99_us))
+        .number("Redis p99 us", 0, |result| side(&result.sides, "Redis").map(|side| side.p99_us));
     let sync = results.sync.iter().map(|sync| {
         let kib = sync.bytes >> 10;
         format!("an append of {kib} KiB is durable after {:.0} us, p99 {:.0} us", sync.p50_us, sync.p99_us)
@@ -309,8 +212,7 @@ fn durable(results: &Results) -> String {
         format!("start over {gib:.2} GiB of values, {}, {how}: {:.2} s", result.name, result.seconds)
     });
     format!(
-        "Updates that are on disk before they are acknowledged.\n\n{}\n\n{}",
-        text::table(header.map(String::from).to_vec(), results.durable.iter().map(row).collect()),
+        "Updates that are on disk before they are acknowledged.\n\n{table}\n\n{}",
         sync.chain(recovery).collect::<Vec<_>>().join("\n")
     )
 }
@@ -326,28 +228,11 @@ fn library(result: &LibraryResult) -> String {
 }
 
 fn second_opinion(results: &Results) -> String {
-    let header = ["redis-benchmark", "depth", "farpool k/s", "Redis k/s", "by Redis'"];
-    let row = |result: &super::results::SecondOpinion| {
-        vec![
-            result.test.clone(),
-            result.depth.to_string(),
-            thousands(result.farpool),
-            thousands(result.redis),
-            format!("{:.2}×", result.farpool / result.redis),
-        ]
-    };
-    text::table(header.map(String::from).to_vec(), results.second_opinion.iter().map(row).collect())
-}
-
-fn goals(results: &Results) -> String {
-    let header = ["", "goal", "measured", ""];
-    let row = |goal: &super::results::GoalResult| {
-        vec![
-            goal.what.clone(),
-            goal.goal.clone(),
-            goal.measured.map_or("-".to_string(), |measured| format!("{measured:.2}")),
-            text::met(goal.is_met).trim().to_string(),
-        ]
-    };
-    text::table(header.map(String::from).to_vec(), results.goals.iter().map(row).collect())
+    let table = Table::of(&results.second_opinion)
+        .column("redis-benchmark", |result| &result.test)
+        .column("depth", |result| result.depth)
+        .column("farpool k/s", |result| thousands(result.farpool))
+        .column("Redis k/s", |result| thousands(result.redis))
+        .ratio("by Redis'", 2, |result| result.farpool / result.redis);
+    table.to_string()
 }

@@ -3,17 +3,15 @@
 use super::definition::Case;
 use super::load::Outcome;
 use crate::limits::Limits;
-use crate::machine::Machine;
-use crate::rival::RivalResult;
-use crate::stats::median;
+use crate::stats::median_of;
+use crate::suite::{Goals, Head, RivalResult};
 use serde::Serialize;
 
 /// Results of the suite.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub limits: Limits,
     /// The number of runnable processes, as Linux' average over a minute, before and after the suite: other processes
     /// on the machine are included.
@@ -38,7 +36,7 @@ pub struct Results {
     /// The goal for recovery.
     pub recovery_at_least: f64,
     pub second_opinion: Vec<SecondOpinion>,
-    pub goals: Vec<GoalResult>,
+    pub goals: Goals,
     /// Measurements that failed, with the reasons.
     pub notes: Vec<String>,
 }
@@ -199,29 +197,17 @@ pub struct SecondOpinion {
     pub redis: f64,
 }
 
-/// A goal.
-#[derive(Debug, Serialize)]
-pub struct GoalResult {
-    pub what: String,
-    /// The bound: a minimum or a maximum.
-    pub goal: String,
-    /// `None` if it was not measured.
-    pub measured: Option<f64>,
-    pub is_met: Option<bool>,
-}
-
 impl SideResult {
     /// Returns the medians of runs.
     pub fn of(name: &str, runs: &[Outcome]) -> SideResult {
-        let of = |value: &dyn Fn(&Outcome) -> f64| median(&runs.iter().map(value).collect::<Vec<_>>());
         SideResult {
             name: name.to_string(),
-            rate: of(&Outcome::rate),
-            per_cpu: of(&Outcome::per_cpu),
-            busy: of(&|run| run.server_cpu_s / run.seconds),
-            p50_us: of(&|run| run.p50_us),
-            p99_us: of(&|run| run.p99_us),
-            p999_us: of(&|run| run.p999_us),
+            rate: median_of(runs, Outcome::rate),
+            per_cpu: median_of(runs, Outcome::per_cpu),
+            busy: median_of(runs, |run| run.server_cpu_s / run.seconds),
+            p50_us: median_of(runs, |run| run.p50_us),
+            p99_us: median_of(runs, |run| run.p99_us),
+            p999_us: median_of(runs, |run| run.p999_us),
             misses: runs.iter().map(|run| run.misses).sum(),
             rates: runs.iter().map(Outcome::rate).collect(),
             refused: runs.iter().find_map(|run| run.refused.clone()),
@@ -232,6 +218,18 @@ impl SideResult {
 /// Returns the side with a name.
 pub fn side<'a>(sides: &'a [SideResult], name: &str) -> Option<&'a SideResult> {
     sides.iter().find(|side| side.name == name)
+}
+
+impl MemoryResult {
+    /// Returns the bytes of an entry on the side with a name.
+    pub fn side(&self, name: &str) -> Option<&Bytes> {
+        self.sides.iter().find(|side| side.name == name)
+    }
+
+    /// Returns the ratio of farpool's bytes of an entry to Redis'.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.side("farpool")?.entry_bytes / self.side("Redis")?.entry_bytes)
+    }
 }
 
 /// Returns the ratio of farpool's value to Redis'.

@@ -13,11 +13,11 @@ use super::server::{ALL, Durability, Server, Side};
 use crate::limits::Limits;
 use crate::random::Random;
 use crate::stats::median;
-use crate::{suite, text};
+use crate::{pools, suite, text};
 use anyhow::{Context, Result, anyhow, bail};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use farpool::{Pool, Session, SessionOptions};
+use farpool::Pool;
 use memchr::memmem::Finder;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,11 +55,9 @@ impl Sql {
     fn run(&self, sql: &str) -> Result<(f64, u64, u64)> {
         let start = Instant::now();
         self.runtime.block_on(async {
-            let options = SessionOptions { target_partitions: Some(THREADS), ..SessionOptions::default() };
-            let session = Session::new(options);
-            session.register_pool("farpool", self.pool.clone()).await?;
-            let batches = session.sql(sql).await?.collect().await?;
-            let ms = start.elapsed().as_secs_f64() * 1e3;
+            let session = pools::session(self.pool.clone(), true, THREADS).await?;
+            let pools::Ran { batches, .. } = pools::run(&session, sql).await?;
+            let ms = pools::milliseconds(start);
             let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
             let first = batches.iter().find(|batch| batch.num_rows() > 0);
             let count = first.and_then(|batch| batch.column(0).as_primitive_opt::<Int64Type>());

@@ -2,12 +2,14 @@
 
 use super::client::Client;
 use super::protocol::Protocol;
+use crate::places;
+use crate::process::Process;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Memory for keys, in MiB, and for farpool's other work.
@@ -16,6 +18,9 @@ const WORK_MIB: usize = 1 << 10;
 
 /// Time limit for a server to become ready, even with much data.
 const START: Duration = Duration::from_secs(120);
+
+/// Time limit for a server to make pending changes durable and end.
+const STOP: Duration = Duration::from_secs(300);
 
 /// The processor of servers and the one of the generator, if each has its own.
 pub const SERVERS: &str = "0";
@@ -53,9 +58,9 @@ impl<'a> Durability<'a> {
     }
 }
 
-/// A server's process, which is killed when this value is dropped.
+/// A server's process.
 pub struct Server {
-    process: Child,
+    process: Process,
     pub side: Side,
     pub address: SocketAddr,
     /// Address at which farpool speaks its own protocol.
@@ -101,13 +106,7 @@ impl Side {
         Ok(match self {
             Side::Redis => "redis-server".into(),
             Side::Memcached => "memcached".into(),
-            Side::Farpool => {
-                let program = std::env::current_exe()?.with_file_name("farpool");
-                if !program.exists() {
-                    bail!("{} is not there: build it with --bin farpool", program.display());
-                }
-                program
-            }
+            Side::Farpool => places::program()?,
         })
     }
 }
@@ -128,7 +127,7 @@ impl Server {
         }
         let start = Instant::now();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let process = command.spawn().with_context(|| format!("cannot start {}", side.name()))?;
+        let process = Process::start(&mut command)?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut server = Server { process, side, address, pool: String::new(), start_s: 0.0 };
         if side == Side::Farpool {
@@ -141,9 +140,7 @@ impl Server {
 
     /// Reads farpool's addresses from its output.
     fn read_addresses(&mut self) -> Result<()> {
-        let output = self.process.stdout.take().context("the node has no standard output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
+        let line = self.process.first_line()?;
         let after = |scheme: &str| {
             line.split_once(scheme).map(|(_, rest)| rest.split([',', ';']).next().unwrap_or(rest).trim())
         };
@@ -203,21 +200,8 @@ impl Server {
     }
 
     /// Stops the process cleanly, and waits for its end; pending changes become durable.
-    pub fn stop(mut self) -> Result<()> {
-        let id = self.process.id().to_string();
-        if !Command::new("kill").args(["-TERM", &id]).status().context("cannot start kill")?.success() {
-            bail!("{} has ended by itself", self.side.name());
-        }
-        self.process.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    pub fn stop(self) -> Result<()> {
+        self.process.stop(STOP)
     }
 }
 

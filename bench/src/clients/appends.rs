@@ -4,7 +4,8 @@
 use super::definition::{Appends, Definition, Scan};
 use super::growing::{GROWING, LOADED, Memory, Pair, Watch};
 use super::served::{Served, answer, ask};
-use crate::{stats, text};
+use crate::suite::{Samples, turns};
+use crate::{pools, text};
 use anyhow::Result;
 use arrow::array::RecordBatch;
 use farpool::{LoadMode, Pool, Session, TableName};
@@ -94,16 +95,11 @@ async fn append_all(pools: Vec<Arc<dyn Pool>>, table: &TableName, rows: &RecordB
 
 /// Returns the medians of both clients, whose results have been compared before.
 async fn time_in_turns(clients: &[Arc<Session>; 2], sql: &str, runs: usize) -> Result<[Cost; 2]> {
-    let mut samples: [[Vec<f64>; 2]; 2] = Default::default();
-    for _ in 0..runs {
-        for (client, [ms, cpu_ms]) in clients.iter().zip(&mut samples) {
-            let start = Instant::now();
-            let query = client.sql(sql).await?;
-            let batches = query.collect().await?;
-            ms.push(start.elapsed().as_secs_f64() * 1e3);
-            cpu_ms.push(query.receipt().cpu_ns as f64 / 1e6);
-            drop(batches);
-        }
+    let mut samples = Samples::new(clients.len());
+    for turn in turns(clients.len(), runs) {
+        let ran = pools::run(&clients[turn.side], sql).await?;
+        samples.add(turn, Cost { ms: ran.ms, cpu_ms: ran.receipt.cpu_ns as f64 / 1e6 });
     }
-    Ok(samples.map(|[ms, cpu_ms]| Cost { ms: stats::median(&ms), cpu_ms: stats::median(&cpu_ms) }))
+    let median = |side, cost: fn(&Cost) -> f64| samples.median(side, cost);
+    Ok([0, 1].map(|side| Cost { ms: median(side, |cost| cost.ms), cpu_ms: median(side, |cost| cost.cpu_ms) }))
 }

@@ -4,13 +4,13 @@
 //! table afterwards equal those that a query computed before.
 
 use super::definition::{Change, Changes};
-use crate::answers::{self, Answer, Cell};
-use crate::text;
+use crate::answers::Cell;
+use crate::suite::Expected;
 use crate::tpch::data;
 use crate::tpch::sides::{Farpool, Sample, Side};
+use crate::{pools, text};
 use anyhow::{Context, Result, bail};
-use farpool::{LoadMode, Pool, TableName};
-use futures::stream;
+use farpool::LoadMode;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub struct ChangesResult {
     pub scale: f64,
     pub runs: usize,
     /// Rows of the table before the first change.
-    pub rows: usize,
+    pub rows: u64,
     pub sides: Vec<String>,
     pub rivals: Vec<String>,
     /// Rivals that are missing, with the reasons.
@@ -85,14 +85,11 @@ pub async fn measure(definition: &Changes, threads: usize) -> Result<ChangesResu
     })
 }
 
-async fn load(farpool: &Farpool, folder: &Path) -> Result<usize> {
-    let batches = data::read(folder, TABLE)?;
-    let schema = batches.first().context("the table is empty")?.schema();
-    let rows = batches.iter().map(|batch| batch.num_rows()).sum();
-    let (name, batches) = (TableName::new(TABLE)?, Box::pin(stream::iter(batches.into_iter().map(Ok))));
-    farpool.embedded.load(&name, LoadMode::Create.into(), schema, Some(rows as u64), batches).await?;
-    crate::suite::await_profile(&*farpool.embedded, &name).await?;
-    Ok(rows)
+async fn load(farpool: &Farpool, folder: &Path) -> Result<u64> {
+    let pool = &*farpool.embedded;
+    let info = pools::load(pool, TABLE, LoadMode::Create, data::read(folder, TABLE)?).await?;
+    pools::await_profile(pool, TABLE).await?;
+    Ok(info.rows)
 }
 
 /// Runs one statement on all sides in turns. The first round is a warm-up and does not count.
@@ -109,12 +106,14 @@ async fn change(
         let condition = format!("SELECT COUNT(*) FROM {TABLE} WHERE {}", filled(&case.condition));
         let changed = reference.run(&condition).await?.answer;
         let after = reference.run(&sums(&format!("({})", filled(&case.after)))).await?.answer;
+        let mut changes = Expected::of("the query of the rows to change", changed.clone());
+        let mut tables = Expected::of("the query of the table to come", after);
         for side in &mut *sides {
             let Sample { ms, answer, .. } =
                 side.run(&filled(&case.sql)).await.with_context(|| side.name.clone())?;
-            agree(&side.name, "the number of changed rows", &changed, &answer)?;
+            changes.check(&side.name, &answer)?;
             let sums = side.run(&sums(TABLE)).await.with_context(|| side.name.clone())?.answer;
-            agree(&side.name, "the table afterwards", &after, &sums)?;
+            tables.check(&side.name, &sums)?;
             if run > 0 {
                 result.times_ms.entry(side.name.clone()).or_default().push(ms);
             }
@@ -128,13 +127,6 @@ async fn change(
         };
     }
     Ok(result)
-}
-
-fn agree(side: &str, what: &str, expected: &Answer, actual: &Answer) -> Result<()> {
-    match answers::difference(expected, actual) {
-        Some(difference) => bail!("{side}: {what} is another than it was to be: {difference}"),
-        None => Ok(()),
-    }
 }
 
 /// Returns the statement for one hundredth of the orders.

@@ -11,7 +11,6 @@ pub struct Definition {
     pub rows: u64,
     pub window_s: f64,
     pub small_queries: usize,
-    pub quick: Quick,
     pub table: TableDefinition,
     pub small: Small,
     pub shares: Vec<Shares>,
@@ -20,20 +19,6 @@ pub struct Definition {
     pub inserts: Inserts,
     pub appends: Appends,
     pub changes: Changes,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    rows: u64,
-    window_s: f64,
-    small_queries: usize,
-    insert_s: f64,
-    appended_rows: u64,
-    scan_runs: usize,
-    change_scale: f64,
-    change_runs: usize,
 }
 
 /// The client of small queries, and its table.
@@ -132,18 +117,6 @@ pub struct Change {
     pub condition: String,
     pub sql: String,
     pub after: String,
-}
-
-impl Definition {
-    /// Applies the settings of `--quick`.
-    pub fn shrink_to_quick(&mut self) {
-        let Quick { rows, window_s, small_queries, insert_s, .. } = self.quick;
-        let Quick { appended_rows, scan_runs, change_scale, change_runs, .. } = self.quick;
-        (self.rows, self.window_s, self.small_queries) = (rows, window_s, small_queries);
-        (self.inserts.alone_s, self.inserts.beside_s) = (insert_s, insert_s);
-        (self.appends.rows, self.appends.runs) = (appended_rows, scan_runs);
-        (self.changes.scale, self.changes.runs) = (change_scale, change_runs);
-    }
 }
 
 impl Growing {

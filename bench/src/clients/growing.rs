@@ -58,7 +58,7 @@ impl<'a> Pair<'a> {
         let batches: Vec<_> = tables::batches(&growing.table.columns(), rows).collect::<Result<_>>()?;
         let schema = batches.first().context("a table needs rows")?.schema();
         let rows = arrow::compute::concat_batches(&schema, &batches)?;
-        served.replace(GROWING, &growing.table.name, schema, Vec::new()).await?;
+        served.clear(GROWING, &growing.table.name, schema).await?;
         served.load(LOADED, &growing.table.name, &growing.table, rows.num_rows() as u64).await?;
         Ok(Pair { served, growing, rows })
     }

@@ -8,6 +8,7 @@ use super::definition::Definition;
 use super::growing::{self, GROWING, LOADED, Memory, Pair, Watch};
 use super::served::{self, Served, answer};
 use crate::answers::{self, Answer, Cell};
+use crate::pools::milliseconds;
 use crate::{stats, text};
 use anyhow::{Result, bail, ensure};
 use farpool::Session;
@@ -210,7 +211,7 @@ async fn insert_when_due(
         progress.sent.fetch_add(1, Ordering::SeqCst);
         growing::insert(&client, &statements[row]).await?;
         progress.answered.fetch_add(1, Ordering::SeqCst);
-        latencies.push(due.elapsed().as_secs_f64() * 1e3);
+        latencies.push(milliseconds(due));
     }
     Ok(latencies)
 }
@@ -239,7 +240,7 @@ async fn read(client: &Session, sql: &str, expected: &Expected, stop: &AtomicBoo
         let before = expected.rows_answered();
         let start = Instant::now();
         let actual = served::run(client, sql).await?.0;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
+        times.push(milliseconds(start));
         expected.check(before, &actual)?;
     }
     Ok(times)

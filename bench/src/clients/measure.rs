@@ -8,8 +8,9 @@ use super::inserts::{self, InsertsResult};
 use super::served::{Served, answer, ask};
 use crate::answers::Answer;
 use crate::limits::{self, Limits};
-use crate::machine::{self, Machine};
-use crate::{stats, suite, text};
+use crate::pools::milliseconds;
+use crate::suite::{self, Head};
+use crate::{stats, text};
 use anyhow::{Context, Result};
 use farpool::{Receipt, Session};
 use futures::future::try_join_all;
@@ -22,9 +23,8 @@ use tokio::task::JoinHandle;
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub limits: Limits,
     pub rows: u64,
     pub threads: usize,
@@ -99,9 +99,7 @@ pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
     }
     text::progress("");
     Ok(Results {
-        suite: "clients".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("clients"),
         limits,
         rows: definition.rows,
         threads: definition.threads,
@@ -242,7 +240,7 @@ impl SmallClient {
         for _ in 0..self.queries {
             let start = Instant::now();
             let receipt = ask(&client, &self.sql, &self.expected).await?;
-            times.whole_ms.push(start.elapsed().as_secs_f64() * 1e3);
+            times.whole_ms.push(milliseconds(start));
             times.waited_ms.push(receipt.waited_ns as f64 / 1e6);
         }
         Ok(times)

@@ -11,7 +11,7 @@ mod measure;
 mod report;
 mod served;
 
-use crate::{places, suite};
+use crate::suite;
 use anyhow::Result;
 use clap::ValueEnum;
 use definition::Definition;
@@ -43,14 +43,9 @@ enum Part {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition: Definition = places::definition("clients")?;
-    if options.common.quick {
-        definition.shrink_to_quick();
-    }
+    let definition: Definition = options.common.definition("clients")?;
     let parts = options.parts.as_deref().unwrap_or(Part::value_variants());
     let results = measure::run(&definition, parts)?;
-    // The record of some parts must not replace the record of the whole suite.
-    let chosen = options.parts.iter().flatten().filter_map(ValueEnum::to_possible_value);
-    let name = chosen.fold("clients".to_string(), |name, part| format!("{name}-{}", part.get_name()));
-    options.common.report(&results.date, &name, &results, &report::text(&results))
+    let name = suite::name_of_parts("clients", options.parts.as_deref());
+    options.common.report(&results.head.date, &name, &results, &report::text(&results))
 }

@@ -2,14 +2,13 @@
 
 use crate::answers::{self, Answer};
 use crate::tables::{self, TableDefinition};
-use crate::{node, suite};
-use anyhow::{Context, Result, bail};
-use arrow::array::RecordBatch;
+use crate::{node, pools};
+use anyhow::{Result, bail};
 use arrow::datatypes::SchemaRef;
 use farpool::model::TenantName;
 use farpool::model::limits::{LARGE_GROUP_ROWS, SMALL_GROUPS_MAX};
 use farpool::node::{Access, Node, NodeConfig, Right, TenantLimits};
-use farpool::{EmbeddedPool, LoadMode, Pool, Receipt, Session, SessionOptions, TableName};
+use farpool::{EmbeddedPool, LoadMode, Pool, Receipt, Session, TableName};
 use futures::stream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,22 +47,15 @@ impl Served {
 
     /// Loads a table with the columns of `like` for a tenant, and waits until its profile is computed.
     pub async fn load(&self, tenant: usize, table: &str, like: &TableDefinition, rows: u64) -> Result<()> {
-        let batches: Vec<_> = tables::batches(&like.columns(), rows).collect::<Result<_>>()?;
-        let schema = batches.first().context("a table needs rows")?.schema();
-        self.replace(tenant, table, schema, batches).await?;
-        suite::await_profile(&*self.own_pool(tenant)?, &TableName::new(table)?).await
+        let batches = tables::batches(&like.columns(), rows).collect::<Result<_>>()?;
+        let pool = self.own_pool(tenant)?;
+        pools::load(&*pool, table, LoadMode::Replace, batches).await?;
+        pools::await_profile(&*pool, table).await
     }
 
-    /// Replaces the rows of a tenant's table, or creates it.
-    pub async fn replace(
-        &self,
-        tenant: usize,
-        table: &str,
-        schema: SchemaRef,
-        batches: Vec<RecordBatch>,
-    ) -> Result<()> {
-        let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
-        let name = TableName::new(table)?;
+    /// Creates a tenant's table without rows, or removes all rows of the one that there is.
+    pub async fn clear(&self, tenant: usize, table: &str, schema: SchemaRef) -> Result<()> {
+        let (name, batches) = (TableName::new(table)?, Box::pin(stream::empty()));
         self.own_pool(tenant)?.load(&name, LoadMode::Replace.into(), schema, None, batches).await?;
         Ok(())
     }
@@ -75,10 +67,7 @@ impl Served {
 
     /// Opens a session of a tenant, with a separate connection.
     pub async fn client(&self, tenant: usize, pushdown: bool) -> Result<Arc<Session>> {
-        let options = SessionOptions { pushdown, target_partitions: Some(1), ..SessionOptions::default() };
-        let session = Session::new(options);
-        session.register_pool("farpool", self.connect(tenant).await?).await?;
-        Ok(Arc::new(session))
+        pools::session(self.connect(tenant).await?, pushdown, 1).await
     }
 
     /// Returns the bytes of the pages that a tenant's tables hold.
@@ -144,9 +133,6 @@ pub async fn answer(client: &Session, sql: &str) -> Result<Answer> {
 
 /// Runs a statement and returns its result and its receipt.
 pub async fn run(client: &Session, sql: &str) -> Result<(Answer, Receipt)> {
-    let query = client.sql(sql).await?;
-    let batches = query.collect().await?;
-    let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
-    let answer = Answer::from_batches(columns, &batches).map_err(anyhow::Error::msg)?;
-    Ok((answer, query.receipt()))
+    let ran = pools::run(client, sql).await?;
+    Ok((ran.answer()?, ran.receipt))
 }

@@ -9,17 +9,10 @@ use std::collections::BTreeMap;
 pub struct Definition {
     pub runs: usize,
     pub threads: usize,
-    pub quick: Quick,
+    /// Larger cases are cut to this many rows, and their smaller sizes are left out.
+    rows_max: Option<usize>,
     pub goals: BTreeMap<String, f64>,
     pub cases: Vec<Case>,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    rows: usize,
-    runs: usize,
 }
 
 /// A set of columns to correlate.
@@ -53,19 +46,18 @@ pub enum Values {
 }
 
 impl Definition {
-    /// Applies the settings of `--quick`.
-    pub fn shrink_to_quick(&mut self) {
-        self.runs = self.quick.runs;
-        for case in &mut self.cases {
-            case.rows = case.rows.min(self.quick.rows);
-            case.smaller.clear();
-        }
+    /// Returns each case at all of its sizes, the largest last.
+    pub fn cases_at_all_sizes(&self) -> impl Iterator<Item = Case> {
+        let sizes = |case: &Case| match self.rows_max {
+            Some(most) => vec![Case { rows: case.rows.min(most), ..case.clone() }],
+            None => case.at_all_sizes().collect(),
+        };
+        self.cases.iter().flat_map(sizes)
     }
 }
 
 impl Case {
-    /// Returns the case at each of its sizes, the largest last.
-    pub fn at_all_sizes(&self) -> impl Iterator<Item = Case> {
+    fn at_all_sizes(&self) -> impl Iterator<Item = Case> {
         let of = |rows: usize, only_figures: bool| Case { rows, only_figures, ..self.clone() };
         let smaller = self.smaller.iter().map(move |rows| of(*rows, true));
         smaller.chain([self.clone()])

@@ -4,8 +4,9 @@ use super::definition::{Case, Definition, Values};
 use super::values;
 use crate::answers::{Answer, Cell};
 use crate::limits::{self, Limits};
-use crate::machine::{self, Machine};
-use crate::rival::{Rival, RivalDefinition, RivalResult, Statement};
+use crate::pools::milliseconds;
+use crate::rival::{Rival, Statement};
+use crate::suite::{self, Head, RivalResult, Samples, turns_after_warm_up};
 use crate::{stats, text};
 use anyhow::{Context, Result, bail, ensure};
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -25,9 +26,8 @@ const TOLERANCE: f64 = 1e-9;
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub runs: usize,
     pub threads: usize,
     pub limits: Limits,
@@ -61,41 +61,24 @@ pub struct SideResult {
 /// Runs the whole suite.
 pub fn run(definition: &Definition) -> Result<Results> {
     let limits = limits::measure()?;
-    let (mut rivals, started) = start_rivals(definition)?;
+    let mut names: Vec<String> = definition.cases.iter().flat_map(|case| case.rivals.clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let (mut rivals, started) = suite::start(&names, definition.threads)?;
     let mut cases = Vec::new();
-    for case in definition.cases.iter().flat_map(Case::at_all_sizes) {
+    for case in definition.cases_at_all_sizes() {
         text::progress(&format!("{}, {} rows ", case.name, case.rows));
         cases.push(one(definition, &case, &mut rivals).with_context(|| case.name.clone())?);
     }
     text::progress("");
     Ok(Results {
-        suite: "correlation".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("correlation"),
         runs: definition.runs,
         threads: definition.threads,
         limits,
         rivals: started,
         cases,
     })
-}
-
-/// Starts the rivals; returns those that are installed, and the report's entries for all.
-fn start_rivals(definition: &Definition) -> Result<(Vec<Rival>, Vec<RivalResult>)> {
-    let mut names: Vec<&String> = definition.cases.iter().flat_map(|case| &case.rivals).collect();
-    names.sort_unstable();
-    names.dedup();
-    let (mut rivals, mut results) = (Vec::new(), Vec::new());
-    for name in names {
-        let started = Rival::start(RivalDefinition::named(name)?, definition.threads);
-        let (version, missing) = match &started {
-            Ok(rival) => (rival.version.clone(), None),
-            Err(error) => (String::new(), Some(format!("{error:#}"))),
-        };
-        results.push(RivalResult { name: name.clone(), version, missing });
-        rivals.extend(started);
-    }
-    Ok((rivals, results))
 }
 
 fn one(definition: &Definition, case: &Case, rivals: &mut [Rival]) -> Result<CaseResult> {
@@ -109,73 +92,55 @@ fn one(definition: &Definition, case: &Case, rivals: &mut [Rival]) -> Result<Cas
         }
         std::fs::remove_file(&file)?;
     }
-    let mut sides = vec![SideResult::new("farpool", None), SideResult::new("farpool, one thread", None)];
-    for rival in &rivals {
-        let name = &rival.definition.name;
-        let goal = definition.goals.get(name).filter(|_| !case.only_figures);
-        sides.push(SideResult::new(name, goal.copied()));
+    let (mut samples, mut bytes_held, mut expected) = (Samples::new(2 + rivals.len()), 0, Vec::new());
+    let (sql, names, table) = (case.sql(), case.names(), case.table());
+    for turn in turns_after_warm_up(2 + rivals.len(), definition.runs) {
+        let ms = match turn.side {
+            0 => {
+                let (ms, found, held) = farpool(case, &columns, definition.threads)?;
+                (expected, bytes_held) = (found, held);
+                ms
+            }
+            1 => {
+                let (ms, alone, _) = farpool(case, &columns, 1)?;
+                compare(&expected, &alone).context("one thread")?;
+                ms
+            }
+            side => {
+                let statement = Statement { text: &sql, table: &table, columns: &names, clients: 1 };
+                let (ms, answer) = rivals[side - 2].run_for_answer(&statement)?;
+                let name = || rivals[side - 2].definition.name.clone();
+                compare(&expected, &coefficients(&answer)?).with_context(name)?;
+                ms
+            }
+        };
+        samples.add(turn, ms);
     }
-    let mut bytes_held = 0;
-    let (sql, names) = (case.sql(), case.names());
-    // The first round is a warm-up and does not count.
-    for round in 0..=definition.runs {
-        let (ms, expected, held) = farpool(case, &columns, definition.threads)?;
-        bytes_held = held;
-        sides[0].keep(round, ms);
-        let (ms, alone, _) = farpool(case, &columns, 1)?;
-        compare(&expected, &alone).context("one thread")?;
-        sides[1].keep(round, ms);
-        for (rival, side) in rivals.iter_mut().zip(&mut sides[2..]) {
-            let table = case.table();
-            let statement = Statement { text: &sql, table: &table, columns: &names, clients: 1 };
-            let (ms, answer) = rival.run_for_answer(&statement)?;
-            compare(&expected, &coefficients(&answer)?).with_context(|| side.name.clone())?;
-            side.keep(round, ms);
-        }
-        if case.naive && round == definition.runs {
-            let mut side = SideResult::new("plain loop", None);
-            let (ms, found) = plain_loop(case, &columns)?;
-            compare(&expected, &found).context("the plain loop")?;
-            side.keep(round, ms);
-            sides.push(side);
-        }
+    let rival_names = rivals.iter().map(|rival| rival.definition.name.as_str());
+    let mut sides = Vec::new();
+    for (side, name) in ["farpool", "farpool, one thread"].into_iter().chain(rival_names).enumerate() {
+        let goal = definition.goals.get(name).filter(|_| !case.only_figures);
+        sides.push(SideResult::new(name, samples.of(side).to_vec(), samples.of(0), goal.copied()));
+    }
+    if case.naive {
+        let (ms, found) = plain_loop(case, &columns)?;
+        compare(&expected, &found).context("the plain loop")?;
+        sides.push(SideResult::new("plain loop", vec![ms], samples.of(0), None));
     }
     for rival in &mut rivals {
-        rival.drop_table(&case.table())?;
+        rival.drop_table(&table)?;
     }
     let bytes = columns.iter().map(|column| column.get_buffer_memory_size() as u64).sum();
-    settle(&mut sides);
-    Ok(CaseResult {
-        name: case.name.clone(),
-        columns: case.columns,
-        rows: case.rows,
-        bytes,
-        bytes_held,
-        sides,
-    })
-}
-
-fn settle(sides: &mut [SideResult]) {
-    sides.iter_mut().for_each(|side| side.median_ms = stats::median(&side.times_ms));
-    let ours = sides[0].median_ms;
-    sides.iter_mut().for_each(|side| side.ratio = side.median_ms / ours);
+    let (name, columns, rows) = (case.name.clone(), case.columns, case.rows);
+    Ok(CaseResult { name, columns, rows, bytes, bytes_held, sides })
 }
 
 impl SideResult {
-    fn new(name: &str, goal: Option<f64>) -> SideResult {
-        SideResult {
-            name: name.to_string(),
-            times_ms: Vec::new(),
-            median_ms: f64::NAN,
-            ratio: f64::NAN,
-            goal,
-        }
-    }
-
-    fn keep(&mut self, round: usize, ms: f64) {
-        if round > 0 {
-            self.times_ms.push(ms);
-        }
+    /// Returns the times of a side beside those of farpool.
+    fn new(name: &str, times_ms: Vec<f64>, farpool_ms: &[f64], goal: Option<f64>) -> SideResult {
+        let median_ms = stats::median(&times_ms);
+        let ratio = median_ms / stats::median(farpool_ms);
+        SideResult { name: name.to_string(), times_ms, median_ms, ratio, goal }
     }
 }
 
@@ -193,7 +158,7 @@ fn farpool(case: &Case, columns: &[ArrayRef], threads: usize) -> Result<(f64, Ve
     let mut merged = states.next().context("there are no rows")?;
     states.try_for_each(|state| merged.merge(&state))?;
     let found = case.pairs().map(|(i, j)| merged.correlation(i, j)).collect();
-    Ok((start.elapsed().as_secs_f64() * 1e3, found, held))
+    Ok((milliseconds(start), found, held))
 }
 
 fn state(columns: &[ArrayRef], rows: std::ops::Range<usize>) -> Result<Moments> {
@@ -222,7 +187,7 @@ fn plain_loop(case: &Case, columns: &[ArrayRef]) -> Result<(f64, Vec<f64>)> {
     let around = |i: usize, j: usize| product(i, j) as f64 - sums[i] as f64 * (sums[j] as f64 / rows);
     let squares: Vec<f64> = (0..case.columns).map(|i| around(i, i)).collect();
     let found = case.pairs().map(|(i, j)| around(i, j) / (squares[i] * squares[j]).sqrt()).collect();
-    Ok((start.elapsed().as_secs_f64() * 1e3, found))
+    Ok((milliseconds(start), found))
 }
 
 /// Returns a rival's coefficients from a result of one row or one column.

@@ -6,7 +6,7 @@ mod measure;
 mod report;
 mod values;
 
-use crate::{places, suite};
+use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
@@ -22,14 +22,10 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition: Definition = places::definition("correlation")?;
-    if options.common.quick {
-        definition.shrink_to_quick();
-    }
+    let mut definition: Definition = options.common.definition("correlation")?;
     if let Some(wanted) = &options.case {
         definition.cases.retain(|case| case.name.contains(wanted));
     }
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     let results = measure::run(&definition)?;
-    options.common.report(&results.date, "correlation", &results, &report::text(&results))
+    options.common.report(&results.head.date, "correlation", &results, &report::text(&results))
 }

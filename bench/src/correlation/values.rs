@@ -3,6 +3,7 @@
 
 use super::definition::{Case, Values};
 use crate::places;
+use crate::random::mixed;
 use anyhow::Result;
 use arrow::array::*;
 use arrow::ipc::writer::FileWriter;
@@ -32,7 +33,7 @@ pub fn file(case: &Case, columns: &[ArrayRef]) -> Result<PathBuf> {
 fn one(case: &Case, column: u64) -> ArrayRef {
     let common = column % 3;
     let random = |row: u64| {
-        let (own, shared) = (hash(row << 16 | column), hash(row << 16 | 0xff00 | common));
+        let (own, shared) = (mixed(row << 16 | column), mixed(row << 16 | 0xff00 | common));
         (own >> 1).wrapping_add(shared >> 1)
     };
     let values = (0..case.rows as u64).map(random);
@@ -44,11 +45,4 @@ fn one(case: &Case, column: u64) -> ArrayRef {
         Values::Float32 => Arc::new(Float32Array::from_iter_values(values.map(|v| (v >> 40) as f32 / 1e3))),
         Values::Float64 => Arc::new(Float64Array::from_iter_values(values.map(|v| (v >> 20) as f64 / 1e3))),
     }
-}
-
-/// Computes Stafford's mix 13 of 64 bits.
-fn hash(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }

@@ -13,7 +13,8 @@ pub struct Definition {
     pub threads: usize,
     pub rows: u64,
     pub rivals: Vec<String>,
-    pub quick: Quick,
+    /// Number of rows of the largest table to which all tables are scaled.
+    pub scaled_rows: Option<u64>,
     /// Goal: maximal additional time for a table that is encrypted in memory, as a multiple of OpenSSL's time for its
     /// bytes.
     pub decryption_at_most: f64,
@@ -21,14 +22,6 @@ pub struct Definition {
     pub goals: BTreeMap<String, f64>,
     pub tables: Vec<TableDefinition>,
     pub cases: Vec<Case>,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    rows: u64,
-    runs: usize,
 }
 
 /// A query and its goals.
@@ -77,12 +70,6 @@ fn one() -> usize {
 }
 
 impl Definition {
-    /// Applies the settings of `--quick`.
-    pub fn shrink_to_quick(&mut self) {
-        self.runs = self.quick.runs;
-        self.scale_to(self.quick.rows);
-    }
-
     /// Scales the tables so that the largest has `rows` rows; their smaller sizes are left out.
     pub fn scale_to(&mut self, rows: u64) {
         let whole = u128::from(self.rows.max(1));

@@ -2,6 +2,7 @@
 
 use super::definition::{Case, Definition};
 use super::results::{CaseResult, FARPOOL, FARPOOL_HIDDEN, FARPOOL_TLS, Results, RivalInfo};
+use crate::suite::Bound;
 use serde::Serialize;
 
 /// A goal and its outcome.
@@ -64,26 +65,28 @@ pub fn check(
 }
 
 fn at_least(against: String, goal: f64, measured: Option<f64>) -> Checked {
-    let met = measured.map(|measured| measured >= goal);
+    let met = Bound::AtLeast(goal).is_met(measured);
     Checked { against, goal, at_most: false, measured, met }
 }
 
 fn at_most(against: String, goal: f64, measured: Option<f64>) -> Checked {
-    let met = measured.map(|measured| measured <= goal);
+    let met = Bound::AtMost(goal).is_met(measured);
     Checked { against, goal, at_most: true, measured, met }
 }
 
 impl Checked {
-    /// Formats the measured value, the goal, and the distance if it was missed.
-    pub fn outcome(&self) -> [String; 3] {
-        let measured = self.measured.map_or("-".to_string(), |value| format!("{value:.2}×"));
-        let bound = if self.at_most { "≤" } else { "≥" };
-        let missed = match (self.met, self.measured) {
+    /// Formats the goal.
+    pub fn bound(&self) -> String {
+        format!("{} {}×", if self.at_most { "≤" } else { "≥" }, self.goal)
+    }
+
+    /// Formats the distance to a goal that was missed.
+    pub fn missed(&self) -> String {
+        match (self.met, self.measured) {
             (Some(false), Some(measured)) if self.at_most => format!("by {:.2}×", measured / self.goal),
             (Some(false), Some(measured)) => format!("by {:.2}×", self.goal / measured),
             _ => String::new(),
-        };
-        [measured, format!("{bound} {}×", self.goal), missed]
+        }
     }
 }
 
@@ -95,7 +98,7 @@ mod tests {
     fn a_goal_is_met_missed_or_not_measured() {
         let outcome = |measured| {
             let checked = at_least("Quack".to_string(), 10.0, measured);
-            (checked.met, checked.outcome()[2].clone())
+            (checked.met, checked.missed())
         };
         assert_eq!(outcome(Some(12.0)), (Some(true), String::new()));
         assert_eq!(outcome(Some(5.0)), (Some(false), "by 2.00×".to_string()));

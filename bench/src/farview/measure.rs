@@ -3,21 +3,23 @@
 use super::bound::Bound;
 use super::definition::{Case, Definition};
 use super::goals;
-use super::remote::{self, Remote, Sample};
+use super::remote::{self, Ran, Remote};
 use super::results::{
     CaseResult, FARPOOL, FARPOOL_BOTH, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_TLS, Results, RivalInfo,
     SideResult, TableResult,
 };
 use crate::digest::Digest;
 use crate::node::NodeProcess;
-use crate::rival::{Rival, RivalDefinition, Statement};
+use crate::rival::{Rival, Statement};
+use crate::suite::{self, Expected, Head, RivalResult, Samples, turns_after_warm_up};
 use crate::tables::{self, TableDefinition};
-use crate::{limits, machine, stats, text};
-use anyhow::{Context, Result, bail};
-use farpool::Tier;
+use crate::{limits, stats, text};
+use anyhow::{Context, Result};
+use farpool::{Receipt, Session, Tier};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 /// A run in progress.
 struct Run<'a> {
@@ -30,10 +32,56 @@ struct Run<'a> {
     results: Results,
 }
 
+/// A side of a case: clients of a node, or a rival.
+enum Side<'r> {
+    Farpool(&'static str, Vec<Arc<Session>>),
+    Rival(&'r mut Rival),
+}
+
+/// One run of a side.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub ms: f64,
+    digest: Digest,
+    /// Bytes on the wire, if a rival counts them.
+    pub bytes_on_wire: Option<u64>,
+    /// Farpool's receipt, the bytes of the result at the clients, and their CPU time; none for rivals.
+    receipt: Receipt,
+    result_bytes: u64,
+    client_cpu_ms: f64,
+}
+
+impl Side<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Side::Farpool(name, _) => name,
+            Side::Rival(rival) => &rival.definition.name,
+        }
+    }
+
+    async fn run(&mut self, case: &Case) -> Result<Sample> {
+        match self {
+            Side::Farpool(_, clients) => {
+                let Ran { ms, digest, receipt, result_bytes, client_cpu_ms } =
+                    remote::run(clients, &case.sql).await?;
+                Ok(Sample { ms, digest, bytes_on_wire: None, receipt, result_bytes, client_cpu_ms })
+            }
+            Side::Rival(rival) => {
+                let text = case.statement(&rival.definition).context("the rival does not take part")?;
+                let Case { table, columns, clients, .. } = case;
+                let (ms, digest) = rival.run(&Statement { text, table, columns, clients: *clients })?;
+                let (bytes_on_wire, receipt) = (rival.bytes_on_wire, Receipt::default());
+                Ok(Sample { ms, digest, bytes_on_wire, receipt, result_bytes: 0, client_cpu_ms: 0.0 })
+            }
+        }
+    }
+}
+
 /// Runs the whole suite.
 pub async fn run(definition: &Definition) -> Result<Results> {
-    let mut notes = Vec::new();
-    let rivals = start_rivals(definition, &mut notes)?;
+    let (rivals, started) = suite::start(&definition.rivals, definition.threads)?;
+    let mut notes: Vec<String> =
+        started.iter().filter(|rival| rival.missing.is_some()).map(RivalResult::text).collect();
     let info = |rival: &Rival| RivalInfo {
         name: rival.definition.name.clone(),
         version: rival.version.clone(),
@@ -41,9 +89,7 @@ pub async fn run(definition: &Definition) -> Result<Results> {
         about: rival.definition.about.clone(),
     };
     let results = Results {
-        suite: "farview".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("farview"),
         rows: definition.rows,
         runs: definition.runs,
         threads: definition.threads,
@@ -82,17 +128,6 @@ fn openssl(threads: usize, notes: &mut Vec<String>) -> Option<f64> {
         notes.push("the time of decryption is not compared: the program openssl was not found".to_string());
     }
     rate
-}
-
-fn start_rivals(definition: &Definition, notes: &mut Vec<String>) -> Result<Vec<Rival>> {
-    let mut rivals = Vec::new();
-    for name in &definition.rivals {
-        match Rival::start(RivalDefinition::named(name)?, definition.threads) {
-            Ok(rival) => rivals.push(rival),
-            Err(error) => notes.push(format!("without {name}: {error:#}")),
-        }
-    }
-    Ok(rivals)
 }
 
 impl Run<'_> {
@@ -164,66 +199,55 @@ impl Run<'_> {
         largest: bool,
         rivals: &mut [Rival],
     ) -> Result<CaseResult> {
-        let clients = self.remote.clients(case.clients).await?;
-        let mut others = Vec::new();
+        let mut sides = self.farpool_sides(case).await?;
+        let own = sides.len();
+        let wanted = rivals.iter_mut().filter(|rival| case.statement(&rival.definition).is_some());
+        sides.extend(wanted.map(Side::Rival));
+        let mut expected = Expected::default();
+        if sides.len() == own {
+            let digest = self.remote.without_pushdown(&case.sql).await?;
+            expected = Expected::of("farpool without push-down", digest);
+        }
+        let mut samples = Samples::new(sides.len());
+        for turn in turns_after_warm_up(sides.len(), self.definition.runs) {
+            if samples.is_left_out(turn.side) {
+                continue;
+            }
+            let side = &mut sides[turn.side];
+            match side.run(case).await {
+                Ok(sample) => {
+                    expected.check(side.name(), &sample.digest)?;
+                    samples.add(turn, sample);
+                }
+                Err(error) if turn.side < own => return Err(error.context(side.name().to_string())),
+                Err(error) => {
+                    let note = format!("{} without a time in {}: {error:#}", side.name(), case.name);
+                    self.results.notes.push(note);
+                    samples.leave_out(turn.side);
+                }
+            }
+        }
+        let runs: Vec<Sample> = samples.of(0).to_vec();
+        let named = sides.iter().zip(samples.into_sides());
+        let sides = named.filter_map(|(side, of)| Some((side.name().to_string(), SideResult::of(&of?))));
+        self.settle(case, rows, largest, sides.collect(), &runs)
+    }
+
+    /// Connects farpool's sides of a case; the first one is remote farpool without any encryption.
+    async fn farpool_sides<'r>(&self, case: &Case) -> Result<Vec<Side<'r>>> {
+        let count = case.clients;
+        let mut sides = vec![Side::Farpool(FARPOOL, self.remote.clients(count).await?)];
         if case.tls_at_most.is_some() {
-            others.push((FARPOOL_TLS, self.tls.clients(case.clients).await?));
+            sides.push(Side::Farpool(FARPOOL_TLS, self.tls.clients(count).await?));
         }
         if case.is_hidden() {
-            others.push((FARPOOL_HIDDEN, self.hidden.clients(case.clients).await?));
+            sides.push(Side::Farpool(FARPOOL_HIDDEN, self.hidden.clients(count).await?));
         }
         if case.sealed {
-            others.push((FARPOOL_SEALED, self.remote.sealed_clients(case.clients).await?));
-            others.push((FARPOOL_BOTH, self.hidden.sealed_clients(case.clients).await?));
+            sides.push(Side::Farpool(FARPOOL_SEALED, self.remote.sealed_clients(count).await?));
+            sides.push(Side::Farpool(FARPOOL_BOTH, self.hidden.sealed_clients(count).await?));
         }
-        let mut expected: Option<(String, Digest)> = None;
-        if !rivals.iter().any(|rival| case.statement(&rival.definition).is_some()) {
-            let digest = self.remote.without_pushdown(&case.sql).await?;
-            expected = Some(("farpool without push-down".to_string(), digest));
-        }
-        let mut samples: Vec<Sample> = Vec::new();
-        let mut sides: BTreeMap<String, SideResult> = BTreeMap::new();
-        let mut failed: Vec<String> = Vec::new();
-        // The first round is a warm-up and does not count.
-        for round in 0..=self.definition.runs {
-            let sample = remote::run(&clients, &case.sql).await.context(FARPOOL)?;
-            compare(&mut expected, FARPOOL, &sample.digest)?;
-            if round > 0 {
-                sides.entry(FARPOOL.to_string()).or_default().add(sample.ms);
-                samples.push(sample);
-            }
-            for (name, clients) in &others {
-                let sample = remote::run(clients, &case.sql).await.context(*name)?;
-                compare(&mut expected, name, &sample.digest)?;
-                if round > 0 {
-                    sides.entry(name.to_string()).or_default().add(sample.ms);
-                }
-            }
-            for rival in rivals.iter_mut() {
-                let name = rival.definition.name.clone();
-                let Some(text) = case.statement(&rival.definition).filter(|_| !failed.contains(&name)) else {
-                    continue;
-                };
-                let statement =
-                    Statement { text, table: &case.table, columns: &case.columns, clients: case.clients };
-                match rival.run(&statement) {
-                    Ok((ms, digest)) => {
-                        compare(&mut expected, &name, &digest)?;
-                        if round > 0 {
-                            let side = sides.entry(name).or_default();
-                            side.add(ms);
-                            side.bytes_on_wire = rival.bytes_on_wire;
-                        }
-                    }
-                    Err(error) => {
-                        self.results.notes.push(format!("{name} without a time in {}: {error:#}", case.name));
-                        sides.remove(&name);
-                        failed.push(name);
-                    }
-                }
-            }
-        }
-        self.settle(case, rows, largest, sides, &samples)
+        Ok(sides)
     }
 
     /// Computes medians, bounds and goals of a case.
@@ -236,10 +260,9 @@ impl Run<'_> {
         samples: &[Sample],
     ) -> Result<CaseResult> {
         let last = samples.last().context("there is no counted run")?;
-        let client_cpu: Vec<f64> = samples.iter().map(|sample| sample.client_cpu_ms).collect();
-        let client_cpu_ms = stats::median(&client_cpu);
+        let client_cpu_ms = stats::median_of(samples, |sample| sample.client_cpu_ms);
         let ms = sides.get(FARPOOL).map_or(f64::NAN, |side| side.median_ms);
-        let (limits, processors) = (&self.results.limits, self.results.machine.processors);
+        let (limits, processors) = (&self.results.limits, self.results.head.machine.processors);
         let bound = Bound::new(ms, &last.receipt, last.result_bytes, client_cpu_ms, limits, processors);
         let mut result = CaseResult {
             name: case.name.clone(),
@@ -263,13 +286,4 @@ impl Run<'_> {
         }
         Ok(result)
     }
-}
-
-/// Compares a result with the first one, which is stored in `expected`.
-fn compare(expected: &mut Option<(String, Digest)>, side: &str, digest: &Digest) -> Result<()> {
-    let (by, first) = expected.get_or_insert_with(|| (side.to_string(), digest.clone()));
-    if first != digest {
-        bail!("{side} disagrees with {by}: {digest:?}, not {first:?}");
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@ mod remote;
 mod report;
 mod results;
 
-use crate::{places, suite};
+use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
@@ -31,14 +31,10 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition: Definition = places::definition("farview")?;
-    if options.common.quick {
-        definition.shrink_to_quick();
-    }
-    if let Some(rows) = options.rows {
+    let mut definition: Definition = options.common.definition("farview")?;
+    if let Some(rows) = options.rows.or(definition.scaled_rows) {
         definition.scale_to(rows);
     }
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     if !options.cases.is_empty() {
         definition.cases.retain(|case| options.cases.iter().any(|part| case.name.contains(part)));
     }
@@ -46,5 +42,5 @@ pub fn run(options: &Options) -> Result<()> {
         definition.rivals.clone_from(rivals);
     }
     let results = suite::runtime(definition.threads)?.block_on(measure::run(&definition))?;
-    options.common.report(&results.date, "farview", &results, &report::text(&results))
+    options.common.report(&results.head.date, "farview", &results, &report::text(&results))
 }

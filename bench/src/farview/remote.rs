@@ -4,12 +4,12 @@
 use crate::digest::Digest;
 use crate::machine;
 use crate::node::NodeProcess;
-use crate::{suite, tables};
+use crate::pools::{self, milliseconds};
+use crate::tables;
 use anyhow::{Context, Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use farpool::{LoadMode, LoadOptions, Pool, Receipt, Session, SessionOptions, TableInfo, TableName, Tier};
+use farpool::{LoadMode, LoadOptions, Pool, Receipt, Session, TableInfo, TableName, Tier};
 use futures::future::try_join_all;
-use futures::stream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ pub struct Remote {
 }
 
 /// One run of one query by all clients.
-pub struct Sample {
+pub struct Ran {
     /// Milliseconds, from the text of the query to the last batch of the last client.
     pub ms: f64,
     pub digest: Digest,
@@ -46,15 +46,10 @@ impl Remote {
 
     /// Loads a file, with its values encrypted in the node's memory if a tier is given.
     pub async fn load(&self, table: &str, file: &Path, encryption: Option<Tier>) -> Result<TableInfo> {
-        let reader = tables::read(file)?;
-        let schema = reader.schema();
-        let failed = |error: arrow::error::ArrowError| farpool::Error::internal(error.to_string());
-        let batches = stream::iter(reader.map(move |batch| batch.map_err(failed)));
-        let name = TableName::new(table)?;
         let options = LoadOptions { encryption, ..LoadMode::Replace.into() };
-        let info = self.pool.load(&name, options, schema, None, Box::pin(batches)).await?;
+        let info = pools::load_from(tables::read(file)?, &*self.pool, table, options, None).await?;
         if encryption.is_none() {
-            suite::await_profile(&*self.pool, &name).await?;
+            pools::await_profile(&*self.pool, table).await?;
         }
         Ok(info)
     }
@@ -78,17 +73,11 @@ impl Remote {
     /// Returns the result that DataFusion computes from plain columns.
     pub async fn without_pushdown(&self, sql: &str) -> Result<Digest> {
         let session = self.session(false, self.node.connect().await?).await?;
-        Digest::of(&session.sql(sql).await?.collect().await?)
+        Digest::of(&pools::run(&session, sql).await?.batches)
     }
 
     async fn session(&self, pushdown: bool, pool: Arc<dyn Pool>) -> Result<Arc<Session>> {
-        let session = Session::new(SessionOptions {
-            pushdown,
-            target_partitions: Some(self.threads),
-            ..SessionOptions::default()
-        });
-        session.register_pool("farpool", pool).await?;
-        Ok(Arc::new(session))
+        pools::session(pool, pushdown, self.threads).await
     }
 }
 
@@ -105,23 +94,19 @@ fn bytes_of(column: &ArrayRef) -> u64 {
 }
 
 /// Runs a query by all clients concurrently.
-pub async fn run(clients: &[Arc<Session>], sql: &str) -> Result<Sample> {
+pub async fn run(clients: &[Arc<Session>], sql: &str) -> Result<Ran> {
     let cpu = machine::cpu_ns();
     let start = Instant::now();
     let running = clients.iter().map(|client| {
         let (client, sql) = (client.clone(), sql.to_string());
-        tokio::spawn(async move {
-            let query = client.sql(sql.as_str()).await?;
-            let batches = query.collect().await?;
-            anyhow::Ok((batches, query.receipt()))
-        })
+        tokio::spawn(async move { pools::run(&client, &sql).await })
     });
     let results = try_join_all(running).await.context("a client failed")?;
-    let ms = start.elapsed().as_secs_f64() * 1e3;
+    let ms = milliseconds(start);
     let client_cpu_ms = machine::cpu_ns().saturating_sub(cpu) as f64 / 1e6;
     let (mut receipt, mut result_bytes, mut digest) = (Receipt::default(), 0, None);
     for result in results {
-        let (batches, own) = result?;
+        let pools::Ran { batches, receipt: own, .. } = result?;
         receipt.merge(&own);
         result_bytes += batches.iter().flat_map(RecordBatch::columns).map(bytes_of).sum::<u64>();
         let own = Digest::of(&batches)?;
@@ -130,5 +115,5 @@ pub async fn run(clients: &[Arc<Session>], sql: &str) -> Result<Sample> {
         }
     }
     let digest = digest.context("there is no client")?;
-    Ok(Sample { ms, digest, receipt, result_bytes, client_cpu_ms })
+    Ok(Ran { ms, digest, receipt, result_bytes, client_cpu_ms })
 }

@@ -1,33 +1,33 @@
 //! Formats the results as tables.
 
 use super::results::{
-    CaseResult, FARPOOL, FARPOOL_BOTH, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_TLS, Results,
+    CaseResult, FARPOOL, FARPOOL_BOTH, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_TLS, Results, TableResult,
 };
+use crate::rival::Place;
+use crate::suite::Table;
 use crate::text;
 
 /// Returns the whole report.
 pub fn text(results: &Results) -> String {
-    let mut report = heading(results);
+    let about = format!(
+        "{} rows · median of {} runs · {} threads a side · farpool remote, over loopback TCP",
+        text::rows(results.rows),
+        results.runs,
+        results.threads
+    );
+    let mut report = results.head.text(about);
     let mut line = |content: &str| {
         report.push_str(content);
         report.push('\n');
     };
     for rival in &results.rivals {
-        let place = if rival.place == crate::rival::Place::Local { "local" } else { "remote" };
+        let place = if rival.place == Place::Local { "local" } else { "remote" };
         line(&format!("{} {} ({place}): {}", rival.name, rival.version, rival.about));
     }
     results.notes.iter().for_each(|note| line(&format!("note: {note}")));
     line("");
-    for table in &results.tables {
-        let ratio = table.bytes_encoded as f64 / table.bytes_plain.max(1) as f64;
-        let (plain, encoded) = (text::bytes(table.bytes_plain), text::bytes(table.bytes_encoded));
-        let rows = text::rows(table.rows);
-        line(&format!(
-            "table {}, {rows} rows: {plain} plain, {encoded} in the pool ({ratio:.2})",
-            table.name
-        ));
-    }
-    line(&text::limits(&results.limits));
+    results.tables.iter().for_each(|table| line(&of_table(table)));
+    line(&results.limits.to_string());
     if let Some(rate) = results.openssl_bytes_per_s {
         line(&format!("OpenSSL decrypts {:.1} GB/s with AES-128-GCM on all threads", rate / 1e9));
     }
@@ -55,81 +55,61 @@ pub fn text(results: &Results) -> String {
     report
 }
 
-fn heading(results: &Results) -> String {
-    format!(
-        "{} · {} rows · {} · median of {} runs · {} threads a side · farpool remote, over loopback TCP\n{}\n",
-        results.suite,
-        text::rows(results.rows),
-        results.date,
-        results.runs,
-        results.threads,
-        text::machine(&results.machine)
-    )
+fn of_table(table: &TableResult) -> String {
+    let ratio = table.bytes_encoded as f64 / table.bytes_plain.max(1) as f64;
+    let (plain, encoded) = (text::bytes(table.bytes_plain), text::bytes(table.bytes_encoded));
+    let (name, rows) = (&table.name, text::rows(table.rows));
+    format!("table {name}, {rows} rows: {plain} plain, {encoded} in the pool ({ratio:.2})")
 }
 
-/// Formats the times of all sides that took part, a row for each case.
+/// Creates a table with a row for each case, which names the case.
+fn table_of<'a>(cases: impl IntoIterator<Item = &'a CaseResult>) -> Table<&'a CaseResult> {
+    Table::of(cases)
+        .column("case", |case| &case.name)
+        .column("of rows", |case| text::rows(case.table_rows))
+        .column("result", |case| case.result_rows)
+}
+
+/// Formats the times of all sides that took part.
 fn times(results: &Results, cases: &[&CaseResult]) -> String {
-    let mut header =
-        vec!["case".to_string(), "of rows".to_string(), "result".to_string(), FARPOOL.to_string()];
-    let others = || {
-        let rivals = results.rivals.iter().map(|rival| rival.name.as_str());
-        let sides = [FARPOOL_TLS, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_BOTH].into_iter().chain(rivals);
-        sides.filter(move |side| cases.iter().any(|case| case.sides.contains_key(*side)))
-    };
-    header.extend(others().map(str::to_string));
-    let rows = cases.iter().map(|case| {
-        let mut row = start_of_row(case);
-        row.push(case.median(FARPOOL).map_or("-".to_string(), |ms| format!("{ms:.1}")));
-        row.extend(others().map(|side| {
-            let timed = case.median(side).zip(case.ratio(side));
-            timed.map_or("-".to_string(), |(ms, ratio)| format!("{ms:.1} ({ratio:.1}×)"))
-        }));
-        row
-    });
-    text::table(header, rows.collect())
+    let mut table = table_of(cases.iter().copied()).number(FARPOOL, 1, |case| case.median(FARPOOL));
+    let rivals = results.rivals.iter().map(|rival| rival.name.as_str());
+    for side in [FARPOOL_TLS, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_BOTH].into_iter().chain(rivals) {
+        if cases.iter().any(|case| case.sides.contains_key(side)) {
+            table = table.optional(side, |case| {
+                let (ms, ratio) = case.median(side).zip(case.ratio(side))?;
+                Some(format!("{ms:.1} ({ratio:.1}×)"))
+            });
+        }
+    }
+    table.to_string()
 }
 
-fn start_of_row(case: &CaseResult) -> Vec<String> {
-    vec![case.name.clone(), text::rows(case.table_rows), case.result_rows.to_string()]
-}
-
-/// Formats the bytes moved and the bottlenecks, a row for each case.
+/// Formats the bytes moved and the bottlenecks.
 fn bounds(results: &Results) -> String {
-    let mut header =
-        ["case", "of rows", "result", "scanned", "on the wire", "at the client"].map(String::from).to_vec();
-    let counted = rivals_that_count(results);
-    header.extend(counted.iter().map(|rival| format!("{rival}'s wire")));
-    header.push("bound by".to_string());
-    let rows = results.cases.iter().map(|case| {
-        let mut row = start_of_row(case);
-        let receipt = &case.receipt;
-        row.extend([receipt.bytes_scanned, receipt.bytes_on_wire, case.result_bytes].map(text::bytes));
-        let wire = |rival: &&str| case.sides.get(*rival).and_then(|side| side.bytes_on_wire);
-        row.extend(counted.iter().map(|rival| wire(rival).map_or("-".to_string(), text::bytes)));
-        row.push(case.bound.text());
-        row
-    });
-    text::table(header, rows.collect())
-}
-
-/// Returns the rivals that count their bytes on the wire.
-fn rivals_that_count(results: &Results) -> Vec<&str> {
-    let counts = |rival: &&str| {
-        let sides = results.cases.iter().filter_map(|case| case.sides.get(*rival));
-        sides.filter_map(|side| side.bytes_on_wire).next().is_some()
-    };
-    results.rivals.iter().map(|rival| rival.name.as_str()).filter(counts).collect()
+    let mut table = table_of(&results.cases)
+        .bytes("scanned", |case| case.receipt.bytes_scanned)
+        .bytes("on the wire", |case| case.receipt.bytes_on_wire)
+        .bytes("at the client", |case| case.result_bytes);
+    let wire = |case: &CaseResult, rival: &str| case.sides.get(rival).and_then(|side| side.bytes_on_wire);
+    for rival in results.rivals.iter().map(|rival| rival.name.as_str()) {
+        // Some rivals do not count their bytes on the wire.
+        if results.cases.iter().any(|case| wire(case, rival).is_some()) {
+            table = table.bytes(format!("{rival}'s wire"), |case| wire(case, rival));
+        }
+    }
+    table.column("bound by", |case| case.bound.text()).to_string()
 }
 
 /// Formats the goals, a row each.
 fn goals(results: &Results) -> String {
-    let header = ["case", "against", "measured", "goal", "", ""];
-    let rows = results.cases.iter().flat_map(|case| {
-        case.goals.iter().map(|goal| {
-            let [measured, bound, missed] = goal.outcome();
-            let met = text::met(goal.met).trim().to_string();
-            vec![case.name.clone(), goal.against.clone(), measured, bound, met, missed]
-        })
-    });
-    text::table(header.map(String::from).to_vec(), rows.collect())
+    let goals = results.cases.iter().flat_map(|case| case.goals.iter().map(move |goal| (case, goal)));
+    let table = Table::of(goals)
+        .column("case", |(case, _)| &case.name)
+        .column("against", |(_, goal)| &goal.against)
+        .ratio("measured", 2, |(_, goal)| goal.measured)
+        .column("goal", |(_, goal)| goal.bound())
+        .met(|(_, goal)| goal.met)
+        .column("", |(_, goal)| goal.missed());
+    table.to_string()
 }

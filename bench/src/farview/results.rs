@@ -2,10 +2,11 @@
 
 use super::bound::Bound;
 use super::goals::Checked;
+use super::measure::Sample;
 use crate::limits::Limits;
-use crate::machine::Machine;
 use crate::rival::Place;
 use crate::stats;
+use crate::suite::Head;
 use farpool::Receipt;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,9 +28,8 @@ pub const FARPOOL_BOTH: &str = "farpool, both encrypted";
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     /// Rows of the largest table.
     pub rows: u64,
     pub runs: usize,
@@ -96,10 +96,13 @@ pub struct SideResult {
 }
 
 impl SideResult {
-    /// Adds a counted time.
-    pub fn add(&mut self, ms: f64) {
-        self.times_ms.push(ms);
-        self.median_ms = stats::median(&self.times_ms);
+    /// Returns the times of all counted runs.
+    pub fn of(samples: &[Sample]) -> SideResult {
+        SideResult {
+            median_ms: stats::median_of(samples, |sample| sample.ms),
+            times_ms: samples.iter().map(|sample| sample.ms).collect(),
+            bytes_on_wire: samples.last().and_then(|sample| sample.bytes_on_wire),
+        }
     }
 }
 

@@ -9,21 +9,10 @@ use serde::{Deserialize, Serialize};
 pub struct Definition {
     pub runs: usize,
     pub rivals: Vec<String>,
-    pub quick: Quick,
     pub files: Vec<FileDefinition>,
     pub cases: Vec<Case>,
     pub written: Written,
     pub frames: FramesDefinition,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    runs: usize,
-    scale: f64,
-    /// Divisor of the rows and statements of the part about Python.
-    frames_part: u64,
 }
 
 /// A file that is queried.
@@ -64,24 +53,6 @@ pub struct Written {
     pub sql: String,
 }
 
-impl Definition {
-    /// Applies the settings of `--quick`, with one file of each format.
-    pub fn shrink_to_quick(&mut self) {
-        self.runs = self.quick.runs;
-        self.frames.runs = self.quick.runs;
-        for count in [&mut self.frames.numbers, &mut self.frames.strings, &mut self.frames.loops] {
-            *count /= self.quick.frames_part;
-        }
-        let mut seen = Vec::new();
-        self.files.retain(|file| {
-            let is_new = !seen.contains(&file.format);
-            seen.push(file.format);
-            is_new
-        });
-        self.files.iter_mut().for_each(|file| file.scale = self.quick.scale);
-    }
-}
-
 impl Case {
     /// Returns whether the case reads a file at all.
     pub fn reads(&self) -> bool {
@@ -120,15 +91,16 @@ mod tests {
 
     #[test]
     fn cases_name_files_and_rivals_that_there_are() {
-        let definition: Definition = places::definition("first-minute").expect("it can be read");
-        for case in &definition.cases {
-            assert!(case.files.iter().all(|name| definition.files.iter().any(|file| file.name == *name)));
-            assert_eq!(case.out.is_some(), case.sql.contains("{out}"), "{}", case.name);
+        for is_quick in [false, true] {
+            let definition: Definition =
+                places::definition_for("first-minute", is_quick, None).expect("it can be read");
+            for case in &definition.cases {
+                let is_whole = |name: &String| definition.files.iter().any(|file| file.name == *name);
+                assert!(is_quick || case.files.iter().all(is_whole));
+                assert!(!case.reads() || definition.files.iter().any(|file| case.takes(file)));
+                assert_eq!(case.out.is_some(), case.sql.contains("{out}"), "{}", case.name);
+            }
+            definition.rivals.iter().for_each(|name| assert!(RivalDefinition::named(name).is_ok()));
         }
-        definition.rivals.iter().for_each(|name| assert!(RivalDefinition::named(name).is_ok()));
-        let mut quick = definition.clone();
-        quick.shrink_to_quick();
-        let has_file = |case: &super::Case| !case.reads() || quick.files.iter().any(|file| case.takes(file));
-        assert!(quick.cases.iter().all(has_file));
     }
 }

@@ -5,14 +5,16 @@
 //! package.
 
 use crate::digest::Digest;
+use crate::pools::{self, milliseconds};
 use crate::random::Random;
 use crate::rival::{Rival, RivalDefinition};
-use crate::{machine, node, places, stats, suite, text};
-use anyhow::{Context, Result, bail, ensure};
+use crate::suite::{self, Expected, Samples, Table, turns, turns_after_warm_up};
+use crate::{machine, node, places, stats, text};
+use anyhow::{Context, Result, ensure};
 use arrow::array::{ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Float64Type};
 use farpool::model::TenantName;
-use farpool::{EmbeddedPool, LoadMode, Session, SessionOptions, load_files};
+use farpool::{EmbeddedPool, LoadMode, Session, load_files};
 use parquet::arrow::ArrowWriter;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -69,7 +71,7 @@ pub struct FrameResult {
 struct Sides {
     farpool: Rival,
     rival: Rival,
-    session: Session,
+    session: Arc<Session>,
     runtime: Runtime,
 }
 
@@ -88,9 +90,8 @@ pub fn interpreters(definition: &FramesDefinition) -> Result<Interpreters> {
     let farpool = std::env::var_os("FARPOOL_PYTHON").map(PathBuf::from);
     let farpool = farpool.context("the Python package is built by `cargo xtask bench first-minute`")?;
     let definition = RivalDefinition::named(&definition.rival)?;
-    let rival = places::rivals()?.join(&definition.environment).join("bin/python");
     // The test environment of the package also contains a version of DuckDB.
-    let rival = if rival.exists() { rival } else { farpool.clone() };
+    let rival = definition.python().unwrap_or_else(|_| farpool.clone());
     Ok(Interpreters { farpool, rival, definition })
 }
 
@@ -106,9 +107,7 @@ pub fn run(definition: &FramesDefinition, interpreters: &Interpreters) -> Result
     };
     let runtime = suite::runtime(threads)?;
     let pool = EmbeddedPool::over(node::start(threads)?, TenantName::default());
-    let session =
-        Session::new(SessionOptions { target_partitions: Some(threads), ..SessionOptions::default() });
-    runtime.block_on(session.register_pool("farpool", pool.clone()))?;
+    let session = runtime.block_on(pools::session(pool.clone(), true, threads))?;
     let mut sides =
         Sides { farpool: driver(farpool, "farpool")?, rival: driver(rival, "duckdb")?, session, runtime };
     for (table, rows) in [("numbers", definition.numbers), ("strings", definition.strings)] {
@@ -129,28 +128,19 @@ pub fn run(definition: &FramesDefinition, interpreters: &Interpreters) -> Result
 
 /// Returns a table of the results.
 pub fn text(results: &[FrameResult]) -> String {
-    let header = ["case", "farpool", "rival", "Rust", "of rival", "goal", "", "of Rust", "goal", ""];
-    let ms = |times: &[f64]| {
-        if times.is_empty() { "-".to_string() } else { format!("{:.1}", stats::median(times)) }
-    };
-    let row = |result: &FrameResult| {
-        let of_rust = result.of_rust.map_or("-".to_string(), |ratio| format!("{ratio:.2}×"));
-        let rust_goal = result.of_rust.map_or("-".to_string(), |_| format!("{:.2}×", result.of_rust_goal));
-        let met = |is_met| text::met(is_met).trim().to_string();
-        vec![
-            result.case.clone(),
-            ms(&result.farpool_ms),
-            ms(&result.rival_ms),
-            ms(&result.rust_ms),
-            format!("{:.2}×", result.of_rival),
-            format!("{:.1}×", result.of_rival_goal),
-            met(Some(result.of_rival <= result.of_rival_goal)),
-            of_rust,
-            rust_goal,
-            met(result.of_rust.map(|ratio| ratio <= result.of_rust_goal)),
-        ]
-    };
-    text::table(header.map(String::from).to_vec(), results.iter().map(row).collect())
+    let ms = |times: &[f64]| (!times.is_empty()).then(|| stats::median(times));
+    let table = Table::of(results)
+        .column("case", |result| &result.case)
+        .number("farpool", 1, |result| ms(&result.farpool_ms))
+        .number("rival", 1, |result| ms(&result.rival_ms))
+        .number("Rust", 1, |result| ms(&result.rust_ms))
+        .ratio("of rival", 2, |result| result.of_rival)
+        .ratio("goal", 1, |result| result.of_rival_goal)
+        .met(|result| result.of_rival <= result.of_rival_goal)
+        .ratio("of Rust", 2, |result| result.of_rust)
+        .ratio("goal", 2, |result| result.of_rust.map(|_| result.of_rust_goal))
+        .met(|result| result.of_rust.map(|ratio| ratio <= result.of_rust_goal));
+    table.to_string()
 }
 
 impl Sides {
@@ -159,35 +149,24 @@ impl Sides {
         text::progress(&format!("{table} to {kind} "));
         let statement = format!("SELECT * FROM {table}");
         let request = json!({ "do": "frame", "statement": statement, "to": kind });
-        let (mut farpool_ms, mut rival_ms, mut rust_ms) = (Vec::new(), Vec::new(), Vec::new());
-        for run in 0..=definition.runs {
-            let (own, own_digest) = frame(&mut self.farpool, &request)?;
-            let (rival, digest) = frame(&mut self.rival, &request)?;
-            ensure!(
-                own_digest == digest,
-                "{table} to {kind}: {own_digest:?}, {} has {digest:?}",
-                definition.rival
-            );
-            if run > 0 {
-                farpool_ms.push(own);
-                rival_ms.push(rival);
-            }
-            if kind == "arrow" {
-                let (ms, digest) = self.rust(&statement)?;
-                ensure!(own_digest == digest, "{table}: {own_digest:?}, in Rust {digest:?}");
-                if run > 0 {
-                    rust_ms.push(ms);
-                }
-            }
+        let name = format!("{table} to {kind}");
+        let (sides, mut expected) = (if kind == "arrow" { 3 } else { 2 }, Expected::default());
+        let mut samples = Samples::new(3);
+        for turn in turns_after_warm_up(sides, definition.runs) {
+            let (side, (ms, digest)) = match turn.side {
+                0 => ("farpool", frame(&mut self.farpool, &request)?),
+                1 => (definition.rival.as_str(), frame(&mut self.rival, &request)?),
+                _ => ("Rust", self.rust(&statement)?),
+            };
+            expected.check(side, &digest).with_context(|| name.clone())?;
+            samples.add(turn, ms);
         }
-        Ok(FrameResult::new(definition, format!("{table} to {kind}"), farpool_ms, rival_ms, rust_ms))
+        Ok(FrameResult::new(definition, name, &samples))
     }
 
     /// Reads the same rows in this process.
     fn rust(&self, statement: &str) -> Result<(f64, Digest)> {
-        let start = Instant::now();
-        let batches = self.runtime.block_on(async { self.session.sql(statement).await?.collect().await })?;
-        let ms = milliseconds(start);
+        let pools::Ran { ms, batches, .. } = self.runtime.block_on(pools::run(&self.session, statement))?;
         let quarters = batches.iter().map(quarters).collect::<Result<Vec<_>>>()?;
         Ok((ms, Digest::of(&quarters)?))
     }
@@ -201,32 +180,23 @@ impl Sides {
             "statement": "SELECT count(*) FROM strings WHERE id = ?",
             "count": count,
         });
-        let (mut farpool_ms, mut rival_ms) = (Vec::new(), Vec::new());
+        let (total, mut samples) = (count.min(definition.strings), Samples::new(3));
         // Each request is thousands of statements.
-        for _ in 0..definition.runs.div_ceil(3) {
-            for (side, times) in [(&mut self.farpool, &mut farpool_ms), (&mut self.rival, &mut rival_ms)] {
-                let answer = side.ask(&request)?;
-                let total = count.min(definition.strings);
-                ensure!(
-                    answer["total"].as_u64() == Some(total),
-                    "{} rows found, and not {total}",
-                    answer["total"]
-                );
-                times.push(answer["ms"].as_f64().context("the driver gave no time")?);
-            }
+        for turn in turns(2, definition.runs.div_ceil(3)) {
+            let side = if turn.side == 0 { &mut self.farpool } else { &mut self.rival };
+            let answer = side.ask(&request)?;
+            let found = &answer["total"];
+            ensure!(found.as_u64() == Some(total), "{found} rows found, and not {total}");
+            samples.add(turn, answer["ms"].as_f64().context("the driver gave no time")?);
         }
-        Ok(FrameResult::new(definition, format!("{count} statements"), farpool_ms, rival_ms, Vec::new()))
+        Ok(FrameResult::new(definition, format!("{count} statements"), &samples))
     }
 }
 
 impl FrameResult {
-    fn new(
-        definition: &FramesDefinition,
-        case: String,
-        farpool_ms: Vec<f64>,
-        rival_ms: Vec<f64>,
-        rust_ms: Vec<f64>,
-    ) -> Self {
+    /// Returns the result of the samples of farpool, the rival, and Rust if it takes part.
+    fn new(definition: &FramesDefinition, case: String, samples: &Samples<f64>) -> Self {
+        let [farpool_ms, rival_ms, rust_ms] = [0, 1, 2].map(|side| samples.of(side).to_vec());
         let own = stats::median(&farpool_ms);
         FrameResult {
             case,
@@ -245,31 +215,22 @@ impl FrameResult {
 fn started(definition: &FramesDefinition, python: &Path, rival: &Path) -> Result<FrameResult> {
     let own = "import farpool; assert farpool.open().sql('SELECT 1').fetchone() == (1,)";
     let theirs = "import duckdb; assert duckdb.connect().execute('SELECT 1').fetchone() == (1,)";
-    let (mut farpool_ms, mut rival_ms) = (Vec::new(), Vec::new());
-    for run in 0..=definition.runs {
-        for (python, script, times) in [(python, own, &mut farpool_ms), (rival, theirs, &mut rival_ms)] {
-            let start = Instant::now();
-            let status = Command::new(python).args(["-c", script]).stdin(Stdio::null()).status();
-            let status = status.context("cannot start Python")?;
-            if !status.success() {
-                bail!("{} failed ({status})", python.display());
-            }
-            if run > 0 {
-                times.push(milliseconds(start));
-            }
-        }
+    let mut samples = Samples::new(3);
+    for turn in turns_after_warm_up(2, definition.runs) {
+        let (python, script) = [(python, own), (rival, theirs)][turn.side];
+        let start = Instant::now();
+        let status = Command::new(python).args(["-c", script]).stdin(Stdio::null()).status();
+        let status = status.context("cannot start Python")?;
+        ensure!(status.success(), "{} failed ({status})", python.display());
+        samples.add(turn, milliseconds(start));
     }
-    Ok(FrameResult::new(definition, "import to first row".to_string(), farpool_ms, rival_ms, Vec::new()))
+    Ok(FrameResult::new(definition, "import to first row".to_string(), &samples))
 }
 
 fn frame(side: &mut Rival, request: &serde_json::Value) -> Result<(f64, Digest)> {
     let answer = side.ask(request)?;
     let ms = answer["ms"].as_f64().context("the driver gave no time")?;
     Ok((ms, serde_json::from_value(answer).context("the driver gave no digest")?))
-}
-
-fn milliseconds(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
 }
 
 /// Returns the batch with its floats as integers in units of a quarter: floats have no digest, and these are multiples
@@ -293,25 +254,19 @@ fn quarters(batch: &RecordBatch) -> Result<RecordBatch> {
 
 /// Returns the file of a table, and creates it if it does not exist.
 fn file(table: &str, rows: u64) -> Result<PathBuf> {
-    let folder = places::cache()?.join("data/first-minute");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let file = folder.join(format!("{table}-{rows}.parquet"));
-    if !file.exists() {
-        let partial = file.with_extension("partial");
+    places::made("data/first-minute", &format!("{table}-{rows}.parquet"), |file| {
         let mut random = Random(7);
-        let mut batches = (0..rows)
-            .step_by(BATCH_ROWS as usize)
-            .map(|first| batch(table, first, rows.min(first + BATCH_ROWS), &mut random));
+        let starts = (0..rows).step_by(BATCH_ROWS as usize);
+        let mut batches = starts.map(|first| batch(table, first, rows.min(first + BATCH_ROWS), &mut random));
         let first = batches.next().context("a table without rows")??;
-        let mut writer = ArrowWriter::try_new(File::create(&partial)?, first.schema(), None)?;
+        let mut writer = ArrowWriter::try_new(File::create(file)?, first.schema(), None)?;
         writer.write(&first)?;
         for batch in batches {
             writer.write(&batch?)?;
         }
         writer.close()?;
-        std::fs::rename(&partial, &file)?;
-    }
-    Ok(file)
+        Ok(())
+    })
 }
 
 fn batch(table: &str, first: u64, end: u64, random: &mut Random) -> Result<RecordBatch> {

@@ -4,20 +4,18 @@ use super::data;
 use super::definition::{Case, Definition, FileDefinition};
 use super::frames::{self, Frames};
 use super::side::{Request, Side, Times};
-use crate::answers::{Answer, difference};
-use crate::machine::{self, Machine};
-use crate::rival::RivalResult;
+use crate::answers::Answer;
+use crate::suite::{Expected, Head, RivalResult, Samples, turns_after_warm_up};
 use crate::{disk, stats, text};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Serialize;
 use std::path::Path;
 
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub runs: usize,
     pub rivals: Vec<RivalResult>,
     pub files: Vec<FileResult>,
@@ -76,17 +74,11 @@ pub fn run(definition: &Definition) -> Result<Results> {
     let mut rivals = Vec::new();
     for name in &definition.rivals {
         let rival = Side::rival(name);
-        rivals.push(RivalResult {
-            name: name.clone(),
-            version: rival.as_ref().map_or_else(|_| String::new(), |rival| rival.version().to_string()),
-            missing: rival.as_ref().err().map(|error| format!("{error:#}")),
-        });
+        rivals.push(RivalResult::of(name, &rival, |rival| rival.version().to_string()));
         sides.extend(rival);
     }
     let results = Results {
-        suite: "first-minute".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("first-minute"),
         runs: definition.runs,
         rivals,
         files: Vec::new(),
@@ -125,11 +117,12 @@ impl Run<'_> {
         let name = file.map(|(file, _)| file.name.clone());
         text::progress(&format!("{}, {} ", case.name, name.as_deref().unwrap_or("no file")));
         let path = file.map(|(_, path)| path);
-        let result = self.times(case, path, is_cold);
-        let times =
-            result.with_context(|| format!("{}, {}", case.name, name.as_deref().unwrap_or("no file")))?;
+        let samples = self.times(case, path, is_cold);
+        let samples =
+            samples.with_context(|| format!("{}, {}", case.name, name.as_deref().unwrap_or("no file")))?;
+        let sides = self.sides.iter().enumerate();
         let sides: Vec<SideResult> =
-            self.sides.iter().zip(times).map(|(side, times)| SideResult::new(side, &times)).collect();
+            sides.map(|(place, side)| SideResult::new(side, samples.of(place))).collect();
         let own = sides.first().map(|side| side.whole_median_ms);
         let of_fastest = |time: fn(&SideResult) -> f64| {
             let fastest = sides.iter().skip(1).map(time).min_by(f64::total_cmp);
@@ -148,35 +141,34 @@ impl Run<'_> {
     }
 
     /// Returns the times of all sides, after a warm-up run that does not count.
-    fn times(&mut self, case: &Case, file: Option<&Path>, is_cold: bool) -> Result<Vec<Vec<Times>>> {
-        let mut times = vec![Vec::new(); self.sides.len()];
-        for run in 0..=self.definition.runs {
-            let mut first: Option<(Answer, String)> = None;
-            for (side, times) in self.sides.iter().zip(&mut times) {
-                if let (true, Some(file)) = (is_cold, file)
-                    && let Err(error) = disk::forget(file)
-                {
-                    let note = format!("files are not cold: {error:#}");
-                    if !self.results.notes.contains(&note) {
-                        self.results.notes.push(note);
-                    }
-                }
-                let (took, answer) = self.run(side, case, file, run == 0)?;
-                if run > 0 {
-                    times.push(took);
-                }
-                let Some(answer) = answer else { continue };
-                match &first {
-                    Some((expected, by)) => {
-                        if let Some(what) = difference(expected, &answer) {
-                            bail!("{} and {by} differ: {what}", side.name());
-                        }
-                    }
-                    None => first = Some((answer, side.name().to_string())),
-                }
+    fn times(&mut self, case: &Case, file: Option<&Path>, is_cold: bool) -> Result<Samples<Times>> {
+        let mut samples = Samples::new(self.sides.len());
+        let mut expected = Expected::default();
+        for turn in turns_after_warm_up(self.sides.len(), self.definition.runs) {
+            if turn.side == 0 {
+                expected = Expected::default();
+            }
+            if let Some(file) = file.filter(|_| is_cold) {
+                self.forget(file);
+            }
+            let side = &self.sides[turn.side];
+            let (took, answer) = self.run(side, case, file, !turn.counts)?;
+            samples.add(turn, took);
+            if let Some(answer) = answer {
+                expected.check(side.name(), &answer)?;
             }
         }
-        Ok(times)
+        Ok(samples)
+    }
+
+    /// Drops a file from the system's page cache, or notes once that this is not possible.
+    fn forget(&mut self, file: &Path) {
+        if let Err(error) = disk::forget(file) {
+            let note = format!("files are not cold: {error:#}");
+            if !self.results.notes.contains(&note) {
+                self.results.notes.push(note);
+            }
+        }
     }
 
     /// Runs a process and returns its answer. For a case that writes a file, the answer is that of a query over the

@@ -8,7 +8,7 @@ mod measure;
 mod report;
 mod side;
 
-use crate::{places, suite};
+use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
@@ -30,10 +30,7 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition: Definition = places::definition("first-minute")?;
-    if options.common.quick {
-        definition.shrink_to_quick();
-    }
+    let mut definition: Definition = options.common.definition("first-minute")?;
     if let Some(cases) = &options.cases {
         definition.cases.retain(|case| cases.contains(&case.name));
     }
@@ -43,7 +40,6 @@ pub fn run(options: &Options) -> Result<()> {
     if options.python {
         definition.cases.clear();
     }
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     let results = measure::run(&definition)?;
-    options.common.report(&results.date, "first-minute", &results, &report::text(&results))
+    options.common.report(&results.head.date, "first-minute", &results, &report::text(&results))
 }

@@ -2,41 +2,55 @@
 
 use super::frames;
 use super::measure::{CaseResult, Results, SideResult};
+use crate::suite::{RivalResult, Table};
 use crate::text;
 
 /// Returns the whole report.
 pub fn text(results: &Results) -> String {
-    let sides: Vec<&str> = results.cases.first().map_or_else(Vec::new, |case| names(&case.sides));
-    let mut header = vec!["file".to_string(), "case".to_string(), "cache".to_string()];
-    header.extend(sides.iter().flat_map(|side| match *side {
-        "farpool" => vec!["farpool".to_string(), "(best)".to_string()],
-        side => vec![side.to_string(), "(best)".to_string(), "started".to_string()],
-    }));
-    header.extend(["of fastest", "goal", "", "of started"].map(String::from));
-    let rows = results.cases.iter().map(row).collect();
-    let rivals: Vec<String> = results
-        .rivals
-        .iter()
-        .map(|rival| match &rival.missing {
-            Some(why) => format!("without {}: {why}", rival.name),
-            None => format!("{} {}", rival.name, rival.version),
-        })
-        .collect();
+    let rivals: Vec<String> = results.rivals.iter().map(RivalResult::text).collect();
     let files: Vec<String> =
         results.files.iter().map(|file| format!("{} ({})", file.name, text::bytes(file.bytes))).collect();
-    let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
+    let notes = text::lines(&results.notes);
     format!(
-        "{} · {} · median of {} processes, ms\n{}\n{}\nfiles: {}\n\
+        "{}{}\nfiles: {}\n\
          \"Of fastest\" is farpool's whole process by that of the fastest rival. \"Started\" is a rival's time without the\n\
-         start of Python and the import of the rival; \"of started\" is farpool's whole process by the least of these.\n{notes}\n{}\n",
-        results.suite,
-        results.date,
-        results.runs,
-        text::machine(&results.machine),
+         start of Python and the import of the rival; \"of started\" is farpool's whole process by the least of these.\n{notes}\n{}\n{}",
+        results.head.text(format_args!("median of {} processes, ms", results.runs)),
         rivals.join(", "),
         files.join(", "),
-        text::table(header, rows)
-    ) + &frames_text(results)
+        times(&results.cases),
+        frames_text(results)
+    )
+}
+
+fn times(cases: &[CaseResult]) -> String {
+    let cache = |case: &CaseResult| match (&case.file, case.is_cold) {
+        (None, _) => "",
+        (Some(_), true) => "cold",
+        (Some(_), false) => "warm",
+    };
+    let mut table = Table::of(cases)
+        .column("file", |case| case.file.as_deref().unwrap_or_default())
+        .column("case", |case| &case.name)
+        .column("cache", cache);
+    let sides: &[SideResult] = cases.first().map_or(&[], |case| &case.sides);
+    for (place, side) in sides.iter().enumerate() {
+        table = table.number(&side.side, 1, |case| case.sides[place].whole_median_ms).number(
+            "(best)",
+            1,
+            |case| case.sides[place].whole_best_ms,
+        );
+        // Farpool is the first side, and starts no interpreter.
+        if place > 0 {
+            table = table.number("started", 1, |case| case.sides[place].own_median_ms);
+        }
+    }
+    let table = table
+        .ratio("of fastest", 2, |case| case.of_fastest)
+        .ratio("goal", 1, |case| case.goal)
+        .met(|case| case.of_fastest.zip(case.goal).map(|(ratio, goal)| ratio <= goal))
+        .ratio("of started", 2, |case| case.of_fastest_started);
+    table.to_string()
 }
 
 fn frames_text(results: &Results) -> String {
@@ -47,32 +61,4 @@ fn frames_text(results: &Results) -> String {
         frames.rival,
         frames::text(&frames.cases)
     )
-}
-
-fn names(sides: &[SideResult]) -> Vec<&str> {
-    sides.iter().map(|side| side.side.as_str()).collect()
-}
-
-fn row(case: &CaseResult) -> Vec<String> {
-    let ms = |ms: f64| format!("{ms:.1}");
-    let cache = match (&case.file, case.is_cold) {
-        (None, _) => "",
-        (Some(_), true) => "cold",
-        (Some(_), false) => "warm",
-    };
-    let mut row = vec![case.file.clone().unwrap_or_default(), case.name.clone(), cache.to_string()];
-    for (place, side) in case.sides.iter().enumerate() {
-        row.extend([ms(side.whole_median_ms), ms(side.whole_best_ms)]);
-        if place > 0 {
-            row.push(ms(side.own_median_ms));
-        }
-    }
-    let is_met = case.of_fastest.zip(case.goal).map(|(ratio, goal)| ratio <= goal);
-    row.extend([
-        case.of_fastest.map_or("-".to_string(), |ratio| format!("{ratio:.2}×")),
-        case.goal.map_or("-".to_string(), |goal| format!("{goal:.1}×")),
-        text::met(is_met).trim().to_string(),
-        case.of_fastest_started.map_or("-".to_string(), |ratio| format!("{ratio:.2}×")),
-    ]);
-    row
 }

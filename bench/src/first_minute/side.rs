@@ -2,9 +2,10 @@
 
 use crate::answers::Answer;
 use crate::places;
-use crate::rival::RivalDefinition;
+use crate::pools::milliseconds;
+use crate::rival::{self, RivalDefinition};
 use anyhow::{Context, Result, bail};
-use arrow::ipc::reader::{FileReader, StreamReader};
+use arrow::ipc::reader::StreamReader;
 use serde::Deserialize;
 use serde_json::json;
 use std::fs::File;
@@ -52,11 +53,7 @@ struct Said {
 impl Side {
     /// Returns farpool's side, whose program is next to this one.
     pub fn farpool() -> Result<Side> {
-        let program = std::env::current_exe()?.with_file_name("farpool");
-        if !program.exists() {
-            bail!("{} is not there: build it with --bin farpool", program.display());
-        }
-        Ok(Side::Farpool(program))
+        Ok(Side::Farpool(places::program()?))
     }
 
     /// Returns the side of a rival.
@@ -65,10 +62,7 @@ impl Side {
     /// Fails if the rival is not installed. The error goes to the report; the suite continues without the rival.
     pub fn rival(name: &str) -> Result<Side> {
         let definition = RivalDefinition::named(name)?;
-        let python = places::rivals()?.join(&definition.environment).join("bin/python");
-        if !python.exists() {
-            bail!("not installed: run `cargo xtask rivals`");
-        }
+        let python = definition.python()?;
         let mut side = Side::Rival { name: definition.name, python, version: String::new() };
         let scratch = tempfile::tempdir()?;
         let request = Request { sql: "SELECT 1 AS one", file: None, out: None, scratch: scratch.path() };
@@ -96,7 +90,7 @@ impl Side {
     /// Runs the process; returns its times and its answer, unless it writes a file.
     pub fn run(&self, request: &Request<'_>) -> Result<(Times, Option<Answer>)> {
         let start = Instant::now();
-        let ms = || start.elapsed().as_secs_f64() * 1e3;
+        let ms = || milliseconds(start);
         let answer_file = request.answer_file();
         let times = match self {
             Side::Farpool(program) => {
@@ -159,17 +153,11 @@ impl Request<'_> {
 }
 
 fn read_answer(file: &Path, is_stream: bool) -> Result<Answer> {
-    let opened = File::open(file)?;
-    let (schema, batches) = match is_stream {
-        true => {
-            let reader = StreamReader::try_new(opened, None)?;
-            (reader.schema(), reader.collect::<Result<Vec<_>, _>>()?)
-        }
-        false => {
-            let reader = FileReader::try_new(opened, None)?;
-            (reader.schema(), reader.collect::<Result<Vec<_>, _>>()?)
-        }
-    };
-    let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
+    if !is_stream {
+        return rival::read_answer(file);
+    }
+    let reader = StreamReader::try_new(File::open(file)?, None)?;
+    let columns = reader.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let batches = reader.collect::<Result<Vec<_>, _>>()?;
     Answer::from_batches(columns, &batches).map_err(anyhow::Error::msg)
 }

@@ -9,13 +9,14 @@ use super::definition::Clients;
 use super::durable::{DurableNode, ROOM_BYTES, half_of};
 use super::statements::{WORK_BYTES, session_within};
 use crate::answers::Answer;
+use crate::pools;
 use crate::rival::{Mix, Rival, RivalDefinition};
-use crate::stats::{median, percentile};
-use crate::tpch::{data, loading, measure::compare};
+use crate::stats::{median_of, percentile};
+use crate::suite::Expected;
+use crate::tpch::{data, loading};
 use crate::{machine, places, text};
 use anyhow::{Context, Result};
-use arrow::array::RecordBatch;
-use farpool::{ErrorKind, Pool, Query, Receipt, Session, WorkMemory};
+use farpool::{ErrorKind, Pool, Session, WorkMemory};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -102,16 +103,15 @@ impl SideResult {
         mixes: &[Mixed],
         shortest: usize,
     ) -> SideResult {
-        let of = |number: fn(&Mixed) -> f64| median(&mixes.iter().map(number).collect::<Vec<_>>());
         let each = mixes.iter().flat_map(|mixed| order.iter().zip(&mixed.each_ms));
         SideResult {
             side,
             held,
             clients,
             statements: order.len(),
-            seconds: of(|mixed| mixed.seconds),
-            cpu_s: of(|mixed| mixed.cpu_s),
-            bytes_read: of(|mixed| mixed.bytes_read as f64) as u64,
+            seconds: median_of(mixes, |mixed| mixed.seconds),
+            cpu_s: median_of(mixes, |mixed| mixed.cpu_s),
+            bytes_read: median_of(mixes, |mixed| mixed.bytes_read as f64) as u64,
             refused: mixes.iter().map(|mixed| mixed.refused).sum(),
             shortest_ms: each.filter(|(query, _)| **query == shortest).map(|(_, ms)| *ms).collect(),
         }
@@ -206,9 +206,7 @@ async fn fill(store: &Path, tables: &Path, threads: usize) -> Result<u64> {
 
 fn start_rival(tables: &Path, threads: usize) -> Result<Rival> {
     let mut rival = Rival::start(RivalDefinition::named(RIVAL)?, threads)?;
-    for table in data::TABLES {
-        rival.load(table, &tables.join(format!("{table}.parquet")))?;
-    }
+    data::load_into(&mut rival, tables, &data::TABLES)?;
     Ok(rival)
 }
 
@@ -244,34 +242,28 @@ async fn turns(
 }
 
 /// The texts of the queries, and the answers that all sides must return.
-struct Queries {
-    texts: BTreeMap<usize, String>,
-    /// The first answer to each query, with the side that returned it.
-    answers: BTreeMap<usize, (String, Answer)>,
-}
+struct Queries(BTreeMap<usize, (String, Expected<Answer>)>);
 
 impl Queries {
     fn read(clients: &Clients) -> Result<Queries> {
-        let (mut texts, mut answers) = (BTreeMap::new(), BTreeMap::new());
+        let mut queries = BTreeMap::new();
         for query in clients.queries.iter().copied() {
-            texts.insert(query, places::query(query)?);
-            if let Some(recorded) = places::recorded_answer(clients.scale, query) {
-                let answer = Answer::from_recorded(&recorded).map_err(anyhow::Error::msg)?;
-                answers.insert(query, ("the recorded answer".to_string(), answer));
-            }
+            let recorded = places::recorded_answer(clients.scale, query);
+            queries.insert(query, (places::query(query)?, Expected::recorded(recorded.as_deref())?));
         }
-        Ok(Queries { texts, answers })
+        Ok(Queries(queries))
     }
 
     fn text(&self, query: usize) -> Result<&str> {
-        Ok(self.texts.get(&query).with_context(|| format!("query {query} is none of the suite's"))?)
+        let (text, _) =
+            self.0.get(&query).with_context(|| format!("query {query} is none of the suite's"))?;
+        Ok(text)
     }
 
     /// Compares an answer with the first one of any side.
     fn check(&mut self, side: &str, query: usize, answer: &Answer) -> Result<()> {
-        let (name, expected) =
-            self.answers.entry(query).or_insert_with(|| (side.to_string(), answer.clone()));
-        compare(name, expected, side, answer, &self.texts[&query]).with_context(|| format!("q{query:02}"))
+        let (text, expected) = self.0.get_mut(&query).context("a query of the suite")?;
+        expected.check_ordered(side, answer, text).with_context(|| format!("q{query:02}"))
     }
 }
 
@@ -313,11 +305,10 @@ impl Side {
                 let ran = go_through(sessions, statements).await?;
                 let seconds = start.elapsed().as_secs_f64();
                 let cpu_s = machine::cpu_seconds().unwrap_or(f64::NAN) - cpu;
-                let bytes_read = ran.iter().map(|ran| ran.receipt.bytes_from_disk).sum();
+                let bytes_read = ran.iter().map(|ran| ran.last.receipt.bytes_from_disk).sum();
                 let refused = ran.iter().map(|ran| ran.refused).sum();
                 let each_ms = ran.iter().map(|ran| ran.ms).collect();
-                let answers = ran.into_iter().map(|ran| Answer::from_batches(ran.columns, &ran.rows));
-                let answers = answers.collect::<Result<_, _>>().map_err(anyhow::Error::msg)?;
+                let answers = ran.iter().map(|ran| ran.last.answer()).collect::<Result<_>>()?;
                 Ok((Mixed { seconds, cpu_s, bytes_read, refused, each_ms }, answers))
             }
         }
@@ -340,11 +331,10 @@ async fn sessions(node: &DurableNode, way: Way, threads: usize, clients: usize) 
 
 /// A statement that has run. Its rows are converted to an answer when no client is running any more.
 struct Ran {
+    /// Milliseconds, with those of all times that it was refused.
     ms: f64,
     refused: usize,
-    columns: Vec<String>,
-    rows: Vec<RecordBatch>,
-    receipt: Receipt,
+    last: pools::Ran,
 }
 
 /// Runs the statements: each session takes the next one as soon as it has all rows of its last one.
@@ -372,8 +362,8 @@ async fn go_through(sessions: Vec<Arc<Session>>, statements: Vec<String>) -> Res
 /// Runs a statement, and repeats it if the node reports that it is busy.
 async fn ask(session: &Session, text: &str) -> Result<Ran> {
     let (start, mut refused) = (Instant::now(), 0);
-    let (query, rows) = loop {
-        match ask_once(session, text).await {
+    let last = loop {
+        match pools::run(session, text).await {
             Err(error) if is_for_now(error.kind) && refused < AGAIN_MAX => {
                 refused += 1;
                 tokio::time::sleep(AGAIN_AFTER).await;
@@ -381,15 +371,7 @@ async fn ask(session: &Session, text: &str) -> Result<Ran> {
             outcome => break outcome?,
         }
     };
-    let ms = start.elapsed().as_secs_f64() * 1e3;
-    let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
-    Ok(Ran { ms, refused, columns, rows, receipt: query.receipt() })
-}
-
-async fn ask_once(session: &Session, text: &str) -> farpool::Result<(Query, Vec<RecordBatch>)> {
-    let query = session.sql(text).await?;
-    let rows = query.collect().await?;
-    Ok((query, rows))
+    Ok(Ran { ms: pools::milliseconds(start), refused, last })
 }
 
 fn is_for_now(kind: ErrorKind) -> bool {

@@ -4,7 +4,8 @@ use super::definition::{Dashboard, Table};
 use super::stage::Stage;
 use super::statements::{Answers, Ran, batch, sequentially, session};
 use crate::machine;
-use crate::stats::median;
+use crate::stats::median_of;
+use crate::suite::{Samples, turns_after_warm_up};
 use anyhow::Result;
 use farpool::{Nearness, Pool};
 use serde::Serialize;
@@ -37,26 +38,24 @@ pub async fn run(
 ) -> Result<DashboardResult> {
     let statements = dashboard.statements(table);
     let threads = stage.definition.threads;
-    let (mut apart, mut together) = (Vec::new(), Vec::new());
-    let mut answers = Answers::default();
-    for run in 0..=stage.definition.runs {
-        let pool: Arc<dyn Pool> = stage.remote().await?;
-        let alone = session(&pool, true, threads).await?;
-        let one_by_one = cost(stage, &mut answers, sequentially(&alone, &statements)).await?;
-        let pool: Arc<dyn Pool> = stage.near(Nearness::Auto).await?;
+    let (mut answers, mut samples) = (Answers::default(), Samples::new(2));
+    for turn in turns_after_warm_up(2, stage.definition.runs) {
+        let is_apart = turn.side == 0;
+        let pool: Arc<dyn Pool> =
+            if is_apart { stage.remote().await? } else { stage.near(Nearness::Auto).await? };
         let session = session(&pool, true, threads).await?;
-        let at_once = cost(stage, &mut answers, batch(&session, &statements)).await?;
-        if run > 0 {
-            apart.push(one_by_one);
-            together.push(at_once);
-        }
+        let cost = match is_apart {
+            true => cost(stage, &mut answers, sequentially(&session, &statements)).await?,
+            false => cost(stage, &mut answers, batch(&session, &statements)).await?,
+        };
+        samples.add(turn, cost);
     }
     Ok(DashboardResult {
         name: dashboard.name.clone(),
         link: capped.map_or("loopback".to_string(), |mbit| format!("{mbit} Mbit/s")),
         statements: statements.len(),
-        apart: Cost::median(&apart),
-        together: Cost::median(&together),
+        apart: Cost::median(samples.of(0)),
+        together: Cost::median(samples.of(1)),
     })
 }
 
@@ -77,10 +76,9 @@ async fn cost(
 
 impl Cost {
     fn median(costs: &[Cost]) -> Cost {
-        let of = |number: fn(&Cost) -> f64| median(&costs.iter().map(number).collect::<Vec<_>>());
         Cost {
-            seconds: of(|cost| cost.seconds),
-            cpu_s: of(|cost| cost.cpu_s),
+            seconds: median_of(costs, |cost| cost.seconds),
+            cpu_s: median_of(costs, |cost| cost.cpu_s),
             bytes: costs.last().map_or(0, |cost| cost.bytes),
         }
     }

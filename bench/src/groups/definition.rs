@@ -1,6 +1,6 @@
 //! The suite as data: `bench/definitions/groups.toml`, which explains the fields.
 
-use crate::places;
+use crate::suite::Options;
 use crate::tables::{Content, TableDefinition};
 use anyhow::Result;
 use serde::Deserialize;
@@ -26,7 +26,9 @@ pub struct Definition {
     pub scans: Scans,
     pub clients: Clients,
     pub goals: Goals,
-    quick: Quick,
+    /// Tables of pipelines, dashboards and joins are cut to this many rows, and only so many of pipelines are kept.
+    rows_max: Option<u64>,
+    tables_max: Option<usize>,
 }
 
 /// Concurrent queries.
@@ -132,38 +134,16 @@ pub struct ClientsGoals {
     pub shortest_p99: f64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Quick {
-    runs: usize,
-    rows: u64,
-    capped_mbit: u64,
-    scale: f64,
-}
-
 impl Definition {
     /// Reads the definition.
-    pub fn read(is_quick: bool) -> Result<Definition> {
-        let mut definition: Definition = places::definition("groups")?;
-        if is_quick {
-            definition.shrink_to_quick();
-        }
+    pub fn read(options: &Options) -> Result<Definition> {
+        let mut definition: Definition = options.definition("groups")?;
+        let rows_max = definition.rows_max.unwrap_or(u64::MAX);
+        definition.tables.truncate(definition.tables_max.unwrap_or(usize::MAX));
+        definition.tables.iter_mut().for_each(|table| table.rows = table.rows.min(rows_max));
+        let sizes = definition.joins.tables.iter_mut().flat_map(|table| &mut table.sizes);
+        sizes.for_each(|size| *size = rows_max.min(*size));
         Ok(definition)
-    }
-
-    fn shrink_to_quick(&mut self) {
-        let Quick { runs, rows, capped_mbit, scale } = self.quick;
-        (self.runs, self.capped_mbit) = (runs, capped_mbit);
-        self.tables.iter_mut().for_each(|table| table.rows = table.rows.min(rows));
-        self.tables.truncate(2);
-        let sizes = self.joins.tables.iter_mut().flat_map(|table| &mut table.sizes);
-        sizes.for_each(|size| *size = rows.min(*size));
-        self.joins.counts.truncate(2);
-        // Fewer rows would fit a pool of a few pages.
-        self.scans.rows = self.scans.rows.min(10 * rows);
-        self.scans.clients.truncate(2);
-        (self.clients.scale, self.clients.runs, self.clients.rounds) = (scale, runs, 1);
-        self.clients.clients.truncate(2);
     }
 }
 
@@ -254,7 +234,7 @@ mod tests {
     #[test]
     fn pipelines_share_as_many_columns_as_they_say() {
         for is_quick in [false, true] {
-            let definition = Definition::read(is_quick).expect("it can be read");
+            let definition = Definition::read(&Options::of(is_quick)).expect("it can be read");
             for overlap in &definition.pipelines.overlaps {
                 let (statements, columns) = definition.pipelines.statements(*overlap, &definition.tables[0]);
                 assert!(columns <= COLUMNS && statements.iter().all(|sql| !sql.contains('{')));
@@ -273,7 +253,8 @@ mod tests {
     #[test]
     fn clients_ask_all_queries_alike_but_for_the_shortest() {
         for is_quick in [false, true] {
-            let Definition { clients, .. } = Definition::read(is_quick).expect("it can be read");
+            let Definition { clients, .. } =
+                Definition::read(&Options::of(is_quick)).expect("it can be read");
             for count in &clients.clients {
                 let order = clients.order(*count);
                 assert!(order.len() >= count * clients.each_least);

@@ -4,33 +4,14 @@ use super::clients::{ClientsResult, Held, RIVAL, Way};
 use super::dashboards::DashboardResult;
 use super::definition::{ClientsGoals, Definition, Goals};
 use super::measure::Results;
-use super::report::header;
 use super::scans::ScansResult;
 use super::stage::Ways;
-use crate::text;
-
-/// The rows of the table.
-#[derive(Default)]
-struct Checked(Vec<Vec<String>>);
-
-impl Checked {
-    fn at_most(&mut self, what: String, bound: f64, measured: f64) {
-        self.add(what, format!("<= {bound:.2}"), measured, measured <= bound);
-    }
-
-    fn at_least(&mut self, what: String, bound: f64, measured: f64) {
-        self.add(what, format!(">= {bound:.2}"), measured, measured >= bound);
-    }
-
-    fn add(&mut self, what: String, goal: String, measured: f64, is_met: bool) {
-        self.0.push(vec![what, goal, format!("{measured:.2}"), text::met(Some(is_met)).to_string()]);
-    }
-}
+use crate::suite;
 
 /// Formats the goals of all parts that have results.
 pub fn table(results: &Results, definition: &Definition) -> String {
     let goals = &definition.goals;
-    let mut checked = Checked::default();
+    let mut checked = suite::Goals::default();
     for result in &results.pipelines {
         let (ways, name) = (&result.ways, format!("{}, overlap {}/3", result.table, result.overlap));
         of_ways(&mut checked, goals, &name, ways);
@@ -51,10 +32,10 @@ pub fn table(results: &Results, definition: &Definition) -> String {
     if let Some(clients) = &results.clients {
         of_clients(&mut checked, &goals.clients, clients, &definition.clients.clients);
     }
-    text::table(header(&["", "goal", "measured", ""]), checked.0)
+    checked.table()
 }
 
-fn of_ways(checked: &mut Checked, goals: &Goals, name: &str, ways: &Ways) {
+fn of_ways(checked: &mut suite::Goals, goals: &Goals, name: &str, ways: &Ways) {
     let bytes = ways.grouped_bytes as f64 / ways.distinct_bytes as f64;
     checked.at_most(format!("{name}: bytes moved, by those of the columns"), goals.bytes, bytes);
     let fastest = ways.rows_s.min(ways.isolated_s).min(ways.grouped_s);
@@ -62,7 +43,7 @@ fn of_ways(checked: &mut Checked, goals: &Goals, name: &str, ways: &Ways) {
     checked.at_most(what, goals.free, ways.free_s / fastest);
 }
 
-fn of_dashboard(checked: &mut Checked, goals: &Goals, result: &DashboardResult) {
+fn of_dashboard(checked: &mut suite::Goals, goals: &Goals, result: &DashboardResult) {
     let bytes = result.together.bytes as f64 / result.apart.bytes as f64;
     let time = result.together.seconds / result.apart.seconds;
     let name = format!("{}, {}", result.name, result.link);
@@ -82,7 +63,7 @@ fn of_dashboard(checked: &mut Checked, goals: &Goals, result: &DashboardResult) 
     }
 }
 
-fn of_scans(checked: &mut Checked, goals: &Goals, results: &[ScansResult], turns: usize) {
+fn of_scans(checked: &mut suite::Goals, goals: &Goals, results: &[ScansResult], turns: usize) {
     let of = |name: &str, clients: usize| {
         results.iter().find(|result| result.name == name && result.clients == clients)
     };
@@ -123,7 +104,7 @@ fn of_scans(checked: &mut Checked, goals: &Goals, results: &[ScansResult], turns
     }
 }
 
-fn of_clients(checked: &mut Checked, goals: &ClientsGoals, results: &ClientsResult, clients: &[usize]) {
+fn of_clients(checked: &mut suite::Goals, goals: &ClientsGoals, results: &ClientsResult, clients: &[usize]) {
     for clients in clients.iter().copied().filter(|clients| *clients >= goals.least) {
         for (held, bound) in [(Held::All, goals.in_memory), (Held::Half, goals.from_disk)] {
             let in_memory = if held == Held::All { "in memory" } else { "half in memory" };

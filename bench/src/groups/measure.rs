@@ -10,8 +10,8 @@ use super::pipelines::{self, ModeResult, PipelinesResult};
 use super::scans::{self, ScansResult};
 use super::stage::Stage;
 use crate::limits::{self, Limits};
-use crate::machine::{self, Machine};
-use crate::{suite, text};
+use crate::suite::{self, Head};
+use crate::text;
 use anyhow::Result;
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -19,9 +19,9 @@ use tokio::runtime::Runtime;
 /// All numbers of a run of the suite.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    pub date: String,
+    #[serde(flatten)]
+    pub head: Head,
     pub runs: usize,
-    pub machine: Machine,
     pub limits: Limits,
     pub notes: Vec<String>,
     pub pipelines: Vec<PipelinesResult>,
@@ -36,9 +36,8 @@ pub struct Results {
 pub fn run(definition: &Definition, parts: &[Part], notes: Vec<String>) -> Result<Results> {
     let runtime = suite::runtime(definition.threads)?;
     let mut results = Results {
-        date: machine::today(),
+        head: Head::of("groups"),
         runs: definition.runs,
-        machine: machine::machine(),
         limits: limits::measure()?,
         notes,
         pipelines: Vec::new(),

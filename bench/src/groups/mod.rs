@@ -54,9 +54,9 @@ enum Part {
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
     let refused = link::enter();
-    let mut definition = Definition::read(options.common.quick)?;
+    let mut definition = Definition::read(&options.common)?;
     if let Some(runs) = options.common.runs {
-        (definition.runs, definition.clients.runs) = (runs.max(1), runs.max(1));
+        definition.clients.runs = runs.max(1);
     }
     definition.clients.scale = options.scale.unwrap_or(definition.clients.scale);
     let names = definition.tables.iter().map(|table| table.name.clone()).collect::<Vec<_>>();
@@ -73,8 +73,6 @@ pub fn run(options: &Options) -> Result<()> {
     let notes = refused.into_iter().map(|why| format!("without a network of its own: {why}")).collect();
     let parts = options.parts.as_deref().unwrap_or(Part::value_variants());
     let results = measure::run(&definition, parts, notes)?;
-    // The record of some parts must not replace the record of the whole suite.
-    let chosen = options.parts.iter().flatten().filter_map(ValueEnum::to_possible_value);
-    let name = chosen.fold("groups".to_string(), |name, part| format!("{name}-{}", part.get_name()));
-    options.common.report(&results.date, &name, &results, &report::text(&results, &definition))
+    let name = suite::name_of_parts("groups", options.parts.as_deref());
+    options.common.report(&results.head.date, &name, &results, &report::text(&results, &definition))
 }

@@ -3,7 +3,7 @@
 use super::definition::Table;
 use super::stage::{Stage, Ways};
 use super::statements::{Answers, concurrently, session};
-use crate::stats::median;
+use crate::suite::{Samples, turns};
 use anyhow::Result;
 use farpool::{Nearness, Pool};
 use serde::Serialize;
@@ -45,14 +45,14 @@ pub async fn modes(stage: &Stage<'_>, table: &Table, overlap: usize) -> Result<M
     let (statements, _) = stage.definition.pipelines.statements(overlap, table);
     let (all, threads) = (statements.len(), stage.definition.threads);
     let mut answers = Answers::default();
-    let mut times: [Vec<f64>; 4] = Default::default();
-    for _ in 0..stage.definition.runs {
-        let modes = [(1, 1), (1, threads), (all / 2, 2), (all, 1)];
-        for ((at_once, threads), times) in modes.into_iter().zip(&mut times) {
-            let pool: Arc<dyn Pool> = stage.near(Nearness::Always).await?;
-            let session = session(&pool, true, threads).await?;
-            times.push(answers.check(concurrently(&session, &statements, at_once).await?)?.0);
-        }
+    let modes = [(1, 1), (1, threads), (all / 2, 2), (all, 1)];
+    let mut samples = Samples::new(modes.len());
+    for turn in turns(modes.len(), stage.definition.runs) {
+        let (at_once, threads) = modes[turn.side];
+        let pool: Arc<dyn Pool> = stage.near(Nearness::Always).await?;
+        let session = session(&pool, true, threads).await?;
+        samples.add(turn, answers.check(concurrently(&session, &statements, at_once).await?)?.0);
     }
-    Ok(ModeResult { table: table.name.clone(), overlap, modes_s: times.map(|times| median(&times)) })
+    let modes_s = std::array::from_fn(|mode| samples.median(mode, |seconds| *seconds));
+    Ok(ModeResult { table: table.name.clone(), overlap, modes_s })
 }

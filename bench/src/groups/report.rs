@@ -9,19 +9,17 @@ use super::measure::Results;
 use super::pipelines::{ModeResult, PipelinesResult};
 use super::scans::ScansResult;
 use super::stage::Ways;
+use crate::suite::Table;
 use crate::text;
 
 /// Returns the whole report.
 pub fn text(results: &Results, definition: &Definition) -> String {
-    let mut report = format!(
-        "groups · {} · median of {} runs · {} threads at client and node · all answers agree\n{}\n{}\n",
-        results.date,
-        results.runs,
-        definition.threads,
-        text::machine(&results.machine),
-        text::limits(&results.limits),
+    let about = format!(
+        "median of {} runs · {} threads at client and node · all answers agree",
+        results.runs, definition.threads
     );
-    results.notes.iter().for_each(|note| report.push_str(&format!("{note}\n")));
+    let (head, notes) = (results.head.text(about), text::lines(&results.notes));
+    let mut report = format!("{head}{}\n{notes}", results.limits);
     let mut part = |about: &str, table: String| report.push_str(&format!("\n{about}\n\n{table}\n"));
     if !results.pipelines.is_empty() {
         let about = format!("{} pipelines of three columns each. {WAYS}", definition.pipelines.count);
@@ -51,138 +49,80 @@ const WAYS: &str = "Seconds. Nothing is done at the node: rows are sent for each
                     once for all, which run at once; columns are at the client already (local). And as a batch with free choice \
                     of what is done where.";
 
-pub fn header(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_string()).collect()
-}
-
-/// The columns of a table of costs in each of the ways.
-const WAYS_HEADER: [&str; 12] = [
-    "rows",
-    "moved",
-    "isolated",
-    "moved",
-    "at once",
-    "moved",
-    "of columns",
-    "by isolated",
-    "local",
-    "by local",
-    "free",
-    "moved",
-];
-
-fn ways(ways: &Ways) -> [String; 12] {
-    [
-        format!("{:.3}", ways.rows_s),
-        text::bytes(ways.rows_bytes),
-        format!("{:.3}", ways.isolated_s),
-        text::bytes(ways.isolated_bytes),
-        format!("{:.3}", ways.grouped_s),
-        text::bytes(ways.grouped_bytes),
-        format!("{:.2}×", ways.grouped_bytes as f64 / ways.distinct_bytes as f64),
-        format!("{:.2}×", ways.grouped_s / ways.isolated_s),
-        format!("{:.3}", ways.local_s),
-        format!("{:.2}×", ways.grouped_s / ways.local_s),
-        format!("{:.3}", ways.free_s),
-        text::bytes(ways.free_bytes),
-    ]
+/// Adds the columns of costs in each of the ways.
+fn with_ways<T: Copy>(table: Table<T>, ways: impl Fn(T) -> Ways) -> String {
+    let of_columns = |ways: &Ways| ways.grouped_bytes as f64 / ways.distinct_bytes as f64;
+    let table = table
+        .number("rows", 3, |item| ways(item).rows_s)
+        .bytes("moved", |item| ways(item).rows_bytes)
+        .number("isolated", 3, |item| ways(item).isolated_s)
+        .bytes("moved", |item| ways(item).isolated_bytes)
+        .number("at once", 3, |item| ways(item).grouped_s)
+        .bytes("moved", |item| ways(item).grouped_bytes)
+        .ratio("of columns", 2, |item| of_columns(&ways(item)))
+        .ratio("by isolated", 2, |item| ways(item).grouped_s / ways(item).isolated_s)
+        .number("local", 3, |item| ways(item).local_s)
+        .ratio("by local", 2, |item| ways(item).grouped_s / ways(item).local_s)
+        .number("free", 3, |item| ways(item).free_s)
+        .bytes("moved", |item| ways(item).free_bytes);
+    table.to_string()
 }
 
 fn pipelines(results: &[PipelinesResult]) -> String {
-    let row = |result: &PipelinesResult| {
-        let named = [result.table.clone(), format!("{}/3", result.overlap)];
-        named.into_iter().chain(ways(&result.ways)).collect()
-    };
-    let names = [&["table", "overlap"][..], &WAYS_HEADER].concat();
-    text::table(header(&names), results.iter().map(row).collect())
+    let table = Table::of(results)
+        .column("table", |result| &result.table)
+        .column("overlap", |result| format!("{}/3", result.overlap));
+    with_ways(table, |result| result.ways)
 }
 
 fn joins(results: &[JoinsResult]) -> String {
-    let row =
-        |result: &JoinsResult| [result.joins.to_string()].into_iter().chain(ways(&result.ways)).collect();
-    let names = [&["joins"][..], &WAYS_HEADER].concat();
-    text::table(header(&names), results.iter().map(row).collect())
+    with_ways(Table::of(results).column("joins", |result| result.joins), |result| result.ways)
 }
 
 fn modes(results: &[ModeResult]) -> String {
-    let names =
-        ["table", "overlap", "one thread", "all threads for each", "half at once", "a thread for each"];
-    let row = |result: &ModeResult| {
-        let mut row = vec![result.table.clone(), format!("{}/3", result.overlap)];
-        row.extend(result.modes_s.iter().map(|seconds| format!("{seconds:.3}")));
-        row
-    };
-    text::table(header(&names), results.iter().map(row).collect())
+    let mut table = Table::of(results)
+        .column("table", |result| &result.table)
+        .column("overlap", |result| format!("{}/3", result.overlap));
+    let names = ["one thread", "all threads for each", "half at once", "a thread for each"];
+    for (mode, name) in names.into_iter().enumerate() {
+        table = table.number(name, 3, |result| result.modes_s[mode]);
+    }
+    table.to_string()
 }
 
 fn dashboards(results: &[DashboardResult]) -> String {
-    let names = [
-        "dashboard",
-        "link",
-        "statements",
-        "apart s",
-        "CPU s",
-        "moved",
-        "together s",
-        "CPU s",
-        "moved",
-        "time",
-        "CPU",
-        "bytes",
-    ];
-    let row = |result: &DashboardResult| {
-        let (apart, together) = (result.apart, result.together);
-        vec![
-            result.name.clone(),
-            result.link.clone(),
-            result.statements.to_string(),
-            format!("{:.3}", apart.seconds),
-            format!("{:.2}", apart.cpu_s),
-            text::bytes(apart.bytes),
-            format!("{:.3}", together.seconds),
-            format!("{:.2}", together.cpu_s),
-            text::bytes(together.bytes),
-            format!("{:.2}×", together.seconds / apart.seconds),
-            format!("{:.2}×", together.cpu_s / apart.cpu_s),
-            format!("{:.2}×", together.bytes as f64 / apart.bytes as f64),
-        ]
-    };
-    text::table(header(&names), results.iter().map(row).collect())
+    let bytes = |result: &DashboardResult| result.together.bytes as f64 / result.apart.bytes as f64;
+    let table = Table::of(results)
+        .column("dashboard", |result| &result.name)
+        .column("link", |result| &result.link)
+        .column("statements", |result| result.statements)
+        .number("apart s", 3, |result| result.apart.seconds)
+        .number("CPU s", 2, |result| result.apart.cpu_s)
+        .bytes("moved", |result| result.apart.bytes)
+        .number("together s", 3, |result| result.together.seconds)
+        .number("CPU s", 2, |result| result.together.cpu_s)
+        .bytes("moved", |result| result.together.bytes)
+        .ratio("time", 2, |result| result.together.seconds / result.apart.seconds)
+        .ratio("CPU", 2, |result| result.together.cpu_s / result.apart.cpu_s)
+        .ratio("bytes", 2, bytes);
+    table.to_string()
 }
 
 fn scans(results: &[ScansResult]) -> String {
-    let names = [
-        "",
-        "clients",
-        "of columns",
-        "shared s",
-        "CPU s",
-        "read",
-        "known",
-        "unshared s",
-        "CPU s",
-        "read",
-        "time",
-        "CPU",
-    ];
-    let row = |result: &ScansResult| {
-        let (shared, unshared) = (result.shared, result.unshared);
-        vec![
-            result.name.clone(),
-            result.clients.to_string(),
-            text::bytes(result.distinct_bytes),
-            format!("{:.3}", shared.seconds),
-            format!("{:.2}", shared.cpu_s),
-            text::bytes(shared.bytes_read),
-            text::rows(shared.rows_known),
-            format!("{:.3}", unshared.seconds),
-            format!("{:.2}", unshared.cpu_s),
-            text::bytes(unshared.bytes_read),
-            format!("{:.2}×", shared.seconds / unshared.seconds),
-            format!("{:.2}×", shared.cpu_s / unshared.cpu_s),
-        ]
-    };
-    text::table(header(&names), results.iter().map(row).collect())
+    let table = Table::of(results)
+        .column("", |result| &result.name)
+        .column("clients", |result| result.clients)
+        .bytes("of columns", |result| result.distinct_bytes)
+        .number("shared s", 3, |result| result.shared.seconds)
+        .number("CPU s", 2, |result| result.shared.cpu_s)
+        .bytes("read", |result| result.shared.bytes_read)
+        .column("known", |result| text::rows(result.shared.rows_known))
+        .number("unshared s", 3, |result| result.unshared.seconds)
+        .number("CPU s", 2, |result| result.unshared.cpu_s)
+        .bytes("read", |result| result.unshared.bytes_read)
+        .ratio("time", 2, |result| result.shared.seconds / result.unshared.seconds)
+        .ratio("CPU", 2, |result| result.shared.cpu_s / result.unshared.cpu_s);
+    table.to_string()
 }
 
 fn about_clients(results: &ClientsResult) -> String {
@@ -198,28 +138,17 @@ fn about_clients(results: &ClientsResult) -> String {
     )
 }
 
+/// The sides with one number of clients: with and without sharing, and the rival, which has all data in memory.
+#[derive(Clone, Copy)]
+struct Compared<'r> {
+    in_memory: &'static str,
+    way: Way,
+    shared: &'r SideResult,
+    unshared: &'r SideResult,
+    rival: Option<&'r SideResult>,
+}
+
 fn clients(results: &ClientsResult, definition: &Definition) -> String {
-    let names = [
-        "in memory",
-        "way",
-        "clients",
-        "statements",
-        "shared /s",
-        "CPU",
-        "read",
-        "p99",
-        "unshared /s",
-        "CPU",
-        "read",
-        "p99",
-        "of",
-        "by unshared",
-        "p99",
-        "DuckDB /s",
-        "CPU",
-        "p99",
-        "by DuckDB",
-    ];
     let mut rows = Vec::new();
     for (held, in_memory) in [(Held::All, "all"), (Held::Half, "half")] {
         for way in [Way::Embedded, Way::Remote] {
@@ -227,36 +156,30 @@ fn clients(results: &ClientsResult, definition: &Definition) -> String {
                 let of = |name: &str, held| results.side(name, held, count);
                 let sides = of(&way.side(true), held).zip(of(&way.side(false), held));
                 let Some((shared, unshared)) = sides else { continue };
-                let mut row = vec![in_memory.to_string(), way.name().to_string(), count.to_string()];
-                row.push(shared.statements.to_string());
-                row.extend(clients_side(shared));
-                row.extend(clients_side(unshared));
-                row.push(unshared.shortest_ms.len().to_string());
-                row.push(format!("{:.2}×", shared.throughput() / unshared.throughput()));
-                row.push(format!("{:.2}×", shared.shortest_p99_ms() / unshared.shortest_p99_ms()));
-                row.extend(by_rival(shared, of(RIVAL, Held::All)));
-                rows.push(row);
+                rows.push(Compared { in_memory, way, shared, unshared, rival: of(RIVAL, Held::All) });
             }
         }
     }
-    text::table(header(&names), rows)
-}
-
-fn clients_side(side: &SideResult) -> [String; 4] {
-    [
-        format!("{:.1}", side.throughput()),
-        format!("{:.1}", side.cpu_s),
-        text::bytes(side.bytes_read),
-        format!("{:.0}", side.shortest_p99_ms()),
-    ]
-}
-
-fn by_rival(shared: &SideResult, rival: Option<&SideResult>) -> [String; 4] {
-    let Some(rival) = rival else { return std::array::from_fn(|_| "-".to_string()) };
-    [
-        format!("{:.1}", rival.throughput()),
-        format!("{:.1}", rival.cpu_s),
-        format!("{:.0}", rival.shortest_p99_ms()),
-        format!("{:.2}×", shared.throughput() / rival.throughput()),
-    ]
+    let p99 = SideResult::shortest_p99_ms;
+    let table = Table::of(rows)
+        .column("in memory", |row| row.in_memory)
+        .column("way", |row| row.way.name())
+        .column("clients", |row| row.shared.clients)
+        .column("statements", |row| row.shared.statements)
+        .number("shared /s", 1, |row| row.shared.throughput())
+        .number("CPU", 1, |row| row.shared.cpu_s)
+        .bytes("read", |row| row.shared.bytes_read)
+        .number("p99", 0, |row| p99(row.shared))
+        .number("unshared /s", 1, |row| row.unshared.throughput())
+        .number("CPU", 1, |row| row.unshared.cpu_s)
+        .bytes("read", |row| row.unshared.bytes_read)
+        .number("p99", 0, |row| p99(row.unshared))
+        .column("of", |row| row.unshared.shortest_ms.len())
+        .ratio("by unshared", 2, |row| row.shared.throughput() / row.unshared.throughput())
+        .ratio("p99", 2, |row| p99(row.shared) / p99(row.unshared))
+        .number("DuckDB /s", 1, |row| row.rival.map(SideResult::throughput))
+        .number("CPU", 1, |row| row.rival.map(|rival| rival.cpu_s))
+        .number("p99", 0, |row| row.rival.map(p99))
+        .ratio("by DuckDB", 2, |row| row.rival.map(|rival| row.shared.throughput() / rival.throughput()));
+    table.to_string()
 }

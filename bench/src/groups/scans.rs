@@ -4,7 +4,8 @@ use super::definition::{COLUMNS, Scans};
 use super::durable::{DurableNode, ROOM_BYTES, half_of};
 use super::stage::load;
 use super::statements::{Answers, one, session};
-use crate::stats::median;
+use crate::stats::median_of;
+use crate::suite::{Samples, turns_after_warm_up};
 use crate::{machine, text};
 use anyhow::Result;
 use farpool::{Pool, Receipt};
@@ -78,19 +79,12 @@ pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<Scans
         text::progress(&format!("scans: {}, {} clients ", case.name, case.statements.len()));
         let distinct_bytes = data_bytes[..case.columns].iter().sum::<u64>();
         let pool_bytes = if case.is_larger { half_of(distinct_bytes)? } else { ROOM_BYTES };
-        let mut answers = Answers::default();
-        let mut costs: [Vec<ScanCost>; 2] = Default::default();
-        for run in 0..=runs {
-            for (shares, costs) in [true, false].into_iter().zip(&mut costs) {
-                let node = DurableNode::open(folder.path(), pool_bytes, shares, threads)?;
-                let cost = ask(&node, case, threads, &mut answers).await?;
-                // The first round is a warm-up and does not count.
-                if run > 0 {
-                    costs.push(cost);
-                }
-            }
+        let (mut answers, mut samples) = (Answers::default(), Samples::new(2));
+        for turn in turns_after_warm_up(2, runs) {
+            let node = DurableNode::open(folder.path(), pool_bytes, turn.side == 0, threads)?;
+            samples.add(turn, ask(&node, case, threads, &mut answers).await?);
         }
-        let [shared, unshared] = costs.map(|costs| ScanCost::median(&costs));
+        let [shared, unshared] = [0, 1].map(|side| ScanCost::median(samples.of(side)));
         let (name, clients) = (case.name.to_string(), case.statements.len());
         results.push(ScansResult { name, clients, distinct_bytes, shared, unshared });
     }
@@ -145,12 +139,11 @@ async fn ask(node: &DurableNode, case: &Case, threads: usize, answers: &mut Answ
 
 impl ScanCost {
     fn median(costs: &[ScanCost]) -> ScanCost {
-        let of = |number: fn(&ScanCost) -> f64| median(&costs.iter().map(number).collect::<Vec<_>>());
         ScanCost {
-            seconds: of(|cost| cost.seconds),
-            cpu_s: of(|cost| cost.cpu_s),
-            bytes_read: of(|cost| cost.bytes_read as f64) as u64,
-            rows_known: of(|cost| cost.rows_known as f64) as u64,
+            seconds: median_of(costs, |cost| cost.seconds),
+            cpu_s: median_of(costs, |cost| cost.cpu_s),
+            bytes_read: median_of(costs, |cost| cost.bytes_read as f64) as u64,
+            rows_known: median_of(costs, |cost| cost.rows_known as f64) as u64,
         }
     }
 }

@@ -3,15 +3,13 @@
 use super::definition::Definition;
 use super::statements::{self, Answers, Ran, WORK_BYTES, concurrently, sequentially, session};
 use crate::node::NodeProcess;
-use crate::stats::median;
+use crate::stats::median_of;
 use crate::tables::{self, Content};
-use crate::{suite, text};
-use anyhow::{Context, Result};
-use arrow::array::RecordBatch;
+use crate::{pools, text};
+use anyhow::Result;
 use farpool::{
     ClientOptions, LoadMode, NearPool, Nearness, Pool, PoolUrl, RemotePool, TableName, WorkMemory,
 };
-use futures::StreamExt;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -22,7 +20,7 @@ pub struct Stage<'a> {
 }
 
 /// Costs of statements that read the same columns, in each of the ways: median seconds, and bytes that are moved.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Ways {
     /// One after the other without push-down, with rows sent for each statement.
     pub rows_s: f64,
@@ -69,8 +67,7 @@ impl<'a> Stage<'a> {
         let all = statements.len();
         let threads_each = threads.div_ceil(all);
         let mut answers = Answers::default();
-        let mut ran: [Vec<(f64, u64)>; 5] = Default::default();
-        // The first round is a warm-up and does not count.
+        let mut rounds: Vec<[(f64, u64); 5]> = Vec::new();
         for run in 0..=runs {
             let remote: Arc<dyn Pool> = self.remote().await?;
             let session_of_rows = session(&remote, false, threads).await?;
@@ -85,14 +82,13 @@ impl<'a> Stage<'a> {
             let pool: Arc<dyn Pool> = self.near(Nearness::Auto).await?;
             let session_of_batch = session(&pool, true, threads).await?;
             let free = answers.check(statements::batch(&session_of_batch, statements).await?)?;
+            // The first round is a warm-up and does not count.
             if run > 0 {
-                let of_run = [rows, isolated, grouped, local, free];
-                ran.iter_mut().zip(of_run).for_each(|(ran, of_run)| ran.push(of_run));
+                rounds.push([rows, isolated, grouped, local, free]);
             }
         }
-        let [rows, isolated, grouped, local, free] = ran.map(|ran| {
-            let seconds: Vec<f64> = ran.iter().map(|(seconds, _)| *seconds).collect();
-            (median(&seconds), ran.last().map_or(0, |(_, bytes)| *bytes))
+        let [rows, isolated, grouped, local, free] = std::array::from_fn(|way| {
+            (median_of(&rounds, |round| round[way].0), rounds.last().map_or(0, |round| round[way].1))
         });
         Ok(Ways {
             rows_s: rows.0,
@@ -127,11 +123,8 @@ impl<'a> Stage<'a> {
 /// Loads a table into a pool. Returns the encoded bytes of its columns.
 pub async fn load(pool: &dyn Pool, name: &str, columns: &[(String, Content)], rows: u64) -> Result<Vec<u64>> {
     text::progress(&format!("loading {rows} rows "));
-    let batches = tables::batches(columns, rows).collect::<Result<Vec<RecordBatch>>>()?;
-    let schema = batches.first().context("a table without rows")?.schema();
-    let name = TableName::new(name)?;
-    let batches = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
-    pool.load(&name, LoadMode::Create.into(), schema, Some(rows), batches).await?;
-    suite::await_profile(pool, &name).await?;
-    Ok(pool.table(&name).await?.columns.iter().map(|column| column.bytes_encoded).collect())
+    let batches = tables::batches(columns, rows).collect::<Result<_>>()?;
+    pools::load(pool, name, LoadMode::Create, batches).await?;
+    pools::await_profile(pool, name).await?;
+    Ok(pool.table(&TableName::new(name)?).await?.columns.iter().map(|column| column.bytes_encoded).collect())
 }

@@ -1,6 +1,8 @@
 //! Runs the statements of a session one by one, concurrently and as a batch, and compares the answers of all ways.
 
-use anyhow::{Result, bail};
+use crate::pools;
+use crate::suite::{Compared, Expected};
+use anyhow::Result;
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use farpool::{Pool, Receipt, Session, SessionOptions, WorkMemory};
@@ -17,24 +19,32 @@ const SAME: f64 = 1e-9;
 /// Results of statements: the time, the bytes on the wire, and the results in the order of the statements.
 pub type Ran = (f64, u64, Vec<String>);
 
-/// The answers that all sides must return.
+/// The results of statements as text, of which numbers must be about equal.
+#[derive(Clone)]
+struct Shown(Vec<String>);
+
+impl Compared for Shown {
+    fn difference(&self, actual: &Shown) -> Option<String> {
+        let differ = |(a, b): (&str, &str)| match (a.parse::<f64>(), b.parse::<f64>()) {
+            (Ok(a), Ok(b)) => (a - b).abs() > SAME * a.abs().max(b.abs()),
+            _ => a != b,
+        };
+        let differ = |(expected, actual): &(&String, &String)| {
+            let (expected, actual) = (expected.split_whitespace(), actual.split_whitespace());
+            expected.clone().count() != actual.clone().count() || expected.zip(actual).any(differ)
+        };
+        let (expected, actual) = self.0.iter().zip(&actual.0).find(differ)?;
+        Some(format!("{actual}, not {expected}"))
+    }
+}
+
+/// The answers that all ways must return.
 #[derive(Default)]
-pub struct Answers(Option<Vec<String>>);
+pub struct Answers(Expected<Shown>);
 
 impl Answers {
     pub fn check(&mut self, (seconds, bytes, results): Ran) -> Result<(f64, u64)> {
-        let expected = self.0.get_or_insert_with(|| results.clone());
-        for (expected, result) in expected.iter().zip(&results) {
-            let words = || expected.split_whitespace().zip(result.split_whitespace());
-            let differ = |(a, b): (&str, &str)| match (a.parse::<f64>(), b.parse::<f64>()) {
-                (Ok(a), Ok(b)) => (a - b).abs() > SAME * a.abs().max(b.abs()),
-                _ => a != b,
-            };
-            if expected.split_whitespace().count() != result.split_whitespace().count() || words().any(differ)
-            {
-                bail!("two sides answer differently: {expected} and {result}");
-            }
-        }
+        self.0.check("one way of running statements", &Shown(results))?;
         Ok((seconds, bytes))
     }
 }
@@ -52,17 +62,14 @@ pub async fn session_within(
     work: Arc<WorkMemory>,
 ) -> Result<Arc<Session>> {
     let (target_partitions, work) = (Some(threads), Some(work));
-    let session =
-        Session::new(SessionOptions { pushdown, target_partitions, work, ..SessionOptions::default() });
-    session.register_pool("farpool", pool.clone()).await?;
-    Ok(Arc::new(session))
+    let options = SessionOptions { pushdown, target_partitions, work, ..SessionOptions::default() };
+    pools::session_with(pool.clone(), options).await
 }
 
 /// Runs one statement.
 pub async fn one(session: &Session, statement: &str) -> Result<(Receipt, String)> {
-    let query = session.sql(statement).await?;
-    let rows = shown(&query.collect().await?)?;
-    Ok((query.receipt(), rows))
+    let ran = pools::run(session, statement).await?;
+    Ok((ran.receipt, shown(&ran.batches)?))
 }
 
 pub async fn sequentially(session: &Arc<Session>, statements: &[String]) -> Result<Ran> {

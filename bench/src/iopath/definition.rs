@@ -17,19 +17,7 @@ pub struct Definition {
     pub chain_bytes: usize,
     pub packing: PackingDefinition,
     pub mix: Mix,
-    quick: Quick,
     pub goals: Goals,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Quick {
-    runs: usize,
-    round_bytes: usize,
-    bytes_max: usize,
-    packed_data_bytes: usize,
-    mix_bytes: u64,
 }
 
 /// The data that is compressed, and the settings.
@@ -98,17 +86,6 @@ pub struct Goals {
 }
 
 impl Definition {
-    /// Applies the settings of `--quick`.
-    pub fn shrink_to_quick(&mut self) {
-        self.runs = self.quick.runs;
-        self.round_bytes = self.quick.round_bytes;
-        self.bytes.retain(|bytes| *bytes <= self.quick.bytes_max);
-        self.packing.bytes.retain(|bytes| *bytes <= self.quick.packed_data_bytes);
-        self.packing.data_bytes = self.quick.packed_data_bytes;
-        self.packing.round_bytes = self.quick.round_bytes;
-        self.mix.bytes = self.quick.mix_bytes;
-    }
-
     /// Returns the number of times that a cipher runs over `bytes` bytes in one round.
     pub fn repeats(&self, bytes: usize) -> usize {
         (self.round_bytes / bytes).max(1)

@@ -5,20 +5,19 @@ use super::farpool_side::{Farpool, mode};
 use super::measure_packing::{self, Share};
 use super::mix::{self, MixResult};
 use super::rounds::{self, Timed};
-use crate::machine::{self, Machine};
-use crate::rival::{Rival, RivalDefinition, RivalResult};
+use crate::rival::{Rival, RivalDefinition};
+use crate::suite::{Head, RivalResult};
 use crate::{stats, text};
 use anyhow::{Context, Result, ensure};
 use farpool_cipher::Mode;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub runs: usize,
     pub rivals: Vec<RivalResult>,
     pub cases: Vec<CaseResult>,
@@ -52,16 +51,9 @@ pub struct SizeResult {
 /// Runs the parts of the suite whose names contain `wanted`.
 pub fn run(definition: &Definition, wanted: &str) -> Result<Results> {
     let rival = RivalDefinition::named("Libraries")?;
-    let (mut openssl, started) = match Rival::start(rival.clone(), 1) {
-        Ok(rival) => {
-            let version = rival.version.clone();
-            (Some(rival), RivalResult { name: "libraries:".into(), version, missing: None })
-        }
-        Err(why) => {
-            let missing = Some(format!("{why:#}"));
-            (None, RivalResult { name: rival.name, version: String::new(), missing })
-        }
-    };
+    let started = Rival::start(rival, 1);
+    let libraries = RivalResult::of("libraries", &started, |rival| rival.version.clone());
+    let mut openssl = started.ok();
     let mut cases = Vec::new();
     for mode_name in &definition.modes {
         for bits in &definition.bits {
@@ -88,11 +80,9 @@ pub fn run(definition: &Definition, wanted: &str) -> Result<Results> {
     let mix = if "mix".contains(wanted) { mix::run(definition)? } else { Vec::new() };
     text::progress("");
     Ok(Results {
-        suite: "iopath".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("iopath"),
         runs: definition.runs,
-        rivals: vec![started],
+        rivals: vec![libraries],
         cases,
         shares,
         mix,
@@ -133,19 +123,14 @@ impl Case<'_> {
         for &bytes in &definition.bytes {
             text::progress(&format!("{}, {bytes} bytes ", self.name));
             let repeats = definition.repeats(bytes);
-            let (mut times, mut ratios) = (Vec::new(), Vec::new());
-            for _ in 0..definition.runs {
-                let own = rounds::time(make, timed, (bytes, repeats, threads));
-                times.push(own);
-                let Some(openssl) = &mut openssl else { continue };
-                let request = json!({
-                    "do": "time", "mode": self.mode_name, "bits": self.bits, "encrypts": encrypts,
-                    "bytes": bytes, "repeats": repeats, "threads": threads,
-                });
-                let theirs = openssl.ask(&request)?["ns"].as_f64().context("the driver gave no time")?;
-                ratios.push(theirs / own);
-            }
-            sizes.push(size(bytes, repeats, &times, ratios, definition.goals.at(bytes)));
+            let request = json!({
+                "do": "time", "mode": self.mode_name, "bits": self.bits, "encrypts": encrypts,
+                "bytes": bytes, "repeats": repeats, "threads": threads,
+            });
+            let own = || rounds::time(make, timed, (bytes, repeats, threads));
+            let theirs = || openssl.as_mut().map(|openssl| ask_ns(openssl, &request)).transpose();
+            let pairs = Pairs::measure(definition.runs, own, theirs)?;
+            sizes.push(pairs.size(bytes * repeats, bytes, definition.goals.at(bytes)));
         }
         let direction = if encrypts { "encrypt" } else { "decrypt" }.into();
         Ok(CaseResult { name: self.name.into(), direction, threads, other: "OpenSSL".into(), sizes })
@@ -161,29 +146,48 @@ impl Case<'_> {
         for &bytes in definition.bytes.iter().filter(|bytes| **bytes >= 16 * definition.chain_bytes) {
             text::progress(&format!("{}, chains, {bytes} bytes ", self.name));
             let repeats = definition.repeats(bytes);
-            let (mut times, mut ratios) = (Vec::new(), Vec::new());
-            for _ in 0..definition.runs {
-                let by = (bytes, repeats, threads);
-                let many = rounds::time(make(Some(definition.chain_bytes)), Timed::Encryption, by);
-                let one = rounds::time(make(None), Timed::Encryption, by);
-                times.push(many);
-                ratios.push(one / many);
-            }
-            sizes.push(size(bytes, repeats, &times, ratios, Some(definition.goals.chains)));
+            let by = (bytes, repeats, threads);
+            let time = |chain_bytes| rounds::time(make(chain_bytes), Timed::Encryption, by);
+            let (many, one) = (|| time(Some(definition.chain_bytes)), || Ok(Some(time(None))));
+            let pairs = Pairs::measure(definition.runs, many, one)?;
+            sizes.push(pairs.size(bytes * repeats, bytes, Some(definition.goals.chains)));
         }
         let (name, other) = (format!("{} chains", self.name), "one chain".to_string());
         Ok(CaseResult { name, direction: "encrypt".into(), threads, other, sizes })
     }
 }
 
-pub(super) fn size(
-    bytes: usize,
-    repeats: usize,
-    times: &[f64],
+/// Times of farpool, and the ratios of neighbouring times of another side to them.
+pub struct Pairs {
+    own_ns: Vec<f64>,
     ratios: Vec<f64>,
-    goal: Option<f64>,
-) -> SizeResult {
-    let gb_per_second = (bytes * repeats) as f64 / stats::median(times);
-    let ratio = (!ratios.is_empty()).then(|| stats::median(&ratios));
-    SizeResult { bytes, gb_per_second, ratio, ratios, goal }
+}
+
+impl Pairs {
+    /// Runs both sides in turns; the other one may be missing.
+    pub fn measure(
+        runs: usize,
+        own: impl Fn() -> f64,
+        mut other: impl FnMut() -> Result<Option<f64>>,
+    ) -> Result<Pairs> {
+        let mut pairs = Pairs { own_ns: Vec::new(), ratios: Vec::new() };
+        for _ in 0..runs {
+            let own_ns = own();
+            pairs.own_ns.push(own_ns);
+            pairs.ratios.extend(other()?.map(|other_ns| other_ns / own_ns));
+        }
+        Ok(pairs)
+    }
+
+    /// Returns the result at a size, where each time is that of `bytes_of_run` bytes.
+    pub fn size(self, bytes_of_run: usize, bytes: usize, goal: Option<f64>) -> SizeResult {
+        let gb_per_second = bytes_of_run as f64 / stats::median(&self.own_ns);
+        let ratio = (!self.ratios.is_empty()).then(|| stats::median(&self.ratios));
+        SizeResult { bytes, gb_per_second, ratio, ratios: self.ratios, goal }
+    }
+}
+
+/// Returns the nanoseconds that another library took for a request.
+pub fn ask_ns(libraries: &mut Rival, request: &Value) -> Result<f64> {
+    libraries.ask(request)?["ns"].as_f64().context("the driver gave no time")
 }

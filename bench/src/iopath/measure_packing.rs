@@ -4,7 +4,7 @@
 use super::definition::{Definition, PackingDefinition};
 use super::farpool_packing::{Packing, Then};
 use super::farpool_side::mode;
-use super::measure::{CaseResult, size};
+use super::measure::{CaseResult, Pairs, ask_ns};
 use super::packing::{self, Packs, Stored, cycled};
 use super::rounds::{Timed, digest};
 use crate::rival::Rival;
@@ -157,20 +157,18 @@ impl Case<'_> {
         for &bytes in &self.of.bytes {
             text::progress(&format!("{}, {bytes} bytes ", self.name(None)));
             let repeats = (self.of.round_bytes / bytes).max(1);
-            let (mut times, mut ratios) = (Vec::new(), Vec::new());
-            for _ in 0..self.definition.runs {
-                let own = self.time(None, timed, (bytes, repeats, threads));
-                times.push(own);
-                let Some((library, libraries)) = &mut library else { continue };
+            let theirs = || {
+                let Some((library, libraries)) = &mut library else { return Ok(None) };
                 let mut request = self.request(library, "time_packing", self.data.file.path());
                 request["encrypts"] = json!(timed == Timed::Encryption);
                 request["bytes"] = json!(bytes);
                 request["repeats"] = json!(repeats);
                 request["threads"] = json!(threads);
-                let theirs = libraries.ask(&request)?["ns"].as_f64().context("the driver gave no time")?;
-                ratios.push(theirs / own);
-            }
-            sizes.push(size(bytes, repeats, &times, ratios, None));
+                ask_ns(libraries, &request).map(Some)
+            };
+            let own = || self.time(None, timed, (bytes, repeats, threads));
+            let pairs = Pairs::measure(self.definition.runs, own, theirs)?;
+            sizes.push(pairs.size(bytes * repeats, bytes, None));
         }
         let other = library.map(|(library, _)| described(library)).unwrap_or_default();
         Ok(CaseResult { name: self.name(None), direction: direction(timed), threads, other, sizes })
@@ -183,14 +181,9 @@ impl Case<'_> {
         for &bytes in &self.of.bytes {
             text::progress(&format!("{}, {bytes} bytes ", self.name(Some(then))));
             let repeats = (self.of.round_bytes / bytes).max(1);
-            let (mut times, mut ratios) = (Vec::new(), Vec::new());
-            for _ in 0..self.definition.runs {
-                let by = (bytes, repeats, threads);
-                let (both, alone) = (self.time(Some(then), timed, by), self.time(None, timed, by));
-                times.push(both);
-                ratios.push(alone / both);
-            }
-            sizes.push(size(bytes, repeats, &times, ratios, goal));
+            let time = |then| self.time(then, timed, (bytes, repeats, threads));
+            let pairs = Pairs::measure(self.definition.runs, || time(Some(then)), || Ok(Some(time(None))))?;
+            sizes.push(pairs.size(bytes * repeats, bytes, goal));
         }
         let (name, other) = (self.name(Some(then)), format!("{} alone", self.codec));
         Ok(CaseResult { name, direction: direction(timed), threads, other, sizes })

@@ -8,6 +8,8 @@
 use super::definition::{Definition, Kind, Mix};
 use super::measure_packing::buffer;
 use crate::direct::{self, PAGE_BYTES, Pages};
+use crate::random::Random;
+use crate::suite::Table;
 use crate::{places, text};
 use anyhow::{Context, Result, ensure};
 use farpool_cipher::{Cipher, Mode, Secret, Tag};
@@ -77,26 +79,19 @@ pub fn run(definition: &Definition) -> Result<Vec<MixResult>> {
 /// Formats the part of the report.
 pub fn text(results: &[MixResult]) -> String {
     let Some(first) = results.first() else { return String::new() };
-    let header =
-        ["blocks", "", "accesses", "MB", "MB on disk", "MB/s", "of as they are"].map(String::from).to_vec();
     let rate = |kind: &KindResult| kind.bytes as f64 / kind.seconds / 1e6;
     let rows = results.iter().flat_map(|result| {
-        result.kinds.iter().zip(&first.kinds).map(|(kind, plain)| {
-            vec![
-                result.form.clone(),
-                kind.name.clone(),
-                kind.accesses.to_string(),
-                format!("{:.0}", kind.bytes as f64 / 1e6),
-                format!("{:.0}", kind.bytes_on_disk as f64 / 1e6),
-                format!("{:.0}", rate(kind)),
-                format!("{:.2}", rate(kind) / rate(plain)),
-            ]
-        })
+        result.kinds.iter().zip(&first.kinds).map(move |(kind, plain)| (result, kind, plain))
     });
-    format!(
-        "\nthe published mix of blocks, one access after the other, past the system's cache\n{}\n",
-        text::table(header, rows.collect())
-    )
+    let table = Table::of(rows)
+        .column("blocks", |(result, ..)| &result.form)
+        .column("", |(_, kind, _)| &kind.name)
+        .column("accesses", |(_, kind, _)| kind.accesses)
+        .number("MB", 0, |(_, kind, _)| kind.bytes as f64 / 1e6)
+        .number("MB on disk", 0, |(_, kind, _)| kind.bytes_on_disk as f64 / 1e6)
+        .number("MB/s", 0, |(_, kind, _)| rate(kind))
+        .number("of as they are", 2, |(_, kind, plain)| rate(kind) / rate(plain));
+    format!("\nthe published mix of blocks, one access after the other, past the system's cache\n{table}\n")
 }
 
 /// The accesses, each with the index of its kind and its size.
@@ -125,7 +120,7 @@ impl Plan {
         }
         let mut random = Random(mix.seed);
         for place in (1..accesses.len()).rev() {
-            accesses.swap(place, random.below(place as u64 + 1) as usize);
+            accesses.swap(place, (random.next() % (place as u64 + 1)) as usize);
         }
         let (mut slots, mut end) = (BTreeMap::new(), 0);
         for (_, bytes) in accesses.iter().filter(|(place, _)| mix.kinds[*place].name.starts_with("data")) {
@@ -138,18 +133,6 @@ impl Plan {
         }
         let largest = accesses.iter().map(|(_, bytes)| *bytes as usize).max().unwrap_or(PAGE_BYTES);
         Plan { accesses, slots, largest }
-    }
-}
-
-/// A generator of random numbers, SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
     }
 }
 
@@ -233,7 +216,7 @@ impl<'a> Replay<'a> {
         let mut results: Vec<KindResult> = mix.kinds.iter().map(result).collect();
         let mut random = Random(mix.seed ^ 1);
         for (place, bytes) in &self.plan.accesses {
-            let slot = random.below(self.plan.slots.get(bytes).map_or(1, |(_, count)| *count));
+            let slot = random.next() % self.plan.slots.get(bytes).map_or(1, |(_, count)| *count);
             let result = &mut results[*place];
             let start = Instant::now();
             result.bytes_on_disk += match result.name.as_str() {

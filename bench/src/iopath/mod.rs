@@ -11,7 +11,7 @@ mod packing;
 mod report;
 mod rounds;
 
-use crate::{places, suite};
+use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
@@ -27,12 +27,8 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition: Definition = places::definition("iopath")?;
-    if options.common.quick {
-        definition.shrink_to_quick();
-    }
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    let definition: Definition = options.common.definition("iopath")?;
     let wanted = options.only.as_deref().unwrap_or_default();
     let results = measure::run(&definition, wanted)?;
-    options.common.report(&results.date, "iopath", &results, &report::text(&results))
+    options.common.report(&results.head.date, "iopath", &results, &report::text(&results))
 }

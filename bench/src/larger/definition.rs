@@ -1,7 +1,5 @@
 //! The suite as data: `bench/definitions/larger.toml`, which explains the fields.
 
-use crate::places;
-use anyhow::Result;
 use serde::Deserialize;
 
 /// The suite.
@@ -17,7 +15,6 @@ pub struct Definition {
     pub bytes_of_optimum: f64,
     pub reading: f64,
     pub units: Units,
-    pub quick: Quick,
     /// Whether only the answers count, and not the times.
     #[serde(skip)]
     pub is_quick: bool,
@@ -44,26 +41,4 @@ pub struct Scan {
     pub columns: Vec<String>,
     /// Every this many row groups, one is read.
     pub every: usize,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    scale: f64,
-    limits_mib: Vec<u64>,
-}
-
-impl Definition {
-    /// Reads the definition.
-    pub fn read(is_quick: bool) -> Result<Definition> {
-        let mut definition: Definition = places::definition("larger")?;
-        if is_quick {
-            definition.is_quick = true;
-            definition.scale = definition.quick.scale;
-            definition.limits_mib.clone_from(&definition.quick.limits_mib);
-            definition.units.runs = 1;
-        }
-        Ok(definition)
-    }
 }

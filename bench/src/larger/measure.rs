@@ -6,9 +6,9 @@ use super::trace::TraceResult;
 use super::units::{self, UnitsResult};
 use crate::answers::Answer;
 use crate::disk::{Dropping, bytes_below, disk_gb_s};
-use crate::machine::{self, Machine};
 use crate::rival::{Rival, RivalDefinition, Statement};
-use crate::tpch::{data, measure::compare};
+use crate::suite::{Expected, Head};
+use crate::tpch::data;
 use crate::{places, stats, text};
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
@@ -25,9 +25,8 @@ const READER_MIB: u64 = 1 << 10;
 /// Results of the suite.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub scale: f64,
     pub runs: usize,
     pub threads: usize,
@@ -97,7 +96,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
             Err(error) => return Err(error),
         }
     }
-    let mut answers: Vec<Option<(Name, Answer)>> = definition.queries.iter().map(|_| None).collect();
+    let mut answers = vec![Expected::default(); definition.queries.len()];
     let (_, farpool) = sides.first().context("there are no sides")?;
     let (in_memory, _) = queries(Name::Farpool, farpool, None, definition, &mut answers, &mut notes)?;
     let mut limits = Vec::new();
@@ -126,9 +125,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
     let bytes =
         |name: Name| sides.iter().find(|(side, _)| *side == name).map(|(_, place)| bytes_below(place));
     Ok(Results {
-        suite: "larger".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("larger"),
         scale: definition.scale,
         runs: definition.runs,
         threads: definition.threads,
@@ -189,9 +186,7 @@ fn fill(name: Name, place: &PathBuf, folder: &Path, definition: &Definition) -> 
         std::fs::remove_file(place)?;
     }
     let mut side = start(name, place, None, UNLIMITED_MIB, definition.threads)?;
-    for table in data::TABLES {
-        side.load(table, &folder.join(format!("{table}.parquet")))?;
-    }
+    data::load_into(&mut side, folder, &data::TABLES)?;
     side.end()?;
     Ok(std::fs::write(complete, "")?)
 }
@@ -202,7 +197,7 @@ fn queries(
     place: &Path,
     mib: Option<u64>,
     definition: &Definition,
-    answers: &mut [Option<(Name, Answer)>],
+    answers: &mut [Expected<Answer>],
     notes: &mut Vec<String>,
 ) -> Result<(Vec<Option<Sample>>, TraceResult)> {
     let label = if name == Name::Farpool { "farpool" } else { "duckdb" };
@@ -230,10 +225,7 @@ fn queries(
         let sql = places::query(number)?;
         match query(&mut side, &sql, definition.runs) {
             Ok((sample, answer)) => {
-                match expected {
-                    Some((_, expected)) => compare("the first side", expected, label, &answer, &sql)?,
-                    None => *expected = Some((name, answer)),
-                }
+                expected.check_ordered(label, &answer, &sql)?;
                 samples.push(Some(sample));
             }
             Err(error) => {

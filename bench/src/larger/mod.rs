@@ -31,9 +31,9 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition = Definition::read(options.common.quick)?;
+    let mut definition: Definition = options.common.definition("larger")?;
+    definition.is_quick = options.common.quick;
     definition.scale = options.scale.unwrap_or(definition.scale);
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     if let Some(limits) = &options.limits {
         definition.limits_mib.clone_from(limits);
     }
@@ -41,5 +41,5 @@ pub fn run(options: &Options) -> Result<()> {
         definition.queries.clone_from(queries);
     }
     let results = measure::run(&definition)?;
-    options.common.report(&results.date, "larger", &results, &report::text(&results))
+    options.common.report(&results.head.date, "larger", &results, &report::text(&results))
 }

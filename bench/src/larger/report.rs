@@ -3,63 +3,45 @@
 use super::measure::{LimitResult, QueryResult, Results, Sample};
 use super::trace::TraceResult;
 use super::units;
+use crate::suite::Table;
 use crate::text;
 
 /// Returns the whole report.
 pub fn text(results: &Results) -> String {
-    let mut report = format!(
-        "{} · {} · TPC-H at scale {} · median of {} runs · {} threads · all answers agree\n{}\n\
-         the disk reads {:.2} GB/s past the cache; files: farpool {}, DuckDB {}\n",
-        results.suite,
-        results.date,
-        results.scale,
-        results.runs,
-        results.threads,
-        text::machine(&results.machine),
+    let about = format!(
+        "TPC-H at scale {} · median of {} runs · {} threads · all answers agree",
+        results.scale, results.runs, results.threads
+    );
+    let notes = text::lines(&results.notes);
+    let limits: String = results.limits.iter().map(|limit| of_limit(limit, results)).collect();
+    format!(
+        "{}the disk reads {:.2} GB/s past the cache; files: farpool {}, DuckDB {}\n{notes}{limits}{}",
+        results.head.text(about),
         results.disk_gb_s,
         text::bytes(results.bytes_farpool),
-        results.bytes_duckdb.map_or("-".to_string(), text::bytes)
-    );
-    for note in &results.notes {
-        report.push_str(&format!("{note}\n"));
-    }
-    for limit in &results.limits {
-        report.push_str(&of_limit(limit, results));
-    }
-    report.extend(results.units.as_ref().map(units::report));
-    report
+        results.bytes_duckdb.map_or("-".to_string(), text::bytes),
+        results.units.as_ref().map(units::report).unwrap_or_default()
+    )
 }
 
 fn of_limit(limit: &LimitResult, results: &Results) -> String {
-    let header = [
-        "query",
-        "in memory, ms",
-        "farpool, ms",
-        "read",
-        "reading",
-        "",
-        "DuckDB, ms",
-        "read",
-        "times farpool's",
-    ];
-    let rows = limit.queries.iter().map(|query| row(query, results)).collect();
     let both: Vec<(Sample, Sample)> =
         limit.queries.iter().filter_map(|query| query.farpool.zip(query.duckdb)).collect();
     let sum = |of: &dyn Fn(&(Sample, Sample)) -> f64| both.iter().map(of).sum::<f64>();
     let bytes = |of: &dyn Fn(&(Sample, Sample)) -> u64| both.iter().map(of).sum::<u64>();
     let (ours, theirs) = (bytes(&|both| both.0.bytes_read), bytes(&|both| both.1.bytes_read));
-    let times = sum(&|both| both.1.ms) / sum(&|both| both.0.ms);
+    let ratio = sum(&|both| both.1.ms) / sum(&|both| both.0.ms);
     let is_met = text::met((!both.is_empty()).then_some(ours as f64 <= results.bytes_goal * theirs as f64));
     format!(
-        "\nwithin {} MiB:\n{}\n{} queries of both sides: DuckDB's time is {times:.2} times farpool's; farpool reads {}, \
+        "\nwithin {} MiB:\n{}\n{} queries of both sides: DuckDB's time is {ratio:.2} times farpool's; farpool reads {}, \
          DuckDB {}, goal {:.2} of that {}\n{}",
         limit.mib,
-        text::table(header.map(String::from).to_vec(), rows),
+        times(limit, results),
         both.len(),
         text::bytes(ours),
         text::bytes(theirs),
         results.bytes_goal,
-        is_met.trim(),
+        is_met,
         of_trace(&limit.trace, results.optimum_goal)
     )
 }
@@ -83,29 +65,27 @@ fn of_trace(trace: &TraceResult, goal: f64) -> String {
         text::bytes(trace.bytes_belady),
         text::bytes(trace.bytes_bound),
         ratio(trace.bytes_belady),
-        is_met.trim(),
+        is_met,
         text::bytes(trace.bytes_of_process)
     )
 }
 
-fn row(query: &QueryResult, results: &Results) -> Vec<String> {
-    let ms = |sample: Option<Sample>| sample.map_or("-".to_string(), |sample| format!("{:.0}", sample.ms));
-    let read =
-        |sample: Option<Sample>| sample.map_or("-".to_string(), |sample| text::bytes(sample.bytes_read));
+/// Formats the times and reads, a row for each query.
+fn times(limit: &LimitResult, results: &Results) -> String {
     // The additional time compared with in-memory execution, as a multiple of the time to read the bytes from the disk.
-    let reading = query.farpool.filter(|sample| sample.bytes_read > 0).map(|sample| {
-        (sample.ms - query.in_memory_ms) / (sample.bytes_read as f64 / results.disk_gb_s / 1e6)
-    });
-    let ratio = query.farpool.zip(query.duckdb).map(|(ours, theirs)| theirs.ms / ours.ms);
-    vec![
-        format!("{:02}", query.query),
-        format!("{:.0}", query.in_memory_ms),
-        ms(query.farpool),
-        read(query.farpool),
-        reading.map_or("-".to_string(), |reading| format!("{reading:.2}")),
-        text::met(reading.map(|reading| reading <= results.reading_goal)).trim().to_string(),
-        ms(query.duckdb),
-        read(query.duckdb),
-        ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
-    ]
+    let reading = |query: &QueryResult| {
+        let sample = query.farpool.filter(|sample| sample.bytes_read > 0)?;
+        Some((sample.ms - query.in_memory_ms) / (sample.bytes_read as f64 / results.disk_gb_s / 1e6))
+    };
+    let table = Table::of(&limit.queries)
+        .column("query", |query| format!("{:02}", query.query))
+        .number("in memory, ms", 0, |query| query.in_memory_ms)
+        .number("farpool, ms", 0, |query| query.farpool.map(|sample| sample.ms))
+        .bytes("read", |query| query.farpool.map(|sample| sample.bytes_read))
+        .number("reading", 2, reading)
+        .met(|query| reading(query).map(|reading| reading <= results.reading_goal))
+        .number("DuckDB, ms", 0, |query| query.duckdb.map(|sample| sample.ms))
+        .bytes("read", |query| query.duckdb.map(|sample| sample.bytes_read))
+        .number("times farpool's", 2, |query| Some(query.duckdb?.ms / query.farpool?.ms));
+    table.to_string()
 }

@@ -1,6 +1,7 @@
 //! Farpool as a process that speaks the protocol of the rivals' drivers (`bench/rivals/driver.py`): an embedded pool
 //! over a data directory.
 
+use crate::pools::{self, milliseconds};
 use crate::suite;
 use anyhow::{Context, Result, anyhow};
 use arrow::ipc::writer::FileWriter;
@@ -10,7 +11,6 @@ use farpool::node::{
     unlock,
 };
 use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableName, TenantName, WorkMemory};
-use futures::stream;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -38,7 +38,7 @@ const ACCESSES_MAX: usize = 4 << 20;
 
 struct Side {
     pool: Arc<EmbeddedPool>,
-    session: Session,
+    session: Arc<Session>,
     trace: Arc<AccessTrace>,
 }
 
@@ -91,8 +91,7 @@ impl Side {
             work: Some(work),
             ..SessionOptions::default()
         };
-        let session = Session::new(session);
-        session.register_pool("farpool", pool.clone()).await?;
+        let session = pools::session_with(pool.clone(), session).await?;
         Ok(Side { pool, session, trace })
     }
 
@@ -160,16 +159,9 @@ impl Side {
 
     async fn load(&self, table: &str, file: &Path) -> Result<()> {
         let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(file)?)?;
-        let (schema, rows) = (reader.schema().clone(), reader.metadata().file_metadata().num_rows());
+        let rows = u64::try_from(reader.metadata().file_metadata().num_rows()).ok();
         let reader = reader.with_batch_size(farpool::model::limits::BATCH_ROWS).build()?;
-        let failed = |error: arrow::error::ArrowError| farpool::Error::invalid(error.to_string());
-        let batches = Box::pin(stream::iter(reader.map(move |batch| batch.map_err(failed))));
-        let name = TableName::new(table)?;
-        self.pool.load(&name, LoadMode::Replace.into(), schema, u64::try_from(rows).ok(), batches).await?;
-        suite::await_profile(&*self.pool, &name).await
+        pools::load_from(reader, &*self.pool, table, LoadMode::Replace.into(), rows).await?;
+        pools::await_profile(&*self.pool, table).await
     }
-}
-
-fn milliseconds(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
 }

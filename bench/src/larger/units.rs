@@ -5,6 +5,7 @@
 use super::definition::{Scan, Units};
 use crate::direct::{self, PAGE_BYTES, Pages};
 use crate::rival::Rival;
+use crate::suite::{Samples, Table, turns};
 use crate::{stats, text};
 use anyhow::{Context, Result, bail};
 use farpool::model::limits;
@@ -129,21 +130,21 @@ fn measure_scan(
     let sizes: Vec<Option<u64>> =
         definition.unit_kib.iter().map(|kib| Some(kib << 10)).chain([None]).collect();
     let mut units: Vec<UnitResult> = sizes.iter().map(|unit| UnitResult::new(*unit)).collect();
-    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); sizes.len()];
+    let mut rates = Samples::new(sizes.len());
     let count = definition.runs * sizes.len();
-    for run in 0..definition.runs {
-        for (place, unit) in sizes.iter().enumerate() {
-            text::progress(&format!("units of reading, {} ", scan.name));
-            // Each run begins at another chunk, so that caching by a host favours none.
-            let first = (run * sizes.len() + place) * wanted.len() / count;
-            let from = wanted[first..].iter().chain(&wanted[..first]).copied();
-            let (pieces, needed) = pieces(from, *unit, definition.bytes_max_mib << 20);
-            rates[place].push(needed as f64 / read_all(files, &pieces)?);
-            units[place].bytes_needed += needed;
-            units[place].bytes_read += pieces.iter().map(|piece| piece.bytes).sum::<u64>();
-        }
+    for turn in turns(sizes.len(), definition.runs) {
+        text::progress(&format!("units of reading, {} ", scan.name));
+        // Each run begins at another chunk, so that caching by a host favours none.
+        let first = (turn.round * sizes.len() + turn.side) * wanted.len() / count;
+        let from = wanted[first..].iter().chain(&wanted[..first]).copied();
+        let (pieces, needed) = pieces(from, sizes[turn.side], definition.bytes_max_mib << 20);
+        rates.add(turn, needed as f64 / read_all(files, &pieces)?);
+        units[turn.side].bytes_needed += needed;
+        units[turn.side].bytes_read += pieces.iter().map(|piece| piece.bytes).sum::<u64>();
     }
-    units.iter_mut().zip(&rates).for_each(|(unit, rates)| unit.bytes_per_s = stats::median(rates));
+    for (side, unit) in units.iter_mut().enumerate() {
+        unit.bytes_per_s = rates.median(side, |rate| *rate);
+    }
     Ok(ScanResult { name: scan.name.clone(), units })
 }
 
@@ -207,30 +208,25 @@ fn read_all(files: &[File], pieces: &[Piece]) -> Result<f64> {
 
 /// Formats the part of the report.
 pub fn report(results: &UnitsResult) -> String {
-    let mut header = vec!["unit".to_string()];
-    for scan in &results.scans {
-        header.extend([format!("{}, MB/s", scan.name), "read".to_string()]);
-    }
     let sizes = results.scans.first().map_or(0, |scan| scan.units.len());
-    let rows = (0..sizes).map(|place| {
-        let units = || results.scans.iter().map(move |scan| &scan.units[place]);
-        let unit = units().next().and_then(|unit| unit.unit_bytes);
-        let mut row = vec![unit.map_or("chunk".to_string(), |unit| format!("{} KiB", unit >> 10))];
-        row.extend(units().flat_map(|unit| {
-            let read = unit.bytes_read as f64 / unit.bytes_needed as f64;
-            [format!("{:.0}", unit.bytes_per_s / 1e6), format!("{read:.2}")]
-        }));
-        row
+    let unit = |place: usize| results.scans.first().and_then(|scan| scan.units[place].unit_bytes);
+    let mut table = Table::of(0..sizes).column("unit", |place| {
+        unit(place).map_or("chunk".to_string(), |unit| format!("{} KiB", unit >> 10))
     });
+    for scan in &results.scans {
+        let read = |unit: &UnitResult| unit.bytes_read as f64 / unit.bytes_needed as f64;
+        table = table
+            .number(format!("{}, MB/s", scan.name), 0, |place| scan.units[place].bytes_per_s / 1e6)
+            .number("read", 2, |place| read(&scan.units[place]));
+    }
     format!(
         "\nunits of reading: columns of {} past the system's cache, {} threads; its {} column chunks take a median of {} on \
-         disk, nine of ten at most {}\nMB/s of the bytes that are needed, and how many are read for each of these\n{}\n",
+         disk, nine of ten at most {}\nMB/s of the bytes that are needed, and how many are read for each of these\n{table}\n",
         results.table,
         results.threads,
         results.chunks,
         text::bytes(results.bytes_median as u64),
         text::bytes(results.bytes_p90 as u64),
-        text::table(header, rows.collect())
     )
 }
 

@@ -1,6 +1,6 @@
 //! The suite as data: `bench/definitions/restart.toml`, which explains the fields.
 
-use crate::places;
+use crate::suite::Options;
 use crate::tables::{Content, TableDefinition};
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ pub struct Definition {
     pub selective_ms: f64,
     pub selective_mib: u64,
     pub of_disk: f64,
-    pub quick: Quick,
+    most: Option<Most>,
     pub tables: Vec<TableDefinition>,
     pub stores: Vec<Store>,
     /// Whether only the answers count, and not the times.
@@ -25,11 +25,10 @@ pub struct Definition {
     pub is_quick: bool,
 }
 
-/// The settings of `--quick`.
+/// Bounds to which all stores are cut.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Quick {
-    runs: usize,
+struct Most {
     rows: u64,
     tables: u64,
     log_mib: u64,
@@ -57,11 +56,10 @@ fn one() -> u64 {
 
 impl Definition {
     /// Reads the definition.
-    pub fn read(is_quick: bool) -> Result<Definition> {
-        let mut definition: Definition = places::definition("restart")?;
-        if is_quick {
-            let Quick { runs, rows, tables, log_mib } = definition.quick;
-            (definition.is_quick, definition.runs) = (true, runs);
+    pub fn read(options: &Options) -> Result<Definition> {
+        let mut definition: Definition = options.definition("restart")?;
+        definition.is_quick = options.quick;
+        if let Some(Most { rows, tables, log_mib }) = definition.most {
             for store in &mut definition.stores {
                 store.rows = store.rows.min(rows);
                 store.tables = store.tables.min(tables);
@@ -108,11 +106,12 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::Definition;
+    use crate::suite::Options;
 
     #[test]
     fn stores_have_tables_and_whole_queries() {
         for is_quick in [false, true] {
-            let definition = Definition::read(is_quick).expect("it can be read");
+            let definition = Definition::read(&Options::of(is_quick)).expect("it can be read");
             for store in &definition.stores {
                 assert!(!definition.columns(store).expect("there is such a table").is_empty());
                 assert!(!store.memory_mib.is_empty());

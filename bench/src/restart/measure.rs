@@ -1,14 +1,13 @@
 //! Starts both sides repeatedly, each time with the data dropped from the system's page cache.
 
 use super::definition::{Definition, Store};
-use super::rival::Duckdb;
-use super::served::{self, Answered, Served};
+use super::rival::{Duckdb, Times};
+use super::served::{Answered, Served};
 use super::stores;
-use crate::answers::{Answer, difference};
+use crate::answers::Answer;
 use crate::disk::{Dropping, bytes_below, disk_gb_s};
-use crate::machine::{self, Machine};
-use crate::rival::RivalResult;
-use crate::{places, stats, suite, text};
+use crate::suite::{self, Expected, Head, RivalResult};
+use crate::{places, stats, text};
 use anyhow::{Context, Result, bail};
 use farpool::Pool;
 use serde::Serialize;
@@ -24,9 +23,8 @@ const FILLED_WITHIN: Duration = Duration::from_secs(60);
 /// Results of the suite.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub runs: usize,
     pub threads: usize,
     /// The data dropped before each start.
@@ -54,7 +52,7 @@ pub struct StoreResult {
 }
 
 /// Starts within one memory limit: medians.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct StartResult {
     pub memory_mib: usize,
     /// Milliseconds from the start of the process until a client is connected.
@@ -92,12 +90,42 @@ pub struct RivalTimes {
     pub own_ms: f64,
 }
 
+impl RivalTimes {
+    /// Returns the medians; `None` without processes.
+    fn of(times: &[Times]) -> Option<RivalTimes> {
+        (!times.is_empty()).then(|| RivalTimes {
+            whole_ms: stats::median_of(times, |times| times.whole),
+            own_ms: stats::median_of(times, |times| times.own),
+        })
+    }
+}
+
+impl ScanResult {
+    /// Returns the medians of scans, each with the speed of the disk just before; `None` without scans.
+    fn of(scans: &[(Answered, f64)]) -> Option<ScanResult> {
+        let rate = |answered: &Answered| answered.receipt.bytes_from_disk as f64 / answered.ms / 1e6;
+        // For a small table everything may be in memory already.
+        let from_disk = scans.iter().filter(|(answered, _)| answered.receipt.bytes_from_disk > 0);
+        let ratios: Vec<f64> = from_disk.map(|(answered, disk_gb_s)| rate(answered) / disk_gb_s).collect();
+        let (last, _) = scans.last()?;
+        Some(ScanResult {
+            since_start_ms: stats::median_of(scans, |(answered, _)| answered.since_start_ms),
+            ms: stats::median_of(scans, |(answered, _)| answered.ms),
+            bytes_from_disk: last.receipt.bytes_from_disk,
+            gb_s: stats::median_of(scans, |(answered, _)| rate(answered)),
+            disk_gb_s: stats::median_of(scans, |(_, disk_gb_s)| *disk_gb_s),
+            of_disk: (!ratios.is_empty()).then(|| stats::median(&ratios)),
+        })
+    }
+}
+
 /// A folder that is removed with its contents.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(folder: PathBuf) -> Result<Scratch> {
-        remove(&folder);
+        // The folder may be left from a run that was killed.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Scratch(folder))
     }
@@ -105,13 +133,9 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        remove(&self.0);
+        // A folder that cannot be removed is removed before the next run.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-fn remove(folder: &Path) {
-    // The folder may not exist.
-    let _ = std::fs::remove_dir_all(folder);
 }
 
 struct Run<'a> {
@@ -125,8 +149,8 @@ struct Run<'a> {
 /// The first answer to each query, with which the others are compared.
 #[derive(Default)]
 struct Answers {
-    selective: Option<Answer>,
-    scan: Option<Answer>,
+    selective: Expected<Answer>,
+    scan: Expected<Answer>,
 }
 
 /// Runs the whole suite.
@@ -134,17 +158,11 @@ pub fn run(definition: &Definition) -> Result<Results> {
     let folder = Scratch::new(places::cache()?.join("restart"))?;
     let dropping = Dropping::find(&folder.0, definition.is_quick)?;
     let found = Duckdb::find();
-    let duckdb = RivalResult {
-        name: "DuckDB".to_string(),
-        version: found.as_ref().map_or_else(|_| String::new(), |duckdb| duckdb.version.clone()),
-        missing: found.as_ref().err().map(|error| format!("{error:#}")),
-    };
+    let duckdb = RivalResult::of("DuckDB", &found, |duckdb| duckdb.version.clone());
     let runtime = suite::runtime(definition.threads)?;
     let run = Run { definition, runtime, dropping, duckdb: found.ok(), folder: &folder.0 };
     let mut results = Results {
-        suite: "restart".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("restart"),
         runs: definition.runs,
         threads: definition.threads,
         dropped: match dropping {
@@ -205,12 +223,8 @@ impl Run<'_> {
         duckdb: Option<&Duckdb>,
         answers: &mut Answers,
     ) -> Result<StartResult> {
-        let (mut connected, mut selective, mut filled, mut parts) = (vec![], vec![], vec![], vec![]);
-        let (mut since_start, mut times, mut rates, mut disk, mut ratios) =
-            (vec![], vec![], vec![], vec![], vec![]);
-        let mut theirs: [Vec<(f64, f64)>; 2] = Default::default();
-        let mut result = StartResult { memory_mib, ..StartResult::default() };
-        let mut bytes_from_disk = 0;
+        let (mut connected_ms, mut selective, mut scans) = (Vec::new(), Vec::new(), Vec::new());
+        let mut theirs: [Vec<Times>; 2] = Default::default();
         for run in 1..=self.definition.runs {
             text::progress(&format!("{}, {memory_mib} MiB, run {run} ", store.name));
             let queries =
@@ -220,50 +234,34 @@ impl Run<'_> {
                 self.drop_caches(data, file)?;
                 let limits = (memory_mib, self.definition.threads);
                 let (took, answer) = duckdb.query(file, &sql, limits, self.folder)?;
-                theirs.push((took.whole, took.own));
-                agree("DuckDB", &sql, expected, answer)?;
+                theirs.push(took);
+                expected.check("DuckDB", &answer).context(sql)?;
             }
             let sql = store.selective();
-            let (was_connected, answered, filling) =
+            let (was_connected, answered, filled) =
                 self.farpool(store, memory_mib, (data, file), &sql, true)?;
-            connected.push(was_connected);
-            selective.push(answered.since_start_ms);
-            result.selective_bytes = answered.receipt.bytes_from_disk;
-            agree("farpool", &sql, &mut answers.selective, answered.answer)?;
-            let (filled_ms, part) = filling.context("nothing was said of memory")?;
-            filled.push(filled_ms);
-            parts.push(part);
+            connected_ms.push(was_connected);
+            answers.selective.check("farpool", &answered.answer).context(sql)?;
+            selective.push((answered, filled.context("nothing was said of memory")?));
             let Some(sql) = store.scan() else { continue };
-            let of_disk = disk_gb_s(data)?;
+            let disk_gb_s = disk_gb_s(data)?;
             let (was_connected, answered, _) = self.farpool(store, memory_mib, (data, file), &sql, false)?;
-            connected.push(was_connected);
-            bytes_from_disk = answered.receipt.bytes_from_disk;
-            let rate = bytes_from_disk as f64 / answered.ms / 1e6;
-            since_start.push(answered.since_start_ms);
-            times.push(answered.ms);
-            rates.push(rate);
-            disk.push(of_disk);
-            // For a small table everything may be in memory already.
-            ratios.extend((bytes_from_disk > 0).then_some(rate / of_disk));
-            agree("farpool", &sql, &mut answers.scan, answered.answer)?;
+            connected_ms.push(was_connected);
+            answers.scan.check("farpool", &answered.answer).context(sql)?;
+            scans.push((answered, disk_gb_s));
         }
-        let median = |times: &[f64]| stats::median(times);
-        (result.connected_ms, result.selective_ms) = (median(&connected), median(&selective));
-        (result.filled_ms, result.filled_part) = (median(&filled), median(&parts));
-        result.scan = (!times.is_empty()).then(|| ScanResult {
-            since_start_ms: median(&since_start),
-            ms: median(&times),
-            bytes_from_disk,
-            gb_s: median(&rates),
-            disk_gb_s: median(&disk),
-            of_disk: (!ratios.is_empty()).then(|| median(&ratios)),
-        });
-        let [of_selective, of_scan] = theirs.map(|times| {
-            let (whole, own): (Vec<f64>, Vec<f64>) = times.into_iter().unzip();
-            (!whole.is_empty()).then(|| RivalTimes { whole_ms: median(&whole), own_ms: median(&own) })
-        });
-        (result.duckdb_selective, result.duckdb_scan) = (of_selective, of_scan);
-        Ok(result)
+        let [duckdb_selective, duckdb_scan] = theirs.map(|times| RivalTimes::of(&times));
+        Ok(StartResult {
+            memory_mib,
+            connected_ms: stats::median(&connected_ms),
+            selective_ms: stats::median_of(&selective, |(answered, _)| answered.since_start_ms),
+            selective_bytes: selective.last().map_or(0, |(answered, _)| answered.receipt.bytes_from_disk),
+            filled_ms: stats::median_of(&selective, |(_, (filled_ms, _))| *filled_ms),
+            filled_part: stats::median_of(&selective, |(_, (_, part))| *part),
+            scan: ScanResult::of(&scans),
+            duckdb_selective,
+            duckdb_scan,
+        })
     }
 
     /// Starts a node and runs a query as the first; then, if requested, waits until memory is full. Returns the time
@@ -291,7 +289,7 @@ impl Run<'_> {
     /// Drops the data from the page cache, but keeps the programs in it.
     fn drop_caches(&self, data: &Path, file: &Path) -> Result<()> {
         self.dropping.drop(&[data, file])?;
-        std::io::copy(&mut std::fs::File::open(served::program()?)?, &mut std::io::sink())?;
+        std::io::copy(&mut std::fs::File::open(places::program()?)?, &mut std::io::sink())?;
         self.duckdb.as_ref().map_or(Ok(()), |duckdb| duckdb.warm().map(|_| ()))
     }
 }
@@ -318,18 +316,4 @@ async fn filled(served: &Served, pool: &Arc<dyn Pool>) -> Result<Filled> {
     let resident: u64 = tables.iter().filter_map(|table| table.bytes_resident).sum();
     let encoded: u64 = tables.iter().map(|table| table.bytes_encoded).sum();
     Ok((grown_ms, resident as f64 / encoded.max(1) as f64))
-}
-
-/// Compares an answer with the first one.
-fn agree(side: &str, sql: &str, expected: &mut Option<Answer>, answer: Answer) -> Result<()> {
-    match expected {
-        Some(expected) => match difference(expected, &answer) {
-            Some(what) => bail!("{side} answers otherwise than before: {what}\n{sql}"),
-            None => Ok(()),
-        },
-        None => {
-            *expected = Some(answer);
-            Ok(())
-        }
-    }
 }

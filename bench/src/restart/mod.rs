@@ -24,11 +24,10 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition = Definition::read(options.common.quick)?;
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    let mut definition = Definition::read(&options.common)?;
     if let Some(part) = &options.stores {
         definition.stores.retain(|store| store.name.contains(part));
     }
     let results = measure::run(&definition)?;
-    options.common.report(&results.date, "restart", &results, &report::text(&results))
+    options.common.report(&results.head.date, "restart", &results, &report::text(&results))
 }

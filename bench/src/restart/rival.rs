@@ -3,15 +3,17 @@
 use super::definition::{APPEND_ROWS, Store};
 use crate::answers::Answer;
 use crate::places;
+use crate::pools::milliseconds;
+use crate::process::Process;
 use crate::rival::{RivalDefinition, read_answer};
 use crate::tables::{Content, batches_between};
 use anyhow::{Context, Result, bail};
 use arrow::ipc::writer::StreamWriter;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, BufWriter};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Rows of a batch that is passed on.
@@ -45,11 +47,7 @@ impl Duckdb {
     /// # Errors
     /// Fails if it is not installed.
     pub fn find() -> Result<Duckdb> {
-        let definition = RivalDefinition::named("duckdb")?;
-        let python = places::rivals()?.join(&definition.environment).join("bin/python");
-        if !python.exists() {
-            bail!("not installed: run `cargo xtask rivals`");
-        }
+        let python = RivalDefinition::named("duckdb")?.python()?;
         let mut duckdb = Duckdb { python, version: String::new() };
         duckdb.version = duckdb.warm()?;
         Ok(duckdb)
@@ -58,7 +56,8 @@ impl Duckdb {
     /// Loads the interpreter and the libraries into the page cache; returns DuckDB's version.
     pub fn warm(&self) -> Result<String> {
         let (mut process, _) = self.start(&json!({ "do": "version" }))?;
-        Ok(said(&mut process)?.version)
+        let line = process.first_line()?;
+        Ok(said(&mut process, &line)?.version)
     }
 
     /// Creates the file of a store, with `appends` appends in its log.
@@ -101,7 +100,8 @@ impl Duckdb {
         }
         writer.finish()?;
         drop(writer);
-        said(&mut process).map(|_| ())
+        let line = process.first_line()?;
+        said(&mut process, &line).map(|_| ())
     }
 
     /// Opens the file in a new process and runs a statement.
@@ -118,35 +118,25 @@ impl Duckdb {
             "do": "query", "file": file, "sql": sql, "memory": memory, "threads": threads, "answer": answer,
         });
         let (mut process, start) = self.start(&request)?;
-        let output = process.stdout.as_mut().context("the process has no standard output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        let whole = start.elapsed().as_secs_f64() * 1e3;
-        let said: Said = serde_json::from_str(&line).context("DuckDB did not say its time")?;
-        if !process.wait()?.success() {
-            bail!("DuckDB failed");
-        }
-        Ok((Times { whole, own: said.own_ms }, read_answer(&answer)?))
+        let line = process.first_line()?;
+        let whole = milliseconds(start);
+        Ok((Times { whole, own: said(&mut process, &line)?.own_ms }, read_answer(&answer)?))
     }
 
-    fn start(&self, request: &Value) -> Result<(Child, Instant)> {
+    fn start(&self, request: &Value) -> Result<(Process, Instant)> {
         let script = places::root().join("bench/rivals/restart.py");
         let mut command = Command::new(&self.python);
         command.arg("-B").arg(script).arg(request.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let start = Instant::now();
-        let process =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start Python")?;
-        Ok((process, start))
+        Ok((Process::start(&mut command)?, start))
     }
 }
 
-/// Waits until a process reports that it is done.
-fn said(process: &mut Child) -> Result<Said> {
-    let output = process.stdout.take().context("the process has no standard output")?;
-    let mut line = String::new();
-    BufReader::new(output).read_line(&mut line)?;
+/// Parses what a process said when it was done, and waits for its end.
+fn said(process: &mut Process, line: &str) -> Result<Said> {
     if !process.wait()?.success() {
         bail!("DuckDB failed");
     }
-    serde_json::from_str(&line).context("DuckDB did not say its time")
+    serde_json::from_str(line).context("DuckDB did not say its time")
 }

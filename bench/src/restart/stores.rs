@@ -2,8 +2,9 @@
 
 use super::definition::{APPEND_ROWS, Store};
 use super::served::Served;
+use crate::pools::await_profile;
 use crate::tables::{Content, batches_between};
-use crate::{suite, text};
+use crate::text;
 use anyhow::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -47,7 +48,7 @@ pub async fn fill(
     }
     drop(loads);
     if store.tables == 1 {
-        suite::await_profile(&*pool, &TableName::new("t")?).await?;
+        await_profile(&*pool, "t").await?;
     }
     while pool.tables().await?.iter().any(|table| table.rows_profiled.is_some()) {
         tokio::time::sleep(Duration::from_millis(200)).await;

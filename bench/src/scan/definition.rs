@@ -10,17 +10,8 @@ pub struct Definition {
     pub runs: usize,
     pub threads: Vec<usize>,
     pub rows: u64,
-    pub quick: Quick,
     pub table: TableDefinition,
     pub cases: Vec<Case>,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    rows: u64,
-    runs: usize,
 }
 
 /// A query and its goal.
@@ -33,13 +24,6 @@ pub struct Case {
     pub sql: String,
     /// Goal: the minimal share of the read bandwidth, in logical bytes.
     pub at_least: f64,
-}
-
-impl Definition {
-    /// Applies the settings of `--quick`.
-    pub fn shrink_to_quick(&mut self) {
-        (self.rows, self.runs) = (self.quick.rows, self.quick.runs);
-    }
 }
 
 #[cfg(test)]

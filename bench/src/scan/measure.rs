@@ -2,14 +2,13 @@
 //! answers agree.
 
 use super::definition::{Case, Definition};
-use crate::answers::{self, Answer};
 use crate::limits::{self, Limits};
-use crate::machine::{self, Machine};
-use crate::{node, stats, suite, tables, text};
-use anyhow::{Context, Result, bail};
+use crate::pools::{self, Ran, milliseconds};
+use crate::suite::{self, Expected, Head, Samples, turns_after_warm_up};
+use crate::{node, stats, tables, text};
+use anyhow::{Context, Result};
 use farpool::model::TenantName;
-use farpool::{EmbeddedPool, LoadMode, Pool, Query, Session, SessionOptions, TableInfo, TableName};
-use futures::stream;
+use farpool::{EmbeddedPool, LoadMode, Session, TableInfo};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,9 +24,8 @@ const MEMORY_PARTS: u64 = 4;
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub rows: u64,
     pub runs: usize,
     pub limits: Limits,
@@ -59,7 +57,7 @@ pub struct CaseResult {
 
 /// A pool, and a session and a runtime for each number of threads.
 struct Scanner {
-    plain: Session,
+    plain: Arc<Session>,
     sessions: Vec<(usize, Runtime, Arc<Session>)>,
     /// Plain memory of [`MEMORY_PARTS`] times the length of two columns.
     words: Vec<u64>,
@@ -78,9 +76,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
     }
     text::progress("");
     Ok(Results {
-        suite: "scan".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("scan"),
         rows: definition.rows,
         runs: definition.runs,
         limits,
@@ -91,105 +87,73 @@ pub fn run(definition: &Definition) -> Result<Results> {
 }
 
 async fn prepare(definition: &Definition, pool: Arc<EmbeddedPool>) -> Result<(Scanner, TableInfo)> {
-    let columns = definition.table.columns();
-    let batches: Vec<_> = tables::batches(&columns, definition.rows).collect::<Result<_>>()?;
-    let schema = batches.first().context("a table needs rows")?.schema();
-    let name = TableName::new(&definition.table.name)?;
-    let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
-    let info = pool.load(&name, LoadMode::Replace.into(), schema, Some(definition.rows), batches).await?;
-    suite::await_profile(&*pool, &name).await?;
+    let table = &definition.table;
+    let batches = tables::batches(&table.columns(), definition.rows).collect::<Result<_>>()?;
+    let info = pools::load(&*pool, &table.name, LoadMode::Replace, batches).await?;
+    pools::await_profile(&*pool, &table.name).await?;
     let mut sessions = Vec::new();
     for &threads in &definition.threads {
-        let session = session(pool.clone(), true, threads).await?;
-        sessions.push((threads, suite::runtime(threads)?, Arc::new(session)));
+        let session = pools::session(pool.clone(), true, threads).await?;
+        sessions.push((threads, suite::runtime(threads)?, session));
     }
     let words = (0..MEMORY_PARTS * 2 * definition.rows).collect();
-    Ok((Scanner { plain: session(pool, false, 1).await?, sessions, words }, info))
+    Ok((Scanner { plain: pools::session(pool, false, 1).await?, sessions, words }, info))
 }
 
-async fn session(pool: Arc<EmbeddedPool>, pushdown: bool, threads: usize) -> Result<Session> {
-    let session = Session::new(SessionOptions {
-        pushdown,
-        target_partitions: Some(threads),
-        ..SessionOptions::default()
-    });
-    session.register_pool("farpool", pool).await?;
-    Ok(session)
+/// One round of a number of threads.
+struct Sample {
+    ms: f64,
+    memory_ms: f64,
+    bytes_scanned: u64,
 }
 
 impl Scanner {
     /// Runs one case with each number of threads, in turns.
     fn case(&self, definition: &Definition, case: &Case) -> Result<Vec<CaseResult>> {
         let (_, runtime, _) = self.sessions.first().context("there is no number of threads")?;
-        let expected = runtime.block_on(async {
-            let query = self.plain.sql(case.sql.as_str()).await?;
-            answer(&query, &query.collect().await?)
-        })?;
+        let plain = runtime.block_on(pools::run(&self.plain, &case.sql))?;
+        let mut expected = Expected::of("the scan without push-down", plain.answer()?);
         let bytes_logical = VALUE_BYTES * definition.rows * case.columns.len() as u64;
         let mut parts = self.words.chunks_exact((bytes_logical / VALUE_BYTES) as usize).cycle();
-        let empty = |(threads, _, _): &(usize, Runtime, Arc<Session>)| CaseResult {
-            name: case.name.clone(),
-            threads: *threads,
-            bytes_logical,
-            bytes_scanned: 0,
-            times_ms: Vec::new(),
-            memory_times_ms: Vec::new(),
-            median_ms: f64::NAN,
-            memory_median_ms: f64::NAN,
-            of_bandwidth: f64::NAN,
-            goal: case.at_least,
-        };
-        let mut results: Vec<CaseResult> = self.sessions.iter().map(empty).collect();
-        // The first round is a warm-up and does not count.
-        for round in 0..=definition.runs {
-            for ((threads, runtime, session), result) in self.sessions.iter().zip(&mut results) {
-                let words = parts.next().context("a part of memory")?;
-                let start = Instant::now();
-                limits::read(words, *threads);
-                let memory_ms = milliseconds(start);
-                let (ms, scanned) = scan(runtime, session, case, &expected)?;
-                result.bytes_scanned = scanned;
-                if round > 0 {
-                    result.times_ms.push(ms);
-                    result.memory_times_ms.push(memory_ms);
-                }
-            }
+        let mut samples = Samples::new(self.sessions.len());
+        for turn in turns_after_warm_up(self.sessions.len(), definition.runs) {
+            let (threads, runtime, session) = &self.sessions[turn.side];
+            let words = parts.next().context("a part of memory")?;
+            let start = Instant::now();
+            limits::read(words, *threads);
+            let memory_ms = milliseconds(start);
+            let ran = scan(runtime, session, case)?;
+            expected.check("the scan", &ran.answer()?)?;
+            samples.add(turn, Sample { ms: ran.ms, memory_ms, bytes_scanned: ran.receipt.bytes_scanned });
         }
-        results.iter_mut().for_each(CaseResult::settle);
-        Ok(results)
+        let result = |(side, (threads, ..)): (usize, &(usize, Runtime, Arc<Session>))| {
+            CaseResult::of(case, *threads, bytes_logical, samples.of(side))
+        };
+        Ok(self.sessions.iter().enumerate().map(result).collect())
     }
 }
 
 impl CaseResult {
-    fn settle(&mut self) {
-        self.median_ms = stats::median(&self.times_ms);
-        self.memory_median_ms = stats::median(&self.memory_times_ms);
-        self.of_bandwidth = self.memory_median_ms / self.median_ms;
+    fn of(case: &Case, threads: usize, bytes_logical: u64, samples: &[Sample]) -> CaseResult {
+        let median_ms = stats::median_of(samples, |sample| sample.ms);
+        let memory_median_ms = stats::median_of(samples, |sample| sample.memory_ms);
+        CaseResult {
+            name: case.name.clone(),
+            threads,
+            bytes_logical,
+            bytes_scanned: samples.last().map_or(0, |sample| sample.bytes_scanned),
+            times_ms: samples.iter().map(|sample| sample.ms).collect(),
+            memory_times_ms: samples.iter().map(|sample| sample.memory_ms).collect(),
+            median_ms,
+            memory_median_ms,
+            of_bandwidth: memory_median_ms / median_ms,
+            goal: case.at_least,
+        }
     }
 }
 
-/// Plans and then executes on the runtime's own threads; returns the milliseconds of executing, and the bytes scanned.
-fn scan(runtime: &Runtime, session: &Arc<Session>, case: &Case, expected: &Answer) -> Result<(f64, u64)> {
+/// Plans and then executes on the runtime's own threads; the time is that of executing.
+fn scan(runtime: &Runtime, session: &Arc<Session>, case: &Case) -> Result<Ran> {
     let (session, sql) = (session.clone(), case.sql.clone());
-    let ran = runtime.spawn(async move {
-        let query = session.sql(sql.as_str()).await?;
-        let start = Instant::now();
-        let batches = query.collect().await?;
-        let ms = milliseconds(start);
-        anyhow::Ok((ms, query.receipt().bytes_scanned, answer(&query, &batches)?))
-    });
-    let (ms, scanned, actual) = runtime.block_on(ran)??;
-    match answers::difference(expected, &actual) {
-        Some(difference) => bail!("the answer differs from the one without push-down: {difference}"),
-        None => Ok((ms, scanned)),
-    }
-}
-
-fn answer(query: &Query, batches: &[arrow::array::RecordBatch]) -> Result<Answer> {
-    let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
-    Answer::from_batches(columns, batches).map_err(anyhow::Error::msg)
-}
-
-fn milliseconds(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
+    Ok(runtime.block_on(runtime.spawn(async move { pools::run_planned(&session, &sql).await }))??)
 }

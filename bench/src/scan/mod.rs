@@ -5,7 +5,7 @@ mod definition;
 mod measure;
 mod report;
 
-use crate::{places, suite};
+use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
@@ -21,12 +21,8 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition: Definition = places::definition("scan")?;
-    if options.common.quick {
-        definition.shrink_to_quick();
-    }
+    let mut definition: Definition = options.common.definition("scan")?;
     definition.rows = options.rows.unwrap_or(definition.rows);
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     let results = measure::run(&definition)?;
-    options.common.report(&results.date, "scan", &results, &report::text(&results))
+    options.common.report(&results.head.date, "scan", &results, &report::text(&results))
 }

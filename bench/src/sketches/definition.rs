@@ -14,18 +14,8 @@ pub struct Definition {
     pub rows: usize,
     pub rows_slow: usize,
     pub rivals: Vec<String>,
-    pub quick: Quick,
     pub columns: Vec<Column>,
     pub cases: Vec<Case>,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    rows: usize,
-    rows_slow: usize,
-    runs: usize,
 }
 
 /// A column of 32-bit integers.
@@ -47,13 +37,6 @@ pub struct Case {
     /// Statements of the rivals, by dialect.
     #[serde(default)]
     pub statements: BTreeMap<String, String>,
-}
-
-impl Definition {
-    /// Applies the settings of `--quick`.
-    pub fn shrink_to_quick(&mut self) {
-        (self.rows, self.rows_slow, self.runs) = (self.quick.rows, self.quick.rows_slow, self.quick.runs);
-    }
 }
 
 #[cfg(test)]

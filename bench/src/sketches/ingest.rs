@@ -2,9 +2,10 @@
 //! profile of the rows in the background (through the tap) and one that does not.
 
 use super::data::{Data, TABLE};
-use super::pools;
 use crate::node::NodeProcess;
-use crate::{machine, stats, suite};
+use crate::pools::milliseconds;
+use crate::suite::{self, turns_after_warm_up};
+use crate::{machine, stats};
 use anyhow::{Result, ensure};
 use farpool::{Pool, TableName};
 use serde::Serialize;
@@ -59,15 +60,13 @@ impl Ingest {
     /// Loads a column into both nodes, in turns.
     pub fn measure(&self, column: &str, data: &Data, runs: usize) -> Result<IngestResult> {
         let mut sides = [IngestSide::default(), IngestSide::default()];
-        // The first round is a warm-up and does not count.
-        for round in 0..=runs {
-            for (place, (node, side)) in self.nodes.iter().zip(&mut sides).enumerate() {
-                let loaded = self.runtime.block_on(node.load(data, place == 0))?;
-                if round > 0 {
-                    side.times_ms.push(loaded.ms);
-                    side.cpu_ms.extend(loaded.cpu_ms);
-                    side.profile_ms.extend(loaded.profile_ms);
-                }
+        for turn in turns_after_warm_up(sides.len(), runs) {
+            let loaded = self.runtime.block_on(self.nodes[turn.side].load(data, turn.side == 0))?;
+            if turn.counts {
+                let side = &mut sides[turn.side];
+                side.times_ms.push(loaded.ms);
+                side.cpu_ms.extend(loaded.cpu_ms);
+                side.profile_ms.extend(loaded.profile_ms);
             }
         }
         let gb = size_of::<u32>() as f64 * data.rows() as f64 / 1e9;
@@ -93,8 +92,8 @@ impl Side {
     async fn load(&self, data: &Data, tapped: bool) -> Result<Loaded> {
         let cpu = || machine::cpu_seconds_of(&self.process.id().to_string());
         let (before, start) = (cpu(), Instant::now());
-        let info = pools::load(&*self.pool, data).await?;
-        let ms = milliseconds_since(start);
+        let info = super::pools::load(&*self.pool, data).await?;
+        let ms = milliseconds(start);
         ensure!(info.rows == data.rows() as u64, "{} rows arrived", info.rows);
         let (name, start) = (TableName::new(TABLE)?, Instant::now());
         if tapped {
@@ -102,13 +101,9 @@ impl Side {
             let found = farpool::statistics::Profile::read(&statistics)?.map(|profile| profile.rows());
             ensure!(found == Some(info.rows), "the profile is of {found:?} rows");
         }
-        let profile_ms = tapped.then(|| milliseconds_since(start));
+        let profile_ms = tapped.then(|| milliseconds(start));
         let cpu_ms = before.zip(cpu()).map(|(before, after)| 1e3 * (after - before));
         self.pool.drop_table(&name).await?;
         Ok(Loaded { ms, cpu_ms, profile_ms })
     }
-}
-
-fn milliseconds_since(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
 }

@@ -8,8 +8,10 @@ use super::library;
 use super::pools::InPool;
 use super::results::{CaseResult, LIBRARY, NAIVE, Results, Side};
 use crate::answers::{Answer, Cell};
-use crate::rival::{Rival, RivalDefinition, RivalResult, Statement};
-use crate::{limits, machine, text};
+use crate::pools::milliseconds;
+use crate::rival::{Rival, Statement};
+use crate::suite::{self, Head, RivalResult};
+use crate::{limits, text};
 use anyhow::{Context, Result, bail, ensure};
 use std::time::Instant;
 
@@ -51,9 +53,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
     }
     text::progress("");
     Ok(Results {
-        suite: "sketches".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("sketches"),
         rows: definition.rows,
         rows_slow: definition.rows_slow,
         runs: definition.runs,
@@ -65,18 +65,10 @@ pub fn run(definition: &Definition) -> Result<Results> {
 }
 
 impl Sides {
-    /// Starts pools and rivals; adds new rivals to `known`.
+    /// Starts pools and rivals; the rivals become `known`.
     fn start(definition: &Definition, threads: usize, known: &mut Vec<RivalResult>) -> Result<Sides> {
-        let mut rivals = Vec::new();
-        for name in &definition.rivals {
-            let started = Rival::start(RivalDefinition::named(name)?, threads);
-            if known.iter().all(|rival| rival.name != *name) {
-                let version = started.as_ref().map(|rival| rival.version.clone()).unwrap_or_default();
-                let missing = started.as_ref().err().map(|error| format!("{error:#}"));
-                known.push(RivalResult { name: name.clone(), version, missing });
-            }
-            rivals.extend(started);
-        }
+        let (rivals, results) = suite::start(&definition.rivals, threads)?;
+        *known = results;
         Ok(Sides { threads, pools: [InPool::embedded(threads)?, InPool::remote(threads)?], rivals })
     }
 
@@ -98,21 +90,16 @@ impl Sides {
         column: &Column,
         data: &Data,
     ) -> Result<CaseResult> {
-        let mut sides: Vec<Side> = Vec::new();
         // The first round is a warm-up and does not count.
-        for round in 0..=definition.runs {
-            let round_of = self.round(case, data)?;
-            if sides.is_empty() {
-                sides = round_of.iter().map(|timed| Side::new(&timed.side, timed.rows)).collect();
-            }
-            for (side, timed) in sides.iter_mut().zip(round_of) {
-                side.distinct = timed.number.filter(|_| case.parameters.distinct.is_some());
-                if round > 0 {
-                    side.times_ms.push(timed.ms);
-                }
-            }
-        }
-        sides.iter_mut().for_each(Side::settle);
+        self.round(case, data)?;
+        let rounds = (0..definition.runs).map(|_| self.round(case, data)).collect::<Result<Vec<_>>>()?;
+        let last = rounds.last().context("there is no counted run")?.iter().enumerate();
+        let sides = last.map(|(place, timed)| {
+            let times_ms = rounds.iter().map(|round| round[place].ms).collect();
+            let distinct = timed.number.filter(|_| case.parameters.distinct.is_some());
+            Side::new(timed.side.clone(), timed.rows, times_ms, distinct)
+        });
+        let sides: Vec<Side> = sides.collect();
         agree(&sides)?;
         let (name, column) = (case.name.clone(), column.name.clone());
         Ok(CaseResult { name, column, threads: self.threads, goal: case.at_least, sides })
@@ -174,8 +161,4 @@ fn agree(sides: &[Side]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn milliseconds(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
 }

@@ -12,7 +12,7 @@ mod pools;
 mod report;
 mod results;
 
-use crate::{places, suite};
+use crate::suite;
 use anyhow::Result;
 use definition::Definition;
 
@@ -28,12 +28,8 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition: Definition = places::definition("sketches")?;
-    if options.common.quick {
-        definition.shrink_to_quick();
-    }
+    let mut definition: Definition = options.common.definition("sketches")?;
     definition.rows = options.rows.unwrap_or(definition.rows).max(1);
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     let results = measure::run(&definition)?;
-    options.common.report(&results.date, "sketches", &results, &report::text(&results))
+    options.common.report(&results.head.date, "sketches", &results, &report::text(&results))
 }

@@ -4,14 +4,12 @@
 
 use super::data::{COLUMN, Data, TABLE};
 use crate::node::{self, NodeProcess};
-use crate::suite;
+use crate::{pools, suite};
 use anyhow::{Context, Result, ensure};
 use arrow::array::AsArray;
 use farpool::model::{SketchParameters, TenantName};
-use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableInfo, TableName};
-use futures::stream;
+use farpool::{EmbeddedPool, LoadMode, Pool, Session, TableInfo};
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::runtime::Runtime;
 
 /// A pool and the runtime of its client.
@@ -46,17 +44,15 @@ impl InPool {
         threads: usize,
         process: Option<NodeProcess>,
     ) -> Result<InPool> {
-        let options = SessionOptions { target_partitions: Some(threads), ..SessionOptions::default() };
-        let session = Session::new(options);
-        runtime.block_on(session.register_pool("farpool", pool.clone()))?;
-        Ok(InPool { name, runtime, pool, session: Arc::new(session), _process: process })
+        let session = runtime.block_on(pools::session(pool.clone(), true, threads))?;
+        Ok(InPool { name, runtime, pool, session, _process: process })
     }
 
     /// Replaces the table.
     pub fn load(&self, data: &Data) -> Result<TableInfo> {
         self.runtime.block_on(async {
             let info = load(&*self.pool, data).await?;
-            suite::await_profile(&*self.pool, &info.name).await?;
+            pools::await_profile(&*self.pool, TABLE).await?;
             Ok(info)
         })
     }
@@ -66,14 +62,11 @@ impl InPool {
         let (session, sql) =
             (self.session.clone(), format!("SELECT sketch({COLUMN}, '{parameters}') FROM {TABLE}"));
         let ran = self.runtime.spawn(async move {
-            let start = Instant::now();
-            let query = session.sql(sql.as_str()).await?;
-            let batches = query.collect().await?;
-            let ms = start.elapsed().as_secs_f64() * 1e3;
-            ensure!(query.receipt().rows_returned == 1, "the pool sent rows in place of one state");
-            let column = batches.iter().find(|batch| batch.num_rows() > 0).map(|batch| batch.column(0));
+            let ran = pools::run(&session, &sql).await?;
+            ensure!(ran.receipt.rows_returned == 1, "the pool sent rows in place of one state");
+            let column = ran.batches.iter().find(|batch| batch.num_rows() > 0).map(|batch| batch.column(0));
             let state = column.and_then(|c| c.as_binary_view_opt()).context("a state was expected")?;
-            Ok((ms, state.value(0).to_vec()))
+            Ok((ran.ms, state.value(0).to_vec()))
         });
         self.runtime.block_on(ran)?
     }
@@ -81,9 +74,5 @@ impl InPool {
 
 /// Replaces the table of a pool.
 pub async fn load(pool: &dyn Pool, data: &Data) -> Result<TableInfo> {
-    let batches = data.record_batches()?;
-    let schema = batches.first().context("a table needs rows")?.schema();
-    let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
-    let name = TableName::new(TABLE)?;
-    Ok(pool.load(&name, LoadMode::Replace.into(), schema, Some(data.rows() as u64), batches).await?)
+    pools::load(pool, TABLE, LoadMode::Replace, data.record_batches()?).await
 }

@@ -1,85 +1,62 @@
 //! Formats the results as tables.
 
-use super::ingest::IngestResult;
-use super::results::{CaseResult, LIBRARY, Results, Side};
-use crate::{stats, text};
+use super::results::{LIBRARY, Results};
+use crate::stats;
+use crate::suite::{Table, list};
 
 /// Returns the whole report.
 pub fn text(results: &Results) -> String {
-    let mut rivals = String::new();
-    for rival in &results.rivals {
-        let missing = rival.missing.as_ref().map(|why| format!(": left out, {why}")).unwrap_or_default();
-        rivals.push_str(&format!("{} {}{missing}\n", rival.name, rival.version));
-    }
-    let slow = results.rows_slow;
+    let about = format!("{} values of 32 bits · median of {} runs", results.rows, results.runs);
     format!(
-        "{} · {} values of 32 bits · {} · median of {} runs\n{}\n\n{rivals}{}\n\
+        "{}\n{}{}\n\
          GB/s of values, and in brackets how many times as fast the library is; the goal is about the library \
-         with one thread\nthe naive twin, and DataSketches through Python value by value, had the first {slow}\n\n\
+         with one thread\nthe naive twin, and DataSketches through Python value by value, had the first {}\n\n\
          {}\n\nloading over TCP: the node makes a profile behind the load, or does not\n\n{}\n",
-        results.suite,
-        results.rows,
-        results.date,
-        results.runs,
-        text::machine(&results.machine),
-        text::limits(&results.limits),
+        results.head.text(about),
+        list(&results.rivals),
+        results.limits,
+        results.rows_slow,
         cases(results),
         ingest(results)
     )
 }
 
 fn cases(results: &Results) -> String {
+    // Farpool's own sides and the naive implementation come first: all cases have them.
     let mut others: Vec<&str> = Vec::new();
     for side in results.cases.iter().flat_map(|case| &case.sides) {
         if side.name != LIBRARY && !others.contains(&side.name.as_str()) {
             others.push(&side.name);
         }
     }
-    // Farpool's own sides and the naive implementation come first: all cases have them.
-    let header = ["sketches", "column", "threads", LIBRARY, "goal", ""].into_iter().chain(others.clone());
-    let rows = results.cases.iter().map(|case| row(case, &others)).collect();
-    text::table(header.map(String::from).collect(), rows)
-}
-
-fn row(case: &CaseResult, others: &[&str]) -> Vec<String> {
-    let ours = case.side(LIBRARY).map_or(f64::NAN, |side| side.gb_s);
-    let goal = (case.threads == 1).then_some(ours >= case.goal);
-    let mut row = vec![
-        case.name.clone(),
-        case.column.clone(),
-        case.threads.to_string(),
-        format!("{ours:.2}"),
-        if case.threads == 1 { format!("{:.1}", case.goal) } else { String::new() },
-        text::met(goal).trim().to_string(),
-    ];
-    let other = |side: &Side| format!("{:.2} ({:.1}×)", side.gb_s, ours / side.gb_s);
-    row.extend(others.iter().map(|name| case.side(name).map_or("-".to_string(), other)));
-    row
+    let one_thread = |threads: usize| threads == 1;
+    let mut table =
+        Table::of(&results.cases)
+            .column("sketches", |case| &case.name)
+            .column("column", |case| &case.column)
+            .column("threads", |case| case.threads)
+            .number(LIBRARY, 2, |case| case.gb_s(LIBRARY))
+            .column("goal", |case| {
+                if one_thread(case.threads) { format!("{:.1}", case.goal) } else { String::new() }
+            })
+            .met(|case| one_thread(case.threads).then_some(case.gb_s(LIBRARY) >= Some(case.goal)));
+    for other in others {
+        table = table.optional(other, |case| {
+            let (ours, theirs) = case.gb_s(LIBRARY).zip(case.gb_s(other))?;
+            Some(format!("{theirs:.2} ({:.1}×)", ours / theirs))
+        });
+    }
+    table.to_string()
 }
 
 fn ingest(results: &Results) -> String {
-    let header = [
-        "column",
-        "GB/s with tap",
-        "without",
-        "times as long",
-        "profile after ms",
-        "node's CPU ms/GB with",
-        "without",
-    ];
-    let rows = results.ingest.iter().map(ingest_row).collect();
-    text::table(header.map(String::from).to_vec(), rows)
-}
-
-fn ingest_row(result: &IngestResult) -> Vec<String> {
-    let (with, without) = (&result.with_tap, &result.without);
-    vec![
-        result.column.clone(),
-        format!("{:.2}", with.gb_s),
-        format!("{:.2}", without.gb_s),
-        format!("{:.2}×", without.gb_s / with.gb_s),
-        format!("{:.0}", stats::median(&with.profile_ms)),
-        format!("{:.0}", with.cpu_ms_per_gb),
-        format!("{:.0}", without.cpu_ms_per_gb),
-    ]
+    let table = Table::of(&results.ingest)
+        .column("column", |result| &result.column)
+        .number("GB/s with tap", 2, |result| result.with_tap.gb_s)
+        .number("without", 2, |result| result.without.gb_s)
+        .ratio("times as long", 2, |result| result.without.gb_s / result.with_tap.gb_s)
+        .number("profile after ms", 0, |result| stats::median(&result.with_tap.profile_ms))
+        .number("node's CPU ms/GB with", 0, |result| result.with_tap.cpu_ms_per_gb)
+        .number("without", 0, |result| result.without.cpu_ms_per_gb);
+    table.to_string()
 }

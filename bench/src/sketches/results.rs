@@ -2,9 +2,8 @@
 
 use super::ingest::IngestResult;
 use crate::limits::Limits;
-use crate::machine::Machine;
-use crate::rival::RivalResult;
 use crate::stats;
+use crate::suite::{Head, RivalResult};
 use serde::Serialize;
 
 /// Name of the library's side, which sketches a column in memory.
@@ -16,9 +15,8 @@ pub const NAIVE: &str = "naive";
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     pub rows: usize,
     pub rows_slow: usize,
     pub runs: usize,
@@ -50,18 +48,15 @@ pub struct Side {
 }
 
 impl CaseResult {
-    /// Returns the side with this name.
-    pub fn side(&self, name: &str) -> Option<&Side> {
-        self.sides.iter().find(|side| side.name == name)
+    /// Returns the speed of the side with this name.
+    pub fn gb_s(&self, name: &str) -> Option<f64> {
+        self.sides.iter().find(|side| side.name == name).map(|side| side.gb_s)
     }
 }
 
 impl Side {
-    pub fn new(name: &str, rows: usize) -> Side {
-        Side { name: name.to_string(), rows, times_ms: Vec::new(), gb_s: f64::NAN, distinct: None }
-    }
-
-    pub fn settle(&mut self) {
-        self.gb_s = (size_of::<u32>() * self.rows) as f64 / stats::median(&self.times_ms) / 1e6;
+    pub fn new(name: String, rows: usize, times_ms: Vec<f64>, distinct: Option<f64>) -> Side {
+        let gb_s = (size_of::<u32>() * rows) as f64 / stats::median(&times_ms) / 1e6;
+        Side { name, rows, times_ms, gb_s, distinct }
     }
 }

@@ -6,6 +6,7 @@
 
 use super::{Content, TableDefinition};
 use crate::places;
+use crate::random::hash;
 use anyhow::{Context, Result};
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::ipc::reader::FileReader;
@@ -29,15 +30,9 @@ const WORDS: [&str; 16] = [
 
 /// Returns the file with `rows` rows of `table`, and creates it if it does not exist.
 pub fn file(table: &TableDefinition, rows: u64) -> Result<PathBuf> {
-    let folder = places::cache()?.join("data/made");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let columns = table.columns();
-    let file = folder.join(format!("{}-{rows}-{:016x}.arrow", table.name, fingerprint(&columns)));
-    if !file.exists() {
-        eprintln!("making {}", file.display());
-        write(&file, &columns, rows).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(file)
+    let name = format!("{}-{rows}-{:016x}.arrow", table.name, fingerprint(&columns));
+    places::made("data/made", &name, |file| write(file, &columns, rows))
 }
 
 /// Reads the batches of a file.
@@ -46,17 +41,13 @@ pub fn read(file: &Path) -> Result<FileReader<File>> {
     Ok(FileReader::try_new(opened, None)?)
 }
 
-/// Writes to a file next to the target and renames it, so that an interrupted run leaves no incomplete file.
 fn write(file: &Path, columns: &[(String, Content)], rows: u64) -> Result<()> {
-    let partial = file.with_extension("partial");
-    let output = BufWriter::new(File::create(&partial)?);
+    let output = BufWriter::new(File::create(file)?);
     let mut writer = FileWriter::try_new(output, &batch(columns, rows, 0..0)?.schema())?;
     for batch in batches(columns, rows) {
         writer.write(&batch?)?;
     }
-    writer.finish()?;
-    std::fs::rename(&partial, file)?;
-    Ok(())
+    Ok(writer.finish()?)
 }
 
 /// Creates the batches of all rows of a table.
@@ -98,13 +89,6 @@ fn batch(columns: &[(String, Content)], all: u64, rows: std::ops::Range<u64>) ->
         (name, array)
     });
     Ok(RecordBatch::try_from_iter(arrays)?)
-}
-
-fn hash(value: u64) -> u64 {
-    let mut mixed = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 /// Returns a number below `values`, derived from 64 random bits.

@@ -1,6 +1,7 @@
 //! TPC-H tables as Parquet files, created on the first run and kept in the cache outside the tree.
 
 use crate::places;
+use crate::rival::Rival;
 use anyhow::{Context, Result};
 use arrow::array::{RecordBatch, RecordBatchReader};
 use farpool::model::limits::BATCH_ROWS;
@@ -21,17 +22,11 @@ type Reader = Box<dyn RecordBatchReader>;
 
 /// Returns the folder with the tables at `scale`, and creates it if it does not exist.
 pub fn folder(scale: f64) -> Result<PathBuf> {
-    let folder = places::cache()?.join("data").join(format!("tpch-sf{}", places::scale_name(scale)));
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = format!("data/tpch-sf{}", places::scale_name(scale));
     for table in TABLES {
-        let file = folder.join(format!("{table}.parquet"));
-        if !file.exists() {
-            eprintln!("making {}", file.display());
-            write(&file, generator(table, scale))
-                .with_context(|| format!("cannot write {}", file.display()))?;
-        }
+        places::made(&folder, &format!("{table}.parquet"), |file| write(file, generator(table, scale)))?;
     }
-    Ok(folder)
+    Ok(places::cache()?.join(folder))
 }
 
 /// Returns the batches of a table, with DataFusion's batch size.
@@ -42,16 +37,21 @@ pub fn read(folder: &Path, table: &str) -> Result<Vec<RecordBatch>> {
     Ok(reader.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Writes to a file next to the target and renames it, so that an interrupted run leaves no incomplete file.
-fn write(file: &Path, reader: Reader) -> Result<()> {
-    let partial = file.with_extension("partial");
+/// Loads tables into a rival.
+pub fn load_into(rival: &mut Rival, folder: &Path, tables: &[&str]) -> Result<()> {
+    tables
+        .iter()
+        .try_for_each(|table| rival.load(table, &folder.join(format!("{table}.parquet"))).map(|_| ()))
+}
+
+/// Writes the rows of a reader to a Parquet file.
+pub fn write(file: &Path, reader: impl RecordBatchReader) -> Result<()> {
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = ArrowWriter::try_new(File::create(&partial)?, reader.schema(), Some(properties))?;
+    let mut writer = ArrowWriter::try_new(File::create(file)?, reader.schema(), Some(properties))?;
     for batch in reader {
         writer.write(&batch?)?;
     }
     writer.close()?;
-    std::fs::rename(&partial, file)?;
     Ok(())
 }
 

@@ -1,7 +1,5 @@
 //! The suite as data: `bench/definitions/tpch.toml`.
 
-use crate::places;
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 /// A suite.
@@ -18,18 +16,8 @@ pub struct Definition {
     pub queries: Vec<usize>,
     /// The sides in the order of a round.
     pub sides: Vec<String>,
-    /// The settings of `--quick`.
-    pub quick: Quick,
     /// Goals of the suite.
     pub goals: Vec<Goal>,
-}
-
-/// The settings of `--quick`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quick {
-    scale: f64,
-    runs: usize,
 }
 
 /// A number to reach.
@@ -63,16 +51,4 @@ pub enum Measure {
     Load,
     Encode,
     Size,
-}
-
-impl Definition {
-    /// Reads the definition.
-    pub fn read(quick: bool) -> Result<Definition> {
-        let mut definition: Definition = places::definition("tpch")?;
-        if quick {
-            definition.scale = definition.quick.scale;
-            definition.runs = definition.quick.runs;
-        }
-        Ok(definition)
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::definition::{Goal, Measure};
 use super::results::Results;
+use crate::suite::Bound;
 use serde::Serialize;
 
 /// A goal and its outcome.
@@ -18,10 +19,8 @@ pub struct Checked {
 pub fn check(goals: &[Goal], results: &Results) -> Vec<Checked> {
     let checked = goals.iter().map(|goal| {
         let measured = measured(goal, results);
-        let holds = |value: f64| {
-            goal.at_most.is_none_or(|bound| value <= bound)
-                && goal.at_least.is_none_or(|bound| value >= bound)
-        };
+        let bounds = [goal.at_most.map(Bound::AtMost), goal.at_least.map(Bound::AtLeast)];
+        let holds = |value: f64| bounds.iter().flatten().all(|bound| bound.is_met(value) == Some(true));
         Checked { goal: goal.clone(), measured, met: measured.map(holds) }
     });
     checked.collect()

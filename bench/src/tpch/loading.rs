@@ -1,11 +1,10 @@
 //! Loads tables into the pool, and measures the largest one.
 
 use super::data;
-use crate::{machine, suite};
+use crate::{machine, pools};
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
-use farpool::{EmbeddedPool, LoadMode, Pool, TableInfo, TableName};
-use futures::stream;
+use farpool::{EmbeddedPool, LoadMode, Pool, TableInfo};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
@@ -69,15 +68,11 @@ pub async fn load_table(
     batches: Vec<RecordBatch>,
     profiled: bool,
 ) -> Result<(TableInfo, Cost)> {
-    let schema = batches.first().with_context(|| format!("{table} is empty"))?.schema();
-    let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
-    let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
-    let name = TableName::new(table)?;
     let (cpu, start) = (machine::cpu_seconds(), Instant::now());
-    let info = pool.load(&name, LoadMode::Replace.into(), schema, Some(rows), batches).await?;
+    let info = pools::load(pool, table, LoadMode::Replace, batches).await?;
     let elapsed_s = start.elapsed().as_secs_f64();
     if profiled {
-        suite::await_profile(pool, &name).await?;
+        pools::await_profile(pool, table).await?;
     }
     let cpu_s = cpu.zip(machine::cpu_seconds()).map_or(elapsed_s, |(before, after)| after - before);
     Ok((info, Cost { elapsed_s, cpu_s }))

@@ -4,10 +4,9 @@ use super::definition::Definition;
 use super::results::{QueryResult, Results, SideResult};
 use super::sides::{Farpool, Side};
 use super::{data, goals, loading};
-use crate::answers::{self, Answer};
-use crate::{limits, machine, places, text};
-use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
+use crate::suite::{Expected, Head, Samples, turns_after_warm_up};
+use crate::{limits, places, text};
+use anyhow::{Context, Result};
 
 /// Runs the whole suite.
 pub async fn run(definition: &Definition) -> Result<Results> {
@@ -35,9 +34,7 @@ pub async fn run(definition: &Definition) -> Result<Results> {
     }
     text::progress("");
     let mut results = Results {
-        suite: "tpch".to_string(),
-        date: machine::today(),
-        machine: machine::machine(),
+        head: Head::of("tpch"),
         rivals: sides.iter().filter_map(Side::version).collect(),
         scale: definition.scale,
         runs: definition.runs,
@@ -61,55 +58,30 @@ async fn query(
     notes: &mut Vec<String>,
 ) -> Result<QueryResult> {
     let sql = places::query(number)?;
-    let mut expected = places::recorded_answer(definition.scale, number)
-        .map(|text| Answer::from_recorded(&text).map(|answer| ("the recorded answer".to_string(), answer)))
-        .transpose()
-        .map_err(anyhow::Error::msg)?;
-    let mut results: BTreeMap<String, SideResult> = BTreeMap::new();
-    let mut failed: Vec<String> = Vec::new();
-    // The first round is a warm-up and does not count.
-    for round in 0..=definition.runs {
-        for side in sides.iter_mut() {
-            if failed.contains(&side.name) {
-                continue;
+    let recorded = places::recorded_answer(definition.scale, number);
+    let mut expected = Expected::recorded(recorded.as_deref())?;
+    let mut samples = Samples::new(sides.len());
+    for turn in turns_after_warm_up(sides.len(), definition.runs) {
+        let side = &mut sides[turn.side];
+        if samples.is_left_out(turn.side) {
+            continue;
+        }
+        match side.run(&sql).await {
+            Ok(sample) => {
+                expected.check_ordered(&side.name, &sample.answer, &sql)?;
+                samples.add(turn, sample);
             }
-            let sample = match side.run(&sql).await {
-                Ok(sample) => sample,
-                Err(error) if Side::names_rival(&side.name) => {
-                    notes.push(format!("{} without a time in q{number:02}: {error:#}", side.name));
-                    results.remove(&side.name);
-                    failed.push(side.name.clone());
-                    continue;
-                }
-                Err(error) => return Err(error.context(side.name.clone())),
-            };
-            let (name, answer) = expected.get_or_insert_with(|| (side.name.clone(), sample.answer.clone()));
-            compare(name, answer, &side.name, &sample.answer, &sql)?;
-            if round > 0 {
-                let result = results.entry(side.name.clone()).or_default();
-                result.times_ms.push(sample.ms);
-                result.receipt = sample.receipt;
+            Err(error) if Side::names_rival(&side.name) => {
+                notes.push(format!("{} without a time in q{number:02}: {error:#}", side.name));
+                samples.leave_out(turn.side);
             }
+            Err(error) => return Err(error.context(side.name.clone())),
         }
     }
-    results.values_mut().for_each(SideResult::settle);
+    let timed = sides.iter().zip(samples.into_sides());
     Ok(QueryResult {
         query: number,
-        rows: expected.map_or(0, |(_, answer)| answer.rows.len()),
-        sides: results,
+        rows: expected.answer().map_or(0, |answer| answer.rows.len()),
+        sides: timed.filter_map(|(side, of)| Some((side.name.clone(), SideResult::of(&of?)))).collect(),
     })
-}
-
-/// Checks that a side returns the answer of another side.
-///
-/// # Errors
-/// A description of the difference.
-pub fn compare(expected_by: &str, expected: &Answer, side: &str, actual: &Answer, sql: &str) -> Result<()> {
-    let keys = answers::order_keys(sql);
-    let difference =
-        answers::difference(expected, actual).or_else(|| answers::order_difference(&keys, expected, actual));
-    match difference {
-        Some(difference) => bail!("{side} disagrees with {expected_by}: {difference}"),
-        None => Ok(()),
-    }
 }

@@ -32,9 +32,8 @@ pub struct Options {
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
-    let mut definition = Definition::read(options.common.quick)?;
+    let mut definition: Definition = options.common.definition("tpch")?;
     definition.scale = options.scale.unwrap_or(definition.scale);
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     if let Some(queries) = &options.queries {
         definition.queries.clone_from(queries);
     }
@@ -43,5 +42,5 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let results = suite::runtime(definition.threads)?.block_on(measure::run(&definition))?;
     let name = format!("tpch-sf{}", places::scale_name(results.scale));
-    options.common.report(&results.date, &name, &results, &report::text(&results))
+    options.common.report(&results.head.date, &name, &results, &report::text(&results))
 }

@@ -1,89 +1,59 @@
 //! Formats the results as a table.
 
+use super::loading::Cost;
 use super::results::{QueryResult, Results};
+use crate::suite::Table;
 use crate::text::{self, bytes};
-use std::fmt::Write;
 
 /// Returns the whole report.
 pub fn text(results: &Results) -> String {
-    let mut text = heading(results);
-    for note in &results.notes {
-        line(&mut text, &format!("note: {note}"));
-    }
-    line(&mut text, "");
-    line(&mut text, &times(results));
-    line(&mut text, "");
-    line(&mut text, &loading(results));
-    line(&mut text, &text::limits(&results.limits));
-    line(&mut text, "");
-    text + &goals(results)
-}
-
-fn line(text: &mut String, content: &str) {
-    text.push_str(content);
-    text.push('\n');
-}
-
-fn heading(results: &Results) -> String {
+    let rivals: String = results.rivals.iter().map(|rival| format!(" · {rival}")).collect();
+    let about = format!(
+        "scale {} · median of {} runs · {} threads a side{rivals}",
+        results.scale, results.runs, results.threads
+    );
+    let notes: String = results.notes.iter().map(|note| format!("note: {note}\n")).collect();
     format!(
-        "{} · scale {} · {} · median of {} runs · {} threads a side{}\n{}\n",
-        results.suite,
-        results.scale,
-        results.date,
-        results.runs,
-        results.threads,
-        results.rivals.iter().map(|rival| format!(" · {rival}")).collect::<String>(),
-        text::machine(&results.machine),
+        "{}{notes}\n{}\n\n{}\n{}\n\n{}",
+        results.head.text(about),
+        times(results),
+        loading(results),
+        results.limits,
+        goals(results)
     )
 }
 
-/// Formats the times, a row for each query: milliseconds, and in the other columns the ratio to the first side.
+/// Formats the times, a row for each query: milliseconds, and in the other columns the ratio to the first side. The last
+/// row has the totals.
 fn times(results: &Results) -> String {
-    let mut header = vec!["query".to_string(), "rows".to_string()];
+    let rows = results.queries.iter().map(Some).chain([None]);
+    let ms = |query: Option<&QueryResult>, side: &str| match query {
+        Some(query) => query.sides.get(side).map(|side| side.median_ms),
+        None => results.total(side),
+    };
+    let mut table = Table::of(rows)
+        .column("query", |query| query.map_or("total".to_string(), |query| format!("q{:02}", query.query)))
+        .column("rows", |query| query.map_or(String::new(), |query| query.rows.to_string()));
     for (index, side) in results.sides.iter().enumerate() {
-        header.push(format!("{side} ms"));
+        let first = &results.sides[0];
+        table = table.number(format!("{side} ms"), 1, |query| ms(query, side));
         if index > 0 {
-            header.push(format!("/{}", results.sides[0]));
+            let ratio = |query| Some(ms(query, side)? / ms(query, first)?);
+            table = table.ratio(format!("/{first}"), 2, ratio);
         }
     }
-    let on_wire = results.sides_on_wire();
-    header.extend(on_wire.iter().map(|side| format!("wire {}", side.trim_start_matches("remote "))));
-    let mut rows: Vec<_> = results.queries.iter().map(|query| query_row(results, query)).collect();
-    rows.push(total_row(results));
-    text::table(header, rows)
-}
-
-fn query_row(results: &Results, query: &QueryResult) -> Vec<String> {
-    let mut row = vec![format!("q{:02}", query.query), query.rows.to_string()];
-    row.extend(time_cells(results, &|side| query.sides.get(side).map(|s| s.median_ms)));
-    let wire = |side: &str| query.sides.get(side).map(|s| bytes(s.receipt.bytes_on_wire));
-    row.extend(results.sides_on_wire().into_iter().map(|side| wire(side).unwrap_or("-".to_string())));
-    row
-}
-
-fn total_row(results: &Results) -> Vec<String> {
-    let mut row = vec!["total".to_string(), String::new()];
-    row.extend(time_cells(results, &|side| results.total(side)));
-    row.extend(results.sides_on_wire().into_iter().map(|side| bytes(results.wire_bytes(side))));
-    row
-}
-
-fn time_cells(results: &Results, time: &dyn Fn(&str) -> Option<f64>) -> Vec<String> {
-    let first = results.sides.first().and_then(|side| time(side));
-    let mut cells = Vec::new();
-    for (index, side) in results.sides.iter().enumerate() {
-        let ms = time(side);
-        cells.push(ms.map_or("-".to_string(), |ms| format!("{ms:.1}")));
-        if index > 0 {
-            cells.push(ms.zip(first).map_or("-".to_string(), |(ms, first)| format!("{:.2}×", ms / first)));
-        }
+    for side in results.sides_on_wire() {
+        table = table.bytes(format!("wire {}", side.trim_start_matches("remote ")), |query| match query {
+            Some(query) => query.sides.get(side).map(|side| side.receipt.bytes_on_wire),
+            None => Some(results.wire_bytes(side)),
+        });
     }
-    cells
+    table.to_string()
 }
 
 fn loading(results: &Results) -> String {
     let loading = &results.loading;
-    let speed = |cost| {
+    let speed = |cost: Cost| {
         format!("{:.2} GB/s per core, {:.2} GB/s in all", loading.gb_s_per_core(cost), loading.gb_s(cost))
     };
     format!(
@@ -99,12 +69,9 @@ fn loading(results: &Results) -> String {
 }
 
 fn goals(results: &Results) -> String {
-    let mut text = String::new();
-    for checked in &results.goals {
-        let outcome = text::met(checked.met);
+    let line = |checked: &super::goals::Checked| {
         let measured = checked.measured.map_or("not measured".to_string(), |value| format!("{value:.2}"));
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{outcome}  {}: {measured}", checked.goal.text);
-    }
-    text
+        format!("{:6}  {}: {measured}\n", text::met(checked.met), checked.goal.text)
+    };
+    results.goals.iter().map(line).collect()
 }

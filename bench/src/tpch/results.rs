@@ -2,9 +2,10 @@
 
 use super::goals::Checked;
 use super::loading::Loading;
+use super::sides::Sample;
 use crate::limits::Limits;
-use crate::machine::Machine;
 use crate::stats;
+use crate::suite::Head;
 use farpool::Receipt;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -12,9 +13,8 @@ use std::collections::BTreeMap;
 /// A run of a suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
+    #[serde(flatten)]
+    pub head: Head,
     /// The rivals that took part, with their versions.
     pub rivals: Vec<String>,
     pub scale: f64,
@@ -50,9 +50,13 @@ pub struct SideResult {
 }
 
 impl SideResult {
-    /// Computes the median.
-    pub fn settle(&mut self) {
-        self.median_ms = stats::median(&self.times_ms);
+    /// Returns the results of all counted runs.
+    pub fn of(samples: &[Sample]) -> SideResult {
+        SideResult {
+            median_ms: stats::median_of(samples, |sample| sample.ms),
+            times_ms: samples.iter().map(|sample| sample.ms).collect(),
+            receipt: samples.last().map(|sample| sample.receipt.clone()).unwrap_or_default(),
+        }
     }
 }
 

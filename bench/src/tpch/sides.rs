@@ -1,14 +1,14 @@
 //! The sides of a comparison: rivals, and farpool in-process and over TCP, with and without push-down.
 
+use super::data;
 use crate::answers::Answer;
-use crate::node;
 use crate::rival::{Rival, RivalDefinition, Statement};
+use crate::{node, pools};
 use anyhow::{Result, bail};
 use farpool::model::TenantName;
-use farpool::{EmbeddedPool, Pool, Receipt, Session, SessionOptions};
+use farpool::{EmbeddedPool, Pool, Receipt, Session};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// One side.
 pub struct Side {
@@ -19,7 +19,7 @@ pub struct Side {
 
 enum Engine {
     Rival(Box<Rival>),
-    Farpool(Box<Session>),
+    Farpool(Arc<Session>),
 }
 
 /// One run of one query.
@@ -53,19 +53,13 @@ impl Farpool {
     /// Opens the side with this name, such as `remote on`.
     pub async fn side(&self, name: &str, threads: usize) -> Result<Side> {
         let (way, switch) = name.split_once(' ').unwrap_or((name, ""));
-        let pool = match way {
+        let pool: Arc<dyn Pool> = match way {
             "embedded" => self.embedded.clone(),
             "remote" => self.remote.clone(),
             _ => bail!("there is no side {name:?}"),
         };
-        let options = SessionOptions {
-            pushdown: switch == "on",
-            target_partitions: Some(threads),
-            ..SessionOptions::default()
-        };
-        let session = Session::new(options);
-        session.register_pool("farpool", pool).await?;
-        Ok(Side { name: name.to_string(), engine: Engine::Farpool(Box::new(session)) })
+        let session = pools::session(pool, switch == "on", threads).await?;
+        Ok(Side { name: name.to_string(), engine: Engine::Farpool(session) })
     }
 }
 
@@ -78,9 +72,7 @@ impl Side {
     /// Starts a rival, and loads these tables into it.
     pub fn rival(name: &str, folder: &Path, tables: &[&str], threads: usize) -> Result<Side> {
         let mut rival = Rival::start(RivalDefinition::named(name)?, threads)?;
-        for table in tables {
-            rival.load(table, &folder.join(format!("{table}.parquet")))?;
-        }
+        data::load_into(&mut rival, folder, tables)?;
         Ok(Side { name: name.to_string(), engine: Engine::Rival(Box::new(rival)) })
     }
 
@@ -102,13 +94,8 @@ impl Side {
                 Ok(Sample { ms, answer, receipt: Receipt { bytes_on_wire, ..Receipt::default() } })
             }
             Engine::Farpool(session) => {
-                let start = Instant::now();
-                let query = session.sql(sql).await?;
-                let batches = query.collect().await?;
-                let ms = start.elapsed().as_secs_f64() * 1e3;
-                let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
-                let answer = Answer::from_batches(columns, &batches).map_err(anyhow::Error::msg)?;
-                Ok(Sample { ms, answer, receipt: query.receipt() })
+                let ran = pools::run(session, sql).await?;
+                Ok(Sample { ms: ran.ms, answer: ran.answer()?, receipt: ran.receipt })
             }
         }
     }
