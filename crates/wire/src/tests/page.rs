@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const DOC: &str = include_str!("../../../../docs/wire.md");
 
+/// Returns the rows of the first table below a heading.
 fn doc_rows(heading: &str) -> Vec<Vec<String>> {
     let section = DOC.split(&format!("\n{heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
     let section = section.split("\n## ").next().unwrap();
-    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let lines = section.lines().skip_while(|line| !line.starts_with("| "));
+    let rows = lines.take_while(|line| line.starts_with("| ")).skip(2);
     rows.map(|line| line.trim_matches('|').split('|').map(|c| c.trim().replace('`', "")).collect()).collect()
 }
 
