@@ -13,6 +13,7 @@ use farpool_node::Shape;
 use farpool_pipeline::{BoundProgram, Run, Step};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// Maximal number of concurrent statements.
 const SCANS_MAX: usize = 4;
@@ -99,35 +100,38 @@ impl World {
                 return Ok(());
             }
             let at = self.random.below(self.scans.len());
-            self.step_scan(at)?;
+            _ = self.step_scan(at)?;
         }
         Ok(())
     }
 
-    /// Runs all remaining steps of all statements.
+    /// Runs all remaining steps of all statements; ends those that wait for what they have read to become durable.
     pub fn end_scans(&mut self) -> Checked {
         while !self.scans.is_empty() {
-            self.step_scan(0)?;
+            if self.step_scan(0)?.is_pending() {
+                self.scans.swap_remove(0);
+            }
         }
         Ok(())
     }
 
-    fn step_scan(&mut self, at: usize) -> Checked {
-        let is_lossy = self.setting.maxmemory > 0;
+    /// Runs a step of a statement; it is pending while what it has read is not durable.
+    fn step_scan(&mut self, at: usize) -> Checked<Poll<()>> {
+        let (is_lossy, is_failing) = (self.setting.maxmemory > 0, !self.life.log.is_writing());
         let scan = &mut self.scans[at];
         match scan.run.step(&*self.clock) {
             Ok(Step::Batches(batches)) => {
                 for batch in batches {
                     scan.rows.extend(rows_of(&batch)?);
                 }
-                Ok(())
+                Ok(Poll::Ready(()))
             }
             Ok(Step::Done) => {
                 let mut scan = self.scans.swap_remove(at);
                 scan.rows.sort();
                 self.tell(format!("a statement over {} ends, with {} rows", scan.table, scan.rows.len()));
                 if scan.rows == scan.expected {
-                    return Ok(());
+                    return Ok(Poll::Ready(()));
                 }
                 let differ = scan.rows.iter().zip(&scan.expected).find(|(one, other)| one != other);
                 let (found, wanted) = (scan.rows.len(), scan.expected.len());
@@ -137,11 +141,15 @@ impl World {
                     scan.table
                 ))
             }
-            Ok(_) => Ok(()),
-            Err(error) if error.kind == ErrorKind::Stale && is_lossy => {
+            Ok(Step::Busy) => Ok(Poll::Pending),
+            Ok(_) => Ok(Poll::Ready(())),
+            Err(error)
+                if error.kind == ErrorKind::Stale && is_lossy
+                    || error.kind == ErrorKind::Unavailable && is_failing =>
+            {
                 self.scans.swap_remove(at);
                 self.tell(format!("a statement ends: {error}"));
-                Ok(())
+                Ok(Poll::Ready(()))
             }
             Err(error) => Err(format!("a statement failed: {error}")),
         }

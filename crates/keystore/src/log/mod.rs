@@ -19,6 +19,7 @@
 
 mod applier;
 mod backup;
+mod progress;
 mod rebuild;
 #[cfg(test)]
 mod rebuild_tests;
@@ -30,19 +31,22 @@ mod tests;
 
 pub use applier::Applier;
 pub use backup::{KeyBackup, adopt_keys};
+pub use progress::{Follower, ProgressRelay};
 pub use recovery::{KeyLogOptions, KeysFound, check_keys, has_keys};
 pub use snapshot::{Snapshot, Snapshots};
 pub use stepped::SteppedKeys;
 
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, Observer, ReservePolicy};
+use farpool_disk::{Directory, Log, ReservePolicy};
 use farpool_kv::Journal;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
 use parking_lot::{Condvar, Mutex};
+use progress::DurableProgress;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -106,14 +110,6 @@ impl Default for LogThresholds {
     }
 }
 
-/// The durable end of the log.
-#[derive(Clone, Copy, Debug, Default)]
-struct DurableProgress {
-    /// Number of records that are durable.
-    durable: u64,
-    has_failed: bool,
-}
-
 /// The log of keys; see the module documentation.
 pub struct KeyLog {
     directory: Arc<dyn Directory>,
@@ -121,6 +117,8 @@ pub struct KeyLog {
     fsync: Fsync,
     thresholds: LogThresholds,
     progress: watch::Sender<DurableProgress>,
+    /// Wakers of programs that wait for records to be committed.
+    programs: Mutex<Vec<Waker>>,
     /// The error that commands which change keys fail with, if any, and a flag to test this without the lock.
     refusal: Mutex<Option<Refusal>>,
     refuses: AtomicBool,
@@ -199,34 +197,6 @@ impl KeyLog {
         self.fsync
     }
 
-    /// Returns the number of records appended since the log was created. This number and the next two are explained at
-    /// the head of the crate.
-    pub fn appended(&self) -> u64 {
-        self.log.next_record()
-    }
-
-    /// Returns the number of committed records: at a single node, those that are durable.
-    pub fn committed(&self) -> u64 {
-        self.durable()
-    }
-
-    /// Returns the number of durable records.
-    pub fn durable(&self) -> u64 {
-        self.progress.borrow().durable
-    }
-
-    /// Returns a follower of the durable end.
-    pub fn follow(self: &Arc<Self>) -> Follower {
-        Follower { log: self.clone(), progress: self.progress.subscribe() }
-    }
-
-    /// Returns a relay: one follower of the log that serves all connections of a thread.
-    pub fn relay(self: &Arc<Self>) -> ProgressRelay {
-        let heard = self.progress.subscribe();
-        let told = watch::Sender::new(*heard.borrow());
-        ProgressRelay { log: self.clone(), heard, told: Arc::new(told) }
-    }
-
     /// Returns whether so many bytes wait for the disk that clients must wait.
     fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) >= HELD_BYTES
@@ -244,6 +214,7 @@ impl KeyLog {
         drop(refusal);
         if !is_temporary {
             self.progress.send_modify(|progress| progress.has_failed = true);
+            self.wake_programs();
         }
     }
 
@@ -347,6 +318,7 @@ impl KeyLog {
         self.refusal.lock().get_or_insert(Refusal { error, is_temporary: false });
         self.refuses.store(true, Ordering::Release);
         self.progress.send_modify(|progress| progress.has_failed = true);
+        self.wake_programs();
         closed
     }
 }
@@ -373,90 +345,6 @@ fn start(log: &Arc<KeyLog>, keyspaces: &Arc<Keyspaces>, clock: Arc<dyn farpool_m
 impl fmt::Debug for KeyLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyLog").field("fsync", &self.fsync).finish_non_exhaustive()
-    }
-}
-
-/// The observer of the log, which publishes progress. It holds a weak reference, since the log owns its observer.
-struct DurabilityObserver {
-    progress: watch::Sender<DurableProgress>,
-    log: Arc<OnceLock<std::sync::Weak<KeyLog>>>,
-}
-
-impl fmt::Debug for DurabilityObserver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DurabilityObserver")
-    }
-}
-
-impl Observer for DurabilityObserver {
-    fn durable(&self, count: u64) {
-        self.progress.send_modify(|progress| progress.durable = count);
-    }
-
-    fn failed(&self, error: &Error) {
-        if let Some(log) = self.log.get().and_then(std::sync::Weak::upgrade) {
-            log.refuse(error, false);
-        }
-    }
-}
-
-/// A relay of progress to the connections of one thread. The log wakes that thread once, and the thread wakes its own
-/// connections: waking another thread takes a system call, and hundreds of connections may wait for one sync.
-#[derive(Clone)]
-pub struct ProgressRelay {
-    log: Arc<KeyLog>,
-    heard: watch::Receiver<DurableProgress>,
-    told: Arc<watch::Sender<DurableProgress>>,
-}
-
-impl ProgressRelay {
-    /// Returns a follower for one connection.
-    pub fn follow(&self) -> Follower {
-        Follower { log: self.log.clone(), progress: self.told.subscribe() }
-    }
-
-    /// Relays progress until the log is dropped.
-    pub async fn tell(mut self) {
-        while self.heard.changed().await.is_ok() {
-            let progress = *self.heard.borrow_and_update();
-            self.told.send_replace(progress);
-        }
-    }
-}
-
-/// A handle with which one connection waits for the log.
-pub struct Follower {
-    log: Arc<KeyLog>,
-    progress: watch::Receiver<DurableProgress>,
-}
-
-impl Follower {
-    /// Waits while backpressure is on.
-    pub async fn keep_up(&mut self) {
-        while self.log.is_behind() && !self.progress.borrow_and_update().has_failed {
-            self.log.writer.wake();
-            if self.progress.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Waits until record `number` is committed, if the mode is [`Fsync::Always`].
-    ///
-    /// # Errors
-    /// The reason why it cannot be committed.
-    pub async fn committed(&mut self, number: u64) -> Result<()> {
-        if !self.log.waits() || self.progress.borrow().durable > number || self.log.committed() > number {
-            return Ok(());
-        }
-        self.log.writer.wake();
-        let is_over = |progress: &DurableProgress| progress.durable > number || progress.has_failed;
-        let progress = self.progress.wait_for(is_over).await.map(|progress| *progress);
-        if progress.is_ok_and(|progress| progress.durable > number) {
-            return Ok(());
-        }
-        let refusal = self.log.refusal.lock().as_ref().map(|refusal| refusal.error.clone());
-        Err(refusal.unwrap_or_else(|| Error::unavailable("the log of keys has ended")))
     }
 }
 

@@ -4,8 +4,9 @@
 //! before the crash, and the machine's clock is behind after the restart, `k` must not come back.
 
 use super::applier::Applier;
+use super::progress::{DurabilityObserver, DurableProgress};
 use super::snapshot::{self, FORMAT, NAME, Snapshot, Snapshots};
-use super::{DurabilityObserver, DurableProgress, Fsync, KeyLog, LogThresholds, PREFIX, start, tenant_of};
+use super::{Fsync, KeyLog, LogThresholds, PREFIX, start, tenant_of};
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Log, TornEnd, prefixed, read_sealed};
 use farpool_kv::{Replay, WhenFull};
@@ -140,6 +141,7 @@ impl KeyLog {
             fsync,
             thresholds,
             progress,
+            programs: Mutex::default(),
             refusal: Mutex::default(),
             refuses: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),

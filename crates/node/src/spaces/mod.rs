@@ -3,6 +3,7 @@
 //! A program over a space reads all its keys as of one moment (`farpool_kv::KeyCut`), in parts that are copied into row
 //! groups when a worker begins with them. If its filter names single keys, only these are looked up.
 
+mod awaited;
 mod change;
 mod condition;
 mod gather;
@@ -18,7 +19,9 @@ pub use stepped::SteppedHost;
 use crate::caller::Caller;
 use crate::rights::Verb;
 use arrow_schema::{Field, SchemaRef};
+use awaited::AwaitedRecord;
 use farpool_columns::{FilteredLiveRows, LiveGroup, LiveGroupBounds, LiveRows, RowGroup, Table};
+use farpool_keystore::Keyspaces;
 use farpool_kv::predicate::plain_schema;
 use farpool_kv::{
     Fingerprint, KeyCut, KeyCutPart, Keyspace, ReadCount, RowFilter, RowSchema, Space, SpaceId, Spaces,
@@ -64,6 +67,7 @@ struct SpaceTable {
 struct SpaceRows {
     space: SpaceTable,
     what: RowSource,
+    awaited: Option<AwaitedRecord>,
 }
 
 #[derive(Debug)]
@@ -90,6 +94,7 @@ struct FilteredRows {
     filter: RowFilter,
     /// Columns that the condition reads.
     columns: Vec<usize>,
+    awaited: Option<AwaitedRecord>,
 }
 
 impl CutRows {
@@ -101,7 +106,10 @@ impl CutRows {
         wanted: ColumnSelection<'_>,
         filter: Option<&RowFilter>,
     ) -> Result<LiveGroup> {
-        let part = self.parts.get(place).ok_or_else(|| Error::internal("no such part of a space"))?;
+        let Some(part) = self.parts.get(place) else {
+            // A part without rows stands for a space without keys.
+            return Ok(space.gather(0, self.cut.now(), wanted, |_| Ok(()))?.into());
+        };
         let mut count = ReadCount::default();
         // The number of rows that pass the filter is unknown.
         let about = if filter.is_some() { 0 } else { part.entries() };
@@ -115,10 +123,14 @@ impl CutRows {
 
 impl LiveRows for FilteredRows {
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.awaited.as_ref().is_some_and(|awaited| awaited.poll(context).is_pending()) {
+            return Poll::Pending;
+        }
         self.space.keyspace.poll_released(self.space.keyspace.releases(), context)
     }
 
     fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup> {
+        self.awaited.as_ref().map_or(Ok(()), AwaitedRecord::check)?;
         let wanted = ColumnSelection { columns, judged: &self.columns };
         self.rows.make(&self.space, place, wanted, Some(&self.filter))
     }
@@ -144,10 +156,14 @@ impl SpaceRows {
 
 impl LiveRows for SpaceRows {
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.awaited.as_ref().is_some_and(|awaited| awaited.poll(context).is_pending()) {
+            return Poll::Pending;
+        }
         self.space.keyspace.poll_released(self.space.keyspace.releases(), context)
     }
 
     fn row_group(&self, place: usize, columns: &[usize]) -> Result<LiveGroup> {
+        self.awaited.as_ref().map_or(Ok(()), AwaitedRecord::check)?;
         match &self.what {
             RowSource::Cut(rows) => rows.make(&self.space, place, ColumnSelection::of(columns), None),
             RowSource::Found(found, _) => {
@@ -164,7 +180,8 @@ impl LiveRows for SpaceRows {
         let mut columns = BTreeSet::new();
         condition.collect_columns(&mut columns);
         let (space, rows, columns) = (self.space.clone(), rows.clone(), columns.into_iter().collect());
-        Some(FilteredLiveRows { rows: Arc::new(FilteredRows { space, rows, filter, columns }), is_exact })
+        let filtered = FilteredRows { space, rows, filter, columns, awaited: self.awaited.clone() };
+        Some(FilteredLiveRows { rows: Arc::new(filtered), is_exact })
     }
 }
 
@@ -228,7 +245,11 @@ impl SpaceTable {
     /// Creates the table, whose rows are chosen later.
     fn table(self) -> Arc<Table> {
         let schema = self.schema.clone();
-        Arc::new(Table::live(schema, &[], Arc::new(SpaceRows { space: self, what: RowSource::ToCome })))
+        Arc::new(Table::live(
+            schema,
+            &[],
+            Arc::new(SpaceRows { space: self, what: RowSource::ToCome, awaited: None }),
+        ))
     }
 
     /// Looks up some keys and returns their rows with all columns, and their fingerprints. Returns `None` if they have
@@ -248,8 +269,8 @@ impl SpaceTable {
     }
 
     /// Creates the table with the rows that `program` reads, as of now; also returns the bytes that this takes.
-    fn at_once(self, program: &Program, now: u64) -> Result<(Table, usize)> {
-        let schema = self.schema.clone();
+    fn at_once(self, program: &Program, keyspaces: &Keyspaces) -> Result<(Table, usize)> {
+        let (schema, now) = (self.schema.clone(), keyspaces.time().now_ms());
         let keys = program.filter.as_ref().and_then(|filter| lookup::keys(filter, &self));
         if let Some((found, fingerprints)) = keys.and_then(|keys| self.look_up(&keys, now)) {
             let part = LiveGroupBounds {
@@ -257,17 +278,24 @@ impl SpaceTable {
                 bytes_plain: found.chunks.iter().map(|chunk| chunk.bytes_plain()).collect(),
             };
             let bytes = part.bytes_plain.iter().sum();
-            let parts = if found.rows == 0 { vec![] } else { vec![part] };
-            let rows = SpaceRows { space: self, what: RowSource::Found(Arc::new(found), fingerprints) };
+            let awaited = AwaitedRecord::of(keyspaces, &self.keyspace);
+            let parts = if found.rows == 0 && awaited.is_none() { vec![] } else { vec![part] };
+            let rows =
+                SpaceRows { space: self, what: RowSource::Found(Arc::new(found), fingerprints), awaited };
             return Ok((Table::live(schema, &parts, Arc::new(rows)), bytes));
         }
         let held = || Error::busy("a long command has the keys of the space", *RETRY_AFTER_MS.start());
         let cut = self.keyspace.try_cut(self.id, now).ok_or_else(held)?;
         let parts = cut.parts(PART_ENTRIES, PART_BYTES)?;
-        let bounds: Vec<LiveGroupBounds> =
+        let awaited = AwaitedRecord::of(keyspaces, &self.keyspace);
+        let mut bounds: Vec<LiveGroupBounds> =
             parts.iter().map(|part| plain_part(&schema, part.entries(), part.bytes())).collect();
+        if bounds.is_empty() && awaited.is_some() {
+            // That there are no rows is not to be told too early, either.
+            bounds.push(plain_part(&schema, 0, 0));
+        }
         let bytes = cut.bytes() + parts.len() * size_of::<KeyCutPart>();
-        let rows = SpaceRows { space: self, what: RowSource::Cut(Arc::new(CutRows { cut, parts })) };
+        let rows = SpaceRows { space: self, what: RowSource::Cut(Arc::new(CutRows { cut, parts })), awaited };
         Ok((Table::live(schema, &bounds, Arc::new(rows)), bytes))
     }
 }
@@ -390,12 +418,12 @@ impl Caller {
     pub(crate) fn chosen(&self, program: &Program, table: Arc<Table>) -> Result<Arc<Table>> {
         let Some(rows) = table.live_rows() else { return Ok(table) };
         let rows: &dyn Any = &**rows;
-        let Some(SpaceRows { space, what }) = rows.downcast_ref() else { return Ok(table) };
+        let Some(SpaceRows { space, what, .. }) = rows.downcast_ref() else { return Ok(table) };
         if let RowSource::Cut(..) = what {
             return Ok(table);
         }
         self.check(Verb::ReadKeys)?;
-        let (chosen, bytes) = space.clone().at_once(program, self.node().keyspaces().time().now_ms())?;
+        let (chosen, bytes) = space.clone().at_once(program, self.node().keyspaces())?;
         let bytes = bytes + farpool_model::cast::usize_saturating(chosen.bytes_outside_pool);
         Ok(Arc::new(chosen.holding(self.account().try_reserve(bytes)?)))
     }

@@ -4,6 +4,8 @@ use super::*;
 use crate::{Node, NodeConfig, Shape};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
+use farpool_disk::{Faults, SimulatedDirectory};
+use farpool_keystore::{Fsync, SteppedKeys};
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{NoHost, Session, TimeAndRandom};
 use farpool_model::{
@@ -401,4 +403,50 @@ fn large_conditions_are_not_kept_behind_their_command() {
     };
     assert!(is_kept("^text [0-9]+$"));
     assert!(!is_kept(r"\w{30}"));
+}
+
+/// The log is written only when the test says so.
+#[test]
+fn no_statement_tells_of_a_change_that_is_not_durable() {
+    let caller = with_rows(50);
+    let keyspaces = caller.node().keyspaces();
+    let disk = SimulatedDirectory::new();
+    let log = SteppedKeys::open(keyspaces, disk.clone(), Fsync::Always, 4 << 20).unwrap();
+    let waits = |run: &farpool_pipeline::Run| {
+        (0..20).all(|_| !matches!(run.step(&**caller.clock()).unwrap(), Step::Batches(_) | Step::Done))
+    };
+    let rows = |run: &farpool_pipeline::Run| {
+        let mut rows = 0;
+        loop {
+            match run.step(&**caller.clock()).unwrap() {
+                Step::Batches(batches) => rows += batches.iter().map(RecordBatch::num_rows).sum::<usize>(),
+                Step::Done => return rows,
+                _ => {}
+            }
+        }
+    };
+    // No record has changed a key yet.
+    assert_eq!(run(&caller, &prepared(&caller, &program(None))).unwrap().0, 50);
+    let programs = [
+        program(None),
+        program(Some(is(1, 7, DataType::Int32))),
+        program(Some(is(0, 7, DataType::UInt64))),
+        program(Some(is(0, 700, DataType::UInt64))),
+    ];
+    for (change, expected) in [("HSET|t:50|n|7", [51, 2, 1, 0]), ("FLUSHALL", [0; 4])] {
+        command(&caller, change);
+        let bounds = programs.each_ref().map(|program| prepared(&caller, program));
+        let runs = bounds.each_ref().map(|bound| caller.start(bound, None, Shape::Batches).unwrap());
+        assert!(runs.iter().all(|run| waits(run)), "{change}");
+        log.write();
+        assert_eq!(runs.each_ref().map(|run| rows(run)), expected, "{change}");
+    }
+    // What cannot become durable is not told at all.
+    command(&caller, "HSET|t:1|n|1");
+    let bound = prepared(&caller, &program(None));
+    let run = caller.start(&bound, None, Shape::Batches).unwrap();
+    disk.set_faults(Faults { fails_after: Some(0), ..Faults::default() });
+    log.write();
+    let told = (0..20).find_map(|_| run.step(&**caller.clock()).err());
+    assert_eq!(told.map(|error| error.kind), Some(ErrorKind::Unavailable));
 }
