@@ -19,7 +19,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use farpool_catalog::{AwaitedStatistics, Background, Commit, Load};
 use farpool_columns::{Encoder, RowGroup, Table};
-use farpool_memory::Account;
+use farpool_memory::{Account, Reservation};
 use farpool_model::{
     Clock, ColumnStatistics, Error, ErrorKind, Expr, Listing, LoadId, LoadOptions, LoadOutcome,
     LoadedVersion, Program, QueryInfo, Receipt, Relation, Result, SchemaName, Status, TableChange, TableInfo,
@@ -374,18 +374,20 @@ impl Caller {
     }
 
     /// Registers the id of a load that begins, unless the id is known already. `end` is called to end the
-    /// load while its rows have not all arrived.
+    /// load while its rows have not all arrived. `held` are the [`limits::LOAD_OUTCOME_BYTES`] of its record, if they are
+    /// reserved already.
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember the outcome.
     pub(crate) fn record_load(
         &self,
         id: LoadId,
+        held: Option<Reservation>,
         end: Box<dyn Fn() + Send + Sync>,
     ) -> Result<LoadRegistration> {
         self.check(Verb::Load)?;
-        let clock = self.clock().clone();
-        self.node.shares().outcomes(&self.tenant).begin(id, &self.account, move || clock.now_ns(), end)
+        let (clock, outcomes) = (self.clock().clone(), self.node.shares().outcomes(&self.tenant));
+        outcomes.begin(id, (&self.account, held), move || clock.now_ns(), end)
     }
 
     /// Calls `then` with the outcome of a load of the caller's tenant, once it has ended, and the newest

@@ -79,14 +79,15 @@ pub(crate) struct OutcomeRecorder {
 }
 
 impl Outcomes {
-    /// Registers a load. `end` is called, perhaps more than once, to end it while its rows have not all arrived.
+    /// Registers a load. `end` is called, perhaps more than once, to end it while its rows have not all arrived. `held`
+    /// are the [`LOAD_OUTCOME_BYTES`] of its record, if the load has reserved them before.
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember its outcome.
     pub fn begin(
         self: &Arc<Self>,
         id: LoadId,
-        account: &Account,
+        (account, held): (&Account, Option<Reservation>),
         now_ns: impl Fn() -> u64 + Send + Sync + 'static,
         end: Box<dyn Fn() + Send + Sync>,
     ) -> Result<LoadRegistration> {
@@ -95,7 +96,7 @@ impl Outcomes {
         if let Some(record) = state.records.get(&id) {
             return Ok(LoadRegistration::Known(record.clone()));
         }
-        let held = state.reserve(account)?;
+        let held = held.map_or_else(|| state.reserve(account), Ok)?;
         let stage = LoadStage::UnderWay { end, waiters: Vec::new() };
         let record = Arc::new(Record(Mutex::new(RecordState { stage, held })));
         state.records.insert(id, record.clone());

@@ -61,7 +61,7 @@ impl ChangeRequest {
         memory.find_place(held.bytes(), &caller.places())?;
         // The change needs nothing more from its client, so a request for the outcome waits for the end instead of
         // ending it.
-        let recording = match caller.record_load(id, Box::new(|| {}))? {
+        let recording = match caller.record_load(id, None, Box::new(|| {}))? {
             LoadRegistration::New(recording) => recording,
             LoadRegistration::Known(first) => {
                 let caller = caller.clone();

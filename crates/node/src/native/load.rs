@@ -41,8 +41,9 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
     let inbox = Arc::new(Inbox::new(account));
     let stream = message.stream;
     connection.outbox.open(stream, message.bytes_on_wire, StreamWork::Load(inbox.clone()))?;
-    // Reserved now, since the client may send a whole window before a worker has read the request.
-    let held = match account.try_reserve(limits::STREAM_WINDOW_BYTES) {
+    // Reserved now, since the client may send a whole window before a worker has read the request, and since what has
+    // come may take all memory by then.
+    let held = match account.try_reserve(limits::STREAM_WINDOW_BYTES + limits::LOAD_OUTCOME_BYTES) {
         Ok(held) => held,
         Err(error) => {
             connection.fail(stream, error);
@@ -326,7 +327,8 @@ impl LoadTask {
                 connection.give_up(stream, ended_by_asking());
             }
         };
-        match self.connection.caller.record_load(id, Box::new(end))? {
+        let held = self.state.lock().held.split(limits::LOAD_OUTCOME_BYTES);
+        match self.connection.caller.record_load(id, Some(held), Box::new(end))? {
             LoadRegistration::Known(first) => Ok(Some(first)),
             LoadRegistration::New(recording) => {
                 self.state.lock().recording = Some(recording);

@@ -23,7 +23,7 @@ impl Bench {
     fn begin(&self, id: u128) -> LoadRegistration {
         let now = self.now_ns.clone();
         let now_ns = move || now.load(Ordering::Relaxed);
-        self.outcomes.begin(LoadId(id), &self.account, now_ns, Box::new(|| {})).unwrap()
+        self.outcomes.begin(LoadId(id), (&self.account, None), now_ns, Box::new(|| {})).unwrap()
     }
 
     fn new_load(&self, id: u128) -> OutcomeRecorder {
@@ -85,7 +85,8 @@ fn whoever_asks_ends_a_load_that_is_under_way() {
     let end = Box::new(move || {
         counter.fetch_add(1, Ordering::Relaxed);
     });
-    let LoadRegistration::New(load) = bench.outcomes.begin(LoadId(1), &bench.account, || 0, end).unwrap()
+    let LoadRegistration::New(load) =
+        bench.outcomes.begin(LoadId(1), (&bench.account, None), || 0, end).unwrap()
     else {
         panic!("known")
     };
@@ -126,7 +127,8 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
     let bench = Bench::new(8 * LOAD_OUTCOME_BYTES);
     let other = bench.work.account(&TenantName::new("other").unwrap());
     let others = Arc::new(Outcomes::default());
-    let LoadRegistration::New(kept) = others.begin(LoadId(1), &other, || 0, Box::new(|| {})).unwrap() else {
+    let LoadRegistration::New(kept) = others.begin(LoadId(1), (&other, None), || 0, Box::new(|| {})).unwrap()
+    else {
         panic!()
     };
     kept.settle(loaded(1));
@@ -136,7 +138,8 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
     let (newest, forgotten) = bench.ask(19).unwrap();
     assert_eq!(newest, loaded(21));
     assert!((10..21).contains(&forgotten.0), "{forgotten:?}");
-    let LoadRegistration::Known(record) = others.begin(LoadId(1), &other, || 0, Box::new(|| {})).unwrap()
+    let LoadRegistration::Known(record) =
+        others.begin(LoadId(1), (&other, None), || 0, Box::new(|| {})).unwrap()
     else {
         panic!("forgotten for another tenant")
     };
@@ -145,7 +148,7 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
     let mut under_way = Vec::new();
     let error = loop {
         let id = LoadId(30 + under_way.len() as u128);
-        match bench.outcomes.begin(id, &bench.account, || 0, Box::new(|| {})) {
+        match bench.outcomes.begin(id, (&bench.account, None), || 0, Box::new(|| {})) {
             Ok(LoadRegistration::New(recording)) => under_way.push(recording),
             Ok(LoadRegistration::Known(_)) => panic!("known"),
             Err(error) => break error,

@@ -188,11 +188,12 @@ impl Client {
             if is_own && killed.is_own_spared {
                 continue;
             }
-            count += 1;
+            // A client that was killed before is still listed until its connection has ended.
             if is_own {
                 self.leave();
-            } else {
-                record.end();
+                count += 1;
+            } else if record.end() {
+                count += 1;
             }
         }
         count

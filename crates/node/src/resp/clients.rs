@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 /// Interval at which commands are counted for the rate per second, in milliseconds.
@@ -82,6 +82,7 @@ pub(super) struct ConnectionRecord {
     since_ms: u64,
     /// Notified when the connection must close.
     ending: Notify,
+    is_ending: AtomicBool,
     state: Mutex<PublishedState>,
 }
 
@@ -123,7 +124,15 @@ pub(super) struct Buffers {
 
 impl ConnectionRecord {
     pub fn new(number: u64, peer: String, local: String, since_ms: u64) -> Self {
-        ConnectionRecord { number, peer, local, since_ms, ending: Notify::new(), state: Mutex::default() }
+        ConnectionRecord {
+            number,
+            peer,
+            local,
+            since_ms,
+            ending: Notify::new(),
+            is_ending: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
     }
 
     /// Resolves when another client has killed this one.
@@ -131,8 +140,10 @@ impl ConnectionRecord {
         self.ending.notified().await;
     }
 
-    pub fn end(&self) {
+    /// Has the connection end, which may take a moment; returns false if another client has killed it already.
+    pub fn end(&self) -> bool {
         self.ending.notify_one();
+        !self.is_ending.swap(true, Ordering::Relaxed)
     }
 
     pub fn set_name(&self, name: &str) {
