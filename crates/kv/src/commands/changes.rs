@@ -7,6 +7,7 @@
 //! 3. [`Keyspace::change`] sees that the entry is no longer the one in the cut and computes 51 from the current entry.
 //!    Writing 31 would lose the client's update.
 
+use super::handle::KeyPlace;
 use super::{CommandResources, KeyHandle, Keys, Refusal};
 use crate::cut::{Fingerprint, KeyCut, ReadEntry};
 use crate::effects::Effect;
@@ -87,6 +88,7 @@ impl Keyspace {
         let all = (Keys::At { first: 0, last: -1, step: 1 }, &keys[..]);
         let resources = CommandResources::of(self, recorder, std::iter::once(all), ExecutionMode::Long);
         let mut resources = resources.ok_or_else(no_wait)?;
+        resources.writes = true;
         let mut changed = Vec::new();
         for (at, change) in changes.iter().enumerate() {
             if self.check_change((id, space_of), change, cut, (&mut resources, now))? == Found::Changed {
@@ -102,26 +104,10 @@ impl Keyspace {
         let mut done = Ok(());
         for (at, change) in changes.iter().enumerate() {
             let hash = self.hash(&change.key);
-            let CommandResources { shards, recorder, protected, .. } = &mut resources;
-            let (shard, others) = shards.split(self.shard_of(hash));
-            let (keyspace, named, key) = (self, space_of.cloned(), &change.key);
-            let selected = if id < crate::session::SPACES { id } else { 0 };
-            let (space, writes, random) = (id, true, moment.random);
-            let mut handle = KeyHandle {
-                keyspace,
-                shard,
-                others,
-                recorder,
-                protected,
-                writes,
-                random,
-                selected,
-                space,
-                named,
-                hash,
-                key,
-                now,
-            };
+            let place =
+                KeyPlace { selected: crate::session::selected(id), space: id, named: space_of.cloned() };
+            let at_now = (now, moment.random);
+            let mut handle = KeyHandle::new(self, &mut resources, place, (hash, &change.key), at_now);
             done = handle.change(anew.get(&at).unwrap_or(&change.what));
             if done.is_err() {
                 break;

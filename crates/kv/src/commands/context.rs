@@ -1,7 +1,7 @@
 //! The environment of a running command on keys.
 
 use super::command::{Command, KeyspaceFunction};
-use super::handle::KeyHandle;
+use super::handle::{KeyHandle, KeyPlace};
 use super::{Args, CommandResources, Done, Predicates, Refusal};
 use crate::effects::Effect;
 use crate::holds::ShardGuard;
@@ -49,27 +49,11 @@ impl<'j, 'c> Context<'j, 'c> {
 
     pub fn handle_and_replies<'k>(&mut self, key: &'k [u8]) -> (KeyHandle<'_, 'k, 'j>, &mut Replies<'c>) {
         let hash = self.resources.hash(self.keyspace, key);
-        let keyspace = self.keyspace;
-        let CommandResources { shards, recorder, protected, writes, .. } = &mut *self.resources;
-        let (shard, others) = shards.split(keyspace.shard_of(hash));
+        let (shard, _) = self.resources.shards.split(self.keyspace.shard_of(hash));
         let (space, named) = shard.owner(self.space, key);
-        let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
-        let selected = self.space;
-        let handle = KeyHandle {
-            keyspace,
-            shard,
-            others,
-            recorder,
-            protected,
-            writes,
-            random,
-            selected,
-            space,
-            named,
-            hash,
-            key,
-            now,
-        };
+        let place = KeyPlace { selected: self.space, space, named: named.cloned() };
+        let moment = (self.now, self.random);
+        let handle = KeyHandle::new(self.keyspace, &mut *self.resources, place, (hash, key), moment);
         (handle, &mut self.replies)
     }
 
@@ -81,26 +65,9 @@ impl<'j, 'c> Context<'j, 'c> {
         key: &'k [u8],
     ) -> KeyHandle<'_, 'k, 'j> {
         let hash = self.resources.hash(self.keyspace, key);
-        let keyspace = self.keyspace;
-        let CommandResources { shards, recorder, protected, writes, .. } = &mut *self.resources;
-        let (shard, others) = shards.split(keyspace.shard_of(hash));
-        let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
-        let selected = crate::session::selected(space);
-        KeyHandle {
-            keyspace,
-            shard,
-            others,
-            recorder,
-            protected,
-            writes,
-            random,
-            selected,
-            space,
-            named,
-            hash,
-            key,
-            now,
-        }
+        let place = KeyPlace { selected: crate::session::selected(space), space, named: named.cloned() };
+        let moment = (self.now, self.random);
+        KeyHandle::new(self.keyspace, &mut *self.resources, place, (hash, key), moment)
     }
 
     /// Returns the selected space and the named spaces in it, each at a fixed index, so that cursors of `SCAN` stay

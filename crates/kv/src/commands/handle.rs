@@ -3,7 +3,7 @@
 
 use super::resources::OtherShards;
 use super::room::ProtectedKeys;
-use super::{Done, Refusal, TOO_LONG, WRONG_TYPE};
+use super::{CommandResources, Done, Refusal, TOO_LONG, WRONG_TYPE};
 use crate::effects::Effect;
 use crate::entry::{Entry, Kind};
 use crate::fields::Fields;
@@ -36,6 +36,45 @@ pub(crate) struct KeyHandle<'s, 'k, 'j> {
     pub(super) hash: u64,
     pub(super) key: &'k [u8],
     pub(super) now: u64,
+}
+
+/// The space that a key is in.
+pub(super) struct KeyPlace {
+    /// Number of the space that the client has selected.
+    pub selected: SpaceId,
+    /// Number of the space that the key is in, and its definition if it is a named space.
+    pub space: SpaceId,
+    pub named: Option<Arc<Space>>,
+}
+
+impl<'s, 'k, 'j> KeyHandle<'s, 'k, 'j> {
+    /// Returns the handle to a key, whose shard is among the resources, at the time `now`.
+    pub(super) fn new(
+        keyspace: &'s Keyspace,
+        resources: &'s mut CommandResources<'j>,
+        KeyPlace { selected, space, named }: KeyPlace,
+        (hash, key): (u64, &'k [u8]),
+        (now, random): (u64, u64),
+    ) -> Self {
+        let CommandResources { shards, recorder, protected, writes, .. } = resources;
+        let (shard, others) = shards.split(keyspace.shard_of(hash));
+        let writes = *writes;
+        KeyHandle {
+            keyspace,
+            shard,
+            others,
+            recorder,
+            protected,
+            writes,
+            random,
+            selected,
+            space,
+            named,
+            hash,
+            key,
+            now,
+        }
+    }
 }
 
 impl KeyHandle<'_, '_, '_> {
