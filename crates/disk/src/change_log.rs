@@ -1,4 +1,4 @@
-//! The interface of a log of changes, as a catalog uses it.
+//! The interface of a log of changes, as a catalog and a store of keys use it.
 
 use crate::log::{Log, Observer, ReservePolicy};
 use farpool_model::Result;
@@ -19,6 +19,22 @@ pub trait ChangeLog: Debug + Send + Sync {
     /// # Errors
     /// Errors of [`Log::try_append`].
     fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>>;
+
+    /// Appends a record, and blocks while there is no room for it.
+    ///
+    /// # Errors
+    /// Errors of [`Log::append`].
+    fn append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<u64> {
+        loop {
+            if let Some(number) = self.try_append(record, reserve_policy)? {
+                return Ok(number);
+            }
+            self.make_room(record.len(), reserve_policy)?;
+        }
+    }
+
+    /// Returns how many bytes of records fit without more room, as [`Log::room`] does. Never blocks.
+    fn room(&self) -> u64;
 
     /// Makes room for a record of `bytes` bytes, as [`Log::make_room`] does.
     ///
@@ -110,6 +126,10 @@ impl ChangeLog for Log {
 
     fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
         self.try_append(record, reserve_policy)
+    }
+
+    fn room(&self) -> u64 {
+        self.room()
     }
 
     fn make_room(&self, bytes: usize, reserve_policy: ReservePolicy) -> Result<()> {

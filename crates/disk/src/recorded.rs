@@ -50,6 +50,10 @@ impl ChangeLog for RecordedLog {
         Ok(number)
     }
 
+    fn room(&self) -> u64 {
+        self.log.room()
+    }
+
     fn make_room(&self, bytes: usize, reserve_policy: ReservePolicy) -> Result<()> {
         self.log.make_room(bytes, reserve_policy)
     }

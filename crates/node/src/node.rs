@@ -629,7 +629,14 @@ fn open_keys(
     }
     let (fsync, thresholds) = (fsync.unwrap_or_default(), LogThresholds::default());
     // Differs from the number of the log of tables.
-    let opening = KeyLogOptions { directory, fsync, thresholds, new_log: !instance, threads };
+    let opening = KeyLogOptions {
+        directory,
+        fsync,
+        thresholds,
+        new_log: !instance,
+        threads,
+        log_over: LogOver::default(),
+    };
     KeyLog::open(opening, keyspaces, clock.clone()).map(|(_, found)| Some(found))
 }
 

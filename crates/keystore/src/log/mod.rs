@@ -37,7 +37,7 @@ pub use snapshot::{Snapshot, Snapshots};
 pub use stepped::SteppedKeys;
 
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, ReservePolicy};
+use farpool_disk::{ChangeLog, Directory, ReservePolicy};
 use farpool_kv::Journal;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
@@ -113,7 +113,7 @@ impl Default for LogThresholds {
 /// The log of keys; see the module documentation.
 pub struct KeyLog {
     directory: Arc<dyn Directory>,
-    log: Log,
+    log: Box<dyn ChangeLog>,
     fsync: Fsync,
     thresholds: LogThresholds,
     progress: watch::Sender<DurableProgress>,
@@ -263,11 +263,7 @@ impl KeyLog {
 
     fn append(&self, record: &[u8]) -> Result<u64> {
         // The command has changed keys already, so it may use the rest of the file.
-        let appended = match self.log.try_append(record, ReservePolicy::FreesSpace) {
-            Ok(Some(number)) => Ok(number),
-            Ok(None) => self.log.append(record, ReservePolicy::FreesSpace),
-            Err(error) => Err(error),
-        };
+        let appended = self.log.append(record, ReservePolicy::FreesSpace);
         let before = self.waiting.fetch_add(record.len(), Ordering::Relaxed);
         if before < WAKE_BYTES && before + record.len() >= WAKE_BYTES {
             self.writer.wake();

@@ -8,7 +8,7 @@ use super::progress::{DurabilityObserver, DurableProgress};
 use super::snapshot::{self, FORMAT, NAME, Snapshot, Snapshots};
 use super::{Fsync, KeyLog, LogThresholds, PREFIX, start, tenant_of};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Log, TornEnd, prefixed, read_sealed};
+use farpool_disk::{Directory, Log, LogOver, TornEnd, prefixed, read_sealed};
 use farpool_kv::{Replay, WhenFull};
 use farpool_model::cast::u64_from;
 use farpool_model::{Clock, Error, ErrorKind, Result};
@@ -74,6 +74,8 @@ pub struct KeyLogOptions {
     pub new_log: u64,
     /// Number of threads that apply a snapshot; with 0, the calling thread does it.
     pub threads: usize,
+    /// Makes the log of changes over that of the directory.
+    pub log_over: LogOver,
 }
 
 impl KeyLog {
@@ -96,7 +98,7 @@ impl KeyLog {
         opening: KeyLogOptions,
         keyspaces: &Arc<Keyspaces>,
     ) -> Result<(Arc<KeyLog>, KeysFound)> {
-        let KeyLogOptions { directory, fsync, thresholds, new_log, threads } = opening;
+        let KeyLogOptions { directory, fsync, thresholds, new_log, threads, log_over } = opening;
         let directory = prefixed(directory, PREFIX);
         let latest = latest(&directory, &names(&directory)?)?;
         let within = |error: Error| in_memory(&*directory, error);
@@ -137,7 +139,7 @@ impl KeyLog {
         let snapshots = Snapshots { latest, log_bytes_before, complete_at, ..Snapshots::default() };
         let log = Arc::new(KeyLog {
             directory,
-            log,
+            log: log_over.over(log),
             fsync,
             thresholds,
             progress,

@@ -3,7 +3,7 @@
 
 use super::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::Directory;
+use farpool_disk::{Directory, LogOver};
 use farpool_kv::Keyspace;
 use farpool_model::{Result, TenantName};
 use std::ops::Range;
@@ -33,7 +33,14 @@ impl SteppedKeys {
     ) -> Result<SteppedKeys> {
         // Snapshots are taken only when the owner asks for one.
         let thresholds = LogThresholds { file_bytes, snapshot_bytes: u64::MAX };
-        let opening = KeyLogOptions { directory, fsync, thresholds, new_log: 1, threads: 0 };
+        let opening = KeyLogOptions {
+            directory,
+            fsync,
+            thresholds,
+            new_log: 1,
+            threads: 0,
+            log_over: LogOver::default(),
+        };
         let (log, found) = KeyLog::recover(opening, keyspaces)?;
         Ok(SteppedKeys { keyspaces: keyspaces.clone(), log, found })
     }

@@ -2,7 +2,7 @@
 
 use super::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds, PREFIX, adopt_keys, check_keys};
 use crate::keyspaces::Keyspaces;
-use farpool_disk::{Directory, Faults, SimulatedDirectory};
+use farpool_disk::{Directory, Faults, LogOver, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{NoHost, Session, TimeAndRandom};
 use farpool_memory::{Pool, PoolConfig};
@@ -45,7 +45,14 @@ impl Bench {
         let pool = Pool::new(PoolConfig { bytes_limit: memory }).unwrap();
         let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
         let directory = directory.clone() as Arc<dyn Directory>;
-        let opening = KeyLogOptions { directory, fsync: Fsync::Always, thresholds, new_log: 9, threads: 2 };
+        let opening = KeyLogOptions {
+            directory,
+            fsync: Fsync::Always,
+            thresholds,
+            new_log: 9,
+            threads: 2,
+            log_over: LogOver::default(),
+        };
         let (log, found) = KeyLog::open(opening, &keyspaces, clock())?;
         Ok(Bench { keyspaces, log, found })
     }
@@ -59,8 +66,14 @@ impl Bench {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
         let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
         let directory = directory.clone() as Arc<dyn Directory>;
-        let opening =
-            KeyLogOptions { directory, fsync: Fsync::EverySecond, thresholds, new_log: 9, threads: 0 };
+        let opening = KeyLogOptions {
+            directory,
+            fsync: Fsync::EverySecond,
+            thresholds,
+            new_log: 9,
+            threads: 0,
+            log_over: LogOver::default(),
+        };
         let (log, found) = KeyLog::recover(opening, &keyspaces).unwrap();
         Bench { keyspaces, log, found }
     }
@@ -450,6 +463,7 @@ fn log_and_snapshot_together_are_about_twice_what_lives_however_much_is_written(
         thresholds: SMALL,
         new_log: 9,
         threads: 0,
+        log_over: LogOver::default(),
     };
     let (log, found) = KeyLog::recover(opening, &keyspaces).unwrap();
     let bench = Bench { keyspaces, log, found };

@@ -187,6 +187,10 @@ impl ChangeLog for Isolated {
         Ok(Some(self.appended.fetch_add(1, Ordering::Relaxed)))
     }
 
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
     fn make_room(&self, _: usize, _: ReservePolicy) -> Result<()> {
         Ok(())
     }
