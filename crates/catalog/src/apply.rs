@@ -179,7 +179,11 @@ impl Catalog {
             }
             let next = state.versions_made + u64::from(change.makes_version());
             let version = version.unwrap_or(Version(next));
-            assert!(version.0 >= state.versions_made, "versions are used once");
+            assert!(
+                version.0 >= state.versions_made + u64::from(change.makes_version()),
+                "a version is used once: {version} after {}",
+                state.versions_made
+            );
             if let Some(conflict) = planned.conflict(&state.newest) {
                 return Err(Error::corrupt(format!(
                     "a change does not fit the tables and views: {conflict}"
@@ -271,6 +275,11 @@ impl Catalog {
         first_new: usize,
     ) -> PlannedEffect {
         let (settled, tapped) = self.settle(tenant, before, &table);
+        assert!(
+            before.settled <= settled && settled <= table.row_groups.len(),
+            "row groups stay settled: {settled} after {}",
+            before.settled
+        );
         PlannedEffect::Table(Box::new(NextTable {
             name: name.clone(),
             renamed_from: None,
@@ -458,6 +467,16 @@ impl NextTable {
     /// change was planned.
     fn at(&self, newest: Option<&Current>, version: Version) -> Current {
         let newest = newest.filter(|_| self.before.is_some());
+        let rows_before = newest.map_or(0, |newest| newest.table.rows);
+        assert!(
+            match self.continuity {
+                Continuity::Rows => self.table.rows == rows_before,
+                Continuity::Front => self.table.rows >= rows_before,
+                Continuity::Nothing => true,
+            },
+            "a merge keeps all rows, and an append those in front: {} after {rows_before}",
+            self.table.rows
+        );
         // Before the version is visible, its tap must know which rows come before.
         let tap = match (&self.tapped, self.continuity, newest) {
             (Some(tapped), ..) => Some(tapped.clone().complete()),

@@ -93,7 +93,15 @@ impl Shard {
     /// not be appended depends on one that never comes.
     pub fn note_record(&mut self, appended: &farpool_model::Result<Option<u64>>) {
         match appended {
-            Ok(Some(number)) => self.recorded = self.recorded.max(number + 1),
+            Ok(Some(number)) => {
+                // The record was appended while this shard was held, as all records of its changes are.
+                assert!(
+                    *number >= self.recorded || self.recorded == u64::MAX,
+                    "records of a shard are appended in order: {number} after {}",
+                    self.recorded
+                );
+                self.recorded = self.recorded.max(number + 1);
+            }
             Ok(None) => {}
             Err(_) => self.recorded = u64::MAX,
         }

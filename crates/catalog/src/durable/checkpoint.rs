@@ -131,6 +131,7 @@ impl Catalog {
         // table of the manifest has.
         let groups = under_way.iter().flat_map(|current| current.table.row_groups.iter());
         manifest.others = groups.map(|group| group_bytes(group, u64::MAX, durable)).collect();
+        assert!(latest.next_record <= next_record, "checkpoints go forward");
         let number = latest.manifest + 1;
         write_sealed(&*durable.directory, &manifest_name(number), FORMAT, &manifest.encode_to_vec())?;
         tables().flat_map(chunks).for_each(|chunk| Location::of(chunk, &durable.next_chunk).is_in_manifest());

@@ -256,8 +256,13 @@ impl Location {
     /// Records that a copy is inline in a record. A copy in a segment takes precedence.
     pub fn put_in_log(&self, record: u64) {
         let mut place = self.place.lock();
-        if !matches!(*place, Place::Segment(_)) {
-            *place = Place::Log(record);
+        match *place {
+            Place::Segment(_) => {}
+            Place::Nowhere => *place = Place::Log(record),
+            Place::Log(before) => {
+                assert!(before <= record, "records are appended in order: {record} after {before}");
+                *place = Place::Log(record);
+            }
         }
     }
 

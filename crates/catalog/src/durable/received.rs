@@ -53,8 +53,8 @@ impl Catalog {
         let mut parts = ReceivedParts::new(self, durable)?;
         let (version, change) = decode::change(record, &mut parts)?;
         let locations = std::mem::take(&mut parts.inline);
-        if version < self.newest_version() {
-            let newest = self.newest_version();
+        let newest = self.newest_version();
+        if version.0 < newest.0 + u64::from(change.makes_version()) {
             return Err(Error::corrupt(format!(
                 "a change to version {version}, and {newest} is made already"
             )));

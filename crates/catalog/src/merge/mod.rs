@@ -290,6 +290,7 @@ impl Catalog {
         chunks: Vec<Chunk>,
     ) -> Result<Arc<RowGroup>> {
         let rows = groups.iter().map(|group| group.rows).sum();
+        assert!(chunks.iter().all(|chunk| chunk.rows() == rows), "a merge keeps all rows of each column");
         let merged = Arc::new(self.with_handles(tenant, encoder.place(rows, chunks)?));
         if let Some(durable) = self.durable.get() {
             durable.merged(&merged, groups);
