@@ -5,10 +5,9 @@
 //! is estimated from a sample of the part; the cost of a byte from the rate at which one thread reads the device,
 //! measured once, and from a table of decompression rates.
 
-use crate::files::{Directory, File};
-use crate::keys::Keys;
+use crate::files::Directory;
+use crate::over::DirectoryOver;
 use farpool_codec::{Codec, Compressor};
-use std::io;
 use std::sync::{Arc, OnceLock};
 
 /// Compression policy for parts of segments.
@@ -140,49 +139,13 @@ struct CompressingDirectory {
     codec_selector: CodecSelector,
 }
 
-impl Directory for CompressingDirectory {
-    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.inner.create(name)
+impl DirectoryOver for CompressingDirectory {
+    fn below(&self) -> &dyn Directory {
+        &*self.inner
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.inner.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.inner.names()
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn full_name(&self, name: &str) -> String {
-        self.inner.full_name(name)
-    }
-
-    fn keys(&self) -> Option<&Keys> {
-        self.inner.keys()
-    }
-
-    fn codec_selector(&self) -> Option<&CodecSelector> {
+    fn codec_selector_here(&self) -> Option<&CodecSelector> {
         Some(&self.codec_selector)
-    }
-
-    fn read_rate(&self) -> Option<f64> {
-        self.inner.read_rate()
     }
 }
 

@@ -4,9 +4,9 @@
 //! is marked, too: a plain file in an encrypted directory, and the reverse, is an error. Example: an attacker replaces
 //! the encrypted manifest with a plain one; the next start fails rather than reads it.
 
-use crate::compression::CodecSelector;
-use crate::files::{Directory, File, failed, place};
+use crate::files::{Directory, failed, place};
 use crate::keys::Keys;
+use crate::over::DirectoryOver;
 use crate::sealed::{UNFINISHED, is_encrypted, read_sealed, write_sealed};
 use farpool_cipher::{KeyKind, KeyRing, MasterKey, Tier};
 use farpool_model::{Error, ErrorKind, Result};
@@ -134,52 +134,18 @@ struct EncryptedDirectory {
     keys: Keys,
 }
 
-impl Directory for EncryptedDirectory {
-    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.inner.create(name)
-    }
-
-    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.inner.open(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
+impl DirectoryOver for EncryptedDirectory {
+    fn below(&self) -> &dyn Directory {
+        &*self.inner
     }
 
     /// Omits the file of the wrapped keys, which no other module uses.
-    fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = self.inner.names()?;
-        names.retain(|name| !is_of_keys(name));
-        Ok(names)
+    fn name_here(&self, below: String) -> Option<String> {
+        (!is_of_keys(&below)).then_some(below)
     }
 
-    fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn full_name(&self, name: &str) -> String {
-        self.inner.full_name(name)
-    }
-
-    fn keys(&self) -> Option<&Keys> {
+    fn keys_here(&self) -> Option<&Keys> {
         Some(&self.keys)
-    }
-
-    fn codec_selector(&self) -> Option<&CodecSelector> {
-        self.inner.codec_selector()
-    }
-
-    fn read_rate(&self) -> Option<f64> {
-        self.inner.read_rate()
     }
 }
 

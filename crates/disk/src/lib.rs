@@ -19,6 +19,7 @@ mod keys;
 mod local;
 mod log;
 mod node_key;
+mod over;
 mod part_id;
 mod parts;
 mod prefixed;

@@ -1,9 +1,8 @@
 //! A directory view of the files with a common name prefix, by their names without it.
 
-use crate::compression::CodecSelector;
-use crate::files::{Directory, File};
-use crate::keys::Keys;
-use std::io;
+use crate::files::Directory;
+use crate::over::DirectoryOver;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Returns a view of the files of `directory` whose names begin with `prefix`. One flat directory can thus hold several
@@ -18,56 +17,17 @@ struct PrefixedDirectory {
     prefix: String,
 }
 
-impl PrefixedDirectory {
-    fn whole(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
-    }
-}
-
-impl Directory for PrefixedDirectory {
-    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.inner.create(&self.whole(name))
+impl DirectoryOver for PrefixedDirectory {
+    fn below(&self) -> &dyn Directory {
+        &*self.inner
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.inner.open(&self.whole(name))
+    fn name_below<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        format!("{}{name}", self.prefix).into()
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(&self.whole(from), &self.whole(to))
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(&self.whole(name))
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        let names = self.inner.names()?;
-        Ok(names.iter().filter_map(|name| name.strip_prefix(&self.prefix)).map(str::to_string).collect())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn full_name(&self, name: &str) -> String {
-        self.inner.full_name(&self.whole(name))
-    }
-
-    fn keys(&self) -> Option<&Keys> {
-        self.inner.keys()
-    }
-
-    fn codec_selector(&self) -> Option<&CodecSelector> {
-        self.inner.codec_selector()
-    }
-
-    fn read_rate(&self) -> Option<f64> {
-        self.inner.read_rate()
+    fn name_here(&self, below: String) -> Option<String> {
+        below.strip_prefix(&self.prefix).map(str::to_string)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Protocol buffer messages of log records and manifests.
 //!
+//! Some messages look like those of the native protocol (`farpool_wire`). They are not shared: what lies on disk is read
+//! for ever, and a protocol negotiates its version with each client.
+//!
 //! Invariant: a field keeps its number and meaning for ever; new fields are optional; readers skip unknown fields.
 //! Repeated messages are declared as bytes and decoded one by one: decoded as messages, empty ones would take fifty
 //! times as much memory as on disk, which lets a small damaged file exhaust memory.
