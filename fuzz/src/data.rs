@@ -5,7 +5,7 @@ use arrow_array::Array;
 use farpool_catalog::{Background, Catalog, Chore, HelperThreads, check_data};
 use farpool_disk::{
     Codec, CompressionPolicy, Directory, Faults, Log, NewPart, ReservePolicy, SegmentWriter,
-    SimulatedDirectory, TableKey, WrappedKey, compressing, unlock, write_sealed,
+    SimulatedDirectory, TableKey, WrappedKey, compressing, segment_name, unlock, write_sealed,
 };
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::Result;
@@ -27,7 +27,10 @@ const DIRECTORY_KEYS: &[u8] = include_bytes!("directory.keys");
 const LOG_BYTES: usize = 8 << 10;
 
 /// The format of manifests.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// Origin of the ids that a catalog gives which receives records.
+const ORIGIN: u16 = 2;
 
 /// Opens a data directory with these contents. If it opens, all of it is read, and it has the same tables after it is
 /// closed and opened again.
@@ -48,6 +51,35 @@ pub fn data_directory(data: &[u8]) {
     let again = self::catalog();
     again.open(directory, 1).expect("what was closed can be opened");
     assert!(contents(&again) == before, "other tables are there again");
+}
+
+/// Applies the records of a data directory with these contents to an empty catalog that has its segment, as records that
+/// another node has made. A record that does not fit is refused.
+pub fn received_records(data: &[u8]) {
+    let (device, from) = build(data);
+    let mut records = Vec::new();
+    let read = Log::read(&*from, 0, &mut |_, record| {
+        records.push(record.to_vec());
+        Ok(())
+    });
+    if read.is_err() {
+        return;
+    }
+    let (to, directory) = directory(from.keys().is_some());
+    let catalog = catalog();
+    catalog.open_of(directory, 2, ORIGIN).expect("an empty directory is opened");
+    copy(&device, &to, &segment_name(1));
+    for record in records {
+        let _ = catalog.apply_record(&record).and_then(|commit| commit.wait());
+    }
+    contents(&catalog);
+}
+
+fn copy(from: &SimulatedDirectory, to: &SimulatedDirectory, name: &str) {
+    let file = from.open(name).expect("it was written");
+    let mut bytes = vec![0; file.bytes().expect("nothing fails here") as usize];
+    file.read_at(&mut bytes, 0).expect("nothing fails here");
+    to.create(name).and_then(|file| file.write_at(&bytes, 0)).expect("nothing fails here");
 }
 
 /// Returns the tables by name, with their numbers of rows and damaged chunks.

@@ -33,7 +33,7 @@ mod text;
 
 pub use block::block_decoder;
 pub use chunk::chunk_decoder;
-pub use data::data_directory;
+pub use data::{data_directory, received_records};
 pub use datasketches::datasketches_decoder;
 pub use histogram::histogram_decoder;
 pub use hll::hll_decoder;

@@ -84,6 +84,12 @@ fn data_directories() {
 }
 
 #[test]
+fn received() {
+    // Each input makes a log of its own, whose space is reserved.
+    run_mutations("received_records", received_records, MUTATIONS / 200);
+}
+
+#[test]
 fn histograms() {
     run("histogram_decoder", histogram_decoder);
 }

@@ -54,7 +54,7 @@ struct NextTable {
     first_new: usize,
 }
 
-/// What a state of a table has in common with the one before.
+/// The part of a table that a state has in common with the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Continuity {
     /// The rows, in other row groups.

@@ -37,6 +37,8 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/kv/src/resp/parse.rs", "parse", "resp_decoder"),
     ("crates/model/src/key_filter.rs", "from_bytes", "plan_decoder"),
     ("crates/model/src/key_set.rs", "from_bytes", "plan_decoder"),
+    ("crates/catalog/src/durable/decode.rs", "decode", "data_directory"),
+    ("crates/catalog/src/durable/received.rs", "apply_record", "received_records"),
     ("crates/catalog/src/durable/replay.rs", "apply", "data_directory"),
     ("crates/catalog/src/durable/replay.rs", "begin", "data_directory"),
     ("crates/catalog/src/durable/sources.rs", "chunk", "data_directory"),

@@ -106,7 +106,7 @@ fn commands_are_found_by_their_names_in_any_case() {
     assert!(command(&[]).is_none());
 }
 
-/// That no name is listed twice is checked when the table is compiled.
+/// A table that lists a name twice does not compile.
 #[test]
 fn every_command_of_session_and_host_has_one_row() {
     let of_host = COMMANDS.iter().filter_map(Command::of_host).map(|command| command as usize);

@@ -1,4 +1,4 @@
-//! How a run begins: what it reads, with which plan, and the memory that it needs.
+//! The beginning of a run: what it reads, with which plan, and the memory that it needs.
 
 use super::morsel_queue::MorselQueue;
 use super::read_ahead::ReadAhead;
