@@ -18,7 +18,7 @@ use super::{AppendQueue, Catalog, Commit, Current, Tapped, unmade};
 use farpool_columns::{Encoder, RowGroup, Table, TableBuilder};
 use farpool_disk::TableKey;
 use farpool_model::cast::u64_from;
-use farpool_model::{Error, Result, TableInfo, TableName, TenantName, Version};
+use farpool_model::{Error, Result, TableInfo, TableName, TenantName, Version, limits};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -363,6 +363,7 @@ impl Catalog {
         let range = Splice { first_row, rows, groups: Vec::<()>::new() };
         let rows_of = groups.iter().map(|group| u64_from(group.rows));
         let ranges = changes::replaced_ranges((groups.len(), before.table.rows), rows_of, &[range]);
+        let ranges = ranges.filter(|_| rows <= limits::ROW_GROUP_ROWS as u64);
         let wrong = || Error::corrupt("a merge of rows that are not those of row groups");
         let range = ranges.and_then(|ranges| ranges.into_iter().next()).ok_or_else(wrong)?;
         let old: Vec<_> = groups.from(range.start).take(range.len()).cloned().collect();

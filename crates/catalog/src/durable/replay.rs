@@ -17,7 +17,9 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_columns::MemoryCipher;
 use farpool_disk::{PartId, TableKey, WrappedKey};
-use farpool_model::{Error, LoadedVersion, Result, SchemaName, TableName, TenantName, Tier, Version, View};
+use farpool_model::{
+    Error, LoadedVersion, Result, SchemaName, TableName, TenantName, Tier, Version, View, limits,
+};
 use prost::Message;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -146,6 +148,9 @@ impl ReplayedTable {
 
     /// Marks the row groups of a range of rows as one.
     fn merge(&mut self, first_row: u64, rows: u64) -> Option<()> {
+        if rows > limits::ROW_GROUP_ROWS as u64 {
+            return None;
+        }
         let range = Splice { first_row, rows, groups: Vec::<()>::new() };
         let rows_of = self.groups.iter().map(|group| u64::from(group.rows));
         let ranges = replaced_ranges((self.groups.len(), self.rows), rows_of, &[range])?;
