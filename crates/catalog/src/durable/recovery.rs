@@ -174,7 +174,11 @@ impl Catalog {
                 let table = Arc::new(self.holding(tenant, builder.finish()?)?);
                 recovery.tables += 1;
                 recovery.bytes += table.bytes_encoded;
-                self.restore_table((tenant, name), kept, table, sources.profile(kept));
+                let current = self.restore_table((tenant, name), kept, table, sources.profile(kept));
+                // One of several nodes merges only what a record says.
+                if durable.origin == 0 {
+                    current.merges.announce(&current);
+                }
             }
         }
         let mut state = self.state.write();
@@ -193,7 +197,7 @@ impl Catalog {
         kept: &ReplayedTable,
         table: Arc<Table>,
         profile: Option<StoredProfile>,
-    ) {
+    ) -> Current {
         let profile = profile.zip(kept.profile).and_then(|(stored, kept)| {
             let mut rows = 0;
             let end = table.row_groups.iter().position(|group| {
@@ -233,8 +237,7 @@ impl Catalog {
             current.table.pin_from(0);
         }
         state.newest.tables.entry(tenant.clone()).or_default().insert(name.clone(), current.clone());
-        drop(state);
-        current.merges.announce(&current);
+        current
     }
 
     fn check_fits(&self, wanted: &[RecoveryRead<'_>], sources: &Sources) -> Result<()> {
