@@ -20,6 +20,14 @@ pub trait ChangeLog: Debug + Send + Sync {
     /// Errors of [`Log::try_append`].
     fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>>;
 
+    /// Appends a record that nobody waits for, as [`Log::try_append_unawaited`] does.
+    ///
+    /// # Errors
+    /// Errors of [`Log::try_append_unawaited`].
+    fn try_append_unawaited(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
+        self.try_append(record, reserve_policy)
+    }
+
     /// Appends a record, and blocks while there is no room for it.
     ///
     /// # Errors
@@ -126,6 +134,10 @@ impl ChangeLog for Log {
 
     fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
         self.try_append(record, reserve_policy)
+    }
+
+    fn try_append_unawaited(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
+        self.try_append_unawaited(record, reserve_policy)
     }
 
     fn room(&self) -> u64 {

@@ -133,7 +133,10 @@ impl Durable {
             return Ok(None);
         }
         record.set_version(version);
-        let number = self.log.try_append(record.bytes(), record.reserve_policy())?;
+        let number = match record.is_awaited() {
+            true => self.log.try_append(record.bytes(), record.reserve_policy())?,
+            false => self.log.try_append_unawaited(record.bytes(), record.reserve_policy())?,
+        };
         if let Some(number) = number {
             record.locations().iter().for_each(|location| location.put_in_log(number));
         }

@@ -72,6 +72,11 @@ impl Prepared {
         if self.frees_space { ReservePolicy::FreesSpace } else { ReservePolicy::Normal }
     }
 
+    /// Returns whether anybody waits until the record is durable: nobody does for a merge, which changes no rows.
+    pub fn is_awaited(&self) -> bool {
+        !matches!(&self.change, Some(Change { kind: ChangeKind::Merged { .. }, .. }))
+    }
+
     /// Returns whether the record must be prepared again, given the directory's floor.
     pub fn is_outdated(&self, floor: u64) -> bool {
         self.change.is_some() && self.floor != floor

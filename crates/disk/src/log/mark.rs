@@ -79,12 +79,15 @@ impl Log {
     }
 
     /// Writes the mark about once a second if records have become durable since, until the log is stopped or closed, or
-    /// a write of the log fails. Meant for a background thread; records never wait for it.
+    /// a write of the log fails. Has [`Log::write_next`] write records that nobody waits for. Meant for a background thread; records never wait for it.
     pub fn keep_marked(&self) {
         let mut state = self.state.lock();
         while state.is_open() {
             self.ended.wait_for(&mut state, INTERVAL);
             if state.is_open() {
+                // Records that nobody waits for become durable, too.
+                state.is_awaited |= state.waiting_records > 0;
+                self.arrived.notify_one();
                 // A failed attempt leaves the previous mark, which is still correct, and is repeated a second later.
                 MutexGuard::unlocked(&mut state, || drop(self.mark()));
             }

@@ -98,6 +98,8 @@ struct LogState {
     /// Appended records that are not written yet, each after its length.
     waiting: Vec<u8>,
     waiting_records: u32,
+    /// Whether somebody waits for one of them, so that [`Log::write_next`] writes them at once.
+    is_awaited: bool,
     /// Number of records that were ever appended, and number of those that are durable.
     appended: u64,
     durable: u64,
@@ -170,6 +172,24 @@ impl Log {
     /// # Errors
     /// Errors of [`Log::append`], except a full disk.
     pub fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
+        self.try_append_as(record, reserve_policy, true)
+    }
+
+    /// Appends a record that nobody waits for, as [`Log::try_append`] does. It costs no sync of its own: it becomes
+    /// durable with the next record that somebody waits for, or within about a second ([`Log::keep_marked`]).
+    ///
+    /// # Errors
+    /// Errors of [`Log::try_append`].
+    pub fn try_append_unawaited(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>> {
+        self.try_append_as(record, reserve_policy, false)
+    }
+
+    fn try_append_as(
+        &self,
+        record: &[u8],
+        reserve_policy: ReservePolicy,
+        is_awaited: bool,
+    ) -> Result<Option<u64>> {
         check_length(record.len())?;
         let mut state = self.state.lock();
         state.check()?;
@@ -180,7 +200,10 @@ impl Log {
         let waiting = u64_from(state.waiting.len());
         assert!(waiting <= self.file_bytes / 2, "records that wait fit a new file");
         self.note_room(&state);
-        self.arrived.notify_one();
+        state.is_awaited |= is_awaited;
+        if is_awaited {
+            self.arrived.notify_one();
+        }
         Ok(Some(number))
     }
 
@@ -219,7 +242,7 @@ impl Log {
     pub fn write_next(&self) -> bool {
         let mut state = self.state.lock();
         while state.failure.is_none() {
-            if state.waiting_records > 0 {
+            if state.waiting_records > 0 && (state.is_awaited || state.is_stopped) {
                 match state.writer.take() {
                     Some(writer) => {
                         self.write_waiting(&mut state, writer);
@@ -357,6 +380,7 @@ impl Log {
     fn write_waiting(&self, state: &mut MutexGuard<'_, LogState>, writer: Writer) {
         let payload = std::mem::take(&mut state.waiting);
         let records = std::mem::take(&mut state.waiting_records);
+        state.is_awaited = false;
         self.write_batch(state, writer, (payload, records));
     }
 

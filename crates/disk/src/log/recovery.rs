@@ -103,6 +103,7 @@ impl Log {
         let state = LogState {
             waiting: Vec::new(),
             waiting_records: 0,
+            is_awaited: false,
             appended: next_record,
             durable: next_record,
             seal_bytes: if writer.encryptor.is_some() { SEAL_BYTES } else { 0 },
