@@ -33,8 +33,8 @@ impl Caller {
     }
 
     /// Describes column chunks of the table version that `program` is bound to: those of `columns`, for as many row
-    /// groups from index `first` on as fit a message. Chunks without a short description are included whole. Returns no
-    /// chunks if the table has the id `known`, because the client then has the descriptions already.
+    /// groups from index `first` on as fit a message. Small chunks are included whole. Returns no chunks if the table
+    /// has the id `known`, because the client then has the descriptions already.
     ///
     /// # Errors
     /// Errors of [`Caller::start_fetching`].

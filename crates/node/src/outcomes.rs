@@ -168,7 +168,8 @@ impl Outcomes {
         self.0.lock().records.values().map(|record| record.0.lock().held.bytes()).sum()
     }
 
-    /// Drops outcomes of loads that ended more than [`LOAD_OUTCOME_MS`] ago.
+    /// Drops outcomes of loads that ended more than [`LOAD_OUTCOME_MS`] ago, and the oldest beyond
+    /// [`LOAD_OUTCOMES_MAX`].
     pub fn forget_old(&self, now_ns: u64) {
         self.0.lock().forget_old(now_ns);
     }
