@@ -100,8 +100,8 @@ impl Spaces {
         Some(spaces)
     }
 
-    /// Takes over the compressors, with their dictionaries, from `before` for spaces that have the same id and codec
-    /// there.
+    /// Takes over the compressors, with their dictionaries, from `before` for spaces that have the same id, name and
+    /// codec there.
     pub(crate) fn keeping_packers_of(mut self, before: &Spaces) -> Spaces {
         for (id, packer) in &mut self.packers {
             let name = |spaces: &[(Arc<Space>, _)]| {
