@@ -109,8 +109,8 @@ impl Table {
         self.get(hash, key, now).map(facts)
     }
 
-    /// Frees memory that cuts keep, because a write needs it: see [`Slabs::give_up_cut`](crate::slab::Slabs::give_up_cut). Returns whether there was a
-    /// cut.
+    /// Frees memory that cuts (point-in-time views) keep, because a write needs it; see
+    /// [`Slabs::give_up_cut`](crate::slab::Slabs::give_up_cut). Returns whether there was a cut.
     pub fn give_up_cut(&mut self) -> bool {
         self.slabs.give_up_cut()
     }
