@@ -22,7 +22,7 @@ pub(super) struct ColumnSelection<'a> {
     /// Columns to copy.
     pub columns: &'a [usize],
     /// Columns by which the entries were filtered. Their values are checked to be of the type of the column, even if
-    /// they are not copied.
+    /// they are not copied, unless that was done before.
     pub judged: &'a [usize],
 }
 
