@@ -11,29 +11,31 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Shards per thread that may lock one at the same time; enough that they rarely contend.
+/// Number of shards per processor. Reason for 4: threads that run at the same time then rarely contend for the lock of
+/// a shard.
 const SHARDS_PER_PROCESSOR: usize = 4;
 
-/// Most shards of a tenant: each has memory of its own for each space.
+/// Maximum number of shards per tenant. Reason for a limit: each shard allocates memory of its own for each space.
 const SHARDS: usize = 64;
 
-/// The keyspaces of all tenants, created on first use.
+/// The keyspaces of all tenants; each is created on first use.
 pub struct Keyspaces {
     pool: Arc<Pool>,
     shards: usize,
-    /// Secret of all hash functions of keys.
+    /// Secret seed of the hash function of keys.
     secret: [u8; 16],
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
-    /// Whether the keys are being rebuilt; new keyspaces then refuse commands as well. Changes while `of_tenants` is
-    /// locked.
+    /// Whether the keys are being rebuilt from the log, during which new keyspaces must refuse commands, too. Changed
+    /// only under the lock of `of_tenants`.
     is_rebuilding: AtomicBool,
     time: KeyTime,
-    /// The log that records changes, if there is one.
+    /// The log that makes changes durable; unset if keys are in memory only.
     log: OnceLock<Arc<KeyLog>>,
 }
 
 impl Keyspaces {
-    /// Creates an empty set for a node with this many processors. `hash_seed` must be unpredictable.
+    /// Creates an empty set for a node with `processors` processors. `hash_seed` must be unpredictable, because clients
+    /// could otherwise choose keys with equal hashes.
     pub fn new(pool: &Arc<Pool>, processors: usize, hash_seed: u64, clock: &Arc<dyn Clock>) -> Self {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&hash_seed.to_le_bytes());
@@ -43,7 +45,7 @@ impl Keyspaces {
         Keyspaces { pool, shards, secret, of_tenants, is_rebuilding: AtomicBool::new(false), time, log }
     }
 
-    /// Creates a set of given keyspaces that records nothing.
+    /// Creates a set with these keyspaces and the settings of this set, without a log.
     pub(crate) fn like(&self, of_tenants: BTreeMap<TenantName, Arc<Keyspace>>) -> Self {
         Keyspaces {
             pool: Arc::clone(&self.pool),
@@ -55,28 +57,29 @@ impl Keyspaces {
         }
     }
 
-    /// Makes keyspaces that are created from now on refuse commands; returns the others.
+    /// Makes keyspaces that are created from now on refuse commands; returns the existing ones, for which the caller
+    /// must do the same.
     pub(crate) fn begin_rebuild(&self) -> Vec<(TenantName, Arc<Keyspace>)> {
         let of_tenants = self.of_tenants.lock();
         self.is_rebuilding.store(true, Ordering::Relaxed);
         of_tenants.iter().map(|(tenant, keys)| (tenant.clone(), keys.clone())).collect()
     }
 
-    /// Makes all keyspaces accept commands.
+    /// Makes all keyspaces accept commands again.
     pub(crate) fn end_rebuild(&self) {
         let of_tenants = self.of_tenants.lock();
         self.is_rebuilding.store(false, Ordering::Relaxed);
         of_tenants.values().for_each(|keys| keys.refuse_commands(false));
     }
 
-    /// Records changes of keys in `log` from now on.
+    /// Makes all keyspaces, existing and new, append their changes to `log` from now on.
     pub(crate) fn record_in(&self, log: &Arc<KeyLog>) {
         let of_tenants = self.of_tenants.lock();
         drop(self.log.set(log.clone()));
         of_tenants.iter().for_each(|(tenant, keys)| keys.set_journal(log.journal(tenant)));
     }
 
-    /// Returns the log that records changes, if there is one.
+    /// Returns the log that makes changes durable; `None` if keys are in memory only.
     pub fn log(&self) -> Option<&Arc<KeyLog>> {
         self.log.get()
     }
@@ -96,12 +99,12 @@ impl Keyspaces {
         keyspace
     }
 
-    /// Returns the keyspace of a tenant if it was created.
+    /// Returns the keyspace of a tenant; `None` if it was not created yet.
     pub fn existing(&self, tenant: &TenantName) -> Option<Arc<Keyspace>> {
         self.of_tenants.lock().get(tenant).cloned()
     }
 
-    /// Returns the clock of keys.
+    /// Returns the clock that expiry and log records use.
     pub fn time(&self) -> &KeyTime {
         &self.time
     }

@@ -1,40 +1,39 @@
-//! The clock of keys. `TIME`, `TTL`, `EXPIREAT` and the records of the log all read this clock.
+//! The clock for keys. `TIME`, `TTL`, `EXPIREAT` and the log records of keys use this clock.
 //!
-//! The clock is the wall time at the start of the node plus the monotonic time that has passed since. It starts no
-//! earlier than the latest time in the log of keys, so that time does not go back over a restart. The scenario that
-//! this prevents:
+//! It shows the wall time at the start of the node plus the monotonic time that has passed since. It starts no earlier
+//! than the latest time in the log of keys, so that time does not go back during a restart. Without this:
 //! 1. A lock expires at 12:00:10, and at 12:00:11 another client is told that it is free.
 //! 2. The clock of the machine is put back by an hour, while the node runs or before it is started again.
 //! 3. With the wall clock, the expired lock would exist again. With a clock that stands still until the wall clock has
-//!    caught up, a lock of one second that is taken meanwhile would last an hour.
+//!    caught up, a lock with an expiry of one second, taken in this time, would last an hour.
 
 use farpool_model::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The clock of keys of a node.
+/// The clock for all keys of a node; see the module documentation.
 #[derive(Debug)]
 pub struct KeyTime {
     clock: Arc<dyn Clock>,
-    /// Unix time in microseconds at which the monotonic clock was zero.
+    /// The time that this clock shows when the monotonic clock is zero, in microseconds since 1970.
     base_us: AtomicI64,
 }
 
 impl KeyTime {
-    /// Starts at the wall time, rounded up to the end of its millisecond: a key must not live a millisecond longer than
-    /// a client asked for, by its own clock.
+    /// Creates a clock that starts at the wall time, rounded up to the end of the millisecond. Reason: measured by the
+    /// client's clock, a key must not live a millisecond longer than the client asked for.
     pub fn starting(clock: Arc<dyn Clock>) -> Self {
         let base = signed(clock.unix_ms().saturating_mul(1000)) + 999 - signed(clock.steady_ns() / 1000);
         KeyTime { clock, base_us: AtomicI64::new(base) }
     }
 
-    /// Starts another clock of the same kind.
+    /// Creates another clock that starts at the wall time now.
     pub(crate) fn another(&self) -> KeyTime {
         KeyTime::starting(Arc::clone(&self.clock))
     }
 
-    /// Advances the clock to `seen_ms`, in milliseconds since 1970, if it is behind. Called before any client is
-    /// served.
+    /// Advances the clock to `seen_ms`, in milliseconds since 1970, if it shows an earlier time. Called at the start,
+    /// before any client is served.
     pub fn go_on_from(&self, seen_ms: u64) {
         let behind = signed(seen_ms.saturating_mul(1000)) - signed(self.now_us());
         if behind > 0 {
@@ -42,13 +41,13 @@ impl KeyTime {
         }
     }
 
-    /// Returns the microseconds since 1970.
+    /// Returns the time in microseconds since 1970.
     pub fn now_us(&self) -> u64 {
         let steady = signed(self.clock.steady_ns() / 1000);
         u64::try_from(self.base_us.load(Ordering::Relaxed).saturating_add(steady)).unwrap_or(0)
     }
 
-    /// Returns the milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         self.now_us() / 1000
     }

@@ -1,28 +1,31 @@
-//! Look-ahead for pipelined requests: parses commands and hashes keys that wait behind others of the same client, and
-//! prefetches the memory of their keys. A short command spends most of its time waiting for memory; fetching many keys
-//! at once takes hardly longer than fetching one.
+//! Look-ahead for pipelined requests: looks up the commands and hashes the keys of requests that are received but not
+//! executed yet, and prefetches the memory of their keys. Reason: a short command spends most of its time waiting for
+//! memory, and fetching many keys at once takes hardly longer than fetching one.
 
 use crate::commands::{Args, Command, Keys, Place, command};
 use crate::keyspace::Keyspace;
 use crate::shard::SpaceId;
 use crate::table::Table;
 
-/// Longest key, in bytes, that is hashed ahead: an argument may have 512 MiB, and the look-ahead must be short.
+/// Maximum bytes of a key that is hashed in advance. Reason: an argument may have 512 MiB, and the look-ahead must be
+/// short.
 const KEY_BYTES: usize = 4096;
 
-/// Most keys prefetched at once; more would evict each other from the cache.
+/// Maximum number of keys that are prefetched at once. Reason: more keys would evict each other from the processor's
+/// cache.
 const KEYS: usize = 64;
 
-/// The look-ahead for one request.
+/// What the look-ahead has found out about one request: its command, and the hash of its key.
 #[derive(Clone, Copy, Default)]
 pub struct LookAhead {
     pub(crate) command: Option<&'static Command>,
-    /// Hash of its key, if it has exactly one.
+    /// Hash of the request's key; `None` unless the command has exactly one key and it is short.
     pub(crate) hash: Option<u64>,
 }
 
 impl LookAhead {
-    /// Parses a request to a keyspace. The result is meaningless for any other keyspace.
+    /// Returns the look-ahead for a request to `keyspace`. The result must not be used with another keyspace, whose
+    /// hash function may differ.
     pub fn of(keyspace: &Keyspace, args: &Args<'_>) -> LookAhead {
         let command = command(args);
         let key = command.and_then(|command| match command.keys {
@@ -33,7 +36,7 @@ impl LookAhead {
         LookAhead { command, hash: key.map(|key| keyspace.hash(key)) }
     }
 
-    /// Returns the command of the request, if it exists.
+    /// Returns the command of the request; `None` if there is no such command.
     pub fn command(&self) -> Option<&'static Command> {
         self.command
     }
@@ -44,7 +47,7 @@ impl LookAhead {
     }
 }
 
-/// A list of keys of pending requests, to be prefetched.
+/// A list of keys of pending requests whose memory is to be prefetched.
 pub struct PrefetchList<'a> {
     keys: [(u64, &'a [u8]); KEYS],
     count: usize,
@@ -67,8 +70,8 @@ impl<'a> PrefetchList<'a> {
         }
     }
 
-    /// Prefetches the memory of the keys, for a client that has selected space `selected`. Skips shards that other
-    /// threads have locked.
+    /// Prefetches the index buckets and entries of the keys, for a client that has selected the space `selected`. Does
+    /// not block: skips shards that other threads have locked.
     pub fn prefetch(&mut self, keyspace: &Keyspace, selected: SpaceId) {
         let keys = &mut self.keys[..self.count];
         if keys.len() < 2 {

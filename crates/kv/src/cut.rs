@@ -1,8 +1,9 @@
-//! Cuts: point-in-time views of all entries of a space, for scans by SQL while clients change the keys.
+//! Cuts: point-in-time views (snapshots in memory) of all entries of a space, for scans by SQL while clients change the
+//! keys.
 //!
 //! Example: a cut is taken while `a = 1`; then a client sets `a = 2`. The slot with the old entry is kept for the cut,
-//! the scan reads `a = 1`, and the slot is freed when the cut is dropped. If memory runs short first, the cut is ended
-//! and the scan fails with `Stale`; it never mixes entries of different moments.
+//! so the scan reads `a = 1`, and the slot is freed after the cut is dropped. If memory runs short before that, the cut
+//! is ended and the scan fails with `Stale`, because it must not mix entries of different moments.
 
 mod packed;
 
@@ -20,28 +21,31 @@ use packed::{PackedEntries, PlainValues};
 use std::fmt;
 use std::sync::Arc;
 
-/// Nanoseconds of reading after which the shard is released for others. One slot of 16 KiB can add some microseconds,
-/// and a larger one as long as copying its bytes takes.
+/// Estimated nanoseconds of reading after which a reader releases the shard for others. The last entry may take longer:
+/// some microseconds for 16 KiB, and the time of copying its bytes if it is larger.
 const STEP_NS: usize = 40_000;
 
-/// Estimated nanoseconds to look at an entry, and to copy one.
+/// Estimated nanoseconds to read the header of an entry, and to pass on an entry that passed the filter, without its
+/// bytes.
 const ENTRY_NS: usize = 6;
 const COPY_NS: usize = 80;
 const BYTES_COPIED_PER_NS: usize = 2;
 
-/// Factor by which parts of compressed entries are smaller, because the same number of bytes holds more entries.
+/// Factor by which parts of tables with compressed values are smaller, because the same number of bytes holds more
+/// plain bytes.
 const PACKED_PARTS: usize = 4;
 
-/// A cut: the entries of a space at one moment; see [`Keyspace::cut`]. Dropping it frees the kept entries.
+/// A cut (point-in-time view) of a space: its entries at one moment, in all shards; see [`Keyspace::cut`]. Dropping the
+/// cut releases the entries that only it keeps.
 pub struct KeyCut {
     keyspace: Arc<Keyspace>,
     space: SpaceId,
     now: u64,
-    /// Number and cut of each shard that has keys of the space.
+    /// Number of each shard that has keys of the space, and the cut of the space's slabs there.
     shards: Vec<(usize, Arc<Cut>)>,
 }
 
-/// A part of a cut, read by one call of [`KeyCut::read`].
+/// A part of a cut in one shard, which one call of [`KeyCut::read`] reads.
 #[derive(Clone, Debug)]
 pub struct KeyCutPart {
     /// Index into [`KeyCut::shards`].
@@ -49,16 +53,16 @@ pub struct KeyCutPart {
     part: CutPart,
 }
 
-/// Counters of one read of a part.
+/// Counters of one call of [`KeyCut::read`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCount {
     /// Number of unexpired entries, including those that the filter dropped.
     pub entries: usize,
-    /// Bytes that the filter examined.
+    /// Number of bytes that the filter read.
     pub bytes_judged: usize,
 }
 
-/// An entry during a read, with its uncompressed value.
+/// An entry that is being read: its key, expiry and uncompressed value.
 #[derive(Clone, Copy)]
 pub struct ReadEntry<'a> {
     entry: Entry<'a>,
@@ -69,12 +73,12 @@ impl<'a> ReadEntry<'a> {
     /// A placeholder for no entry.
     pub(crate) const NONE: ReadEntry<'static> = ReadEntry { entry: Entry::NONE, value: &[] };
 
-    /// Creates an entry from its header and its uncompressed value.
+    /// Creates the view of an entry whose uncompressed value is `value`.
     pub(crate) fn new(entry: Entry<'a>, value: &'a [u8]) -> Self {
         ReadEntry { entry, value }
     }
 
-    /// Returns the bytes of the value, of any kind.
+    /// Returns the bytes of the uncompressed value, of any kind.
     pub(crate) fn value(&self) -> &'a [u8] {
         self.value
     }
@@ -84,23 +88,23 @@ impl<'a> ReadEntry<'a> {
         self.entry.key()
     }
 
-    /// Returns the value if it is a string.
+    /// Returns the value if it is a string; otherwise `None`.
     pub fn string(&self) -> Option<&'a [u8]> {
         (self.entry.kind() == Kind::String).then_some(self.value)
     }
 
-    /// Returns the value if it is a row.
+    /// Returns the encoded value if it is a row; otherwise `None`.
     pub fn row(&self) -> Option<&'a [u8]> {
         (self.entry.kind() == Kind::Row).then_some(self.value)
     }
 
-    /// Returns the expiry in milliseconds since the epoch.
+    /// Returns the expiry in milliseconds since the epoch; `None` if the key does not expire.
     pub fn expiry(&self) -> Option<u64> {
         self.entry.expiry()
     }
 }
 
-/// A fingerprint that detects whether an entry has changed since it was read.
+/// The hash, length and expiry of an entry's value, to detect whether the entry has changed since it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     hash: u64,
@@ -118,21 +122,22 @@ impl Keyspace {
 }
 
 impl KeyCutPart {
-    /// Returns the number of entries, including expired ones.
+    /// Returns the number of entries in the part, including expired ones.
     pub fn entries(&self) -> usize {
         self.part.entries
     }
 
-    /// Returns the bytes of the entries' slots, including unused bytes; an upper bound on the plain size where some are
-    /// compressed.
+    /// Returns the bytes of the entries' slots, including unused bytes. If values are compressed, returns an upper
+    /// bound of the uncompressed bytes.
     pub fn bytes(&self) -> usize {
         self.part.bytes
     }
 }
 
 impl Keyspace {
-    /// Takes a cut of a space as of `now`. Entries are kept until the cut is dropped or memory is short. All shards are
-    /// locked at once, for as long as it takes to copy one bit per slot.
+    /// Takes a cut (point-in-time view) of a space as of `now`. Its entries are kept until the cut is dropped or memory
+    /// runs short. Locks all shards at once, which blocks while long commands hold one, for as long as it takes to copy
+    /// one bit per slot.
     pub fn cut(self: &Arc<Self>, space: SpaceId, now: u64) -> KeyCut {
         let now = self.not_before(now);
         let all: Vec<usize> = (0..self.shards()).collect();
@@ -140,8 +145,8 @@ impl Keyspace {
         self.cut_taken(taken, (space, now))
     }
 
-    /// Does the same as [`Keyspace::cut`], but returns `None` if a long command holds a shard or the keys are being
-    /// rebuilt, for workers that must not block.
+    /// Does the same as [`Keyspace::cut`] without blocking on long commands, for threads that must not wait: returns
+    /// `None` if a long command holds a shard, or if the keys are being rebuilt.
     pub fn try_cut(self: &Arc<Self>, space: SpaceId, now: u64) -> Option<KeyCut> {
         if self.refuses_commands() {
             return None;
@@ -157,11 +162,12 @@ impl Keyspace {
         KeyCut { keyspace: Arc::clone(self), space, now, shards }
     }
 
-    /// Reads the entries of the given keys that exist, all at one moment. Returns false, and reads none, if their
-    /// values exceed `bytes_max` bytes in total.
+    /// Calls `f` with the entries of those of `keys` that exist, all as of the same moment. Returns false, without
+    /// calling `f`, if their uncompressed values exceed `bytes_max` bytes in total.
     ///
     /// # Errors
-    /// `Corrupt` where a compressed value is damaged; `Busy` where a long command holds one of the shards.
+    /// `Corrupt` if a compressed value is corrupt; `Busy` if a long command holds one of the shards, or the keys are
+    /// being rebuilt.
     pub fn read_keys(
         &self,
         space: SpaceId,
@@ -212,8 +218,9 @@ impl KeyCut {
         self.shards.iter().map(|(_, cut)| cut.bytes()).sum()
     }
 
-    /// Divides the entries into parts of about `entries` entries and `bytes` bytes. Consecutive parts belong to
-    /// different shards as far as possible, so that threads which read one part each do not contend for a lock.
+    /// Divides the cut into parts of about `entries` entries or `bytes` bytes, whichever is reached first. Consecutive
+    /// parts belong to different shards as far as possible, so that threads which read one part each do not contend for
+    /// a lock.
     ///
     /// # Errors
     /// Errors of [`KeyCut::read`].
@@ -224,7 +231,8 @@ impl KeyCut {
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
             let bytes = if table.has_packed() { bytes / PACKED_PARTS } else { bytes };
             let of_shard = table.parts_of(cut, entries, bytes).into_iter();
-            // Plain sizes are unknown, so the size of the slots gives an upper bound.
+            // The uncompressed sizes are unknown; the size of the slots times the maximum compression ratio is an upper
+            // bound.
             let per_byte = if table.has_packed() { PLAIN_PER_BYTE } else { 1 };
             shards.push(of_shard.map(move |mut part| {
                 part.bytes *= per_byte;
@@ -238,20 +246,20 @@ impl KeyCut {
         Ok(parts)
     }
 
-    /// Returns whether the entry of a key is still the one in the cut. `table` holds the keys of the space in shard
-    /// number `shard`.
+    /// Returns whether the current entry of a key is still the one in the cut. `table` is the space's table in the
+    /// shard with number `shard`, which the caller has locked.
     pub(crate) fn has_unchanged(&self, shard: usize, table: &Table, (hash, key): (u64, &[u8])) -> bool {
         let cut = self.shards.iter().find(|(number, _)| *number == shard);
         cut.is_some_and(|(_, cut)| table.has_of_cut(hash, key, cut))
     }
 
-    /// Calls `f` with batches of the part's unexpired entries that pass `filter`. The shard is released for others
-    /// after some tens of microseconds. Compressed values that are slow to decompress are copied under the lock and
-    /// decompressed after it is released.
+    /// Calls `f` with batches of the entries of `part` that have not expired and pass `filter`. Releases and locks the
+    /// shard again every some tens of microseconds, so that commands need not wait. Compressed values that are slow to
+    /// decompress are copied under the lock and decompressed after its release.
     ///
     /// # Errors
-    /// `Stale` when the entries are no longer kept because memory was short; `Corrupt` where a compressed value is
-    /// damaged; `Busy` where a long command holds the shard: the part may then be read again from its start
+    /// `Stale` if the cut was ended because memory ran short; `Corrupt` if a compressed value is corrupt; `Busy` if a
+    /// long command holds the shard. After `Busy`, the part can be read again from its start when the shard is released
     /// ([`Keyspace::poll_released`]).
     pub fn read(
         &self,
@@ -296,7 +304,7 @@ impl KeyCut {
     }
 }
 
-/// The consumer of the batches of one read.
+/// Filters the batches of one read, passes entries on and counts them.
 struct BatchConsumer<'f> {
     filter: Option<&'f RowFilter>,
     count: ReadCount,
@@ -309,7 +317,8 @@ impl BatchConsumer<'_> {
         self.filter.map_or(Kind::String, RowFilter::kind)
     }
 
-    /// Passes the entries of a batch that pass the filter to `f`; returns the estimated time of that in nanoseconds.
+    /// Calls `f` with the entries of a batch that pass the filter; returns the estimated time that this took, in
+    /// nanoseconds.
     fn take(&mut self, batch: &Batch<'_>) -> usize {
         let (entries, mut kept) = (batch.count(), batch.all());
         let mut spent_ns = entries * ENTRY_NS;
@@ -348,7 +357,7 @@ fn not_kept() -> Error {
     Error::stale(message).advise("run it again; give the pool more memory")
 }
 
-/// Returns the error of a read whose shard a long command holds; the read may be repeated.
+/// Returns the error of a read whose shard a long command holds.
 fn held() -> Error {
     Error::busy("a long command has the keys", *RETRY_AFTER_MS.start())
 }

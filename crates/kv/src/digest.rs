@@ -1,4 +1,5 @@
-//! Digests: whether two keyspaces have the same contents, however these lie in memory.
+//! Digests of keyspaces, to find out whether two keyspaces (of a leader and a replica, for example) have the same
+//! contents.
 
 use crate::entry::{Entry, Kind};
 use crate::keyspace::Keyspace;
@@ -9,27 +10,29 @@ use farpool_model::cast::u64_from;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 
-/// The digest of a keyspace: equal for equal contents, and different, but for a chance of 2^-128, for others.
+/// The digest of a keyspace: equal for equal contents, and different for different contents except with a probability
+/// of about 2^-128.
 ///
-/// The contents are the keys with their types, values and expiry times, the definitions of spaces, and the limits. The
-/// numbers of shards, hash secrets, compression, and the order in which anything was written make no difference, so
-/// that digests of two nodes can be compared.
+/// The contents are the keys with their types, values and expiries, the definitions of spaces, and the limits. The
+/// number of shards, the secret of the hash function, compression, and the order of writes make no difference, so that
+/// digests of two nodes can be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyDigest {
     /// Number of keys.
     pub keys: u64,
-    /// Sum of the hashes of all keys with their values, modulo 2^128.
+    /// Sum, modulo 2^128, of one hash per key, which includes the value and the expiry. A sum does not depend on the
+    /// order.
     sum: u128,
     /// Hash of the definitions of spaces and of the limits.
     settings: u128,
 }
 
 impl Keyspace {
-    /// Computes the digest of all keys that exist at `now`, in milliseconds since the epoch. All shards are held
-    /// meanwhile, as by a long command: blocks until long commands have ended, and takes as long as reading all values.
+    /// Computes the digest of all keys that exist at `now`, in milliseconds since the epoch. Holds all shards as a long
+    /// command does: blocks until other long commands have ended, and takes as long as reading all values.
     ///
     /// # Errors
-    /// `Corrupt` where a compressed value is damaged.
+    /// `Corrupt` if a compressed value is corrupt.
     pub fn digest(&self, now: u64) -> Result<KeyDigest> {
         let all: Vec<usize> = (0..self.shards()).collect();
         let (shards, _hold) = self.hold_all(&all);
@@ -62,7 +65,7 @@ impl KeyDigest {
 }
 
 fn hash_of_entry(space: SpaceId, table: &Table, entry: Entry<'_>) -> Result<u128> {
-    // Small and large hashes differ only in how they are stored.
+    // Small and large hashes have the same contents in different encodings.
     let kind = match entry.kind() {
         Kind::Fields | Kind::Table => Kind::Fields,
         other => other,
@@ -82,7 +85,7 @@ fn hash_of_entry(space: SpaceId, table: &Table, entry: Entry<'_>) -> Result<u128
     Ok(hash_of(&numbers, &[entry.key(), &sum.to_le_bytes()]))
 }
 
-/// Returns the hash of some numbers and parts, by SipHash-1-3 with a key of zeros.
+/// Returns the hash of some numbers and parts: SipHash-1-3 with a seed of zeros, as two nodes must compute the same.
 fn hash_of(numbers: &[u64], parts: &[&[u8]]) -> u128 {
     let mut hasher = SipHasher13::new();
     numbers.iter().for_each(|number| hasher.write(&number.to_le_bytes()));

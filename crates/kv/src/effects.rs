@@ -1,17 +1,21 @@
-//! Effects: what commands have done to keys, as bytes. Each effect assigns a final state.
+//! Effects: the changes that commands have made to keys, and their encoding in log records. An effect says what the key
+//! is afterwards (physical logging) and not which command was executed, so that applying it twice is harmless.
 //!
-//! Invariant: effects that are replayed in order, starting from any state between the one before the first of them and
-//! the one after the last, end in the same state. So a snapshot may be taken while keys change, and replay corrects
-//! whatever the snapshot saw too late. This requires two rules, because expiry itself has no effect and nothing in
-//! replay depends on the time: a key that comes into existence by an [`Effect::Edit`] or an [`Effect::Field`] is
-//! preceded by an [`Effect::Remove`], and these effects are followed by the key's expiry. Example:
+//! Invariant: replaying a sequence of effects ends in the same state, whether it starts from the state before the first
+//! effect, from the state after the last, or from any state in between. So a snapshot may be taken while keys change:
+//! replaying the effects recorded since its beginning gives the right keys, even those that the snapshot had already
+//! seen changed.
+//!
+//! Two rules ensure this, because no effect is recorded when a key expires, and replay treats no key as expired. An
+//! [`Effect::Edit`] or [`Effect::Field`] that creates a key follows an [`Effect::Remove`] of the key, and the expiry of
+//! the key follows it. Example:
 //!
 //! 1. `a = "old"` expires.
 //! 2. `APPEND a x` finds no `a` and creates `a = "x"`. It records: remove `a`, edit `a`.
 //! 3. Replay still has `a = "old"`; without the removal it would end with a mixture of `"old"` and `"x"`.
 //!
-//! Layout of an effect: a byte for its kind, the number of the space, then its numbers and lengths as variable-length
-//! integers (LEB128, seven bits a byte), then the key and the other bytes.
+//! Layout of an effect: a byte for the kind of effect; the id of the space, then numbers and lengths, all as
+//! variable-length integers (LEB128, seven bits per byte); then the bytes of the key, the field and the value.
 
 use crate::entry::Kind;
 use crate::evict::Policy;
@@ -26,37 +30,39 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::limits::{KV_DICTIONARY_BYTES_MAX, KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use farpool_model::{Error, ErrorKind, Result};
 
-/// One change of keys.
+/// A change of one key, of all keys of a space, or of the settings of the keys. `space` is the id of the space (the
+/// namespace) of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect<'a> {
-    /// Sets the key to this value and expiry.
+    /// Sets the key to this value and expiry (milliseconds since the epoch), replacing what it was.
     Put { space: SpaceId, key: &'a [u8], kind: Kind, expiry: Option<u64>, value: &'a [u8] },
-    /// Makes the key a string of `length` bytes with `bytes` at `offset`; other bytes stay, or are zero if they are
-    /// new.
+    /// Makes the value of the key a string of `length` bytes with `bytes` at `offset`. The other bytes stay; new ones
+    /// are zero.
     Edit { space: SpaceId, key: &'a [u8], length: usize, offset: usize, bytes: &'a [u8] },
-    /// Sets or removes the expiry of the key; an absent key stays absent.
+    /// Sets the expiry of the key, or removes it with `None`; does nothing if the key is absent.
     Expire { space: SpaceId, key: &'a [u8], expiry: Option<u64> },
     /// Removes the key.
     Remove { space: SpaceId, key: &'a [u8] },
-    /// Sets a field of the key's hash, creating the hash if the key is absent.
+    /// Sets a field of the hash (the map of fields, as in `HSET`) at the key, creating the hash if the key is absent.
     Field { space: SpaceId, key: &'a [u8], field: &'a [u8], value: &'a [u8] },
-    /// Removes a field of the key's hash, if it has one; without fields the key is removed.
+    /// Removes a field of the hash at the key, if there is one; removes the key with its last field.
     RemoveField { space: SpaceId, key: &'a [u8], field: &'a [u8] },
     /// Removes all keys of the space.
     Flush { space: SpaceId },
-    /// Removes all keys.
+    /// Removes all keys of all spaces.
     FlushAll,
-    /// Replaces the definitions of named spaces (`spaces.rs`).
+    /// Replaces the definitions of all named spaces (encoded as in `spaces.rs`).
     Spaces { definitions: &'a [u8] },
-    /// Announces about `keys` keys of the space: a hint to size the index once.
+    /// Announces that about `keys` keys of the space follow, so that the index is sized once and need not grow.
     Expect { space: SpaceId, keys: usize },
-    /// Sets the dictionary for values of the space, if it exists and compresses them.
+    /// Sets the compression dictionary for values of the space; does nothing if the space does not exist or does not
+    /// compress.
     Dictionary { space: SpaceId, dictionary: &'a [u8] },
-    /// Sets the memory limit and the policy.
+    /// Sets the memory limit (`maxmemory`) and the eviction policy.
     Limits { limits: Limits },
 }
 
-/// The first byte of each kind of effect.
+/// The first byte of an encoded effect, which identifies the kind of effect.
 mod tag {
     pub const PUT: u8 = 1;
     pub const EDIT: u8 = 2;
@@ -72,13 +78,13 @@ mod tag {
     pub const DICTIONARY: u8 = 12;
 }
 
-/// Most bytes of a variable-length integer.
+/// Maximum bytes of a variable-length integer: 64 bits, seven per byte.
 const VARINT_BYTES: usize = 10;
 
-/// Most integers of an effect.
+/// Maximum number of integers per effect.
 const NUMBERS: usize = 5;
 
-/// The bytes of an effect up to its key.
+/// The encoded bytes of an effect that precede the key: the kind and the integers.
 struct Head {
     bytes: [u8; 1 + NUMBERS * VARINT_BYTES],
     length: usize,
@@ -100,7 +106,7 @@ impl Head {
         self.number(u64_from(count))
     }
 
-    /// Appends an expiry, or 0 for none.
+    /// Appends an expiry; 0 stands for none.
     fn expiry(self, expiry: Option<u64>) -> Self {
         self.number(expiry.unwrap_or_default())
     }
@@ -110,7 +116,7 @@ impl Head {
     }
 }
 
-/// Writes a variable-length integer; returns its number of bytes.
+/// Writes `number` as a variable-length integer to the front of `place`; returns the number of bytes written.
 pub(crate) fn put_varint(place: &mut [u8], mut number: u64) -> usize {
     let mut at = 0;
     while number >= 0x80 {
@@ -122,7 +128,10 @@ pub(crate) fn put_varint(place: &mut [u8], mut number: u64) -> usize {
     at + 1
 }
 
-/// Reads a variable-length integer and advances `bytes`; `Ok(None)` if it is cut off.
+/// Reads a variable-length integer and advances `bytes` past it; returns `Ok(None)` if `bytes` ends within the integer.
+///
+/// # Errors
+/// `Corrupt` when the integer exceeds 64 bits or is not in its shortest form.
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<Option<u64>> {
     let mut number = 0;
     for (at, byte) in bytes.iter().take(VARINT_BYTES).enumerate() {
@@ -144,7 +153,7 @@ pub(crate) fn damaged(what: &str) -> Error {
 }
 
 impl<'a> Effect<'a> {
-    /// Passes the bytes of the effect to `out`, in pieces.
+    /// Encodes the effect: calls `out` with its bytes, in several consecutive pieces.
     pub fn encode(&self, mut out: impl FnMut(&[u8])) {
         match *self {
             Effect::Put { space, key, kind, expiry, value } => {
@@ -200,7 +209,11 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Decodes one effect and advances `bytes`; returns `Ok(None)` and leaves `bytes` unchanged if it is cut off.
+    /// Decodes one effect and advances `bytes` past it; returns `Ok(None)` and leaves `bytes` unchanged if `bytes` ends
+    /// within the effect.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are not those of an effect.
     pub fn decode(bytes: &mut &'a [u8]) -> Result<Option<Effect<'a>>> {
         let mut rest = *bytes;
         let effect = Effect::take(&mut rest)?;
@@ -210,6 +223,7 @@ impl<'a> Effect<'a> {
         Ok(effect)
     }
 
+    /// Does the same as [`Effect::decode`], but may leave `rest` anywhere within an effect that is cut off.
     fn take(rest: &mut &'a [u8]) -> Result<Option<Effect<'a>>> {
         let Some((&tag, behind)) = rest.split_first() else { return Ok(None) };
         *rest = behind;
@@ -231,7 +245,7 @@ impl<'a> Effect<'a> {
             let Some(maxmemory) = take_varint(rest)? else { return Ok(None) };
             return Ok(Some(Effect::Limits { limits: Limits { maxmemory, policy } }));
         }
-        // Numbers after the space and the length of the key.
+        // How many further varints follow the id of the space and the length of the key.
         let count = match tag {
             tag::PUT | tag::EDIT => 3,
             tag::FIELD => 2,
@@ -293,10 +307,11 @@ impl<'a> Effect<'a> {
         }))
     }
 
-    /// Applies the effect to the keyspace. Reads no clock and depends on no time: nothing has expired for an effect.
+    /// Applies the effect to the keyspace. Reads no clock, and treats no key as expired, so that replay does not depend
+    /// on when it happens.
     ///
     /// # Errors
-    /// `OverLimit` when memory is too small, and no key may be or can be evicted.
+    /// `OverLimit` when memory is too small, and `when_full` does not allow evicting keys or there is none to evict.
     pub fn apply(&self, keyspace: &Keyspace, when_full: WhenFull) -> Result<()> {
         let (space, key) = match *self {
             Effect::FlushAll => {
@@ -350,7 +365,7 @@ impl<'a> Effect<'a> {
                 Err(error) if error.kind == ErrorKind::OverLimit => error,
                 done => return done,
             };
-            // Entries kept for readers of earlier moments are freed first.
+            // Entries that only cuts (point-in-time views) keep are freed before any key is evicted.
             match when_full {
                 _ if shard.give_up_cut() => {}
                 WhenFull::Evict if shard.lose_some(hash) => {}
@@ -360,7 +375,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Applies an effect on one key to the table that the key belongs to.
+    /// Applies an effect on one key to `table`, which holds the keys of its space and shard.
     fn apply_to(&self, table: &mut Table, hash: u64) -> Result<()> {
         // At time 0, nothing has expired.
         let now = 0;
@@ -390,31 +405,34 @@ impl<'a> Effect<'a> {
             Effect::Flush { .. } | Effect::FlushAll | Effect::Expect { .. } => {}
             Effect::Spaces { .. } | Effect::Dictionary { .. } | Effect::Limits { .. } => {}
         }
-        // The index is not tidied here: that would shrink it again after [`Effect::Expect`] has enlarged it.
+        // The index gets no maintenance here, because that would shrink it after [`Effect::Expect`] has enlarged it.
         Ok(())
     }
 }
 
-/// Returns the error of an effect that finds no memory where no key may be evicted.
+/// Returns the error for an effect that cannot be applied because memory is too small and no key may be evicted.
 fn finds_no_memory(error: &Error) -> Error {
     let message =
         format!("a recorded change of keys finds no memory, and no key may go for it: {}", error.message);
     Error::over_limit(message).advise("give this node as much memory as the one that recorded the change has")
 }
 
-/// Removes the key if its value is of another kind, as it may be in a snapshot that saw later changes.
+/// Removes the key if `is_right` returns false for the kind of its value. A snapshot may have a value of another kind,
+/// because it may contain changes later than the effect.
 fn remove_unless(table: &mut Table, hash: u64, key: &[u8], is_right: impl Fn(Kind) -> bool) {
     if table.get(hash, key, 0).is_some_and(|entry| !is_right(entry.kind())) {
         table.remove(hash, key);
     }
 }
 
+/// Returns `number` as a length; fails with `Corrupt` if it exceeds `most`.
 fn length(number: u64, most: usize) -> Result<usize> {
     let length = usize_saturating(number);
     if length <= most { Ok(length) } else { Err(damaged("a length")) }
 }
 
-/// Returns the kind with this number, if `value` is well formed for it.
+/// Returns the kind of values with this number. Fails with `Corrupt` if there is none, or if `value` is not well-formed
+/// for that kind.
 fn kind_of(number: u64, value: &[u8]) -> Result<Kind> {
     match number {
         0 => Ok(Kind::String),

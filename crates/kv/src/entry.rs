@@ -1,4 +1,4 @@
-//! Layout of an entry in its slot: a header, the expiry if there is one, the key and the value.
+//! The layout of an entry (key and value) in its slot: a header, the expiry if there is one, the key and the value.
 //!
 //! ```text
 //! byte  0..2  from the lowest bit: kind of the value (2 bits), packed (1 bit), has an expiry (1 bit),
@@ -9,8 +9,8 @@
 //!       ...   the key, the value
 //! ```
 //! Numbers are little-endian. A packed value is compressed (`packing/packers.rs`), and its length is that of the
-//! compressed bytes. The rest of the slot lets the value grow in place. The stamp is not part of the contents: it may
-//! change in place even while a cut keeps the entry.
+//! compressed bytes. The rest of the slot is unused and lets the value grow in place. The stamp (a record of the last
+//! use, for eviction) is not part of the contents: it may change in place even while a cut keeps the entry.
 
 use crate::evict::{STAMP_BITS, Stamp};
 use farpool_model::cast::u32_checked;
@@ -19,7 +19,7 @@ use std::ops::Range;
 const HEADER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
 
-/// Bits of the first two bytes of the header.
+/// Masks of the first two bytes of the header.
 const KIND_MASK: u16 = 0b11;
 const PACKED: u16 = 0b100;
 const EXPIRES: u16 = 0b1000;
@@ -34,14 +34,14 @@ pub enum Kind {
     String,
     /// A small hash: its fields and their values back to back.
     Fields,
-    /// A large hash: the number of its table of fields.
+    /// A large hash: the id of its table of fields.
     Table,
-    /// A row of a space with a schema.
+    /// A row of a named space with a schema (`rows/mod.rs`).
     Row,
 }
 
 impl Kind {
-    /// Returns the name that `TYPE` reports.
+    /// Returns the type that the command `TYPE` replies with.
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
@@ -50,13 +50,13 @@ impl Kind {
     }
 }
 
-/// Returns the bytes of an entry with these sizes.
+/// Returns the bytes of an entry with a key and a value of these sizes.
 pub(crate) fn entry_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
     HEADER_BYTES + if expires { EXPIRY_BYTES } else { 0 } + key_bytes + value_bytes
 }
 
-/// Returns the value of the entry in `slot` if it has the given kind, is not packed and has no expiry. Reads the header
-/// once.
+/// Returns the value of the entry in `slot` if it has the given kind, is not compressed and has no expiry; otherwise
+/// `None`. Faster than [`Entry`], as it reads the header once.
 #[inline]
 pub(crate) fn value_of_kind(slot: &[u8], kind: Kind) -> Option<&[u8]> {
     let header = u64::from_le_bytes(*slot.first_chunk()?);
@@ -72,10 +72,10 @@ pub(crate) fn value_of_kind(slot: &[u8], kind: Kind) -> Option<&[u8]> {
 pub(crate) struct Entry<'a>(&'a [u8]);
 
 impl<'a> Entry<'a> {
-    /// A placeholder for no entry; nothing of it may be read.
+    /// A placeholder for no entry; reading from it panics.
     pub const NONE: Entry<'static> = Entry(&[]);
 
-    /// Returns a view of the entry in `slot`, which [`write`] has filled.
+    /// Returns a view of the entry that [`write`] has written to `slot`.
     pub fn of(slot: &'a [u8]) -> Self {
         Entry(slot)
     }
@@ -105,7 +105,7 @@ impl<'a> Entry<'a> {
         self.first() & EXPIRES != 0
     }
 
-    /// Returns the stamp of its use.
+    /// Returns the stamp that records the use of the entry, for eviction.
     pub fn stamp(self) -> Stamp {
         Stamp::from_bits(self.first() >> STAMP_SHIFT)
     }
@@ -125,7 +125,7 @@ impl<'a> Entry<'a> {
         u32::from_le_bytes([self.0[4], self.0[5], self.0[6], self.0[7]]) as usize
     }
 
-    /// Returns the expiry in milliseconds since the epoch.
+    /// Returns the expiry in milliseconds since the epoch; `None` if the entry does not expire.
     pub fn expiry(self) -> Option<u64> {
         let bytes = self.0.get(HEADER_BYTES..HEADER_BYTES + EXPIRY_BYTES).filter(|_| self.has_expiry())?;
         bytes.try_into().ok().map(u64::from_le_bytes)
@@ -142,7 +142,7 @@ impl<'a> Entry<'a> {
         self.expiry().is_none_or(|expiry| expiry > now)
     }
 
-    /// Returns the range of the value's bytes in the slot.
+    /// Returns the range of the stored value in the slot.
     #[inline]
     pub fn stored_range(self) -> Range<usize> {
         let start = self.key_at() + self.key_bytes();
@@ -155,14 +155,14 @@ impl<'a> Entry<'a> {
         &self.0[self.key_at() + self.key_bytes()..][..self.value_bytes()]
     }
 
-    /// Returns all bytes of the entry, without the unused rest of the slot.
+    /// Returns all bytes of the entry: header, expiry, key and value, without the unused rest of the slot.
     pub fn bytes(self) -> &'a [u8] {
         &self.0[..self.key_at() + self.key_bytes() + self.value_bytes()]
     }
 }
 
-/// Writes the header and the key of an entry into `slot`; returns the bytes for its value, which the caller fills. The
-/// key has at most 65,535 bytes, the value less than 4 GiB, and the slot at least [`entry_bytes`] bytes.
+/// Writes the header, the expiry and the key of an entry into `slot`; returns the bytes for its value, which the caller
+/// fills. The key must have at most 65,535 bytes, the value less than 4 GiB, and `slot` at least [`entry_bytes`] bytes.
 pub(crate) fn write<'a>(
     slot: &'a mut [u8],
     (kind, is_packed): (Kind, bool),
@@ -197,7 +197,7 @@ pub(crate) fn set_stamp(slot: &mut [u8], stamp: Stamp) {
     slot[..2].copy_from_slice(&(rest | stamp.bits() << STAMP_SHIFT).to_le_bytes());
 }
 
-/// Returns the value of the entry in `slot` for writing.
+/// Returns the stored value of the entry in `slot` for writing.
 pub(crate) fn value_mut(slot: &mut [u8]) -> &mut [u8] {
     let entry = Entry::of(slot);
     let (start, bytes) = (entry.key_at() + entry.key_bytes(), entry.value_bytes());

@@ -1,9 +1,9 @@
-//! Fields of hashes.
+//! The fields of hashes (values that map fields to values, as in `HSET`).
 //!
-//! A small hash stores its fields in its value, back to back: two bytes for the length of the field, two for that of
-//! its value, then both. A larger hash has a table of its own in which fields are keys, and its value is the number of
-//! that table. A hash that has become large stays large. Either way, a change copies no more than the size of a small
-//! hash.
+//! A small hash has its fields in its value, one after the other: two bytes with the length of the field's name, two
+//! with the length of its value, the name, the value. A larger hash has a table of its own, in which the fields are
+//! keys, and the value of the hash is the id of that table. A hash that has become large stays large. So a change
+//! copies at most the size of a small hash.
 
 use crate::entry::Kind;
 use crate::rows::RowSchema;
@@ -11,18 +11,19 @@ use crate::table::{Table, Value};
 use farpool_model::{Error, Result, limits};
 use std::borrow::Cow;
 
-/// Most fields and bytes of a small hash, and most bytes of a field or a field's value in it. The first and last are
-/// those of Redis' listpacks; the total keeps changes cheap.
+/// Maximum number of fields of a small hash; the next constants are its maximum bytes, and the maximum bytes of a
+/// field's name or value in it. The number of fields and the bytes of a value are the limits of Redis' listpacks; the
+/// total keeps changes cheap.
 const SMALL_FIELDS: usize = 128;
 const SMALL_BYTES: usize = 4096;
 const SMALL_VALUE_BYTES: usize = 64;
 
-/// The tables of large hashes, by number.
+/// The tables of fields of large hashes, by id.
 #[derive(Default)]
 pub(crate) struct Tables {
     tables: Vec<Option<Box<Table>>>,
     free: Vec<u32>,
-    /// Number of the table where maintenance continues.
+    /// Id of the table that had the last step of maintenance.
     next: usize,
 }
 
@@ -40,7 +41,7 @@ impl Tables {
         }
     }
 
-    /// Removes and returns the table with the number stored in `value`.
+    /// Removes and returns the table whose id is stored in `value`; `None` if there is none.
     pub fn remove(&mut self, value: &[u8]) -> Option<Box<Table>> {
         let number = number_of(value)?;
         let table = self.tables.get_mut(number as usize)?.take()?;
@@ -56,12 +57,12 @@ impl Tables {
         self.tables.get_mut(number_of(value)? as usize)?.as_deref_mut()
     }
 
-    /// Returns the bytes of the pool that all tables take.
+    /// Returns the bytes of pool memory that all tables take.
     pub fn bytes(&self) -> usize {
         self.tables.iter().flatten().map(|table| table.bytes()).sum()
     }
 
-    /// Does a step of maintenance in one table; returns whether that table may need more.
+    /// Does a step of maintenance in the next table, in turn; returns whether this table may need more.
     pub fn tidy_one(&mut self) -> bool {
         let count = self.tables.len();
         if count == 0 {
@@ -69,7 +70,7 @@ impl Tables {
         }
         self.next = (self.next + 1) % count;
         let Some(table) = &mut self.tables[self.next] else { return false };
-        // Without free memory, the index stays as it is.
+        // If there is no memory to grow the index, it stays as it is.
         table.tidy().unwrap_or(false) | table.compact()
     }
 }
@@ -78,12 +79,12 @@ fn number_of(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// A view of the fields of a hash.
+/// A view of the fields of a hash or row.
 #[derive(Clone)]
 pub(crate) enum Fields<'a> {
     Small(Cow<'a, [u8]>),
     Large(&'a Table),
-    /// A row of a space with a schema: its fields that are not NULL, as text.
+    /// A row of a space with a schema; its fields are the columns that are not NULL, with values as text.
     Row(&'a RowSchema, Cow<'a, [u8]>),
 }
 
@@ -97,7 +98,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the value of a field.
+    /// Returns the value of a field; `None` if the hash has no such field.
     pub fn get(&self, field: &[u8]) -> Option<Cow<'a, [u8]>> {
         match self {
             Fields::Small(bytes) => within(bytes, |bytes| {
@@ -113,8 +114,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Calls `f` with fields from `cursor` on and returns the next cursor, as [`Table::scan`] does. A small hash is
-    /// returned whole.
+    /// Calls `f` with some fields and their values from `cursor` on and returns the next cursor, 0 at the end, as
+    /// [`Table::scan`] does. Calls `f` with all fields of a small hash or a row.
     pub fn scan(&self, cursor: u64, mut f: impl FnMut(&[u8], &[u8])) -> u64 {
         match self {
             Fields::Small(bytes) => {
@@ -134,7 +135,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns a part of `bytes`, copied if `bytes` is a temporary decompressed value.
+/// Returns the part of `bytes` that `part` selects; copied if `bytes` is owned, that is, a decompressed value.
 fn within<'a>(
     bytes: &Cow<'a, [u8]>,
     part: impl for<'b> FnOnce(&'b [u8]) -> Option<Cow<'b, [u8]>>,
@@ -145,7 +146,7 @@ fn within<'a>(
     }
 }
 
-/// Iterates over the fields and values of a small hash.
+/// Iterates over the names and values of the fields of a small hash.
 fn pairs(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let (lengths, rest) = bytes.split_first_chunk::<4>()?;
@@ -157,13 +158,13 @@ fn pairs(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Returns whether bytes encode a small hash with at least one field and nothing after it.
+/// Returns whether `bytes` are the encoding of a small hash with at least one field.
 pub(crate) fn is_well_formed(bytes: &[u8]) -> bool {
     let length: usize = pairs(bytes).map(|(field, value)| 4 + field.len() + value.len()).sum();
     length == bytes.len() && length > 0
 }
 
-/// Appends a field and its value, whose lengths [`is_small`] has checked.
+/// Appends a field to the encoding of a small hash. The lengths must fit two bytes each; [`is_small`] checks this.
 fn push(bytes: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     bytes.extend_from_slice(&(field.len() as u16).to_le_bytes());
     bytes.extend_from_slice(&(value.len() as u16).to_le_bytes());
@@ -171,7 +172,7 @@ fn push(bytes: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     bytes.extend_from_slice(value);
 }
 
-/// Sorts pairs by key; of pairs with the same key, keeps the last.
+/// Sorts pairs by key; of several pairs with the same key, keeps only the last.
 pub(crate) fn keep_last(pairs: &mut Vec<(&[u8], &[u8])>) {
     pairs.sort_by_key(|(key, _)| *key);
     pairs.reverse();
@@ -183,8 +184,8 @@ fn is_small(field: &[u8], value: &[u8]) -> bool {
 }
 
 impl Table {
-    /// Returns the fields of the hash at `key`: `None` if the key is absent, `Some(None)` if its value is not a hash.
-    /// `schema` is the schema of the space, for rows.
+    /// Returns the fields of the hash at `key`: `None` if the key is absent or expired at `now`, `Some(None)` if the
+    /// value is not a hash. `schema` is the schema of the space, if its values are rows.
     ///
     /// # Errors
     /// Errors of [`Table::plain`].
@@ -204,11 +205,11 @@ impl Table {
         }))
     }
 
-    /// Sets a field of the hash at `key`, which is created if absent; any other value must be a hash. Returns whether
-    /// the field is new.
+    /// Sets a field of the hash at `key`, creating the hash if the key is absent; an existing value must be a hash.
+    /// Returns whether the field is new.
     ///
     /// # Errors
-    /// `OverLimit` when memory is too small or the field too long; the hash is then unchanged.
+    /// `OverLimit` when memory is too small or the name of the field is too long; the hash is then unchanged.
     pub fn set_field(
         &mut self,
         hash: u64,
@@ -256,7 +257,8 @@ impl Table {
         Ok(is_new)
     }
 
-    /// Sets several fields, all or none; otherwise as [`Table::set_field`]. Returns how many are new.
+    /// Sets several fields of the hash at `key`, all or none, as [`Table::set_field`] sets one. Returns the number of
+    /// new fields.
     ///
     /// # Errors
     /// Errors of [`Table::set_field`].
@@ -303,7 +305,8 @@ impl Table {
         Ok(new)
     }
 
-    /// Sets several keys of a table of fields, all or none. Returns how many are new.
+    /// Sets several fields in this table, the table of fields of a large hash, all or none. Returns the number of new
+    /// fields.
     fn put_all(&mut self, fields: &[(&[u8], &[u8])]) -> Result<usize> {
         let mut fields = fields.to_vec();
         keep_last(&mut fields);
@@ -329,7 +332,8 @@ impl Table {
         Ok(added.len())
     }
 
-    /// Makes the value of `key` a large hash with the fields of `table`, which must be `Some` and is taken.
+    /// Makes the value of `key` a large hash with the table of fields `table`, which must be `Some` and is replaced by
+    /// `None`.
     ///
     /// # Errors
     /// Errors of [`Table::put`]; `table` is then put back.
@@ -395,10 +399,10 @@ impl Table {
         Ok(true)
     }
 
-    /// Returns a copy of the table of fields if the hash at `key` is large.
+    /// Returns a copy of the table of fields if the value of `key` is a large hash; otherwise `None`.
     ///
     /// # Errors
-    /// `OverLimit` when memory is too small for it.
+    /// `OverLimit` when memory is too small for the copy.
     pub fn copied_fields(&self, hash: u64, key: &[u8], now: u64) -> Result<Option<Box<Table>>> {
         match self.fields(hash, key, None, now)? {
             Some(Some(Fields::Large(table))) => Ok(Some(Box::new(table.copy()?))),
@@ -406,13 +410,14 @@ impl Table {
         }
     }
 
-    /// Takes the table of fields of a large hash. The caller removes or overwrites the key next.
+    /// Takes the table of fields out of the large hash at `key`; `None` if there is none. The caller must remove or
+    /// overwrite the key next, because the value refers to a table that is gone.
     pub fn take_fields(&mut self, hash: u64, key: &[u8], now: u64) -> Option<Box<Table>> {
         let value = self.get(hash, key, now).filter(|entry| entry.kind() == Kind::Table)?.stored().to_vec();
         self.tables.remove(&value)
     }
 
-    /// Replaces the fields of the large hash at `key`.
+    /// Replaces the table of fields of the large hash at `key`; does nothing if there is none.
     pub fn set_fields(&mut self, hash: u64, key: &[u8], fields: Box<Table>, now: u64) {
         let Some(value) = self.get(hash, key, now).map(|entry| entry.stored().to_vec()) else { return };
         if let Some(table) = self.tables.get_mut(&value) {

@@ -1,13 +1,13 @@
-//! Registry of the shards that long commands hold, with a snapshot of each shard's counts.
+//! The registry of shards that long commands hold (have locked for longer than a step), with a copy of each held
+//! shard's counters.
 //!
-//! A long command holds shards for longer than a step. A thread that serves several tenants never waits for such a
-//! shard: it puts the command off until a shard is released. Readers of counts get the snapshot from the moment at
-//! which the shard was locked.
+//! A thread that serves several tenants never blocks on a held shard: it defers the command until the shard is
+//! released. Readers of counters get the copy that was made when the shard was locked.
 //!
-//! Invariant: a long command announces itself before it locks a shard, and so does a caller that waits for a long
-//! command while it holds other shards. A thread that finds a shard locked and not announced therefore waits for a step
-//! at most. Example: a caller locks shard 1 and then waits for a long command on shard 2. If shard 1 were not
-//! announced, a serving thread would wait for shard 1, and so, indirectly, for the long command.
+//! Invariant: a long command is announced for all its shards before it locks one, and so is a caller that blocks on a
+//! held shard while it has locked others. A thread that finds a shard locked and not announced therefore waits for one
+//! step at most. Example: a caller locks shard 1 and then blocks on shard 2, which a long command holds. If the caller
+//! were not announced for shard 1, a thread could wait for shard 1 and so, indirectly, for the long command.
 
 use crate::keyspace::{KeyCount, Keyspace};
 use crate::shard::{Shard, SpaceId};
@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Timeout of one attempt to lock a shard; announcements are checked between attempts.
+/// Timeout of one attempt to lock a shard. Between attempts, the thread checks whether a long command was announced.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// The holds of all shards of a keyspace.
+/// Which shards of a keyspace long commands hold, and who waits for them.
 pub(crate) struct Holds {
     shards: Box<[HeldShard]>,
-    /// Number of holds that have ended.
+    /// Number of announcements that have ended so far; tells waiting tasks whether one has ended since they looked.
     released: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
     have_waited: AtomicBool,
@@ -33,14 +33,14 @@ pub(crate) struct Holds {
 
 #[derive(Default)]
 struct HeldShard {
-    /// Number of long commands that hold the shard or wait for it.
+    /// Number of long commands announced for the shard, which hold it or wait for it.
     announced: AtomicU32,
-    /// Whether a long command holds the shard; `known` is valid then.
+    /// Whether a long command holds the shard; if so, `known` is valid.
     is_held: AtomicBool,
     known: Mutex<HeldShardCounts>,
 }
 
-/// Snapshot of a shard's counts, for readers while the shard is held.
+/// A copy of a shard's counters, for readers while a long command holds the shard.
 #[derive(Clone, Default)]
 pub(crate) struct HeldShardCounts {
     pub counts: Vec<(SpaceId, KeyCount)>,
@@ -73,7 +73,8 @@ impl Holds {
     }
 }
 
-/// An announcement of a long command on some shards; ends when dropped.
+/// An announcement of a long command for some shards. Dropping it ends the announcement and wakes the tasks that wait
+/// in [`Keyspace::poll_released`].
 pub(crate) struct HoldAnnouncement<'a> {
     holds: &'a Holds,
     shards: Vec<usize>,
@@ -93,7 +94,7 @@ impl Drop for HoldAnnouncement<'_> {
     }
 }
 
-/// The lock of a shard, held for a step or by a long command.
+/// The lock of a shard, for a step or for a long command; dereferences to the shard.
 pub(crate) struct ShardGuard<'a> {
     // Dropped before the lock: clears the mark that the shard is held.
     _mark: Option<HeldMark<'a>>,
@@ -131,7 +132,8 @@ impl Drop for HeldMark<'_> {
 }
 
 impl Keyspace {
-    /// Announces a long command on these shards.
+    /// Announces a long command for these shards; must be called before it locks any of them, see the module
+    /// documentation.
     fn announce(&self, shards: &[usize]) -> HoldAnnouncement<'_> {
         for shard in shards {
             self.holds().shards[*shard].announced.fetch_add(1, Ordering::AcqRel);
@@ -139,7 +141,7 @@ impl Keyspace {
         HoldAnnouncement { holds: self.holds(), shards: shards.to_vec() }
     }
 
-    /// Locks a shard for a long command that was announced.
+    /// Locks a shard for an announced long command and marks it as held. Blocks.
     fn hold(&self, shard: usize) -> ShardGuard<'_> {
         let taken = self.lock(shard);
         let held = &self.holds().shards[shard];
@@ -149,13 +151,13 @@ impl Keyspace {
         ShardGuard { _mark: Some(HeldMark(held)), shard: taken }
     }
 
-    /// Locks shards, given in ascending order, for a long command.
+    /// Locks shards, given in ascending order, for a long command, and announces it. Blocks until all are locked.
     pub(crate) fn hold_all(&self, shards: &[usize]) -> (Vec<ShardGuard<'_>>, HoldAnnouncement<'_>) {
         let hold = self.announce(shards);
         (shards.iter().map(|shard| self.hold(*shard)).collect(), hold)
     }
 
-    /// Locks shards, given in ascending order, for a step that cannot be put off: waits for long commands that hold one
+    /// Locks shards, given in ascending order, for a step that cannot be deferred: blocks while long commands hold one
     /// of them.
     pub(crate) fn take_or_hold(
         &self,
@@ -170,12 +172,14 @@ impl Keyspace {
         }
     }
 
-    /// Locks shards, given in ascending order, for a step; `None` when a long command holds one of them.
+    /// Locks shards, given in ascending order, for a step; returns `None`, with none locked, if a long command holds
+    /// one of them or waits for one. Blocks for other steps only.
     pub(crate) fn take_all(&self, shards: &[usize]) -> Option<Vec<ShardGuard<'_>>> {
         shards.iter().map(|shard| self.take(*shard)).collect()
     }
 
-    /// Locks a shard for a step; `None` when a long command holds it or has announced itself.
+    /// Locks a shard for a step; returns `None` if a long command holds the shard or waits for it. Blocks for other
+    /// steps only.
     pub(crate) fn take(&self, shard: usize) -> Option<ShardGuard<'_>> {
         if let Some(taken) = self.try_lock(shard) {
             return Some(taken.into());
@@ -194,8 +198,8 @@ impl Keyspace {
         None
     }
 
-    /// Calls `f` with the shard, or `of_known` with the snapshot of its counts if a long command holds it. Never waits
-    /// for a long command.
+    /// Returns the result of `f` for the locked shard, or of `of_known` for the copy of its counters if a long command
+    /// holds the shard. Does not wait for long commands.
     pub(crate) fn look<T>(
         &self,
         shard: usize,
@@ -213,12 +217,14 @@ impl Keyspace {
         }
     }
 
-    /// Returns the number of holds that have ended; see [`Keyspace::poll_released`].
+    /// Returns the number of long commands that have released their shards so far. Read it before executing a command
+    /// that may be deferred; see [`Keyspace::poll_released`].
     pub fn releases(&self) -> u64 {
         self.holds().released.load(Ordering::Acquire)
     }
 
-    /// Resolves when a hold has ended since `releases` was read, or when there is none.
+    /// Returns `Ready` if a long command has released its shards since [`Keyspace::releases`] returned `releases`, or
+    /// if no long command is announced. Otherwise returns `Pending` and wakes the task at the next release.
     pub fn poll_released(&self, releases: u64, context: &mut Context<'_>) -> Poll<()> {
         let holds = self.holds();
         let mut waiting = holds.waiting.lock();
@@ -233,7 +239,7 @@ impl Keyspace {
         Poll::Pending
     }
 
-    /// Returns whether a command has waited for a long one since the last call.
+    /// Returns whether any task has waited in [`Keyspace::poll_released`] since the last call.
     pub fn take_waited(&self) -> bool {
         self.holds().have_waited.swap(false, Ordering::AcqRel)
     }

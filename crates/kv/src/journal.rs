@@ -1,17 +1,18 @@
-//! Records: the form in which the effects of commands go to a log and come back.
+//! Log records: the encoding in which the changes of commands are appended to a log, and their replay.
 //!
-//! One command, or a whole transaction, is one record: its time and its effects. It is appended while the command holds
-//! its shards, so that the log has the changes of each key in the order in which they happened:
+//! A command, or a whole transaction, makes one record with its time and its effects (`effects.rs`). The record is
+//! appended while the command still holds the locks of its shards, so that the log has the changes of each key in the
+//! order in which they happened. Example:
 //!
-//! 1. `SET a 1` and `SET a 2` run one after the other.
-//! 2. If a record were appended after its shard is released, the log could have `a = 2` before `a = 1`, and recovery
+//! 1. `SET a 1` and `SET a 2` are executed one after the other.
+//! 2. If records were appended after the shard is released, the log could have `a = 2` before `a = 1`, and recovery
 //!    would end with `a = 1`.
 //!
-//! A large record is split into parts that share a random id. Replay applies them when the last part has arrived, or
-//! not at all: a crash between two parts must not leave half a transaction.
+//! A large record is split into several log records, its parts, which share a random id. Replay applies the parts only
+//! when it has all of them, so that a crash between two parts does not leave half a transaction.
 //!
-//! Layout of a record: the head that the journal writes; a byte for the kind of part; the time as a variable-length
-//! integer; for parts, eight bytes with the id; the effects (`effects.rs`).
+//! Layout of a log record: the header that the journal writes; a byte that says which part of a record this is, or that
+//! it is whole; the time as a variable-length integer; for parts, eight bytes with the id; the effects.
 
 use crate::effects::{Effect, damaged, put_varint, take_varint};
 use crate::keyspace::Keyspace;
@@ -19,26 +20,28 @@ use farpool_model::limits::KV_RECORD_BYTES_MAX;
 use farpool_model::{Error, Result};
 use std::collections::HashMap;
 
-/// A log of changes of keys.
+/// A log of changes of keys, implemented by the owner of the keyspace.
 pub trait Journal: Send + Sync {
-    /// Checks that changes can be recorded; called before a command changes anything. `bytes` is the size of the
-    /// command.
+    /// Checks that changes can be logged. Called before a command changes anything; `bytes` is the size of its
+    /// arguments.
     ///
     /// # Errors
-    /// The reason why they cannot be recorded.
+    /// The reason why changes cannot be logged.
     fn check(&self, bytes: usize) -> Result<()>;
 
-    /// Appends the head of a record to `record`, which is empty.
+    /// Appends the journal's own header to `record`, which is empty.
     fn begin(&self, record: &mut Vec<u8>);
 
-    /// Appends a record of about [`KV_RECORD_BYTES_MAX`] bytes at most, and returns its number.
+    /// Appends a log record of at most about [`KV_RECORD_BYTES_MAX`] bytes and returns its sequence number. The record
+    /// need not be durable yet.
     ///
     /// # Errors
-    /// The reason why it could not be appended; no later record is accepted then.
+    /// The reason why the record could not be appended. The journal must then refuse all later records, too, because a
+    /// log with a gap would be replayed to wrong keys.
     fn append(&self, record: &[u8]) -> Result<u64>;
 }
 
-/// Kinds of parts.
+/// The byte of a log record that says which part of a record it is.
 mod part {
     pub const WHOLE: u8 = 0;
     pub const FIRST: u8 = 1;
@@ -46,37 +49,38 @@ mod part {
     pub const LAST: u8 = 3;
 }
 
-/// Capacity of a record's buffer that is kept for the next record, in bytes.
+/// Maximum capacity in bytes of a recorder's buffer that is kept for the next record.
 const KEPT_BYTES: usize = 16 << 10;
 
-/// Collects the effects of one command into a record.
+/// Collects the effects of one command or transaction into a log record.
 pub(crate) struct Recorder<'j> {
     journal: Option<&'j dyn Journal>,
     record: Vec<u8>,
     now: u64,
-    /// Random id that the parts of this record share.
+    /// Random id, which the parts of this record share.
     id: u64,
-    /// Bytes before the effects.
+    /// Number of bytes of `record` before the effects.
     head: usize,
     has_parts: bool,
-    /// Whether a part is appended as soon as it is full.
+    /// Whether each part is appended to the journal as soon as it is full.
     is_eager: bool,
     failure: Option<Error>,
 }
 
 impl<'j> Recorder<'j> {
-    /// Creates a recorder that records nothing.
+    /// Creates a recorder that ignores all effects.
     pub fn off() -> Self {
         Recorder::new(None, Vec::new(), 0, 0)
     }
 
-    /// Creates a recorder for `journal`, if there is one; reuses `buffer`.
+    /// Creates a recorder for `journal` that reuses `buffer`; without a journal, it ignores all effects. `now` is the
+    /// time of the record, and `id` is the random id of its parts.
     pub fn new(journal: Option<&'j dyn Journal>, buffer: Vec<u8>, now: u64, id: u64) -> Self {
         let (has_parts, failure) = (false, None);
         Recorder { journal, record: buffer, now, id, head: 0, has_parts, is_eager: true, failure }
     }
 
-    /// Defers all appends to [`Recorder::finish`], however many bytes there are.
+    /// Makes the recorder append nothing before [`Recorder::finish`], however many bytes there are.
     pub fn lazy(self) -> Self {
         Recorder { is_eager: false, ..self }
     }
@@ -85,7 +89,7 @@ impl<'j> Recorder<'j> {
         self.journal.is_some()
     }
 
-    /// Returns the bytes of the effects that were not appended yet.
+    /// Returns the bytes of the effects that have not been appended to the journal yet.
     pub fn bytes(&self) -> usize {
         self.record.len() - self.head
     }
@@ -125,7 +129,8 @@ impl<'j> Recorder<'j> {
         appended.map_err(|error| self.failure = Some(error)).ok()
     }
 
-    /// Appends the rest; returns the number of the last part, or `None` if there were no effects, and the buffer.
+    /// Appends the remaining effects to the journal. Returns the sequence number of the last log record, or `Ok(None)`
+    /// if there were no effects; and the buffer, to be reused.
     pub fn finish(mut self) -> (Result<Option<u64>>, Vec<u8>) {
         let done = match self.journal {
             Some(journal) if !self.record.is_empty() => self.append(journal).map(Some),
@@ -157,7 +162,7 @@ impl<'j> Recorder<'j> {
     }
 }
 
-/// Begins a record; returns its length so far.
+/// Writes what precedes the effects (or the id of a part) into `record`; returns the length of `record`.
 fn begin(journal: &dyn Journal, record: &mut Vec<u8>, kind: u8, now: u64) -> usize {
     journal.begin(record);
     record.push(kind);
@@ -168,8 +173,9 @@ fn begin(journal: &dyn Journal, record: &mut Vec<u8>, kind: u8, now: u64) -> usi
 }
 
 impl Keyspace {
-    /// Records the latest time of a client's command, unless a record has it already. A clock that is put back across a
-    /// restart then revives no expired key. Returns the number of the record.
+    /// Appends a log record with the latest time of a client's command, unless an earlier call has done so for this
+    /// time. Reason: if the clock is set back during a restart, time still continues from here and no expired key
+    /// exists again. Returns the sequence number of the record; `None` if none was appended.
     ///
     /// # Errors
     /// Errors of the journal.
@@ -182,38 +188,40 @@ impl Keyspace {
     }
 }
 
-/// The behavior of a replay that finds no memory.
+/// What a replay does when memory is too small for a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Evicts keys by the recorded policy, each as a whole: a start that finds less memory than before does so.
+    /// Evicts keys by the recorded policy. For recovery at a start, which may have less memory than before.
     #[default]
     Evict,
-    /// Fails. A replica must have the keys that its leader has; evictions are in the records.
+    /// Fails. For a replica, which must have exactly the keys of its leader; evictions by the leader are in the
+    /// records.
     Fail,
 }
 
-/// The replay of one keyspace's records, in order.
+/// Applies the log records of one keyspace in order, and keeps incomplete records until their last part arrives.
 #[derive(Debug, Default)]
 pub struct Replay {
     when_full: WhenFull,
-    /// Incomplete records: the parts so far, by id.
+    /// The effects of incomplete records, from the parts received so far, by id.
     parts: HashMap<u64, Vec<u8>>,
 }
 
 impl Replay {
-    /// Creates a replay that does this when it finds no memory.
+    /// Creates a replay. `when_full` says what it does when memory is too small for a change.
     pub fn new(when_full: WhenFull) -> Self {
         Replay { when_full, parts: HashMap::new() }
     }
 
-    /// Applies a record without the head that [`Journal::begin`] wrote.
+    /// Applies a log record, given without the header that [`Journal::begin`] wrote; if it is a part, only keeps it
+    /// until the last part arrives.
     ///
-    /// Parts whose first part is missing are ignored: the record began before the snapshot that was read, which
-    /// contains the effects of its earlier parts.
+    /// Parts of a record whose first part is missing are ignored, because the record began before the snapshot that was
+    /// read, and this snapshot contains its effects.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not a record; `OverLimit` when memory is too small. The keyspace is then in no state
-    /// that it ever had, and must not be used.
+    /// `Corrupt` when the bytes are not a log record; `OverLimit` when memory is too small. After an error, a record
+    /// may be applied in part, so the keyspace must not be used.
     pub fn apply(&mut self, keyspace: &Keyspace, record: &[u8]) -> Result<()> {
         let (&kind, mut rest) = record.split_first().ok_or_else(|| damaged("it is empty"))?;
         let now = take_varint(&mut rest)?.ok_or_else(|| damaged("its time is cut off"))?;
@@ -239,12 +247,13 @@ impl Replay {
         }
     }
 
-    /// Returns the bytes of incomplete records.
+    /// Returns the bytes of memory of incomplete records.
     pub fn bytes(&self) -> usize {
         self.parts.values().map(Vec::len).sum()
     }
 
-    /// Returns whether a record is complete in itself. Such records of a snapshot may be applied in any order.
+    /// Returns whether a log record is not a part of a larger one. Whole records of a snapshot may be applied in any
+    /// order.
     pub fn is_whole(record: &[u8]) -> bool {
         record.first() == Some(&part::WHOLE)
     }

@@ -1,4 +1,4 @@
-//! The keyspace of a tenant, divided into shards with one lock each.
+//! The keyspace of a tenant: all its keys, divided into shards with one lock each.
 
 use crate::evict::Policy;
 use crate::holds::Holds;
@@ -22,12 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The keyspace of a tenant: all its keys.
+/// All keys of a tenant, in all spaces, with their settings.
 ///
-/// A command locks the shards of all its keys in ascending order before it does anything, so that its effects are
-/// atomic and commands cannot deadlock. Example: `MSET a 1 b 2` and `MSET b 3 a 4` both lock the shard of `a` before
-/// that of `b` (or both the other way round); if each locked its first key first, each could wait for the other
-/// forever.
+/// A command locks the shards of all its keys in ascending order before it reads or changes any, so that commands are
+/// atomic and cannot deadlock. Example: `MSET a 1 b 2` and `MSET b 3 a 4` lock the shards of `a` and `b` in the same
+/// order. If each command locked the shard of its own first key first, each could wait for the other forever.
 pub struct Keyspace {
     pub(crate) pool: Arc<Pool>,
     pub(crate) tenant: TenantName,
@@ -36,38 +35,41 @@ pub struct Keyspace {
     holds: Holds,
     meter: Arc<Meter>,
     orders: Arc<IndexOrders>,
-    /// Settings ([`Limits`]): the memory limit, and the index of the policy in [`Policy::ALL`].
+    /// The memory limit of [`Limits`], in bytes; 0 for none. `policy` is the index of the eviction policy in
+    /// [`Policy::ALL`].
     maxmemory: AtomicU64,
     policy: AtomicU8,
-    /// Latest time that any command came with.
+    /// Latest time, in milliseconds since the epoch, that was passed in with any command.
     latest: AtomicU64,
-    /// Latest time that a client's command came with, and the latest of these times that [`Keyspace::record_time`] has
-    /// recorded.
+    /// Latest time passed in with a client's command, and the latest of these times that [`Keyspace::record_time`] has
+    /// written to the log.
     asked: AtomicU64,
     recorded: AtomicU64,
-    /// Latest time that an applied record carried.
+    /// Latest time of an applied log record.
     applied: AtomicU64,
     /// Whether commands are refused because the keys are being rebuilt.
     refuses_commands: AtomicBool,
     journal: OnceLock<Box<dyn Journal>>,
-    /// Compressors of the spaces, each with an extent of the pool that stands for the memory it takes.
+    /// Compressors of the spaces, each with an unused allocation of the pool that accounts for its memory, which is not
+    /// memory of the pool.
     pub(crate) charges: Mutex<Vec<(Arc<Packer>, Extent)>>,
-    /// Cuts that were dropped while a long command held their shards.
+    /// Cuts (point-in-time views) that were dropped while a long command held their shard, with shard number and space
+    /// id; they are ended later.
     ended: Mutex<Vec<(usize, SpaceId, Arc<Cut>)>>,
 }
 
-/// Milliseconds for which expired keys stay where keys change by records alone: longer than the times of records can be
-/// out of order, which is by the longest time for which a command holds its shards.
+/// Milliseconds for which an expired key is kept in a keyspace that only applies log records. Reason for 10 s: the
+/// times of records can be out of order by as long as a command holds its shards, which is less.
 const APPLIED_MARGIN_MS: u64 = 10_000;
 
-/// Counts of the keys of a space.
+/// Number of keys of a space, and their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyCount {
     /// Number of keys.
     pub keys: usize,
     /// Number of keys that have an expiry.
     pub expiring: usize,
-    /// Bytes of the pool.
+    /// Bytes of pool memory that the keys take.
     pub bytes: usize,
 }
 
@@ -84,11 +86,11 @@ impl KeyCount {
 }
 
 impl Keyspace {
-    /// Creates an empty keyspace. The hash function depends on `secret`, so that clients cannot choose keys that
-    /// collide.
+    /// Creates an empty keyspace of `tenant` with memory of `pool`. The hash function of keys depends on `secret`, so
+    /// that clients cannot choose keys with equal hashes.
     ///
     /// # Panics
-    /// If `shards` is zero, or more than 512.
+    /// If `shards` is zero or more than 512 (nine bits of a key's hash select its shard).
     pub fn new(pool: &Arc<Pool>, tenant: &TenantName, secret: [u8; 16], shards: usize) -> Self {
         assert!((1..=512).contains(&shards), "keys are in {shards} shards");
         let hasher = KeyHasher::new(secret);
@@ -96,8 +98,8 @@ impl Keyspace {
         Keyspace::with(pool, tenant, (Arc::default(), orders), shards)
     }
 
-    /// Creates an empty keyspace whose shards may change places with those of this one. Its memory counts as memory of
-    /// this one, and its time begins where this one's is.
+    /// Creates an empty keyspace whose shards may later replace those of this keyspace: it has the same number of
+    /// shards and hash function, its memory counts as memory of this keyspace, and its time is not earlier.
     pub(crate) fn empty_twin(&self) -> Keyspace {
         let shared = (Arc::clone(&self.meter), Arc::clone(&self.orders));
         let twin = Keyspace::with(&self.pool, &self.tenant, shared, self.shards());
@@ -136,14 +138,15 @@ impl Keyspace {
         }
     }
 
-    /// Records all changes from now on; only the first journal counts. Called when recovery is done, so recorded limits
-    /// take effect from here on.
+    /// Makes the keyspace log all changes to `journal` from now on; later calls have no effect. Called when recovery is
+    /// complete, and puts the recovered memory limit into effect.
     pub fn set_journal(&self, journal: Box<dyn Journal>) {
         drop(self.journal.set(journal));
         self.all_applied();
     }
 
-    /// Makes the keyspace refuse commands and changes by SQL, or accept them again. Commands that run already go on.
+    /// Makes the keyspace refuse commands and changes by SQL, or accept them again. Commands that hold their shards
+    /// already continue.
     pub fn refuse_commands(&self, refuses: bool) {
         self.refuses_commands.store(refuses, Ordering::Release);
     }
@@ -154,19 +157,20 @@ impl Keyspace {
         self.refuses_commands.load(Ordering::Acquire)
     }
 
-    /// Frees the memory that is charged for the compressors of all spaces.
+    /// Releases the pool memory that accounts for the compressors of all spaces.
     pub(crate) fn clear_charges(&self) {
         let gone = std::mem::take(&mut *self.charges.lock());
         gone.iter().for_each(|(_, extent)| self.meter.gave(extent.len()));
     }
 
-    /// Takes over the limits, compressors and times of a keyspace that was created by [`Keyspace::empty_twin`].
+    /// Moves limits and compressors from `twin`, which [`Keyspace::empty_twin`] created, to this keyspace, and takes
+    /// over its time.
     pub(crate) fn take_settings_of(&self, twin: &Keyspace) {
         self.store_limits(twin.limits());
         self.meter.set_most(usize_saturating(self.limits().maxmemory));
         *self.charges.lock() = std::mem::take(&mut *twin.charges.lock());
         self.applied_at(twin.applied.load(Ordering::Relaxed));
-        // The record of the latest time may be among those that were cut off.
+        // Written again, as the record of the latest time may be among those removed from the end of the log.
         self.recorded.store(0, Ordering::Relaxed);
     }
 
@@ -181,13 +185,13 @@ impl Keyspace {
         Policy::ALL.get(usize::from(at)).copied().unwrap_or_default()
     }
 
-    /// Returns whether keys are evicted when memory is full.
+    /// Returns whether the policy evicts keys when memory is full.
     #[inline]
     pub(crate) fn evicts(&self) -> bool {
         self.policy() != Policy::NoEviction
     }
 
-    /// Returns whether the policy depends on when keys are used.
+    /// Returns whether the policy depends on when or how often keys are used.
     #[inline]
     pub(crate) fn notes_uses(&self) -> bool {
         self.policy().needs_stamps()
@@ -206,7 +210,8 @@ impl Keyspace {
         self.journal.get().map(|journal| &**journal)
     }
 
-    /// Returns [`Keyspace::not_before`] of a time that a client's command came with, and remembers it to be recorded.
+    /// Returns the result of [`Keyspace::not_before`] for the time of a client's command, and notes this time for
+    /// [`Keyspace::record_time`].
     pub(crate) fn asked_at(&self, now: u64) -> u64 {
         let now = self.not_before(now);
         if now > self.asked.load(Ordering::Relaxed) {
@@ -215,20 +220,20 @@ impl Keyspace {
         now
     }
 
-    /// Returns the latest time of a client's command, unless it was returned before.
+    /// Returns the latest time of a client's command; `None` if it was returned before.
     pub(crate) fn unrecorded_time(&self) -> Option<u64> {
         let asked = self.asked.load(Ordering::Relaxed);
         (self.recorded.swap(asked, Ordering::Relaxed) < asked).then_some(asked)
     }
 
-    /// Returns the latest time that any command came with.
+    /// Returns the latest time that was passed in with any command, in milliseconds since the epoch.
     pub fn latest(&self) -> u64 {
         self.latest.load(Ordering::Relaxed)
     }
 
-    /// Returns `now`, or the latest time seen if that is later, so that time never goes backwards: two threads may
-    /// arrive here in another order than they read the clock. Example: a client is told that `k` has expired at time
-    /// 100; a command that read the clock at 99 must not see `k` again.
+    /// Returns the later of `now` and the latest time seen so far, so that time never goes backwards. Needed because
+    /// threads may call this in another order than they read the clock. Example: a client is told that `k` has expired
+    /// at time 100; a command that read the clock at 99 must not see `k` again.
     pub(crate) fn not_before(&self, now: u64) -> u64 {
         let latest = self.latest.load(Ordering::Relaxed);
         if now > latest {
@@ -241,7 +246,7 @@ impl Keyspace {
         self.hasher.hash(key)
     }
 
-    /// Returns the shard of a key, from hash bits that the indexes do not use.
+    /// Returns the number of the shard of a key with this hash.
     pub(crate) fn shard_of(&self, hash: u64) -> usize {
         let chosen = (hash >> 40 & 0x1ff) as usize;
         chosen * self.shards.len() / 512
@@ -259,7 +264,8 @@ impl Keyspace {
         self.shards[shard].try_lock_for(within)
     }
 
-    /// Locks a shard, waiting for a long command that holds it. Not for threads that serve several tenants.
+    /// Locks a shard; blocks while another thread or a long command holds it. Not for threads that serve several
+    /// tenants, which must not wait for a long command.
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         self.shards[shard].lock()
     }
@@ -268,13 +274,14 @@ impl Keyspace {
         &self.holds
     }
 
-    /// Does a step of background maintenance: removes expired keys, compacts memory, lowers usage to its limit. Returns
-    /// whether more is likely to be left. One shard at a time is locked, for some microseconds.
+    /// Does a step of background maintenance: removes expired keys, compacts memory, evicts keys while usage exceeds
+    /// `maxmemory`. Returns whether more is likely to be left to do. Locks one shard at a time, for some microseconds,
+    /// and skips shards that long commands hold.
     pub fn tidy(&self, now: u64) -> bool {
         let now = self.not_before(now);
         self.end_cuts();
         let tidy = |shard: &usize| {
-            // A shard that a long command holds is left for later.
+            // A shard that a long command holds is skipped until the next step.
             let Some(has_more) = self.take(*shard).map(|mut taken| taken.tidy(now)) else { return false };
             self.lower(*shard, now) || has_more
         };
@@ -282,16 +289,17 @@ impl Keyspace {
         self.train_one(now) || has_more
     }
 
-    /// Does a step of the maintenance of a keyspace that changes by records alone: removes keys that have expired by the
-    /// time that the records carried, and compacts memory. Evicts nothing and reads no clock. Returns whether more is
-    /// likely to be left.
+    /// Does a step of background maintenance in a keyspace that only applies log records, as on a replica: removes keys
+    /// that have expired as of the time of the records, and compacts memory. Evicts nothing and depends on no clock.
+    /// Returns whether more is likely to be left to do.
     ///
-    /// Keys stay for [`APPLIED_MARGIN_MS`] beyond their expiry, because records are in the order of changes and not
-    /// quite in that of their times:
+    /// Keys are removed 10 s after their expiry, because the times of consecutive log records are not always ascending.
+    /// Example:
     ///
-    /// 1. At time 99, a command begins `PERSIST k` on a thread; `k` expires at 100.
+    /// 1. At time 99, `PERSIST k` begins on one thread; `k` expires at 100.
     /// 2. At time 101, a command on another thread changes another key, and its record is appended first.
-    /// 3. If `k` were removed once the record of time 101 is applied, the one of `PERSIST k` would find no `k`.
+    /// 3. If `k` were removed when the record of time 101 is applied, the later record of `PERSIST k` would find no
+    ///    `k`.
     pub fn tidy_applied(&self) -> bool {
         let now = self.applied.load(Ordering::Relaxed).saturating_sub(APPLIED_MARGIN_MS);
         self.end_cuts();
@@ -299,13 +307,13 @@ impl Keyspace {
         (0..self.shards()).filter(tidy).count() > 0
     }
 
-    /// Notes the time of a record that is being applied.
+    /// Notes the time of a log record that is being applied.
     pub(crate) fn applied_at(&self, now: u64) {
         self.applied.fetch_max(now, Ordering::Relaxed);
         self.not_before(now);
     }
 
-    /// Ends a cut of a shard once the shard is no longer held by a long command.
+    /// Notes a cut to be ended by [`Keyspace::tidy`] when no long command holds its shard any more.
     pub(crate) fn end_later(&self, shard: usize, space: SpaceId, cut: &Arc<Cut>) {
         self.ended.lock().push((shard, space, Arc::clone(cut)));
     }
@@ -320,19 +328,20 @@ impl Keyspace {
         }
     }
 
-    /// Returns the number of the last record that changed any key, `None` without one: everything that was read before
-    /// this call depends on records up to this one at most.
+    /// Returns the sequence number of the last log record of a change to any key; `None` if there is none. Everything
+    /// read before this call depends on records up to this one at most.
     pub fn last_record(&self) -> Option<u64> {
         let recorded = |shard| self.look(shard, Shard::recorded, |known| known.recorded);
         (0..self.shards()).map(recorded).max()?.checked_sub(1)
     }
 
-    /// Returns the named spaces.
+    /// Returns the definitions of the named spaces.
     pub fn spaces(&self) -> Arc<Spaces> {
         self.look(0, |shard| Arc::clone(shard.spaces()), |known| Arc::clone(&known.spaces))
     }
 
-    /// Returns the counts of a space, read shard by shard: an estimate while clients change keys.
+    /// Returns the number of keys of a space and their memory. The shards are read one after the other, so the result
+    /// is an estimate while clients change keys.
     pub fn count(&self, space: SpaceId) -> KeyCount {
         let mut count = KeyCount::default();
         for shard in 0..self.shards() {
@@ -352,7 +361,7 @@ impl Keyspace {
         count
     }
 
-    /// Returns the number of keys of each space.
+    /// Returns the number of keys by space id, of spaces that have keys.
     pub(crate) fn keys_by_space(&self) -> BTreeMap<SpaceId, usize> {
         let mut counts = BTreeMap::new();
         for shard in 0..self.shards() {
@@ -363,7 +372,7 @@ impl Keyspace {
         counts
     }
 
-    /// Returns the counts of the numbered spaces that have keys; named spaces count as part of space 0.
+    /// Returns the counts of the spaces that clients select and that have keys; named spaces count as part of space 0.
     pub fn counts(&self) -> Vec<(SpaceId, KeyCount)> {
         let mut counts = BTreeMap::<_, KeyCount>::new();
         for shard in 0..self.shards() {

@@ -1,7 +1,9 @@
-//! Key-value spaces: keys and values in the pool's memory, read and written one by one.
+//! The key-value store: keys and values in the memory of the pool, read and written by commands of the Redis protocol
+//! and by SQL. Each tenant has a [`Keyspace`] with several *spaces* (namespaces of keys).
 //!
-//! Commands go in and replies come out. This crate opens no sockets, starts no threads and reads no clock: time and
-//! randomness are arguments of a command, so that the same commands give the same keys on every run.
+//! A [`Session`] takes commands and appends replies to a buffer. This crate opens no sockets, starts no threads and
+//! reads no clock: time and randomness are arguments of a command, so that the same commands give the same keys in
+//! every run.
 
 #![forbid(unsafe_code)]
 

@@ -9,16 +9,17 @@ use crate::shard::Shard;
 use farpool_model::Result;
 use farpool_model::cast::usize_saturating;
 
-/// The settings of a tenant's keys.
+/// The memory limit and the eviction policy of a tenant's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of the pool for keys and values; with 0, only the pool and the tenant's quota are limits.
+    /// Maximum bytes of pool memory for keys and values (Redis' `maxmemory`). 0 means that only the size of the pool
+    /// and the tenant's quota limit them.
     pub maxmemory: u64,
-    /// Eviction policy.
+    /// Which keys are evicted when memory is full.
     pub policy: Policy,
 }
 
-/// Usage counters of a tenant's keys since the start.
+/// Memory in use, and counters since the start, of a tenant's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageCounters {
     /// Bytes of the pool in use.
@@ -34,10 +35,11 @@ pub struct UsageCounters {
 }
 
 impl Keyspace {
-    /// Changes the settings while all shards are locked. Returns the number of the log record, if changes are recorded.
+    /// Changes the limits by calling `change` while all shards are locked; blocks until they are. Returns the sequence
+    /// number of the log record; `None` if changes are not logged.
     ///
     /// # Errors
-    /// Errors of the journal. If appending fails, the settings have changed in memory.
+    /// Errors of the journal. If appending the record failed, the limits have changed in memory only.
     pub fn set_limits(&self, moment: TimeAndRandom, change: impl FnOnce(&mut Limits)) -> Result<Option<u64>> {
         let now = self.asked_at(moment.now);
         if let Some(journal) = self.journal() {
@@ -60,8 +62,8 @@ impl Keyspace {
         appended
     }
 
-    /// Applies recorded settings. The memory limit takes effect only when replay is complete, as replay may need more
-    /// for a moment.
+    /// Applies limits from a log record. The memory limit takes effect only when replay is complete, because replay may
+    /// need more memory for a moment.
     pub(crate) fn apply_limits(&self, limits: Limits) {
         self.store_limits(limits);
         (0..self.shards()).for_each(|shard| self.lock(shard).set_policy(limits.policy, self.latest()));
@@ -73,7 +75,7 @@ impl Keyspace {
         (0..self.shards()).for_each(|shard| self.lock(shard).all_found());
     }
 
-    /// Returns whether usage exceeds the limit and the policy evicts nothing.
+    /// Returns whether usage exceeds the memory limit and the policy evicts no keys.
     pub(crate) fn is_full(&self) -> bool {
         self.meter().is_over() && !self.evicts()
     }
@@ -91,13 +93,13 @@ impl Keyspace {
         uses
     }
 
-    /// Evicts some keys of a shard while usage exceeds the limit; returns whether there is more to do.
+    /// Evicts some keys of a shard if usage exceeds the memory limit, as after the limit was lowered; returns whether
+    /// keys were evicted, so that another call may be needed.
     pub(crate) fn lower(&self, shard: usize, now: u64) -> bool {
         if !self.meter().is_over() || !self.evicts() {
             return false;
         }
-        // Keys are kept while changes cannot be recorded: an eviction that is not in the log would be undone by a
-        // restart.
+        // No key is evicted while changes cannot be logged, because a restart would undo the eviction.
         if self.journal().is_some_and(|journal| journal.check(0).is_err()) {
             return false;
         }
@@ -108,7 +110,7 @@ impl Keyspace {
             recorder.add(&Effect::Remove { space: *space, key });
             taken.touch(crate::session::selected(*space), key);
         }
-        // A failed append is reported to the next command that writes.
+        // If appending the log record fails, the next command that writes reports the error.
         taken.note_record(&recorder.finish().0);
         !victims.is_empty()
     }

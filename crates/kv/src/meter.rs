@@ -1,12 +1,13 @@
-//! Usage and limit of the pool memory that a tenant's keys take.
+//! The pool memory that a tenant's keys take, and its limit.
 
 use farpool_model::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts bytes of the pool: whole slab pages and index segments, when they are allocated and freed.
+/// Counts the bytes of pool memory that a tenant's keys take, that is, of whole slab pages and segments of indexes, and
+/// has their limit (`maxmemory`).
 ///
-/// The limit is checked before memory is allocated, not atomically with it. Each thread may exceed it by one
-/// allocation: 64 KiB for small entries, 256 KiB for an index.
+/// The limit is checked before memory is allocated and not atomically with the allocation. So each thread may exceed
+/// the limit by one allocation: 64 KiB for small entries, 256 KiB for an index.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     used: AtomicUsize,
@@ -20,12 +21,12 @@ impl Meter {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the limit, if there is one.
+    /// Returns the limit in bytes; `None` if there is none.
     pub fn most(&self) -> Option<usize> {
         Some(self.most.load(Ordering::Relaxed)).filter(|most| *most > 0)
     }
 
-    /// Sets the limit; 0 for none.
+    /// Sets the limit in bytes; 0 for none.
     pub fn set_most(&self, bytes: usize) {
         self.most.store(bytes, Ordering::Relaxed);
     }
@@ -38,7 +39,7 @@ impl Meter {
     /// Checks that `bytes` more may be allocated.
     ///
     /// # Errors
-    /// `OverLimit` if not.
+    /// `OverLimit` if usage would exceed the limit.
     pub fn check(&self, bytes: usize) -> Result<()> {
         match self.most() {
             Some(most) if self.used().saturating_add(bytes) > most => Err(Error::over_limit(format!(

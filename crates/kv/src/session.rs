@@ -1,11 +1,13 @@
-//! Client sessions: the selected space, the commands queued by `MULTI`, and the keys watched by `WATCH`.
+//! The state of a client between commands: the selected space, the commands queued by `MULTI`, and the keys watched by
+//! `WATCH`.
 //!
-//! A session executes commands in an [`ExecutionMode`]. In short mode, a command that would take longer than a step, or
-//! that needs a shard held by a long command, is put off before it changes anything.
+//! A session executes commands in an [`ExecutionMode`]. In short mode, a command that would take longer than a step
+//! (see `KV_STEP_WORK_MAX`), or that needs a shard held by a long command, is deferred before it changes anything: the
+//! caller executes it again later, in long mode or when the shard is released.
 //!
-//! `WATCH` invariant: every write to a watched key touches the watch while it holds the lock of the key's shard, and
-//! `EXEC` checks the watch after it has locked the shards of all its keys and of all watched keys. No write fits
-//! between the check and the first command:
+//! Invariant of `WATCH`: every write to a watched key sets the flag of the client's watch ("touches" the watch) while
+//! it holds the lock of the key's shard, and `EXEC` checks the flag after it has locked the shards of all its keys and
+//! of all watched keys. So no write can happen between the check and the first command of the transaction:
 //!
 //! 1. Client A: `WATCH k`, `MULTI`, `SET k 1`.
 //! 2. Client B: `SET k 2`, which touches A's watch under the lock of `k`'s shard.
@@ -34,15 +36,15 @@ use request::{UNKNOWN, checked, is_long_request, unknown};
 use std::borrow::Cow;
 use transaction::{Queue, Watched};
 
-/// Number of spaces that clients select by number with `SELECT`.
+/// Number of spaces that clients select with `SELECT`; their ids are 0 to 15, as in Redis.
 pub(crate) const SPACES: SpaceId = 16;
 
-/// Returns the space with this number, or `None` unless 0 <= `number` < [`SPACES`].
+/// Returns `number` as the id of a space for `SELECT`; `None` unless 0 <= `number` < [`SPACES`].
 pub(crate) fn space_number(number: i64) -> Option<SpaceId> {
     SpaceId::try_from(number).ok().filter(|number| *number < SPACES)
 }
 
-/// Parses the number of a space; errors have Redis' texts.
+/// Parses the id of a space for `SELECT`. The error messages are those of Redis.
 pub(crate) fn space_of_text(text: &[u8]) -> Result<SpaceId, Refusal> {
     let number = parse_integer(text).ok_or(NOT_INTEGER)?;
     if i32::try_from(number).is_err() {
@@ -51,65 +53,68 @@ pub(crate) fn space_of_text(text: &[u8]) -> Result<SpaceId, Refusal> {
     space_number(number).ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// Returns the numbered space that contains `space`. Named spaces (numbers from [`SPACES`]) belong to space 0.
+/// Returns the id of the space that clients select to use the keys of `space`: `space` itself, or 0 for a named space
+/// (ids from [`SPACES`] on), as the keys of named spaces are part of space 0.
 pub(crate) fn selected(space: SpaceId) -> SpaceId {
     if space < SPACES { space } else { 0 }
 }
 
-/// Time and randomness of a command. They are arguments, so that the same command with the same `TimeAndRandom` gives
-/// the same result on every run.
+/// The time and the random number that a command uses instead of a clock and a generator, so that the same commands
+/// with the same values give the same results in every run.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeAndRandom {
     /// Milliseconds since the epoch.
     pub now: u64,
-    /// A random number.
+    /// A random number, for commands such as `RANDOMKEY` and for eviction.
     pub random: u64,
 }
 
-/// The command that was executed and its outcome, for usage statistics.
+/// A command that a session was asked to execute, and its outcome; for statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutedCommand {
-    /// The name in the table; empty for a command that does not exist.
+    /// The name of the command in [`COMMANDS`](crate::COMMANDS); empty for a command that does not exist.
     pub name: &'static str,
-    /// The outcome.
+    /// Whether the command was executed, and whether it succeeded.
     pub outcome: Outcome,
 }
 
 /// The time that a command may occupy the thread that executes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecutionMode {
-    /// At most one step, and without waiting for long commands: the thread serves other clients as well.
+    /// At most one step, and without blocking on shards that long commands hold, because the thread serves other
+    /// clients as well. Longer commands are deferred ([`DeferReason`]).
     Short,
-    /// Without a bound. The command's shards are announced as held while it runs.
+    /// Without a limit, blocking on locks. The shards of the command are marked as held during its execution, so that
+    /// commands in short mode are deferred and do not wait.
     #[default]
     Long,
 }
 
-/// The reason why a command was put off. A command that is put off has changed nothing and has no reply.
+/// The reason why a command in short mode was deferred. A deferred command has changed nothing and has no reply yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeferReason {
-    /// The command may take longer than a step.
+    /// The command may take longer than a step; the caller executes it in [`ExecutionMode::Long`] on another thread.
     IsLong,
-    /// A long command holds a shard that this one needs; see [`Keyspace::poll_released`].
+    /// A long command holds a shard that this command needs; [`Keyspace::poll_released`] tells when to try again.
     IsHeld,
 }
 
-/// The outcome of a command.
+/// The outcome of a call of [`Session::execute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The command was not executed at [`ExecutionMode::Short`]; the caller executes it again later.
+    /// The command was not executed because of [`ExecutionMode::Short`]; the caller executes it again later.
     Deferred(DeferReason),
-    /// The command was refused before it began.
+    /// The command was refused before its execution began, for example because it does not exist.
     Rejected,
     /// The command is queued until `EXEC`.
     Queued,
-    /// The command was executed.
+    /// The command was executed without an error.
     Done,
-    /// The command began and was refused.
+    /// The execution of the command began and ended with an error reply.
     Failed,
 }
 
-/// The state of one client.
+/// The state of one client between commands; see the module documentation.
 #[derive(Debug, Default)]
 pub struct Session {
     space: SpaceId,
@@ -118,19 +123,20 @@ pub struct Session {
     watch: Watch,
     watched: Vec<Watched>,
     predicates: Predicates,
-    /// Number of the latest log record that replies depend on and that [`Session::take_recorded`] has not returned yet.
+    /// Sequence number of the latest log record that replies depend on; `None` if [`Session::take_recorded`] has
+    /// returned it.
     recorded: Option<u64>,
     record: Vec<u8>,
 }
 
 impl Session {
-    /// Returns the bytes used by queued commands, watched keys and the cached condition.
+    /// Returns the bytes of memory that queued commands, watched keys and the cached condition (of a predicate) use.
     pub fn bytes(&self) -> usize {
         let watched: usize = self.watched.iter().map(|watched| watched.key.len() + 64).sum();
         self.queue.as_ref().map_or(0, |queue| queue.bytes) + watched + self.predicates.bytes()
     }
 
-    /// Sets the execution mode of the following commands.
+    /// Sets the execution mode of the commands that follow.
     pub fn set_mode(&mut self, mode: ExecutionMode) {
         self.mode = mode;
     }
@@ -140,12 +146,13 @@ impl Session {
         !self.watched.is_empty()
     }
 
-    /// Returns the number of the selected space.
+    /// Returns the id of the selected space.
     pub fn space(&self) -> SpaceId {
         self.space
     }
 
-    /// Returns whether commands are being queued, that is, whether `MULTI` is open.
+    /// Returns whether commands are being queued, that is, whether the client has sent `MULTI` and not yet `EXEC` or
+    /// `DISCARD`.
     pub fn is_queueing(&self) -> bool {
         self.queue.is_some()
     }
@@ -161,28 +168,32 @@ impl Session {
         commands.any(|queued| queued.command.may_write())
     }
 
-    /// Takes the number of the latest log record that the replies since the last call depend on: the client's own
-    /// changes, and those that it may have seen. They may be sent once this record is as durable as `--fsync` asks for.
+    /// Takes the sequence number of the latest log record that the replies since the last call depend on: a record of
+    /// the client's own changes, or of changes by others that the replies may show. The caller sends the replies only
+    /// when this record is as durable as `--fsync` requires. Returns `None` if there is no such record. Example:
     ///
     /// 1. Client A: `SET a 1`; the record waits to be written.
-    /// 2. Client B: `GET a` finds `1`. If its reply were sent now and the power failed, B would have seen a value that
-    ///    never was.
-    /// 3. B's session has the number that A's command left in the shard of `a`, so B's reply waits as well.
+    /// 2. Client B: `GET a` finds `1`. If B's reply were sent now and the power failed, B would have seen a value that
+    ///    does not exist after the restart.
+    /// 3. A's command has stored the number of its record in the shard of `a`, and B's session has read it there, so
+    ///    B's reply waits for the record as well.
     pub fn take_recorded(&mut self) -> Option<u64> {
         self.recorded.take()
     }
 
-    /// Notes that replies depend on log record `number`.
+    /// Notes that the next replies depend on the log record with this sequence number.
     pub fn note_recorded(&mut self, number: u64) {
         self.recorded = self.recorded.max(Some(number));
     }
 
-    /// Notes that a command was refused before it began; an open `MULTI` is then refused as a whole by `EXEC`.
+    /// Notes that a command was refused before its execution began. If it came after `MULTI`, `EXEC` then refuses the
+    /// whole transaction.
     pub fn note_refused(&mut self) {
         self.queue.iter_mut().for_each(|queue| queue.is_refused = true);
     }
 
-    /// Executes or queues a command and appends one reply. Returns the command's name and outcome.
+    /// Executes or queues a command and appends one reply to `replies`; none if the command is deferred. Returns the
+    /// command's name and outcome.
     pub fn execute(
         &mut self,
         keyspace: &Keyspace,
@@ -194,7 +205,8 @@ impl Session {
         self.execute_known(keyspace, (args, LookAhead::of(keyspace, args)), moment, host, replies)
     }
 
-    /// Does the same as [`Session::execute`], reusing what the look-ahead found out about this command.
+    /// Does the same as [`Session::execute`] with what a [`LookAhead`] has already found out about the command: the row
+    /// of the command and the hash of its first key.
     pub fn execute_known(
         &mut self,
         keyspace: &Keyspace,
@@ -213,7 +225,7 @@ impl Session {
                 Err(deferred(&mut ran, DeferReason::IsLong))
             }
             ExecutionMode::Short => {
-                // The replies of a transaction have a limit of their own.
+                // The replies to a transaction are limited elsewhere, by the work that `EXEC` estimates.
                 let is_exec = ahead.command.is_some_and(Command::is_exec);
                 let room = if is_exec { usize::MAX } else { KV_STEP_WORK_MAX };
                 let to = &mut replies.narrowed(room);
@@ -225,7 +237,7 @@ impl Session {
         replies.truncate(before);
         match ran.outcome {
             Outcome::Deferred(_) => return ran,
-            // In long mode, a longer reply may fit.
+            // The reply was too long for short mode only; in long mode it may fit.
             Outcome::Done if self.mode == ExecutionMode::Short && text == TOO_MUCH => {
                 drop(deferred(&mut ran, DeferReason::IsLong));
                 return ran;
@@ -247,7 +259,7 @@ impl Session {
                 && ahead.command.is_some_and(|command| is_long_request(command, args, host))
     }
 
-    /// Executes or queues a request: the only dispatch of commands. What the host does for the connection is behind its
+    /// Executes or queues a request. All commands pass through this function; those about the connection go on to
     /// [`Host::run`].
     fn dispatch(
         &mut self,
@@ -292,12 +304,13 @@ impl Session {
             Place::Session(SessionCommand::Select) => self.select(args, replies),
             Place::Session(SessionCommand::Unwatch) => self.unwatch_all(keyspace, replies, ran),
             Place::Session(SessionCommand::Watch) => self.watch(keyspace, (args, moment.now), replies, ran),
-            // Without a subcommand that exists, the check above fails.
+            // Not reached, as the check above refuses such a command without an existing subcommand.
             Place::Subcommands => Err(UNKNOWN.into()),
         }
     }
 
-    /// Executes a command outside a transaction.
+    /// Executes a command on keys outside a transaction. In long mode, a command that finds no memory is repeated after
+    /// making room, up to [`RETRIES`] times.
     fn run_alone(
         &mut self,
         keyspace: &Keyspace,
@@ -327,7 +340,7 @@ impl Session {
             let kept = resources.wants_room().filter(|_| done.is_err());
             self.finish(resources)?;
             let Some(kept) = kept.filter(|_| tries <= RETRIES) else { return done };
-            // Waiting for memory in shards that others hold is left to a thread that may block.
+            // Making room means waiting for shards that others hold, which only a thread in long mode may do.
             if is_short {
                 return Err(deferred(ran, DeferReason::IsLong));
             }
@@ -339,8 +352,8 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the recorder for the changes of a command or transaction. `writing` gives the arguments of each command
-    /// that writes; without any, nothing is recorded.
+    /// Returns a recorder for the changes of a command or transaction. `writing` gives the arguments of each command
+    /// that writes. If there are none, or changes are not logged, the recorder records nothing.
     fn recorder<'k, 'a>(
         &mut self,
         keyspace: &'k Keyspace,
@@ -356,7 +369,8 @@ impl Session {
         Ok(Recorder::new(Some(journal), std::mem::take(&mut self.record), moment.now, moment.random))
     }
 
-    /// Appends the log record and releases the shards.
+    /// Appends the log record of a command or transaction and releases its shards. Fails when the record cannot be
+    /// written; the keys have changed in memory then.
     fn finish(&mut self, resources: CommandResources<'_>) -> Result<(), Refusal> {
         let (recorded, buffer) = resources.finish();
         self.record = buffer;
@@ -388,15 +402,17 @@ impl Session {
         Ok(())
     }
 
-    /// Resets the session: space 0, no queue, no watched keys. Called when the client disconnects or sends `RESET`.
+    /// Resets the session to space 0, without queued commands and watched keys. Called when the client disconnects or
+    /// sends `RESET`. Blocks on the locks of the watched keys' shards.
     pub fn reset(&mut self, keyspace: &Keyspace) {
         self.unwatch(keyspace);
-        // Replies to earlier commands still wait for their log records.
+        // Kept, as replies to earlier commands still wait for their log records.
         *self = Session { recorded: self.recorded, mode: self.mode, ..Session::default() };
     }
 
-    /// Drops queue and watches when the client continues as another tenant; the number of the selected space stays.
-    /// Watched keys count as changed, so that an `EXEC` that relies on them fails.
+    /// Drops queued commands and watched keys of `keyspace` when the client continues as another tenant. The id of the
+    /// selected space stays. Watched keys count as changed, because they are no longer observed, so the next `EXEC`
+    /// executes nothing.
     pub fn leave(&mut self, keyspace: &Keyspace) {
         let has_watched = !self.watched.is_empty();
         let space = self.space;
@@ -408,26 +424,27 @@ impl Session {
     }
 }
 
-/// Error of commands while the keys are being rebuilt. Clients know the word: they try again.
+/// Error of commands while the keys are being rebuilt from the log. Redis clients know the word `LOADING` and try
+/// again.
 const REBUILDING: &str = "LOADING the keys are being rebuilt, because changes at the end of their log do not count: try \
      again in a moment";
 
-/// Refuses a command while the keys are being rebuilt.
+/// Fails while the keys are being rebuilt from the log.
 fn check_accepts(keyspace: &Keyspace) -> Result<(), Refusal> {
     if keyspace.refuses_commands() { Err(REBUILDING.into()) } else { Ok(()) }
 }
 
-/// Marks a command as put off and returns the empty refusal that stands for that.
+/// Marks a command as deferred. Returns the empty refusal with which functions report this.
 fn deferred(ran: &mut ExecutedCommand, why: DeferReason) -> Refusal {
     ran.outcome = Outcome::Deferred(why);
     Refusal(Cow::Borrowed(""))
 }
 
-/// Number of times a command is retried that found no memory because other commands held the shards with evictable
-/// keys.
+/// Maximum number of times that a command is repeated after making room. Repeating is needed because others may take
+/// the room again before the command does.
 const RETRIES: u64 = 16;
 
-/// Returns the error of a command that changes keys while the log cannot be written.
+/// Returns the error reply to a command that changes keys while the log cannot be written.
 fn not_recorded(error: &Error) -> Refusal {
     Refusal(Cow::Owned(format!("MISCONF the log of keys cannot be written: {}", error.message)))
 }

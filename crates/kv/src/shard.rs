@@ -1,4 +1,4 @@
-//! A shard: a part of the keys of all spaces of a tenant, changed only under its lock.
+//! A shard: a part of the keys of all spaces of a tenant, selected by hash and protected by one lock.
 
 mod victims;
 
@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use victims::Victims;
 
-/// The number of a space: below 16 for those that clients select, from 16 on for named spaces.
+/// The id of a space (a namespace of keys): below 16 for the spaces that clients select with `SELECT`, from 16 on for
+/// named spaces.
 pub type SpaceId = u32;
 
 pub(crate) struct Shard {
@@ -25,21 +26,22 @@ pub(crate) struct Shard {
     hasher: KeyHasher,
     orders: Arc<IndexOrders>,
     tables: BTreeMap<SpaceId, Table>,
-    /// Tables that were flushed while a cut keeps their entries.
+    /// Tables that were flushed (emptied) while a cut still keeps their entries.
     flushed: Vec<Table>,
-    /// Definitions of named spaces; the same in all shards.
+    /// Definitions of the named spaces; all shards have the same.
     spaces: Arc<Spaces>,
     watched: HashMap<(SpaceId, Box<[u8]>), Vec<Watch>>,
     victims: Victims,
     /// Number of expired keys that were removed.
     expired: u64,
-    /// Numbers of reads that found a value, and that found none.
+    /// Number of reads that found a value, and number of reads that found none.
     reads: Cell<(u64, u64)>,
-    /// Number after the last record of a change of this shard; 0 without one.
+    /// Sequence number of the last log record of a change to this shard, plus one; 0 if there is none.
     recorded: u64,
 }
 
-/// The flag of a client that watches keys: set when one of them has changed.
+/// The flag of a client that watches keys (`WATCH`), shared with the shards: set ("touched") when one of the keys
+/// changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch(Arc<AtomicBool>);
 
@@ -72,12 +74,12 @@ impl Shard {
         }
     }
 
-    /// Returns the table of a space, if it has one.
+    /// Returns the table with the keys of a space; `None` if the space has none in this shard.
     pub fn table(&self, space: SpaceId) -> Option<&Table> {
         self.tables.get(&space)
     }
 
-    /// Returns the table of a space, creating it if needed.
+    /// Returns the table for the keys of a space, creating it if needed.
     pub fn table_mut(&mut self, space: SpaceId) -> &mut Table {
         let victims = &mut self.victims;
         self.tables.entry(space).or_insert_with(|| {
@@ -88,9 +90,9 @@ impl Shard {
         })
     }
 
-    /// Notes the outcome of appending the record of a change of this shard, before the shard is released. Whoever reads
-    /// the shard later learns by [`Shard::recorded`] which records its answer depends on. A change whose record could
-    /// not be appended depends on one that never comes.
+    /// Notes the outcome of appending the log record of a change to this shard. Must be called before the shard is
+    /// released, because later readers of the shard learn from [`Shard::recorded`] which record their reply depends on.
+    /// If appending failed, replies depend on a record that never becomes durable (the maximum number).
     pub fn note_record(&mut self, appended: &farpool_model::Result<Option<u64>>) {
         match appended {
             Ok(Some(number)) => {
@@ -107,7 +109,7 @@ impl Shard {
         }
     }
 
-    /// Returns the number after the last record of a change of this shard; 0 without one.
+    /// Returns the sequence number of the last log record of a change to this shard, plus one; 0 if there is none.
     pub fn recorded(&self) -> u64 {
         self.recorded
     }
@@ -125,7 +127,7 @@ impl Shard {
         (self.victims.evicted, self.expired, hits, misses)
     }
 
-    /// Iterates over the spaces that have keys, and their tables.
+    /// Iterates over the ids of the spaces that have keys in this shard, and their tables.
     pub fn tables(&self) -> impl Iterator<Item = (SpaceId, &Table)> {
         self.tables.iter().map(|(space, table)| (*space, table)).filter(|(_, table)| table.len() > 0)
     }
@@ -135,14 +137,15 @@ impl Shard {
         &self.spaces
     }
 
-    /// Sets the definitions of named spaces. All shards must be locked until each has the new ones, or a command could
-    /// look for a key in one space and write it to another.
+    /// Sets the definitions of named spaces. The caller must hold the locks of all shards until each has the new
+    /// definitions, because a command could otherwise read a key in one space and write it to another.
     pub fn set_spaces(&mut self, spaces: &Arc<Spaces>) {
         self.spaces = Arc::clone(spaces);
         self.tables.iter_mut().for_each(|(space, table)| table.set_packer(spaces.packer(*space)));
     }
 
-    /// Returns the space of a key, for a client that has selected space `selected`.
+    /// Returns the id of the space that a key belongs to, for a client that has selected the space `selected`, and the
+    /// definition of this space if it is a named one.
     #[inline]
     pub fn owner(&self, selected: SpaceId, key: &[u8]) -> (SpaceId, Option<&Arc<Space>>) {
         if selected != 0 || self.spaces.is_empty() {
@@ -152,14 +155,15 @@ impl Shard {
         (owner.map_or(selected, |space| space.id), owner)
     }
 
-    /// Returns the numbers of a numbered space and of the named spaces that are part of it.
+    /// Returns the ids of the space `selected` and of the named spaces that are part of it (all of them for space 0).
     pub fn parts(&self, selected: SpaceId) -> impl Iterator<Item = SpaceId> {
         let named = self.spaces.iter().filter(move |_| selected == 0).map(|space| space.id);
         std::iter::once(selected).chain(named)
     }
 
-    /// Removes all keys of a numbered space. Watches are touched only for keys that existed at `now`: a key that had
-    /// expired is absent before and after, and an `EXEC` that watched it as absent must succeed.
+    /// Removes all keys of the space `selected` and of the named spaces that are part of it. Touches only the watches
+    /// of keys that existed at `now`, because an expired key is absent before and after: an `EXEC` that watched it as
+    /// absent must succeed.
     pub fn flush(&mut self, selected: SpaceId, now: u64) {
         for space in self.parts(selected).collect::<Vec<_>>() {
             let Some(table) = self.tables.remove(&space) else { continue };
@@ -175,18 +179,18 @@ impl Shard {
         }
     }
 
-    /// Returns the table that a cut belongs to, while the cut is kept.
+    /// Returns the table that a cut belongs to; `None` if the cut has ended.
     pub fn table_of_cut(&self, space: SpaceId, cut: &Arc<Cut>) -> Option<&Table> {
         self.tables.get(&space).into_iter().chain(&self.flushed).find(|table| table.keeps(cut))
     }
 
-    /// Ends a cut of a space, if it has not ended.
+    /// Ends a cut of this space, if it has not ended.
     pub fn end_cut(&mut self, space: SpaceId, cut: &Arc<Cut>) {
         let mut tables = self.tables.get_mut(&space).into_iter().chain(&mut self.flushed);
         if let Some(table) = tables.find(|table| table.keeps(cut)) {
             table.end_cut(cut);
         }
-        // A flushed table is dropped with its last cut.
+        // A flushed table is dropped when its last cut ends.
         self.flushed.retain(|table| table.has_kept_cuts());
     }
 
@@ -195,8 +199,8 @@ impl Shard {
         (0..crate::session::SPACES).for_each(|space| self.flush(space, now));
     }
 
-    /// Removes everything: keys of all spaces, also those that cuts keep, and the definitions of spaces. Touches all
-    /// watches.
+    /// Removes the keys of all spaces, including entries that cuts keep, and the definitions of named spaces. Touches
+    /// all watches.
     pub fn clear(&mut self) {
         self.watched.values().flatten().for_each(Watch::touch);
         self.tables.clear();
@@ -204,8 +208,9 @@ impl Shard {
         self.spaces = Arc::default();
     }
 
-    /// Takes over keys, spaces and policy of the shard with the same number of another keyspace, whose memory counts as
-    /// that of this one. Watches and counts stay.
+    /// Moves the keys, the definitions of spaces and the eviction state out of `other` into this shard. `other` is the
+    /// shard with the same number of a keyspace created by
+    /// [`Keyspace::empty_twin`](crate::keyspace::Keyspace::empty_twin). Watches and counters of this shard stay.
     pub fn take_over(&mut self, other: &mut Shard) {
         self.tables = std::mem::take(&mut other.tables);
         self.spaces = std::mem::take(&mut other.spaces);
@@ -213,12 +218,12 @@ impl Shard {
         self.recorded = 0;
     }
 
-    /// Registers `watch`, to be touched when the key changes.
+    /// Registers `watch`, which is then touched by each change of the key.
     pub fn watch(&mut self, space: SpaceId, key: &[u8], watch: &Watch) {
         self.watched.entry((space, key.into())).or_default().push(watch.clone());
     }
 
-    /// Removes a registration of [`Shard::watch`].
+    /// Removes the registration that [`Shard::watch`] made with the same arguments.
     pub fn unwatch(&mut self, space: SpaceId, key: &[u8], watch: &Watch) {
         let key = (space, Box::from(key));
         let Some(watches) = self.watched.get_mut(&key) else { return };
@@ -228,7 +233,8 @@ impl Shard {
         }
     }
 
-    /// Touches all watches of the key. Must be called under the shard's lock for every change of the key.
+    /// Touches all watches of the key. Every change of a key must call this before the shard is released, because
+    /// `EXEC` checks watches when it has locked the shard.
     pub fn touch(&self, space: SpaceId, key: &[u8]) {
         if self.watched.is_empty() {
             return;
@@ -238,8 +244,8 @@ impl Shard {
         }
     }
 
-    /// Does a step of maintenance in all spaces: removes expired keys, moves entries in the indexes, compacts memory.
-    /// Returns whether more is likely to be left.
+    /// Does a step of background maintenance in all spaces: removes expired keys, moves entries in the indexes,
+    /// compacts slab pages, recompresses values. Returns whether more is likely to be left to do.
     pub fn tidy(&mut self, now: u64) -> bool {
         let mut more = self.pass(now);
         let mut expired = Vec::new();
@@ -247,7 +253,7 @@ impl Shard {
             let (looked_at, removed) =
                 table.expire(now, |key| expired.push((*space, Box::<[u8]>::from(key))));
             more |= removed * 4 > looked_at;
-            // Without free memory, the index stays as it is.
+            // If there is no memory to grow an index, it stays as it is.
             more |= table.tidy().unwrap_or(false);
             more |= table.reclaim_some() | table.compact() | table.tables.tidy_one() | table.repack_some();
         }

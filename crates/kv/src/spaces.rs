@@ -1,11 +1,12 @@
-//! Named spaces: each owns the keys that begin with its prefix. Where several prefixes match, the longest one wins.
+//! Named spaces (namespaces of keys): each has the keys that begin with its prefix; if several prefixes match, the key
+//! belongs to the space with the longest.
 //!
-//! Named spaces are part of space 0, the first of the spaces that clients select by number. Keys of space 0 that no
-//! named space owns belong to space 0 itself.
+//! Named spaces are part of space 0, the first of the spaces that clients select with `SELECT`. Keys that match no
+//! prefix belong to space 0 itself.
 //!
-//! Example: with prefixes `a:` and `a:b:`, the key `a:b:1` belongs to the second space and `a:c` to the first. Creating
-//! or dropping a space therefore moves keys between tables; every lookup must use the same definitions, or a key is
-//! found in one table and written to another.
+//! Example: with the prefixes `a:` and `a:b:`, the key `a:b:1` belongs to the second space and `a:c` to the first. So
+//! creating or dropping a space moves keys between tables. All lookups must use the same definitions, because otherwise
+//! a key could be read from one table and written to another.
 
 use crate::packing::{Compression, Packer};
 use crate::rows::RowSchema;
@@ -17,23 +18,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The lowest number of a named space; lower numbers are selected by clients.
+/// The lowest id of a named space; lower ids are those of the spaces that clients select.
 const FIRST: SpaceId = 16;
 
 /// The definition of a named space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Number of the space.
+    /// Id of the space.
     pub id: SpaceId,
-    /// Name, as `TableName::encoded` writes it; also the name of the table.
+    /// Name, as `TableName::encoded` writes it; also the name of the space as a table in SQL.
     pub name: String,
-    /// Prefix of the keys that the space owns.
+    /// Prefix of the keys that belong to the space.
     pub prefix: Box<[u8]>,
-    /// Columns of the values, if these are rows.
+    /// Columns of the rows, if the values are rows.
     pub schema: Option<RowSchema>,
-    /// Whether keys and values are bytes (else text) when the space is read as a table.
+    /// Whether keys and values have the type bytes when the space is read as a table in SQL; otherwise text.
     pub is_binary: bool,
-    /// Codec of the values, if they are compressed.
+    /// Codec with which values are compressed; `None` for none.
     pub compression: Option<Compression>,
 }
 
@@ -47,9 +48,10 @@ impl Space {
 /// The set of named spaces, sorted by prefix.
 #[derive(Clone, Default)]
 pub struct Spaces {
-    /// Each space with the index of the space that has the longest proper prefix of its own prefix, if any.
+    /// The spaces, each with the index of the space whose prefix is the longest proper prefix of its own prefix, if
+    /// there is one.
     by_prefix: Vec<(Arc<Space>, Option<usize>)>,
-    /// Compressors of the spaces that have a codec.
+    /// Compressors of the spaces that have a codec, by id of the space.
     packers: BTreeMap<SpaceId, Arc<Packer>>,
 }
 
@@ -69,28 +71,28 @@ impl Spaces {
         self.by_prefix.iter().map(|(space, _)| space)
     }
 
-    /// Returns the space with this name.
+    /// Returns the space with this name; `None` if there is none.
     pub fn named(&self, name: &str) -> Option<&Arc<Space>> {
         self.iter().find(|space| space.name == name)
     }
 
-    /// Returns the space with this number.
+    /// Returns the space with this id; `None` if there is none.
     pub fn numbered(&self, id: SpaceId) -> Option<&Arc<Space>> {
         self.iter().find(|space| space.id == id)
     }
 
-    /// Returns the compressor of a space.
+    /// Returns the compressor of a space; `None` if its values are not compressed.
     pub(crate) fn packer(&self, id: SpaceId) -> Option<&Arc<Packer>> {
         self.packers.get(&id)
     }
 
-    /// Iterates over the compressors with the numbers of their spaces.
+    /// Iterates over the compressors, with the ids of their spaces.
     pub(crate) fn packers(&self) -> impl Iterator<Item = (SpaceId, &Arc<Packer>)> {
         self.packers.iter().map(|(id, packer)| (*id, packer))
     }
 
-    /// Returns a copy in which space `id` has another compressor of the same codec; `None` if there is no such space or
-    /// its codec differs.
+    /// Returns a copy in which the space `id` has the compressor `packer`; `None` if there is no such space or it has
+    /// another codec.
     pub(crate) fn with_packer(&self, id: SpaceId, packer: &Arc<Packer>) -> Option<Spaces> {
         let compression = self.numbered(id)?.compression?;
         let mut spaces = Spaces { by_prefix: self.by_prefix.clone(), packers: self.packers.clone() };
@@ -98,8 +100,8 @@ impl Spaces {
         Some(spaces)
     }
 
-    /// Reuses the compressors, and so the dictionaries, of `before` for each space that has the same name and codec
-    /// there.
+    /// Takes over the compressors, with their dictionaries, from `before` for spaces that have the same id, name and
+    /// codec there.
     pub(crate) fn keeping_packers_of(mut self, before: &Spaces) -> Spaces {
         for (id, packer) in &mut self.packers {
             let name = |spaces: &[(Arc<Space>, _)]| {
@@ -114,7 +116,7 @@ impl Spaces {
         self
     }
 
-    /// Returns the space that owns a key.
+    /// Returns the named space that a key belongs to; `None` if no prefix matches.
     pub fn owner(&self, key: &[u8]) -> Option<&Arc<Space>> {
         let behind = self.by_prefix.partition_point(|(space, _)| &*space.prefix <= key);
         // All prefixes of `key` are on the chain that starts at the last prefix <= `key` and follows `outer`.
@@ -128,14 +130,14 @@ impl Spaces {
         }
     }
 
-    /// Returns the lowest unused number.
+    /// Returns the lowest unused id of a named space.
     pub fn free_id(&self) -> SpaceId {
         let mut ids: Vec<SpaceId> = self.iter().map(|space| space.id).collect();
         ids.sort_unstable();
         ids.into_iter().fold(FIRST, |free, id| if id == free { free + 1 } else { free })
     }
 
-    /// Returns a copy with one more space, whose name, number and prefix must be unused.
+    /// Returns a copy with the additional space `space`, whose name, id and prefix must be unused.
     #[must_use]
     pub fn with(&self, space: Space) -> Spaces {
         Spaces::of(self.iter().cloned().chain([Arc::new(space)])).keeping_packers_of(self)
@@ -147,9 +149,9 @@ impl Spaces {
         Spaces::of(self.iter().filter(|space| space.id != id).cloned()).keeping_packers_of(self)
     }
 
-    /// Encodes the definitions one after the other. Each has its number (4 bytes), one byte with `is_binary` in bit 0
-    /// and the number of its codec (0 for none) in the other bits, then name, prefix and schema text, each preceded by
-    /// its length (4 bytes, little-endian).
+    /// Returns the encoded definitions of all spaces, one after the other. A definition has the id (4 bytes), one byte
+    /// with `is_binary` in bit 0 and the number of the codec (0 for none) in the other bits, then the name, the prefix
+    /// and the text of the schema, each preceded by its length. Numbers of 4 bytes are little-endian.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for space in self.iter() {

@@ -1,8 +1,10 @@
-//! A table: the keys of one space in one shard.
+//! A table: the keys of one space (namespace) in one shard, that is, an index and the slabs with the entries. Also the
+//! table of fields of a large hash, with the fields as keys.
 //!
-//! Invariant: each key is in the index exactly once, at the place of its entry, and each written place is in the index.
-//! An entry that moves (growth, compaction, recompression) is therefore copied first, then the index is updated, then
-//! the old place is freed; a failure before the update leaves the old entry in force.
+//! Invariant: each key is in the index exactly once, with the address of its entry, and the address of each written
+//! slot is in the index. So an entry is moved (because it grows, by compaction or recompression) in this order: it is
+//! copied, the index is updated, the old slot is freed. If an error occurs before the update, the old entry stays
+//! valid.
 
 mod packed;
 mod uses;
@@ -23,23 +25,24 @@ use farpool_model::limits::KV_VALUE_BYTES_MAX as VALUE_BYTES_MAX;
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 
-/// Most entries that move in the index after a command.
+/// Maximum units of background work in the index after a command (see [`Index::step`]).
 const MOVES: usize = 4;
 
-/// Bytes copied at a time.
+/// Bytes of a value that are copied at a time, through a buffer on the stack.
 const COPY_BYTES: usize = 16 << 10;
 
-/// Most spare bytes that a growing value gets for further growth.
+/// Maximum spare bytes that are allocated for a value that grows, as it is likely to grow again.
 const GROWTH_BYTES: usize = 1 << 20;
 
-/// Bytes of a cache line, and lines of an entry to prefetch; the processor prefetches the following ones.
+/// Bytes of a cache line. `PREFETCHED_LINES` is the number of lines of an entry that are prefetched; the processor
+/// itself prefetches the following ones.
 const LINE_BYTES: usize = 64;
 const PREFETCHED_LINES: usize = 2;
 
-/// Entries visited in one step of removing expired keys.
+/// Maximum number of entries per step of removing expired keys.
 const EXPIRY_STEP: usize = 64;
 
-/// Entries moved in one step of compaction.
+/// Maximum number of entries that a step of compaction moves.
 const COMPACTION_STEP: usize = 64;
 
 pub(crate) struct Table {
@@ -50,40 +53,40 @@ pub(crate) struct Table {
     orders: Arc<IndexOrders>,
     index: Index,
     slabs: Slabs,
-    /// Fields of large hashes.
+    /// The tables of fields of large hashes.
     pub(crate) tables: Tables,
     packers: Packers,
-    /// Scan cursor of the recompression of existing values, while it is in progress.
+    /// Scan cursor of the recompression of existing values; `None` unless it is in progress.
     repack_cursor: Option<u64>,
-    /// Number of entries that have an expiry.
+    /// Number of entries with an expiry.
     expiring: usize,
     /// Position where the next step of removing expired keys continues.
     expiry_cursor: SlabCursor,
-    /// Scratch list of the places of one step; empty between steps.
+    /// Reusable list of entry addresses for one step; empty between steps.
     seen: Vec<EntryAddress>,
-    /// Stamp for new keys.
+    /// Stamp (record of use, for eviction) for new keys.
     fresh: Stamp,
 }
 
-/// The description of a new value.
+/// The sizes and properties of a value that is to be written.
 pub(crate) struct Value {
     pub kind: Kind,
-    /// Whether its bytes are compressed.
+    /// Whether the value is compressed.
     pub is_packed: bool,
     pub bytes: usize,
-    /// Bytes to allocate for it; at least `bytes`.
+    /// Bytes to allocate for the value, at least `bytes`; the rest is room for growth.
     pub room: usize,
-    /// Expiry in milliseconds since the epoch.
+    /// Expiry in milliseconds since the epoch; `None` if the key does not expire.
     pub expiry: Option<u64>,
 }
 
 impl Value {
-    /// Describes an uncompressed value without spare bytes.
+    /// Returns the description of an uncompressed value of `bytes` bytes without room for growth.
     pub fn plain(kind: Kind, bytes: usize, expiry: Option<u64>) -> Self {
         Value { kind, is_packed: false, bytes, room: bytes, expiry }
     }
 
-    /// Describes a string.
+    /// Returns the description of an uncompressed string of `bytes` bytes without room for growth.
     pub fn new(bytes: usize, expiry: Option<u64>) -> Self {
         Value::plain(Kind::String, bytes, expiry)
     }
@@ -110,7 +113,7 @@ impl Table {
         }
     }
 
-    /// Creates an empty table for the same tenant, with an order of its own.
+    /// Creates an empty table of the same tenant, whose index permutes hashes in its own way.
     pub fn of_same_kind(&self) -> Self {
         Table::new(&self.pool, &self.tenant, &self.meter, &self.orders)
     }
@@ -119,7 +122,7 @@ impl Table {
         self.hasher.hash(key)
     }
 
-    /// Returns the number of keys, including expired ones that were not removed yet.
+    /// Returns the number of keys, including expired keys that were not removed yet.
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -133,25 +136,26 @@ impl Table {
         self.index.find(hash, |place| Entry::of(self.slabs.bytes(place)).key() == key)
     }
 
-    /// Prefetches the index bucket of a key.
+    /// Prefetches the home bucket in the index of the key with this hash.
     pub fn prefetch_index(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Prefetches the beginning of a key's entry; its index bucket should be in the cache.
+    /// Prefetches the beginning of the entry of the key with this hash. Reads the index, so call
+    /// [`Table::prefetch_index`] some time before.
     pub fn prefetch_entry(&self, hash: u64) {
         let Some(place) = self.index.likely(hash) else { return };
         self.slabs.bytes(place).chunks(LINE_BYTES).take(PREFETCHED_LINES).for_each(|line| prefetch(&line[0]));
     }
 
-    /// Returns the entry of `key` if it exists at `now`.
+    /// Returns the entry of `key`; `None` if the key is absent or has expired at `now`.
     pub fn get(&self, hash: u64, key: &[u8], now: u64) -> Option<Entry<'_>> {
         let place = self.find(hash, key)?;
         Some(Entry::of(self.slabs.bytes(place))).filter(|entry| is_valid(*entry, now))
     }
 
-    /// Sets `key` to a value of `value.bytes` bytes and returns these bytes for the caller to fill; their contents are
-    /// unspecified.
+    /// Replaces the value of `key`, or adds the key. Returns the `value.bytes` bytes of the new value, with unspecified
+    /// contents, which the caller must fill.
     ///
     /// # Errors
     /// `OverLimit` when memory is too small; the key is then unchanged.
@@ -171,7 +175,7 @@ impl Table {
                     self.slabs.free(place);
                     new
                 }
-                // A slot that is larger than needed is better than an error.
+                // Keeps a slot that is larger than needed rather than fail.
                 Err(_) if self.is_large_enough(place, needed) => {
                     self.forget(place);
                     place
@@ -185,8 +189,8 @@ impl Table {
         Ok(entry::write(self.slabs.bytes_mut(place), kind, key, value.bytes, value.expiry, stamp))
     }
 
-    /// Returns whether an entry of `needed` bytes may overwrite the one at `place`: it fits well, and no cut keeps the
-    /// old one.
+    /// Returns whether an entry of `needed` bytes may overwrite the entry at `place`: it fits into the slot without
+    /// wasting much of it, and no cut keeps the old entry.
     fn may_stay(&self, place: EntryAddress, needed: usize) -> bool {
         fits(needed, self.slabs.bytes(place).len()) && !self.slabs.is_kept(place)
     }
@@ -195,8 +199,9 @@ impl Table {
         needed <= self.slabs.bytes(place).len() && !self.slabs.is_kept(place)
     }
 
-    /// Makes sure that [`Table::put`] of this value will not fail: an absent key is put now; for an existing key, only
-    /// its slot is made large enough. Returns whether the key was put.
+    /// Makes sure that a later [`Table::put`] of this value cannot fail for lack of memory. Adds an absent key now,
+    /// with the value `bytes`, and returns true; for an existing key, only makes its slot large enough, and returns
+    /// false.
     ///
     /// # Errors
     /// Errors of [`Table::put`].
@@ -211,7 +216,7 @@ impl Table {
         }
         let old_bytes = self.slabs.bytes(old).len();
         let new = self.slabs.allocate(needed.max(old_bytes))?;
-        // Copied piecewise: a second copy of the largest values would not fit into memory.
+        // Copied piecewise, because a further copy of the largest values might not fit into memory.
         let mut buffer = [0; COPY_BYTES];
         for start in (0..old_bytes).step_by(COPY_BYTES) {
             let range = start..old_bytes.min(start + COPY_BYTES);
@@ -224,7 +229,8 @@ impl Table {
         Ok(false)
     }
 
-    /// Allocates a slot for a new key and adds it to the index.
+    /// Allocates a slot of at least `needed` bytes for a new key with this hash and adds it to the index. The index
+    /// reads the keys of other entries only.
     fn add(&mut self, hash: u64, needed: usize) -> Result<EntryAddress> {
         let place = self.slabs.allocate(needed)?;
         let (slabs, hasher) = (&self.slabs, &self.hasher);
@@ -236,7 +242,8 @@ impl Table {
         Ok(place)
     }
 
-    /// Releases what an entry owns outside its slot: expiry count, table of fields, dictionary reference.
+    /// Releases what belongs to an entry outside its slot, before the slot is freed or overwritten: its part in the
+    /// count of expiries, its table of fields, its reference to a compressor.
     fn forget(&mut self, place: EntryAddress) {
         let entry = Entry::of(self.slabs.bytes(place));
         self.expiring -= usize::from(entry.expiry().is_some());
@@ -248,7 +255,8 @@ impl Table {
         }
     }
 
-    /// Resizes the value of `key` to `bytes` bytes, padding with zeros, and returns it. The expiry stays.
+    /// Resizes the value of `key` to `bytes` bytes, padding with zeros, and returns it for writing. Adds the key if it
+    /// is absent at `now`; otherwise the expiry stays.
     ///
     /// # Errors
     /// Errors of [`Table::put`].
@@ -259,13 +267,13 @@ impl Table {
             return Ok(value);
         };
         if entry.is_packed() {
-            // The value grows beyond the size up to which values are compressed.
+            // The new value is larger than values that are compressed, so it is stored plain.
             let (kind, expiry, plain) = (entry.kind(), entry.expiry(), self.plain(entry)?.into_owned());
             self.put(hash, key, &Value::plain(kind, plain.len(), expiry))?.copy_from_slice(&plain);
             return self.resize(hash, key, bytes, now);
         }
         let (kind, expiry, before) = (entry.kind(), entry.expiry(), entry.stored().len());
-        // A value that grows is likely to grow again.
+        // A value that grows is likely to grow again, so it gets spare bytes.
         let room = if bytes > before { bytes + (bytes / 2).min(GROWTH_BYTES) } else { bytes };
         let value = Value { room: room.min(VALUE_BYTES_MAX), ..Value::plain(kind, bytes, expiry) };
         let kept = before.min(bytes);
@@ -274,7 +282,8 @@ impl Table {
         Ok(rewritten)
     }
 
-    /// Sets an existing key to a value that keeps the first `kept` bytes of the old one.
+    /// Replaces the value of an existing key by one that begins with the first `kept` bytes of the old value; returns
+    /// the new value for writing.
     ///
     /// # Errors
     /// Errors of [`Table::put`].
@@ -285,7 +294,7 @@ impl Table {
         let (was_expiring, stamp) = (old_entry.expiry().is_some(), old_entry.stamp());
         let least = if value.is_packed { value.room } else { value.bytes };
         let needed = entry_bytes(key.len(), least, is_expiring);
-        // Adding or removing the expiry shifts the value within the slot.
+        // Not in place if the expiry is added or removed, because that shifts the value within the slot.
         let stays = was_expiring == is_expiring && self.may_stay(old, needed);
         let place =
             if stays { old } else { self.slabs.allocate(entry_bytes(key.len(), value.room, is_expiring))? };
@@ -300,7 +309,8 @@ impl Table {
         Ok(entry::value_mut(self.slabs.bytes_mut(place)))
     }
 
-    /// Copies the first bytes of a value piecewise: a second copy of the largest values would not fit into memory.
+    /// Copies the first `bytes` bytes of a value between slots, piecewise, because a further copy of the largest values
+    /// might not fit into memory.
     fn copy_value(&mut self, from: EntryAddress, to: EntryAddress, bytes: usize) {
         let mut buffer = [0; COPY_BYTES];
         for start in (0..bytes).step_by(COPY_BYTES) {
@@ -311,7 +321,7 @@ impl Table {
         }
     }
 
-    /// Sets or removes the expiry of an existing key.
+    /// Sets the expiry of a key, or removes it with `None`; does nothing if the key is absent.
     ///
     /// # Errors
     /// Errors of [`Table::put`].
@@ -323,7 +333,7 @@ impl Table {
         self.rewrite(hash, key, &value, bytes).map(drop)
     }
 
-    /// Removes a key; returns whether it was present.
+    /// Removes a key; returns whether it was present (also if it had expired).
     pub fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
         let Some(place) = self.find(hash, key) else { return false };
         self.remove_at(hash, place);
@@ -336,22 +346,23 @@ impl Table {
         self.slabs.free(place);
     }
 
-    /// Sizes the index for `keys` keys, as far as memory allows.
+    /// Grows the index for `keys` keys in advance, as far as memory allows.
     pub fn expect_keys(&mut self, keys: usize) {
         let (slabs, hasher) = (&self.slabs, &self.hasher);
         self.index.expect(keys, |place| hasher.hash(Entry::of(slabs.bytes(place)).key()));
     }
 
-    /// Moves a few entries within the index if it is being resized; returns whether there is more to move.
+    /// Does a few units of the index's background work (see [`Index::step`]); returns whether there is more to do.
     ///
     /// # Errors
-    /// `OverLimit` when the index has to grow and memory is too small; lookups still work.
+    /// `OverLimit` when the index has to grow and memory is too small. All keys can still be found.
     pub fn tidy(&mut self) -> Result<bool> {
         let (slabs, hasher) = (&self.slabs, &self.hasher);
         self.index.step(|place| hasher.hash(Entry::of(slabs.bytes(place)).key()), MOVES)
     }
 
-    /// Moves a few entries so that sparsely filled slab pages become empty; returns whether there may be more to do.
+    /// Does a step of compaction: moves some entries so that sparsely used slab pages become empty. Returns whether
+    /// there may be more to do.
     pub fn compact(&mut self) -> bool {
         for _ in 0..COMPACTION_STEP {
             let Some(from) = self.slabs.to_move() else { return false };
@@ -367,7 +378,8 @@ impl Table {
         true
     }
 
-    /// Visits some entries and removes the expired ones; returns how many were visited and how many removed.
+    /// Does a step of removing expired keys: visits some entries, removes those that have expired at `now`, and calls
+    /// `removed` with each removed key. Returns the number of visited and of removed entries.
     pub fn expire(&mut self, now: u64, mut removed: impl FnMut(&[u8])) -> (usize, usize) {
         if self.expiring == 0 {
             return (0, 0);
@@ -389,8 +401,9 @@ impl Table {
         (looked_at, before - self.len())
     }
 
-    /// Calls `f` with entries from `cursor` on and returns the next cursor, 0 at the end. Keys that are present from
-    /// the first call to the last are returned at least once.
+    /// Calls `f` with the entries of one index bucket that exist at `now`, and returns the cursor of the next bucket; 0
+    /// at the end. A scan begins with cursor 0. A key that is present from the first call to the last is returned at
+    /// least once.
     pub fn scan(&self, cursor: u64, now: u64, f: impl FnMut(Entry<'_>)) -> u64 {
         let mut entries = Vec::new();
         let next = self.scan_entries(cursor, now, &mut entries);
@@ -398,7 +411,7 @@ impl Table {
         next
     }
 
-    /// Does the same as [`Table::scan`], collecting the entries.
+    /// Does the same as [`Table::scan`], appending the entries to `out`.
     pub fn scan_entries<'a>(&'a self, cursor: u64, now: u64, out: &mut Vec<Entry<'a>>) -> u64 {
         let mut places = Vec::new();
         let hash_of = |place: EntryAddress| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key());
@@ -408,8 +421,8 @@ impl Table {
         next
     }
 
-    /// Returns an entry that exists at `now`, chosen by a random number; `None` if a limited number of tries finds only
-    /// expired ones.
+    /// Returns an entry that exists at `now`, chosen by a random number; `None` if the table is empty, or if a limited
+    /// number of tries finds only expired entries.
     pub fn any(&self, random: u64, now: u64) -> Option<Entry<'_>> {
         let tries =
             (0..EXPIRY_STEP as u64).map(|number| random.wrapping_add(number.wrapping_mul(random | 1)));
@@ -417,7 +430,7 @@ impl Table {
         places.map(|place| Entry::of(self.slabs.bytes(place))).find(|entry| is_valid(*entry, now))
     }
 
-    /// Keeps the current entries until [`Table::end_cut`].
+    /// Takes a cut (point-in-time view) of the current entries, which are kept until [`Table::end_cut`].
     pub fn cut(&mut self) -> Arc<Cut> {
         self.slabs.cut()
     }
@@ -427,7 +440,8 @@ impl Table {
         self.slabs.end_cut(cut);
     }
 
-    /// Returns whether the entry of a key belongs to a cut that is kept, and so has not changed since.
+    /// Returns whether the current entry of a key belongs to `cut`, and so has not changed since the cut was taken;
+    /// false if the cut has ended.
     pub fn has_of_cut(&self, hash: u64, key: &[u8], cut: &Arc<Cut>) -> bool {
         self.find(hash, key).is_some_and(|place| self.slabs.keeps(cut) && cut.has(place))
     }
@@ -442,17 +456,18 @@ impl Table {
         self.slabs.has_kept_cuts()
     }
 
-    /// Returns whether there is a cut, or slots left to free of an ended one.
+    /// Returns whether there is a cut, or an ended cut whose slots are not all freed.
     pub fn has_cuts(&self) -> bool {
         self.slabs.has_cuts()
     }
 
-    /// Frees some slots of ended cuts; returns whether there are more.
+    /// Frees some slots that ended cuts have kept; returns whether there are more.
     pub fn reclaim_some(&mut self) -> bool {
         self.slabs.reclaim_some()
     }
 
-    /// Divides a cut into parts of about `entries` entries and `bytes` bytes.
+    /// Divides a cut into parts of about `entries` entries or `bytes` bytes, whichever is reached first; see
+    /// [`Slabs::parts_of`].
     pub fn parts_of(&self, cut: &Cut, entries: usize, bytes: usize) -> Vec<CutPart> {
         self.slabs.parts_of(cut, entries, bytes)
     }
@@ -468,19 +483,21 @@ impl Table {
         self.slabs.read_cut(cut, part, cursor, f)
     }
 
-    /// Returns the bytes of the pool that a key takes: its slot and its share of the index.
+    /// Returns the bytes of pool memory that a key takes: its slot and its share of the index; `None` if the key is
+    /// absent.
     pub fn bytes_of(&self, hash: u64, key: &[u8]) -> Option<usize> {
         let place = self.find(hash, key)?;
         Some(self.slabs.bytes(place).len() + self.index.usage() / self.len().max(1))
     }
 
-    /// Returns the bytes of the pool that the table takes.
+    /// Returns the bytes of pool memory that the table takes, including the tables of fields of large hashes.
     pub fn bytes(&self) -> usize {
         self.slabs.usage().pages_bytes + self.index.usage() + self.tables.bytes()
     }
 }
 
-/// Returns whether an entry of `needed` bytes may stay in a slot of this size: it fits and uses more than half of it.
+/// Returns whether an entry of `needed` bytes may be in a slot of this size: it fits and uses more than half of the
+/// slot, or the slot has the smallest size.
 fn fits(needed: usize, slot_bytes: usize) -> bool {
     needed <= slot_bytes && (slot_bytes <= 64 || needed > slot_bytes / 2)
 }

@@ -1,11 +1,13 @@
-//! Walks over all keys while they change, for snapshots.
+//! Walks: iterations over all keys while clients change them, for snapshots (fuzzy: different keys are read at
+//! different times).
 //!
-//! A shard is locked for one step at a time, some ten microseconds. A key that is present throughout is visited at
-//! least once; a key that changes meanwhile may be seen before the change, after it, or half changed. Replaying the
-//! records of all changes since the walk began on top of what the walk has seen gives the current keys (`effects.rs`).
+//! A walk locks a shard for one step at a time, for some ten microseconds. It reads a key that is present during the
+//! whole walk at least once. It may read a key that changes during the walk as it was before the change, after the
+//! change, or partly changed. Replaying the log records of all changes since the beginning of the walk on top of what
+//! it has read gives the current keys (`effects.rs`).
 //!
-//! Definitions of spaces, dictionaries and settings come first, before the keys of the first shard: a row can only be
-//! read with the schema of its space.
+//! The first record has the definitions of spaces, the compression dictionaries and the settings, because a row can
+//! only be read with the schema of its space.
 
 use crate::effects::Effect;
 use crate::entry::{Entry, Kind};
@@ -16,32 +18,33 @@ use crate::shard::{Shard, SpaceId};
 use crate::table::Table;
 use farpool_model::Result;
 
-/// About how many entries one step visits, and how many bytes of values it copies.
+/// Approximate number of entries that one step visits; the next constant is the approximate number of bytes of values
+/// that it copies.
 const STEP_ENTRIES: usize = 64;
 const STEP_BYTES: usize = 64 << 10;
 
-/// Buckets of an index that one step visits; most may be empty.
+/// Maximum number of index buckets that one step visits, as most may be empty.
 const STEP_BUCKETS: usize = 256;
 
-/// A time at which nothing has expired. A command with a slightly earlier time than the latest one may still change a
-/// key that has expired for the latter, so the walk must not skip it.
+/// The time as of which a walk reads keys: one at which no key has expired. Reason: a key that has expired at the
+/// latest time may still be changed by a command with a slightly earlier time, so a walk must not skip it.
 const ANY_TIME: u64 = 0;
 
-/// About how many bytes a record of a walk has.
+/// Approximate bytes of a record of a walk.
 const RECORD_BYTES: usize = 256 << 10;
 
-/// The position of a walk.
+/// The position of a walk; the default is the beginning.
 #[derive(Debug, Default)]
 pub struct Walk {
     shard: usize,
     space: SpaceId,
     cursor: u64,
-    /// Entries of the last step that were too large for it.
+    /// Entries that the last step has written only in part, because they are large.
     rest: Vec<UnfinishedEntry>,
     records: u64,
 }
 
-/// The rest of a large entry.
+/// A large entry of which a rest is still to be written.
 #[derive(Debug)]
 struct UnfinishedEntry {
     space: SpaceId,
@@ -51,17 +54,18 @@ struct UnfinishedEntry {
 
 #[derive(Clone, Copy, Debug)]
 enum ResumePoint {
-    /// Offset in its string.
+    /// For a string: the offset of the first byte that is still to be written.
     Offset(usize),
-    /// Cursor over the fields of its large hash.
+    /// For a large hash: the scan cursor of its fields.
     Fields(u64),
 }
 
 impl Keyspace {
-    /// Continues a walk by one record, which is appended to `journal`; returns whether there is more.
+    /// Continues a walk by one record, which is appended to `journal`; returns whether there are more keys. Blocks
+    /// while long commands hold a shard.
     ///
     /// # Errors
-    /// Errors of the journal; `Corrupt` where a compressed value is damaged.
+    /// Errors of the journal; `Corrupt` if a compressed value is corrupt.
     pub fn walk(&self, walk: &mut Walk, journal: &dyn Journal) -> Result<bool> {
         walk.records += 1;
         let is_first = walk.records == 1;
@@ -118,7 +122,7 @@ impl Walk {
             });
             failed.clone()?;
             if self.cursor == 0 {
-                // Space numbers end here: the next shard follows.
+                // The highest possible id of a space, so the next shard follows.
                 match space.checked_add(1) {
                     Some(next) => self.space = next,
                     None => (self.shard, self.space) = (self.shard + 1, 0),
@@ -133,7 +137,7 @@ impl Walk {
     }
 }
 
-/// Writes an entry, or the beginning of a large one; returns the position of its rest.
+/// Writes an entry, or the beginning of a large entry; returns where the rest begins, or `None` if there is none.
 fn begin(
     table: &Table,
     space: SpaceId,
@@ -155,8 +159,8 @@ fn begin(
     })
 }
 
-/// Writes more of a large entry; returns where its rest begins. If the entry was removed or changed its kind, the log
-/// has that change, and nothing more is written.
+/// Writes more of a large entry; returns where the rest begins, or `None` if there is none. Writes nothing if the key
+/// was removed or its value has another kind now, because the log has that change.
 fn go_on(table: &Table, rest: &UnfinishedEntry, out: &mut Recorder<'_>) -> Result<Option<ResumePoint>> {
     let UnfinishedEntry { space, ref key, at } = *rest;
     let hash = table.hash(key);

@@ -1,6 +1,6 @@
-//! Admission of programs: their memory is reserved before they start, from the account of their tenant. A
-//! program whose groups may leave in parts takes less if there is less; others wait for enough memory, up to
-//! a time limit.
+//! Admission control of programs: the memory of a program is reserved from its tenant's account before the program
+//! starts. If memory is short, a program that can return its groups (of GROUP BY) in parts is limited to less memory;
+//! other programs wait for enough, up to a time limit.
 
 use farpool_memory::{Account, Reservation};
 use farpool_model::{Error, Result, limits};
@@ -8,21 +8,21 @@ use farpool_pipeline::{MemoryNeed, Run};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Divisor of the memory for work: the fraction that the threads of one program may take.
+/// One program's threads may take at most 1/4 of the memory for work.
 const THREADS_PART: usize = 4;
 
-/// Divisor of the memory for work: the fraction that the plans of waiting programs may take together. If they took all
-/// of it, none could begin.
+/// The plans of all waiting programs may take at most 1/8 of the memory for work. Reason for a limit: if they took all
+/// of it, no program could begin.
 pub(crate) const WAITING_PART: usize = 8;
 
-/// Longest time that a program, or a client that sends, waits for memory.
+/// Maximum time that a program, or a client that sends rows, waits for memory.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
 
-/// Reserves the memory that `run` needs beyond `held` if it is available now, and limits the run to it. If it has to
-/// wait, returns false and leaves `held` unchanged.
+/// Reserves the memory that `run` needs beyond the reservation `held`, moves both into the run and limits the run to
+/// them. Does not wait: returns false, with `held` unchanged, if too little memory is available now.
 ///
 /// # Errors
-/// The reason why the run was stopped, if it was.
+/// The reason why the run was stopped, if it has been stopped.
 pub(crate) fn admit_now(run: &Run, held: &mut Reservation) -> Result<bool> {
     let sizes = std::iter::successors(Some(need(held.account(), run)?), |need| need.smaller());
     for need in sizes {
@@ -34,10 +34,11 @@ pub(crate) fn admit_now(run: &Run, held: &mut Reservation) -> Result<bool> {
     Ok(false)
 }
 
-/// Reserves the memory that `run` needs beyond `held`, waiting for it up to [`limits::WORK_WAIT_MS_MAX`].
+/// Does the same as [`admit_now`], but waits up to [`limits::WORK_WAIT_MS_MAX`] for the least memory that the run can
+/// do with.
 ///
 /// # Errors
-/// `OverLimit`, with sizes, when memory is short even for the least that the run can do with.
+/// `OverLimit`, with sizes in the message, when the wait timed out, or when so much memory can never be reserved.
 pub(crate) async fn admit(run: &Run, mut held: Reservation) -> Result<()> {
     if admit_now(run, &mut held)? {
         return Ok(());
@@ -54,12 +55,12 @@ pub(crate) async fn admit(run: &Run, mut held: Reservation) -> Result<()> {
     Ok(())
 }
 
-/// Returns the error of a wait for memory that timed out.
+/// Returns the error of a wait for `bytes` bytes of memory that timed out.
 pub(crate) fn waited(account: &Account, bytes: usize) -> Error {
     account.refused_after(PATIENCE, bytes)
 }
 
-/// Returns the error of a wait that would be needed on a connection without an async runtime.
+/// Returns the error for a caller that would have to wait for memory and cannot, because it has no async runtime.
 pub(crate) fn cannot_wait() -> Error {
     Error::over_limit("there is too little memory for work now, and nobody to wait for more")
         .advise("try again later")

@@ -1,8 +1,9 @@
-//! Threads for background work at a node without workers, that is, one in an engine's own process. They run only when
-//! no other thread of the machine wants the core, are started when there is work, and end after being idle for a while.
+//! Low-priority threads for the background work of a node without workers, as one that runs inside a database engine's
+//! process. They get a CPU only when no other thread needs it, are started when there is work, and end after being idle
+//! for a while.
 //!
-//! A node with workers does background work on these: a starved low-priority thread could otherwise hold the
-//! scheduler's lock.
+//! A node with workers does background work on its workers and has no such threads, because a low-priority thread that
+//! gets no CPU could hold the scheduler's lock and so block the workers.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -13,11 +14,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Time that an idle thread waits for more work before it ends, so that a load of small row groups does not start a
-/// thread for each.
+/// Time that an idle thread waits for more work before it ends. Reason for waiting: a load of many small row groups
+/// would otherwise start a thread for each.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// The background threads of one node.
+/// The low-priority background threads of one node.
 pub(crate) struct BackgroundThreads {
     scheduler: Arc<Scheduler>,
     threads_max: usize,
@@ -29,12 +30,12 @@ pub(crate) struct BackgroundThreads {
 struct BackgroundState {
     threads: usize,
     idle: usize,
-    /// Wake-ups that no thread has taken yet, at most `threads_max`.
+    /// Number of wake-ups that no thread has taken yet; at most `threads_max`.
     calls: usize,
 }
 
 impl BackgroundThreads {
-    /// Creates a pool of up to `threads_max` threads that do the background work of `scheduler`.
+    /// Creates a set of at most `threads_max` threads that do the background work of `scheduler`; none is started yet.
     pub fn new(scheduler: Arc<Scheduler>, threads_max: usize) -> Arc<Self> {
         Arc::new(BackgroundThreads {
             scheduler,
@@ -44,7 +45,7 @@ impl BackgroundThreads {
         })
     }
 
-    /// Wakes an idle thread, or starts one, because there is work.
+    /// Wakes an idle thread, or starts one, because there is background work.
     pub fn call(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.calls = (state.calls + 1).min(self.threads_max);

@@ -1,4 +1,5 @@
-//! Backups for callers. Waiting for the disk happens on the disk's threads, not on workers.
+//! Backups of a node's tables and keys. They are made and read on the threads for the disk, so that workers do not
+//! block.
 
 use crate::Caller;
 use crate::rights::Verb;
@@ -6,8 +7,8 @@ use farpool_keystore::{KeyBackup, KeyLog};
 use farpool_model::{BackupFile, Error, Result};
 use std::sync::Arc;
 
-/// The files of a backup: tables as of one moment, and keys as of another. None of the files is removed while this
-/// exists.
+/// The files of a backup: the tables as of one moment, and the keys as of another. None of these files is removed
+/// before this is dropped.
 #[derive(Debug)]
 pub struct Backup {
     tables: farpool_catalog::Backup,
@@ -15,18 +16,20 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Returns the number of the data directory.
+    /// Returns the id of the data directory.
     pub fn node(&self) -> u64 {
         self.tables.node()
     }
 
-    /// Returns the files; the manifest of tables comes last.
+    /// Returns the names and sizes of the files. The manifest of tables comes last, so that a partly copied backup is
+    /// not taken for a whole one.
     pub fn files(&self) -> Vec<BackupFile> {
         let keys = self.keys.iter().flat_map(KeyBackup::files);
         keys.chain(self.tables.files()).cloned().collect()
     }
 
-    /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end.
+    /// Reads up to `bytes` bytes of a file from `offset` on; returns fewer only at the end of the file. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// `NotFound` for a file that is not in [`Backup::files`]; errors of the disk.
@@ -37,11 +40,12 @@ impl Backup {
 }
 
 impl Caller {
-    /// Makes a checkpoint and a snapshot of the keys, and passes their files to `then`; they stay as long as the backup
-    /// lives.
+    /// Makes a checkpoint of the tables and a snapshot of the keys, and calls `then` with the backup that consists of
+    /// their files. Does not block.
     ///
     /// # Errors
-    /// `Denied`. Later errors go to `then`: `Invalid` without a data directory, and errors of the disk.
+    /// `Denied` if the caller has no right to make backups. Later errors go to `then`: `Invalid` without a data
+    /// directory, and errors of the disk.
     pub fn begin_backup(&self, then: impl FnOnce(Result<Backup>) + Send + 'static) -> Result<()> {
         self.check(Verb::Backup)?;
         let (node, catalog) = (self.node().clone(), self.node().catalog().clone());
@@ -55,10 +59,10 @@ impl Caller {
         Ok(())
     }
 
-    /// Reads a part of a file of a backup and passes it to `then`.
+    /// Reads a part of a file of a backup and calls `then` with it. Does not block.
     ///
     /// # Errors
-    /// `Denied`. Later errors, those of [`Backup::read`], go to `then`.
+    /// `Denied` if the caller has no right to make backups. Later errors, those of [`Backup::read`], go to `then`.
     pub fn read_backup(
         &self,
         backup: Option<Arc<Backup>>,

@@ -1,9 +1,9 @@
-//! The API of the node: every request is made by a [`Caller`], and everything that a node does is a method of
-//! it. Protocols only translate bytes to these calls; the pool in an engine's own process makes the same
-//! calls.
+//! The API of the node: every request is a method of a [`Caller`]. The protocols translate bytes to these calls; a
+//! database engine with the node inside its own process makes the same calls.
 //!
-//! Invariant: no table, run or statistic of the node is reached except through a caller, whose right is
-//! checked first ([`crate::rights`]) and who sees only the tables of its own tenant.
+//! Invariant: tables, running programs and statistics are accessible only through a caller. Each method checks the
+//! caller's right first ([`crate::rights`]) and accesses only what belongs to the caller's tenant, unless the right
+//! reaches all tenants.
 
 use crate::access::TenantLimits;
 use crate::admission;
@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// The origin of a request: a client of a tenant, with its right, its share of the node's time and memory,
-/// the timeout of its requests, and a flag that cancels them. Clones are the same caller.
+/// On whose behalf a request is executed: a client of a tenant, with its right, its share of the workers' time, its
+/// account of memory, the timeout of its requests, and a flag that cancels them. Clones share all of these.
 #[derive(Clone, Debug)]
 pub struct Caller {
     node: Arc<Node>,
@@ -46,12 +46,12 @@ pub struct Caller {
     cancel: Cancel,
 }
 
-/// The forms in which the rows of a program may be returned.
+/// The forms in which a program may return its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Record batches only.
+    /// Arrow record batches only.
     Batches,
-    /// Batches, and encoded row groups as they are stored in the pool.
+    /// Arrow record batches, and row groups encoded as in the pool where that is possible without decoding.
     BatchesAndRowGroups,
 }
 
@@ -71,36 +71,36 @@ impl Caller {
         }
     }
 
-    /// Sets a timeout for each request of this caller. Whoever serves the caller enforces it, also for
-    /// requests that have not been read yet.
+    /// Sets the timeout of each request of this caller; `None` for none. This type does not enforce it; the protocol
+    /// that serves the caller does.
     #[must_use]
     pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
         Caller { timeout, ..self }
     }
 
-    /// Sets the identity under which others see this caller's queries.
+    /// Sets the identity of the client that lists of programs show.
     #[must_use]
     pub(crate) fn known_as(self, identity: Identity) -> Self {
         Caller { identity: Arc::new(identity), ..self }
     }
 
-    /// Returns the identity of the client, for display.
+    /// Returns the identity of the client.
     pub(crate) fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// Returns the timeout of its requests.
+    /// Returns the timeout of the caller's requests; `None` for none.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// Returns this caller for one request, which `cancel` stops.
+    /// Returns a copy of this caller for one request, which is stopped when `cancel` is set.
     #[must_use]
     pub fn until(&self, cancel: Cancel) -> Self {
         Caller { cancel, ..self.clone() }
     }
 
-    /// Returns the tenant whose tables the caller sees.
+    /// Returns the tenant that the caller acts for.
     pub fn tenant(&self) -> &TenantName {
         &self.tenant
     }
@@ -110,10 +110,10 @@ impl Caller {
         self.right
     }
 
-    /// Returns the tables, by name.
+    /// Returns descriptions of the tenant's tables, including spaces of keys, sorted by name.
     ///
     /// # Errors
-    /// `Denied`, as for every verb.
+    /// `Denied` if the caller's right does not include it, as for every method that checks a verb.
     pub fn tables(&self) -> Result<Vec<TableInfo>> {
         self.check(Verb::Describe)?;
         let mut tables = self.node.catalog().tables(&self.tenant);
@@ -121,7 +121,7 @@ impl Caller {
         Ok(tables)
     }
 
-    /// Returns the tables and views of the caller's tenant, or of `tenant`.
+    /// Returns the tables, views and schemas of `tenant`; of the caller's tenant if `tenant` is `None`.
     ///
     /// # Errors
     /// `Denied` for another tenant if the caller's right does not reach it.
@@ -130,7 +130,8 @@ impl Caller {
         self.check_reach(tenant, Verb::Describe, Verb::DescribeOfAll)?;
         let mut listing = self.node.catalog().list(tenant);
         self.add_spaces(tenant, &mut listing.tables, &listing.views);
-        // Keys have a log of their own: after a power loss, a dropped space may be there again, without its schema.
+        // Schemas of spaces are added, because keys have a log of their own: after a power loss, a dropped space may
+        // exist again although its schema does not.
         let mut schemas: BTreeSet<SchemaName> = listing.schemas.into_iter().collect();
         let names = listing.tables.iter().map(|table| &table.name);
         schemas.extend(names.filter(|name| !name.is_public()).map(TableName::schema));
@@ -138,7 +139,7 @@ impl Caller {
         Ok(listing)
     }
 
-    /// Adds spaces of keys to the tables of a tenant; a table or view hides a space of the same name.
+    /// Adds the spaces of keys to the tables of a tenant, except those whose name a table or view has.
     fn add_spaces(&self, tenant: &TenantName, tables: &mut Vec<TableInfo>, views: &[TableName]) {
         let is_taken =
             |name: &TableName| tables.iter().any(|table| table.name == *name) || views.contains(name);
@@ -149,7 +150,7 @@ impl Caller {
         }
     }
 
-    /// Describes a table's newest version; `None` if that is `known`.
+    /// Returns the description of a table's newest version; `None` if the newest version is `known`.
     ///
     /// # Errors
     /// `NotFound`, with the names of similar tables.
@@ -162,7 +163,8 @@ impl Caller {
         }
     }
 
-    /// Describes the relation with this name: a view, or a table's newest version; `None` if that is `known`.
+    /// Returns the relation with this name: a view, or the description of a table's newest version; `None` if the
+    /// newest version is `known`.
     ///
     /// # Errors
     /// `NotFound`, with the names of similar tables and views.
@@ -179,7 +181,7 @@ impl Caller {
         }
     }
 
-    /// Returns what is known so far about these columns of a table.
+    /// Returns the statistics of these columns of a table as far as they have been computed.
     ///
     /// # Errors
     /// `NotFound`; `Invalid` for a column that the table does not have.
@@ -191,8 +193,8 @@ impl Caller {
             .map_err(|error| self.of_space(name, error))
     }
 
-    /// Returns the statistics of a table. Where they are not known yet, computes them on the calling thread
-    /// and some that it starts: for an engine's own process.
+    /// Returns the statistics of a table. Statistics that are not known yet are computed on the calling thread and some
+    /// threads that it starts, so this is for a node inside an engine's process.
     ///
     /// # Errors
     /// `NotFound`; `OverLimit` when the pool has no room for the profile.
@@ -201,7 +203,8 @@ impl Caller {
         self.node.catalog().statistics(&self.tenant, name).map_err(|error| self.of_space(name, error))
     }
 
-    /// Returns the outstanding profile of a table, to be computed step by step or by [`Caller::submit_statistics`].
+    /// Returns the statistics of a table as a computation to be continued step by step or by
+    /// [`Caller::submit_statistics`].
     ///
     /// # Errors
     /// `NotFound`.
@@ -211,7 +214,8 @@ impl Caller {
         awaited.map_err(|error| self.of_space(name, error))
     }
 
-    /// Returns the error of a table operation on a space of keys, or `error` if the name is not that of a space.
+    /// Returns the error for an operation on tables that was tried on a space of keys; returns `error` if there is no
+    /// space with this name.
     fn of_space(&self, name: &TableName, error: Error) -> Error {
         let is_space = error.kind == ErrorKind::NotFound && self.is_space(name);
         let advice =
@@ -219,7 +223,8 @@ impl Caller {
         if is_space { not_for_spaces(name, advice) } else { error }
     }
 
-    /// Returns the error of DROP TABLE or DROP VIEW on a space of keys, or `error` if the name is not that of a space.
+    /// Returns the error for DROP TABLE or DROP VIEW of a space of keys; returns `error` if there is no space with this
+    /// name.
     fn of_dropped_space(&self, tenant: &TenantName, name: &TableName, error: Error) -> Error {
         if error.kind != ErrorKind::NotFound || *tenant != self.tenant || !self.is_space(name) {
             return error;
@@ -228,9 +233,9 @@ impl Caller {
         Error::invalid(message).advise("spaces are dropped by FP.SPACE DROP over the Redis protocol")
     }
 
-    /// Makes the workers compute outstanding statistics within the caller's share. `then` gets the result;
-    /// `Cancelled` if the caller's flag was set before; or `OverLimit` if the wait for memory on `runtime`
-    /// timed out.
+    /// Makes the workers compute statistics within the caller's share of time. `then` is called with the result:
+    /// `Cancelled` if the caller was cancelled before the end; `OverLimit` if a wait for memory, which runs on
+    /// `runtime`, timed out.
     pub(crate) fn submit_statistics(
         &self,
         statistics: AwaitedStatistics,
@@ -243,12 +248,12 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(task));
     }
 
-    /// Creates the memory for a profile that the caller waits for; waits run on `runtime`.
+    /// Creates the waits for memory of a profile that the caller waits for, to be run on `runtime`.
     pub(crate) fn profile_memory(&self, runtime: Option<Handle>) -> ProfileMemory {
         ProfileMemory::new(self.account.clone(), runtime, self.waker())
     }
 
-    /// Returns the version and the data of a table, for a program to read.
+    /// Returns the newest version of a table and its data, for a program to read.
     ///
     /// # Errors
     /// `NotFound`.
@@ -257,20 +262,21 @@ impl Caller {
         self.node.catalog().get(&self.tenant, name).or_else(|error| self.space_source(name).ok_or(error))
     }
 
-    /// Binds a program to this version of its table, and determines the answer to each of its operators.
+    /// Binds a program to a version of its table, and decides for each of its operators whether and how the node
+    /// executes it (push-down).
     ///
     /// # Errors
-    /// Mistakes in the program; `Cancelled`.
+    /// Errors for mistakes in the program; `Cancelled` if the caller was cancelled.
     pub fn prepare(&self, program: &Program, version: Version, table: Arc<Table>) -> Result<BoundProgram> {
         self.check(Verb::Prepare)?;
         BoundProgram::prepare(program, self.chosen(program, table)?, version, self.node.budget())
     }
 
-    /// Creates a run of a program, with `conditions` as an additional filter. Nothing is executed until the
-    /// run is stepped or passed to [`Caller::submit`].
+    /// Creates a run (an execution) of a program, with `conditions` as an additional filter. Nothing is executed until
+    /// the run is stepped or passed to [`Caller::submit`].
     ///
     /// # Errors
-    /// `Invalid` for conditions that the node cannot evaluate; `Cancelled`.
+    /// `Invalid` for conditions that the node cannot evaluate; `Cancelled` if the caller was cancelled.
     pub fn start(&self, program: &BoundProgram, conditions: Option<&Expr>, shape: Shape) -> Result<Arc<Run>> {
         self.check(Verb::Execute)?;
         let narrowed = conditions.map(|conditions| program.narrowed(conditions)).transpose()?;
@@ -282,7 +288,7 @@ impl Caller {
         Ok(self.in_company(run?, program))
     }
 
-    /// Lets `run` share what it reads with other runs over the same table.
+    /// Makes `run` share scans with other runs over the same table, unless that is turned off.
     pub(crate) fn in_company(&self, run: Arc<Run>, program: &BoundProgram) -> Arc<Run> {
         if self.node.shares_scans() {
             run.join(self.node.shares().shared_scans(&self.tenant).sharing(program, &self.account));
@@ -290,17 +296,17 @@ impl Caller {
         run
     }
 
-    /// Reserves the memory that `run` needs, waiting for other work to end if need be. Must be called before
-    /// the run's first step.
+    /// Reserves the memory that `run` needs, waiting until other work releases enough. Must be called before the run's
+    /// first step, because a run takes memory only up to its reservation.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, after [`farpool_model::limits::WORK_WAIT_MS_MAX`], or at once when so much
-    /// can never be reserved.
+    /// `OverLimit`, with sizes in the message, after a wait of [`farpool_model::limits::WORK_WAIT_MS_MAX`], or at once
+    /// if so much can never be reserved.
     pub async fn admit(&self, run: &Run) -> Result<()> {
         admission::admit(run, self.account.empty()).await
     }
 
-    /// Returns the account for the plans of the caller's waiting programs.
+    /// Returns the account from which memory for the plans of the tenant's waiting programs is reserved.
     pub(crate) fn places(&self) -> Account {
         self.node.places(&self.tenant)
     }
@@ -310,11 +316,11 @@ impl Caller {
         self.node.shares().limits(&self.tenant)
     }
 
-    /// Takes a turn for a program of the caller's tenant, or a place in the line for one; `wake` is called
-    /// when the turn comes.
+    /// Takes a turn for a program of the caller's tenant, or a place in the queue for one; `wake` is then called when
+    /// the turn comes. Does not block.
     ///
     /// # Errors
-    /// `Busy` when too many wait already.
+    /// `Busy` when too many programs of the tenant wait already.
     pub(crate) fn line_up(&self, wake: Box<dyn Fn() + Send + Sync>) -> Result<Turn> {
         let programs = self.node.shares().programs(&self.tenant);
         let turn = programs.turns.line_up_within(self.limits().programs_waiting_max, wake);
@@ -335,25 +341,25 @@ impl Caller {
         &self.account
     }
 
-    /// Makes the workers execute `run` within the caller's share; `sink` gets its batches and in the end its
-    /// receipt.
+    /// Makes the workers execute `run` within the caller's share of time. `sink` receives its batches and, at the end,
+    /// its execution statistics ([`Receipt`]).
     pub fn submit(&self, run: Arc<Run>, sink: Arc<dyn Sink>) {
         self.submit_in_turn(run, sink, None);
     }
 
-    /// Submits a program that holds a turn; the turn is released when the program ends.
+    /// Does the same as [`Caller::submit`] for a program that has a turn, which is released when the program ends.
     pub(crate) fn submit_in_turn(&self, run: Arc<Run>, sink: Arc<dyn Sink>, turn: Option<Turn>) {
         let accounted = self.accounted(&run, sink, turn);
         self.node.scheduler().submit_run(&self.region, run, Arc::new(accounted));
     }
 
-    /// Adds to the totals a program that the caller stepped itself; `finished` says whether it ran to its
-    /// end.
+    /// Adds a program that the caller stepped itself to the tenant's usage totals; `finished` says whether it ran to
+    /// its end.
     pub fn record(&self, receipt: &Receipt, finished: bool) {
         self.node.totals().add(&self.tenant, receipt, finished);
     }
 
-    /// Begins to load rows of `schema` into a table.
+    /// Begins a load of rows of `schema` into a table.
     ///
     /// # Errors
     /// Errors of [`farpool_catalog::Catalog::begin_load`].
@@ -373,9 +379,9 @@ impl Caller {
         self.node.catalog().begin_load(&self.tenant, name, schema, options, rows_hint)
     }
 
-    /// Registers the id of a load that begins, unless the id is known already. `end` is called to end the
-    /// load while its rows have not all arrived. `held` are the [`limits::LOAD_OUTCOME_BYTES`] of its record, if they are
-    /// reserved already.
+    /// Registers the id of a load that begins, or returns the record of an earlier load with this id. `end` must end
+    /// the load if its rows have not all arrived. `held` is the reservation of [`limits::LOAD_OUTCOME_BYTES`] for the
+    /// record; with `None`, they are reserved now.
     ///
     /// # Errors
     /// `OverLimit` when there is no memory to remember the outcome.
@@ -390,11 +396,12 @@ impl Caller {
         outcomes.begin(id, (&self.account, held), move || clock.now_ns(), end)
     }
 
-    /// Calls `then` with the outcome of a load of the caller's tenant, once it has ended, and the newest
-    /// version whose load is forgotten. A load whose rows have not all arrived is ended by this.
+    /// Calls `then` with the outcome of a load of the caller's tenant and the newest version whose load's outcome was
+    /// dropped; at once if the load has ended, otherwise at its end. Ends a load whose rows have not all arrived.
     ///
     /// # Errors
-    /// `Busy` when too many wait for the same; `OverLimit` when there is no memory to remember the outcome.
+    /// `Busy` when too many requests wait for the same outcome; `OverLimit` when there is no memory to remember the
+    /// outcome.
     pub(crate) fn load_outcome(
         &self,
         id: LoadId,
@@ -405,8 +412,8 @@ impl Caller {
         outcomes.ask(id, &self.account, self.clock().now_ns(), then)
     }
 
-    /// Describes the table as a load with rows of `schema` made it. If it has changed since, nothing is said
-    /// about its columns.
+    /// Returns the description of the table version that a load with rows of `schema` has made. If the table has
+    /// changed since, the description has no statistics of columns.
     pub(crate) fn loaded(&self, name: &TableName, schema: &SchemaRef, made: LoadedVersion) -> TableInfo {
         let newest = self.node.catalog().info(&self.tenant, name).ok();
         newest.filter(|info| info.version == made.version).unwrap_or_else(|| TableInfo {
@@ -424,7 +431,7 @@ impl Caller {
         })
     }
 
-    /// Applies all of these changes to a table, or none.
+    /// Applies `changes` (such as adding a column) to a table, all or none.
     ///
     /// # Errors
     /// Errors of [`farpool_catalog::Catalog::alter_table`].
@@ -434,8 +441,8 @@ impl Caller {
         altered.map_err(|error| self.of_space(name, error))
     }
 
-    /// Creates a run that changes the rows that pass `program`, or removes them if the program computes no
-    /// columns. It is executed like one of [`Caller::start`]; nothing is visible before
+    /// Creates a run that changes the rows that pass the filter of `program`, or removes them if the program computes
+    /// no columns. It is executed like a run of [`Caller::start`]; changes become visible by
     /// [`Caller::publish_change`].
     ///
     /// # Errors
@@ -452,13 +459,13 @@ impl Caller {
         Ok(self.in_company(run?, program))
     }
 
-    /// Publishes the result of a run of [`Caller::start_change`] as the table's new version, if it has
-    /// changed `rows` rows; `id` is the change's id, if it has one. Rows that were appended since the program's version
-    /// stay as they are.
+    /// Publishes the result of a run of [`Caller::start_change`] as the new version of its table, if the run has
+    /// changed exactly `rows` rows. `id` is the id of the change, if it has one. Rows that were appended since the
+    /// version that the program read stay as they are.
     ///
     /// # Errors
-    /// `Stale` when other rows have changed since, `NotFound` when the table is gone; `OverLimit` when memory
-    /// is short; `Internal` for another number of rows.
+    /// `Stale` when rows other than appended ones have changed since; `NotFound` when the table was dropped;
+    /// `OverLimit` when memory is short; `Internal` for another number of rows.
     pub fn publish_change(
         &self,
         program: &BoundProgram,
@@ -481,7 +488,7 @@ impl Caller {
         self.node.catalog().replace_row_groups(&self.tenant, name, base, &changed.groups, id)
     }
 
-    /// Drops a table; programs that read it run to their end.
+    /// Drops a table. Programs that are reading it run to their end.
     ///
     /// # Errors
     /// `NotFound`.
@@ -491,7 +498,7 @@ impl Caller {
         dropped.map_err(|error| self.of_dropped_space(&self.tenant, name, error))
     }
 
-    /// Drops a table of `tenant`, otherwise as [`Caller::drop_table`].
+    /// Does the same as [`Caller::drop_table`] for a table of `tenant`.
     ///
     /// # Errors
     /// `NotFound`; `Denied` if the caller's right does not reach other tenants.
@@ -500,7 +507,7 @@ impl Caller {
         self.node.catalog().drop_table(tenant, name)
     }
 
-    /// Stores a view; `replace` allows replacing one with the same name.
+    /// Stores a view; `replace` allows replacing a view with the same name.
     ///
     /// # Errors
     /// Errors of [`farpool_catalog::Catalog::create_view`].
@@ -509,7 +516,7 @@ impl Caller {
         self.node.catalog().create_view(&self.tenant, view, replace)
     }
 
-    /// Drops a view of the caller's tenant, or of `tenant`.
+    /// Drops a view of `tenant`; of the caller's tenant if `tenant` is `None`.
     ///
     /// # Errors
     /// `NotFound`; `Denied` for another tenant if the caller's right does not reach it.
@@ -529,7 +536,7 @@ impl Caller {
         self.node.catalog().create_schema(&self.tenant, schema)
     }
 
-    /// Drops a schema; with `cascade`, also the tables and views in it. Spaces of keys are not dropped with it.
+    /// Drops a schema; with `cascade`, also the tables and views in it. Spaces of keys are never dropped by this.
     ///
     /// # Errors
     /// Errors of [`farpool_catalog::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is
@@ -541,7 +548,7 @@ impl Caller {
         self.node.catalog().drop_schema(&self.tenant, schema, cascade)
     }
 
-    /// Returns the state of the node; includes other tenants only if the caller's right reaches them.
+    /// Returns the state of the node. Other tenants are included only if the caller's right reaches them.
     ///
     /// # Errors
     /// `Denied`.
@@ -553,8 +560,8 @@ impl Caller {
         })
     }
 
-    /// Lists the programs of clients that are in progress; includes other tenants only if the caller's right
-    /// reaches them.
+    /// Returns descriptions of the running programs of clients. Other tenants' programs are included only if the
+    /// caller's right reaches them.
     ///
     /// # Errors
     /// `Denied`.
@@ -564,10 +571,10 @@ impl Caller {
         Ok(self.node.queries().list(tenant, self.node.clock().now_ns()))
     }
 
-    /// Stops a program in progress; the error that its client gets names the caller.
+    /// Stops a running program. The error that its client receives names this caller.
     ///
     /// # Errors
-    /// `NotFound` when there is none with this number that the caller may stop.
+    /// `NotFound` when there is no running program with this id that the caller may stop.
     pub fn cancel_query(&self, id: u64) -> Result<()> {
         self.check(Verb::CancelQuery)?;
         let found =
@@ -589,8 +596,8 @@ impl Caller {
         }
     }
 
-    /// Runs `work` on a worker within the caller's share. `then` gets its result; `Cancelled` if the caller's
-    /// flag was set before it began; or `Internal` if it panicked.
+    /// Makes a worker call `work` within the caller's share of time, then `then` with the result: `Cancelled` if the
+    /// caller was cancelled before `work` was called; `Internal` if `work` panicked.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Caller) -> Result<T> + Send + 'static,
@@ -601,33 +608,35 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(job));
     }
 
-    /// Runs `job`, which may wait for the disk, on a thread for the disk, so that no worker waits.
+    /// Calls `job`, which may block on the disk, on a thread for the disk, so that no worker blocks.
     pub(crate) fn write(&self, job: impl FnOnce() + Send + 'static) {
         self.node.shares().write(Box::new(job));
     }
 
-    /// Submits `task` to the scheduler, within the caller's share.
+    /// Submits `task` to the scheduler, within the caller's share of time; returns its id.
     pub(crate) fn submit_task(&self, task: Arc<dyn Task>) -> TaskId {
         self.node.scheduler().submit(&self.region, Class::Foreground, task)
     }
 
-    /// Tells the scheduler that a waiting task of the caller has work again, such as rows that have arrived.
+    /// Tells the scheduler that a waiting task of the caller has work again, for example because rows have arrived.
     pub(crate) fn wake_task(&self, task: TaskId) {
         self.node.scheduler().wake(task);
     }
 
-    /// Tells the scheduler that the caller's waiting tasks may have work again, such as a sink with room.
+    /// Tells the scheduler that waiting tasks of the caller may have work again, for example because a sink has room
+    /// again.
     pub fn wake(&self) {
         self.node.scheduler().wake_region(&self.region);
     }
 
-    /// Returns a function that wakes this caller's tasks, and that does not keep the node alive.
+    /// Returns a function that does the same as [`Caller::wake`], without a reference that keeps the node alive.
     pub(crate) fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
         let (scheduler, region) = (self.node.scheduler().clone(), self.region.clone());
         Box::new(move || scheduler.wake_region(&region))
     }
 
-    /// Charges time spent for the caller on a thread of its own to its share of the workers' time, in nanoseconds.
+    /// Charges `ns` nanoseconds, which another thread has worked for the caller, to the caller's share of the workers'
+    /// time.
     pub fn charge(&self, ns: u64) {
         self.node.scheduler().charge(&self.region, ns);
     }
@@ -659,7 +668,7 @@ impl Caller {
     }
 }
 
-/// A sink that adds the cost of its program to the tenant's totals.
+/// A sink that adds the cost of its program to the tenant's usage totals, and releases the program's turn at the end.
 struct Accounted {
     sink: Arc<dyn Sink>,
     run: Arc<Run>,
@@ -696,7 +705,7 @@ impl Sink for Accounted {
         }
         self.node.run_ends();
         self.node.shares().programs(&self.tenant).took(elapsed_ns);
-        // Released before the client learns of the end: its next program must not wait in the queue behind this one.
+        // Released before the client learns of the end, so that the client's next program does not wait for this turn.
         drop(self.turn.lock().take());
         self.sink.finish(result);
     }

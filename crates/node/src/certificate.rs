@@ -1,4 +1,4 @@
-//! Reads a node's certificate and its private key from files.
+//! Reads the TLS certificate of a node and its private key from files.
 
 use crate::follow::open_regular;
 use farpool_model::{Error, Result, limits};
@@ -6,11 +6,12 @@ use farpool_wire::ServerTls;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads the certificate chain and its private key.
+/// Reads the certificate chain and its private key from PEM files; returns the TLS configuration for connections of
+/// clients.
 ///
 /// # Errors
-/// `Invalid` with the file: one that cannot be read, has unexpected content, or a key that does not belong to
-/// the certificate.
+/// `Invalid`, with the name of the file, if a file cannot be read or has unexpected contents, or if the key does not
+/// belong to the certificate.
 pub fn read(certificate: &Path, key: &Path) -> Result<ServerTls> {
     let chain = ServerTls::chain(&bytes(certificate)?).map_err(|error| error.at(certificate.display()))?;
     let private = ServerTls::key(&bytes(key)?).map_err(|error| error.at(key.display()))?;

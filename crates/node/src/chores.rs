@@ -1,10 +1,11 @@
-//! The background work of a node: merges of small row groups, and profiles. The chores of a tenant are done
-//! one after the other, in their order ([`Chore::order`]), as one task within the tenant's share. If
-//! connections or tables took turns instead, all profiles would be begun at once, and each holds some 100 KiB
-//! per column until it is settled.
+//! The queue of a node's background work (*chores*): merging small row groups, and computing profiles (statistics of a
+//! table's columns). The chores of a tenant are done one after the other, in the order of [`Chore::order`], as one
+//! scheduler task within the tenant's share of time. Reason: if tables took turns, all profiles would be in progress at
+//! once, and each takes some 100 KiB of memory per column until it is complete.
 //!
-//! A chore that finds too little memory is set aside, so that chores that hold some can continue. When all have been
-//! set aside they are tried again; if no other background work is done, only after a short pause.
+//! A chore that finds too little memory is set aside, so that chores that already hold memory can continue. When all
+//! chores of a queue have been set aside, they are tried again. If the chores of all queues lack memory, that happens
+//! after a short pause.
 
 use crate::profiles::within_step;
 use farpool_catalog::{Chore, StepOutcome};
@@ -16,17 +17,17 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counters shared by the chore queues of all tenants of a node.
+/// Counters that the chore queues of all tenants share.
 #[derive(Default)]
 pub(crate) struct ChoreCounters {
     /// Number of queues that have a task in the scheduler.
     active: AtomicUsize,
-    /// Number of times in a row that all chores of a queue lacked memory.
+    /// Number of times that all chores of a queue lacked memory, since a chore of any queue has made progress.
     futile: AtomicUsize,
 }
 
 impl ChoreCounters {
-    /// Records that all chores of a queue lack memory. Returns whether this holds for all queues.
+    /// Counts that all chores of one queue lack memory. Returns true if this probably holds for all queues.
     fn all_lack(&self) -> bool {
         let futile = self.futile.fetch_add(1, Ordering::Relaxed) + 1;
         let all = futile >= self.active.load(Ordering::Relaxed);
@@ -37,7 +38,7 @@ impl ChoreCounters {
     }
 }
 
-/// The queue of chores of one tenant.
+/// The queue of one tenant's chores (background work).
 pub(crate) struct ChoreQueue {
     scheduler: Arc<Scheduler>,
     region: Arc<Region>,
@@ -47,7 +48,7 @@ pub(crate) struct ChoreQueue {
 
 #[derive(Default)]
 struct ChoreQueueState {
-    /// Chores to be worked on, by order: one that is submitted again gets its former place.
+    /// Chores to be done, in the order of [`Chore::order`]. A chore that is submitted again replaces itself.
     chores: BTreeMap<(bool, u64), Chore>,
     /// Chores that lacked memory when they were last tried.
     lacking: BTreeMap<(bool, u64), Chore>,
@@ -55,12 +56,13 @@ struct ChoreQueueState {
 }
 
 impl ChoreQueue {
-    /// Creates a queue that shares `counters` and works within the share of `region`.
+    /// Creates an empty queue that shares `counters` with others. Its work is charged to `region`, the tenant's share
+    /// of the workers' time.
     pub fn new(scheduler: Arc<Scheduler>, region: Arc<Region>, counters: Arc<ChoreCounters>) -> Self {
         ChoreQueue { scheduler, region, counters, state: Mutex::default() }
     }
 
-    /// Adds a chore that has work to do.
+    /// Adds a chore, and submits the queue's task to the scheduler if it has none.
     pub fn submit(self: &Arc<Self>, chore: Chore) {
         let has_task = {
             let mut state = self.state.lock();
@@ -74,8 +76,8 @@ impl ChoreQueue {
         }
     }
 
-    /// Returns the first chore, or `None` when the queue is empty; its task then ends, and the next submit starts
-    /// another.
+    /// Returns the first chore; `None` if the queue is empty. In that case the queue's task must end, and the next
+    /// [`Self::submit`] starts another.
     fn first(&self) -> Option<Chore> {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -110,7 +112,7 @@ impl ChoreQueue {
     }
 }
 
-/// The scheduler task of a queue; ends when the queue is empty.
+/// The scheduler task that does the chores of a queue; it ends when the queue is empty.
 struct ChoreQueueTask(Arc<ChoreQueue>);
 
 impl Task for ChoreQueueTask {
@@ -124,7 +126,8 @@ impl Task for ChoreQueueTask {
 
     fn finish(&self, end: End) {
         if end.error.is_some() {
-            // The node shuts down; remaining chores are done only on request.
+            // The node shuts down; the remaining chores are dropped. What they would have computed is computed on
+            // request.
             let left = mem::take(&mut *self.0.state.lock());
             drop(left);
         }

@@ -1,4 +1,5 @@
-//! Chunks of a table for callers that cache some: their descriptions and their values.
+//! Serves column chunks of a table (the values of one column in one row group) to clients that cache chunks:
+//! descriptions of chunks, and their values.
 
 use crate::Caller;
 use crate::rights::Verb;
@@ -10,12 +11,12 @@ use farpool_wire::{ChunkOutline, Outlines};
 use std::sync::Arc;
 
 impl Caller {
-    /// Creates a run that returns chunks unchanged: those of `columns` in the row groups with the indexes `row_groups`,
-    /// of the table version that `program` is bound to.
+    /// Creates a run (an execution that workers step) that returns whole column chunks: those of `columns` in the row
+    /// groups with the indexes `row_groups`, of the table version that `program` is bound to.
     ///
     /// # Errors
     /// `Invalid` for columns or row groups that the table does not have, and for a table whose chunks clients may not
-    /// cache; `Cancelled`.
+    /// cache; `Cancelled` if the caller was cancelled.
     pub fn start_fetching(
         &self,
         program: &BoundProgram,
@@ -27,13 +28,13 @@ impl Caller {
         check_columns(table, columns)?;
         let rows = Program::scan(prepared.effective.table.clone(), &table.schema, columns);
         let rows = BoundProgram::prepare(&rows, table.clone(), prepared.version, program.budget())?;
-        // Not the sharing of `program`, whose filter does not apply to chunks.
+        // Shares scans by the new program, because the filter of `program` does not apply to whole chunks.
         Ok(self.in_company(Run::start_fetching(&rows, row_groups)?, &rows))
     }
 
-    /// Describes chunks of the table version that `program` is bound to: those of `columns`, for as many row groups
-    /// from `first` on as fit a message. Small chunks are included whole. Returns none if the list of row groups has
-    /// the number `known`.
+    /// Describes column chunks of the table version that `program` is bound to: those of `columns`, for as many row
+    /// groups from index `first` on as fit a message. Small chunks are included whole. Returns no chunks if the table
+    /// has the id `known`, because the client then has the descriptions already.
     ///
     /// # Errors
     /// Errors of [`Caller::start_fetching`].

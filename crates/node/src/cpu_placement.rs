@@ -1,28 +1,27 @@
 //! Keeps the node's workers from sharing a CPU while another is idle.
 //!
-//! A program starts by waking all workers at once, from one thread. In virtual machines, where an idle CPU
-//! may look taken by another guest, Linux tends to leave them all on the CPU of the waking thread, and a
-//! program of a few milliseconds is over before the load balancer runs. So a worker that finds another one on
-//! its CPU moves, once, to a CPU that no worker is on. It is not bound there: other processes may need that
-//! CPU.
+//! When a program starts, one thread wakes all workers. In virtual machines, where an idle CPU may look as if another
+//! guest uses it, Linux tends to leave all workers on the CPU of the waking thread, and a program of a few milliseconds
+//! is over before the load balancer runs. So a worker that finds another worker on its CPU moves to a CPU without
+//! workers. It is not bound to that CPU, because other processes may need it.
 //!
-//! Invariant: a thread may run on the same CPUs after a move as before.
+//! Invariant: moving a thread does not change the set of CPUs that it may run on (its affinity).
 
 #![expect(unsafe_code, reason = "the CPUs of a thread are system calls that std does not offer")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The placement of a waiting worker.
+/// Stands for the CPU of a worker that waits and occupies none.
 const NOWHERE: usize = usize::MAX;
 
-/// The CPU that each worker runs on.
+/// The CPU that each worker occupies, by index of the worker.
 #[derive(Debug)]
 pub(crate) struct CpuPlacement {
     taken: Box<[AtomicUsize]>,
 }
 
 impl CpuPlacement {
-    /// Creates the placement of `workers` threads, all of them waiting.
+    /// Creates the placement of `workers` workers, all of which wait.
     pub(crate) fn new(workers: usize) -> Self {
         CpuPlacement { taken: (0..workers).map(|_| AtomicUsize::new(NOWHERE)).collect() }
     }
@@ -32,11 +31,11 @@ impl CpuPlacement {
         self.taken.len()
     }
 
-    /// Notes that a worker is about to work; may move the calling thread to another CPU.
+    /// Notes that a worker, the calling thread, begins to work; may move the thread to another CPU.
     pub(crate) fn take(&self, worker: usize) {
         let Some(here) = system::current_cpu() else { return };
         self.taken[worker].store(here, Ordering::Relaxed);
-        // Only the worker with the higher index moves: if both did, they might meet again.
+        // Only the worker with the higher index moves, because two that both move might meet again.
         if !self.taken[..worker].iter().any(|taken| taken.load(Ordering::Relaxed) == here) {
             return;
         }
@@ -46,7 +45,7 @@ impl CpuPlacement {
         }
     }
 
-    /// Notes that a worker is about to wait.
+    /// Notes that a worker begins to wait.
     pub(crate) fn leave(&self, worker: usize) {
         self.taken[worker].store(NOWHERE, Ordering::Relaxed);
     }
@@ -65,7 +64,8 @@ mod system {
         usize::try_from(unsafe { libc::sched_getcpu() }).ok()
     }
 
-    /// Moves the calling thread to the first CPU that it may use and that `is_free` accepts.
+    /// Moves the calling thread to the first CPU that it may use and for which `is_free` returns true; returns this
+    /// CPU, or `None` if the thread was not moved.
     pub(super) fn move_to_one_of(is_free: impl Fn(usize) -> bool) -> Option<usize> {
         let before = allowed()?;
         // SAFETY: `CPU_ISSET` reads a bit of the set, which has one for each number below `CPUS`.

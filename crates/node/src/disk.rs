@@ -1,6 +1,6 @@
-//! Threads of a node with a data directory: one writes the log, one notes how much of it is durable, some read values
-//! that are not in memory, one does all other work that waits for the disk. Workers never wait for it. A simulation does
-//! the work of these threads itself (`disk/stepped.rs`).
+//! The threads of a node that wait for the disk with its data directory, so that workers never do: one writes the log,
+//! one notes how much of the log is durable, some read values that are not in memory, and one does all other work on
+//! the disk. A simulation does the work of these threads itself (`disk/stepped.rs`).
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -19,18 +19,18 @@ use std::thread::{Builder, JoinHandle};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The jobs that wait for the disk.
+/// The queues of jobs that block on the disk.
 #[derive(Default)]
 pub(crate) struct DiskJobs {
-    /// Executed one after the other.
+    /// Jobs that one thread executes one after the other.
     pub writes: JobQueue,
-    /// Executed by several threads.
+    /// Jobs that several threads execute.
     pub reads: JobQueue,
-    /// Whether there are no threads, and a simulation executes the jobs.
+    /// Whether the node has no threads for the jobs, because a simulation executes them.
     pub is_stepped: bool,
 }
 
-/// A queue of jobs.
+/// A queue of jobs for one or several threads.
 #[derive(Default)]
 pub(crate) struct JobQueue {
     state: Mutex<JobQueueState>,
@@ -44,7 +44,7 @@ struct JobQueueState {
 }
 
 impl JobQueue {
-    /// Adds a job. After [`JobQueue::stop`] it is executed at once.
+    /// Adds a job for the queue's threads. After [`JobQueue::stop`], executes it on the calling thread.
     pub fn submit(&self, job: Job) {
         let mut state = self.state.lock();
         if state.is_stopped {
@@ -55,7 +55,7 @@ impl JobQueue {
         self.changed.notify_one();
     }
 
-    /// Ends the threads once the queue is empty.
+    /// Makes the threads of the queue end when it is empty.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.changed.notify_all();
@@ -67,7 +67,7 @@ impl JobQueue {
             match state.waiting.pop_front() {
                 Some(job) => {
                     drop(state);
-                    // A panic is a bug in one job: it must not end the thread.
+                    // A panic is a bug in this job and must not end the thread, which other jobs need.
                     if catch_unwind(AssertUnwindSafe(job)).is_err() {
                         tracing::error!("a job of the disk has panicked");
                     }
@@ -88,7 +88,7 @@ impl fmt::Debug for DiskJobs {
     }
 }
 
-/// The threads for the disk.
+/// The threads that wait for the disk.
 pub(crate) struct DiskThreads {
     jobs: Arc<DiskJobs>,
     catalog: Arc<Catalog>,
@@ -97,7 +97,7 @@ pub(crate) struct DiskThreads {
 }
 
 impl DiskThreads {
-    /// Starts the threads for a catalog that has a data directory.
+    /// Starts the threads for `catalog`, which has a data directory, and for the queues `jobs`.
     ///
     /// # Errors
     /// `Internal` when the system has no more threads.
@@ -110,7 +110,7 @@ impl DiskThreads {
         let writer = Builder::new().name("farpool-disk".into()).spawn(move || of_jobs.writes.work());
         let mut others = vec![writer.map_err(failed)?];
         let of_mark = catalog.clone();
-        // Where the system has no more threads, the note is written at a clean stop only.
+        // This thread is optional: without it, the note of what is durable is written only at a clean stop.
         others.extend(Builder::new().name("farpool-mark".into()).spawn(move || of_mark.mark_log()));
         for _ in 0..limits::READERS {
             let jobs = jobs.clone();
@@ -120,7 +120,7 @@ impl DiskThreads {
         Ok(DiskThreads { jobs: jobs.clone(), catalog: catalog.clone(), log, others })
     }
 
-    /// Closes the data directory and waits for the threads.
+    /// Closes the data directory and blocks until the threads have ended.
     pub fn stop(self) {
         if let Err(error) = self.catalog.close() {
             tracing::error!(%error, "the data directory was not closed as it should be");
@@ -129,7 +129,8 @@ impl DiskThreads {
         self.jobs.reads.stop();
         let own = std::thread::current().id();
         for thread in std::iter::once(self.log).chain(self.others) {
-            // The node may be dropped by one of these threads, together with the last job.
+            // A thread must not join itself, and one of these threads may be the one that drops the node, with its last
+            // job.
             if thread.thread().id() != own && thread.join().is_err() {
                 tracing::error!("a thread of the disk had panicked");
             }

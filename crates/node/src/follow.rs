@@ -1,9 +1,10 @@
-//! Follows changes of the files that configure a running node: the access file and the certificate.
+//! Watches the files that configure a running node, the access file and the TLS certificate, and reads them again when
+//! they change.
 //!
-//! Invariant: the configuration in effect always comes from a complete, valid set of files. A file that is being
-//! written is read only once it has been unchanged for a while, and a file with a mistake changes nothing. Example: an
-//! editor truncates the access file and then writes it. Read in between, it would be a valid file without tokens, and
-//! all clients would be disconnected.
+//! Invariant: the configuration in effect always comes from complete and valid files. So files are read only after they
+//! have been unchanged for the time between two checks, and files with a mistake change nothing. Example: an editor
+//! truncates the access file and then writes it. If the file were read in between, it would be valid and without
+//! tokens, and all clients would be disconnected.
 
 use farpool_model::{Error, Result};
 use std::fs::{File, Metadata, OpenOptions};
@@ -13,44 +14,45 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// Interval between checks of the files: two checks and applying a change take less than a second.
+/// Interval between checks of the files. Reason for 300 ms: two checks and applying a change take less than a second.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Files that are read together, and their state when last checked.
+/// Files that are read together, with their states at the last check and at the last read.
 #[derive(Debug)]
 pub struct Followed<T> {
     paths: Vec<PathBuf>,
     read: fn(&[PathBuf]) -> Result<T>,
-    /// Stamps at the last check.
+    /// States of the files at the last check.
     seen: Vec<Option<Stamp>>,
-    /// Stamps when the files were last read.
+    /// States of the files when they were last read.
     taken: Vec<Option<Stamp>>,
-    /// The error of the last read, if it failed.
+    /// The error of the last read; `None` if it succeeded.
     failure: Option<Error>,
 }
 
-/// The properties that distinguish two states of a file.
+/// The state of a file: properties that differ after the file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
     bytes: u64,
-    /// Differs when another file has taken the path.
+    /// Inode number, which differs after another file was moved to the path.
     inode: u64,
 }
 
-/// Result of a check of the files.
+/// Result of [`Followed::look`] and [`Followed::read_again`].
 #[derive(Debug)]
 pub enum Reread<T> {
     /// The files have not changed.
     Same,
-    /// The files were read and have changed.
+    /// The files have changed; these are their contents.
     Changed(T),
-    /// The files cannot be used; returned once per failure.
+    /// The files cannot be used. Returned when the error is new, not again for the same error.
     Failed(Error),
 }
 
 impl<T: Send + 'static> Followed<T> {
-    /// Reads the files with `read` for the first time, and keeps it for later reads.
+    /// Reads the files at `paths` by calling `read`; returns the watcher, which calls `read` again for later reads, and
+    /// the contents.
     ///
     /// # Errors
     /// Errors of `read`.
@@ -60,7 +62,8 @@ impl<T: Send + 'static> Followed<T> {
         Ok((Followed { paths, read, seen: stamps.clone(), taken: stamps, failure: None }, first))
     }
 
-    /// Reads the files if they have changed since the last read, and not since the last check.
+    /// Checks the files and reads them if they have changed since the last read but not since the last check, that is,
+    /// if nobody is writing them.
     pub fn look(&mut self) -> Reread<T> {
         let stamps = stamps(&self.paths);
         let is_settled = std::mem::replace(&mut self.seen, stamps.clone()) == stamps;
@@ -70,7 +73,7 @@ impl<T: Send + 'static> Followed<T> {
         self.read_now(stamps, false)
     }
 
-    /// Reads the files, even if they have not changed.
+    /// Reads the files even if they have not changed.
     pub fn read_again(&mut self) -> Reread<T> {
         self.read_now(stamps(&self.paths), true)
     }
@@ -90,15 +93,15 @@ impl<T: Send + 'static> Followed<T> {
         }
     }
 
-    /// Passes the contents of the files to `apply` whenever they change, for as long as this is polled. A change takes
-    /// effect within a second; a message in `asked` causes an immediate read. `what` names the files in the log.
+    /// Calls `apply` with the contents of the files whenever they change; the future never resolves. A change takes
+    /// effect within a second; a message in `asked` causes an immediate read. `what` names the files in log messages.
     pub async fn follow(mut self, what: &'static str, apply: impl Fn(T), mut asked: mpsc::Receiver<()>) {
         loop {
             let is_asked = tokio::select! {
                 () = sleep(LOOK) => false,
                 Some(()) = asked.recv() => true,
             };
-            // On a blocking thread, as the file system may be slow.
+            // On a thread that may block, because the file system may be slow.
             let looked = tokio::task::spawn_blocking(move || {
                 let came = if is_asked { self.read_again() } else { self.look() };
                 (self, came)
@@ -117,8 +120,8 @@ impl<T: Send + 'static> Followed<T> {
     }
 }
 
-/// Opens a file that configures the node. Only regular files are accepted: opening or reading a FIFO may block forever,
-/// and then no further change would be followed.
+/// Opens a file that configures the node. Only regular files are accepted, because opening or reading a FIFO could
+/// block forever, and later changes would not be noticed.
 ///
 /// # Errors
 /// When the file cannot be opened, or is not a regular file.

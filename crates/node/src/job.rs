@@ -1,4 +1,4 @@
-//! A scheduler task of one step, for requests that a worker executes at once.
+//! A scheduler task that consists of a single step, for requests that a worker executes in one go.
 
 use farpool_model::{Clock, Error, Result};
 use farpool_pipeline::{Cancel, End, Progress, Readiness, Task};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 type Work<T> = Box<dyn FnOnce() -> Result<T> + Send>;
 type Then<T> = Box<dyn FnOnce(Result<T>) + Send>;
 
-/// The work of one step, its result, and the function that receives the result.
+/// A function to be called by a worker, its result, and the callback that receives the result.
 pub(crate) struct Job<T> {
     cancel: Cancel,
     work: Mutex<Option<Work<T>>>,
@@ -16,7 +16,8 @@ pub(crate) struct Job<T> {
 }
 
 impl<T: Send> Job<T> {
-    /// Creates a job that does not begin once `cancel` is set; `then` gets the result.
+    /// Creates a job that calls `work`, unless `cancel` is set before, and then `then` with the result (`Cancelled` if
+    /// `work` was not called).
     pub fn new(
         cancel: Cancel,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -50,8 +51,7 @@ impl<T: Send> Task for Job<T> {
     fn finish(&self, end: End) {
         let outcome = self.outcome.lock().take();
         let outcome = outcome.unwrap_or_else(|| Err(end.error.unwrap_or_else(Error::cancelled)));
-        // Dropped before the result is passed on, even if it never began, so that what it holds is free by
-        // then.
+        // Dropped before the callback is called, also if it was never called, so that what it owns is free by then.
         drop(self.work.lock().take());
         if let Some(then) = self.then.lock().take() {
             then(outcome);

@@ -1,5 +1,5 @@
-//! Controls that a node adds to the keyspaces of the key store: pauses of commands, locks of schemas, versions of reads,
-//! and the rights of callers.
+//! What a node adds to the keyspaces of the key store: pausing commands (`CLIENT PAUSE`), locking schemas, version
+//! numbers for reads of spaces, and the rights of callers.
 
 use crate::caller::Caller;
 use crate::pause::Pause;
@@ -13,49 +13,51 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
-/// The pauses, schema locks and version numbers that commands and statements over keys obey.
+/// The pauses, schema locks and version numbers for the keys of all tenants.
 pub(crate) struct KeyControls {
     pauses: Mutex<BTreeMap<TenantName, Arc<Pause>>>,
-    /// Locks by tenant: held while a space is created in a schema, or a schema is dropped.
+    /// One lock per tenant, held while a space is created in a schema or a schema is dropped, so that no space is
+    /// created in a schema that is being dropped.
     schemas: Mutex<BTreeMap<TenantName, Arc<tokio::sync::Mutex<()>>>>,
     moments: VersionGenerator,
 }
 
 impl KeyControls {
-    /// Creates controls whose version numbers exceed all those given before `unix_ms`.
+    /// Creates controls whose version numbers are greater than all those given before the time `unix_ms`, also by
+    /// earlier processes.
     pub fn new(unix_ms: u64) -> Self {
         let moments = VersionGenerator::from(unix_ms);
         KeyControls { pauses: Mutex::default(), schemas: Mutex::default(), moments }
     }
 
-    /// Returns the pause of a tenant.
+    /// Returns the state of `CLIENT PAUSE` for a tenant.
     pub fn pause(&self, tenant: &TenantName) -> Arc<Pause> {
         Arc::clone(self.pauses.lock().entry(tenant.clone()).or_default())
     }
 
-    /// Prevents schemas of a tenant from being dropped, and spaces from being created in them, until the guard is
-    /// dropped. Fails instead of waiting, since creating a space may take seconds.
+    /// Takes the lock of a tenant's schemas: until the guard is dropped, no other caller drops a schema or creates a
+    /// space in one. Does not block, because creating a space may take seconds.
     ///
     /// # Errors
-    /// `Busy` while another guard exists.
+    /// `Busy` if another caller has the lock.
     pub fn hold_schemas(&self, tenant: &TenantName) -> Result<OwnedMutexGuard<()>> {
         let schemas = Arc::clone(self.schemas.lock().entry(tenant.clone()).or_default());
         let busy = || Error::busy("a space is being created, or a schema dropped", *RETRY_AFTER_MS.start());
         schemas.try_lock_owned().map_err(|_| busy())
     }
 
-    /// Returns the generator of version numbers for reads of spaces.
+    /// Returns the generator of version numbers for reads of spaces; each read of a space gets a version of its own.
     pub fn moments(&self) -> &VersionGenerator {
         &self.moments
     }
 }
 
 impl Caller {
-    /// Returns the keyspace of the caller's tenant, for reading; [`Caller::may_write_keys`] tells whether it may be
-    /// changed.
+    /// Returns the keyspace of the caller's tenant, for reading. Before changing keys, check
+    /// [`Caller::may_write_keys`].
     ///
     /// # Errors
-    /// `Denied`, as for every verb.
+    /// `Denied` if the caller has no right to read keys.
     pub(crate) fn keys(&self) -> Result<Arc<Keyspace>> {
         self.check(Verb::ReadKeys)?;
         Ok(self.node().keyspaces().of(self.tenant()))

@@ -1,7 +1,8 @@
-//! The memory node: the pool, its tables, the threads that run programs, and the socket for clients.
+//! The memory node: the server that owns the memory pool with its tables and keys, the threads that run pushed-down
+//! programs, and the sockets of clients.
 //!
-//! Invariant: nothing that a client does or fails to do can block a worker thread or another client's
-//! program, or hold memory beyond the bounds in `farpool_model::limits`.
+//! Invariant: whatever a client does or fails to do, it cannot block a worker thread or another client's program, and
+//! it cannot hold more memory than the limits in `farpool_model::limits` allow.
 
 mod accept;
 pub mod access;

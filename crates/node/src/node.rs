@@ -1,8 +1,8 @@
-//! The node without its sockets: pool, catalog, scheduler, worker threads and totals. Everything it does, it
-//! does for a [`Caller`].
+//! The node without its sockets: the memory pool, the catalog of tables, the scheduler, worker threads and usage
+//! totals. Clients reach all of it through a [`Caller`].
 //!
-//! The workers hold a reference only to the scheduler, so that the node shuts down, and they with it, when
-//! its last owner drops it.
+//! Worker threads hold a reference to the scheduler and none to the node, so that the node shuts down and ends its
+//! workers when its last owner drops it.
 
 use crate::access::{Access, Grant};
 use crate::admission::WAITING_PART;
@@ -39,7 +39,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Interval at which it is checked whether the token of a connected client has expired.
+/// Interval at which a connection checks whether the access token of its client has expired.
 const PASS_TICK: Duration = Duration::from_millis(500);
 
 /// Configuration of a node.
@@ -47,22 +47,22 @@ const PASS_TICK: Duration = Duration::from_millis(500);
 pub struct NodeConfig {
     /// Bytes of memory for tables; rounded down to whole pages.
     pub memory_bytes: usize,
-    /// Memory for everything else. May be shared with other parts of the process.
+    /// Budget of the memory outside the pool (memory for work). May be shared with other parts of the process.
     pub work: Arc<WorkMemory>,
-    /// Number of threads that run programs. With 0, programs run only when their owner steps them.
+    /// Number of worker threads, which run programs. With 0, programs run only when the node's owner steps them.
     pub workers: usize,
     /// Tokens of clients, and limits of tenants.
     pub access: Access,
-    /// Data directory in which tables and views are durable; without it they are in memory only.
+    /// Data directory that makes tables and views durable; with `None`, they are in memory only.
     pub data: Option<Arc<dyn Directory>>,
-    /// Durability mode of keys in `data`; without it, keys are in memory only. Keys found in `data` are read in any
-    /// case.
+    /// Durability mode of keys in `data`; with `None`, changes of keys are not logged. If `data` contains keys, they
+    /// are read in any case.
     pub keys: Option<Fsync>,
-    /// Bytes of the log of `data` after which a checkpoint is made; bounds the time of recovery.
+    /// Bytes of the log of tables after which a checkpoint is made. Limits the time of recovery.
     pub log_bytes: usize,
-    /// Trace of accesses to the pool as a cache of `data`, for measurements.
+    /// Records which values in `data` programs access, for measurements of the pool as a cache.
     pub trace: Option<Arc<AccessTrace>>,
-    /// Whether concurrent programs over the same table share what they read; turned off only for measurements.
+    /// Whether concurrent programs over the same table share scans; turned off only for measurements.
     pub share_scans: bool,
 }
 
@@ -82,38 +82,42 @@ impl Default for NodeConfig {
     }
 }
 
-/// The resources that a node gets from its host: clocks, random keys, threads.
+/// What a node gets from the system or, in tests, from a simulation: clock, random numbers, threads, faults.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// Clock that measures the work charged and the times in receipts.
+    /// Clock that measures the work charged to tenants and the times in execution statistics
+    /// ([`farpool_model::Receipt`]).
     pub clock: Arc<dyn Clock>,
-    /// Seed of the hash tables of programs; clients must not be able to guess it.
+    /// Seed of the hash functions of programs and keys. Clients must not be able to guess it, because they could choose
+    /// values with equal hashes.
     pub hash_seed: u64,
-    /// Identifies this process: after a restart nothing is known of earlier loads. A node with a data directory uses
-    /// that directory's number instead. Never 0.
+    /// Id of this process, never 0. It tells clients that outcomes of earlier loads are unknown after a restart. A node
+    /// with a data directory uses the id of that directory instead.
     pub instance: u64,
-    /// Number of threads that work for a node without workers of its own.
+    /// Number of processors; a node without workers expects as many threads of its owner to step programs.
     pub processors: usize,
-    /// Maximum bytes for the groups of one program, if that is less than its part of the memory for work.
+    /// Maximum bytes for the groups (of GROUP BY) of one program, if that is less than the part of the memory for work
+    /// that a program may take.
     pub group_bytes: usize,
-    /// Number of lowest-priority threads that a node without workers starts for background work. 0 in a
+    /// Maximum number of low-priority threads that a node without workers starts for background work. 0 in a
     /// simulation, which does that work itself.
     pub background_threads: usize,
-    /// Whether the node starts threads for its data directory. A simulation does their work itself
+    /// Whether the node starts threads that wait for the disk. A simulation does their work itself
     /// ([`crate::SteppedDisk`]).
     pub disk_threads: bool,
-    /// Hook that makes allocations in the pool fail, for simulations.
+    /// Makes allocations in the pool fail, for simulations.
     pub failures: Option<Arc<dyn Failures>>,
-    /// Makes the log of changes of tables over that of the data directory.
+    /// Creates the log of changes of tables on top of the log in the data directory.
     pub log_over: LogOver,
 }
 
 impl Environment {
-    /// Returns the environment of this process.
+    /// Returns the environment of a node in production: the system's clock and random numbers, and threads for all
+    /// work.
     pub fn of_system() -> Self {
         Environment {
             clock: Arc::new(SystemClock::new()),
-            // The random keys of the standard library's hash maps are good enough.
+            // The random seeds of the standard library's hash maps are unpredictable enough.
             hash_seed: RandomState::new().hash_one(()),
             instance: RandomState::new().hash_one(()).max(1),
             processors: std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -126,11 +130,11 @@ impl Environment {
     }
 }
 
-/// A memory node.
+/// A memory node: the server's state without its sockets; see the module documentation.
 pub struct Node {
     pool: Arc<Pool>,
     work: Arc<WorkMemory>,
-    /// The part of `work` reserved for the plans of waiting programs.
+    /// The part of the memory for work that the plans of waiting programs may take (see [`WAITING_PART`]).
     places: Arc<WorkMemory>,
     catalog: Arc<Catalog>,
     scheduler: Arc<Scheduler>,
@@ -158,17 +162,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// Reserves the memory and starts the workers.
+    /// Starts a node: reserves the memory of the pool, opens the data directory and starts the threads.
     ///
     /// # Errors
-    /// `Invalid` when there is too little memory for work; errors of the system for memory or threads; those of
-    /// [`Catalog::open`] for the data directory.
+    /// `Invalid` when there is too little memory for work; errors of the system when memory or threads are lacking;
+    /// errors of [`Catalog::open`] for the data directory.
     pub fn start(config: NodeConfig) -> Result<Arc<Self>> {
         Node::assemble(config, Environment::of_system())
     }
 
-    /// Starts a node that allows `group_bytes` for the groups of one program; groups that do not fit are sent in parts,
-    /// for the client to merge.
+    /// Starts a node that allows the groups of one program at most `group_bytes` bytes. Groups that do not fit are sent
+    /// in parts, which the client must merge.
     ///
     /// # Errors
     /// Errors of [`Node::start`].
@@ -176,14 +180,14 @@ impl Node {
         Node::assemble(config, Environment { group_bytes, ..Environment::of_system() })
     }
 
-    /// Creates a node with a given clock and keys: a simulation passes deterministic ones.
+    /// Starts a node in a given environment; a simulation passes a deterministic one.
     ///
     /// # Errors
     /// Errors of [`Node::start`].
     pub fn assemble(config: NodeConfig, environment: Environment) -> Result<Arc<Self>> {
         let Environment { clock, hash_seed, instance, processors, group_bytes, .. } = environment;
         let Environment { background_threads, disk_threads, failures, log_over, .. } = environment;
-        // Without workers, threads of the owner do the work, one per processor.
+        // Without workers, threads of the node's owner step programs, one per processor.
         let workers_expected = if config.workers > 0 { config.workers } else { processors };
         check_work(config.work.limit())?;
         let pool = Pool::failing(PoolConfig { bytes_limit: config.memory_bytes }, failures)?;
@@ -255,8 +259,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Changes who may connect and the limits of tenants. Clients whose grant is no longer valid are
-    /// disconnected; what a tenant already has beyond a limit stays until it ends.
+    /// Changes which tokens are valid and the limits of tenants. Clients whose token is no longer valid, or has other
+    /// rights now, are disconnected. What a tenant already has beyond a new limit stays until it ends.
     pub fn set_access(&self, access: Access) {
         let before = self.access.borrow().clone();
         let tenants: BTreeSet<&TenantName> = before.tenants().chain(access.tenants()).collect();
@@ -272,7 +276,7 @@ impl Node {
         self.access.send_replace(Arc::new(access));
     }
 
-    /// Enables TLS with this certificate for connections accepted from now on. Before, they are not
+    /// Enables TLS with this certificate for connections accepted from now on. Without this call, connections are not
     /// encrypted.
     pub fn set_tls(&self, tls: ServerTls) {
         *self.tls.lock() = Some(tls);
@@ -282,17 +286,18 @@ impl Node {
         self.tls.lock().clone()
     }
 
-    /// Returns the caller for a client that shows `token`. The token is checked now, not again at each request.
+    /// Returns the caller for a client with this access token. The token is checked once, here, and not at each
+    /// request.
     ///
     /// # Errors
-    /// `Denied` when the node requires a token and this one is not valid.
+    /// `Denied` when the node requires a token and `token` is not valid.
     pub fn caller(self: &Arc<Self>, token: Option<&str>) -> Result<Caller> {
         let (caller, pass) = self.admit(token)?;
         let token = pass.token_name().map(str::to_string);
         Ok(caller.known_as(Identity { token, ..Identity::default() }))
     }
 
-    /// Authenticates a token. Returns the caller, and the pass that tells when its connection must end.
+    /// Authenticates a token. Returns the caller, and an [`AccessPass`] that tells when the connection must end.
     ///
     /// # Errors
     /// Errors of [`Node::caller`].
@@ -306,24 +311,24 @@ impl Node {
         ))
     }
 
-    /// Returns whether the node requires no token.
+    /// Returns whether clients need no token.
     pub(crate) fn is_open(&self) -> bool {
         self.access.borrow().is_open()
     }
 
-    /// Returns whether a text is a token of this node.
+    /// Returns whether `text` is a valid token of this node.
     pub(crate) fn has_token(&self, text: &str) -> bool {
         let access = self.access.borrow().clone();
         access.has_token(text)
     }
 
-    /// Returns a caller with which the node's owner acts for `tenant`.
+    /// Returns a caller with every right, with which the owner of the node acts for `tenant`.
     pub fn owner(self: &Arc<Self>, tenant: TenantName) -> Caller {
         Caller::new(self.clone(), tenant, Right::Admin)
     }
 
-    /// Disables background profiling for loads that start after this call; a profile is then computed on
-    /// first request.
+    /// Disables computing profiles (statistics) in the background for loads that start after this call. A profile is
+    /// then computed at the first request.
     pub fn close_taps(&self) {
         self.catalog.close_taps();
     }
@@ -336,23 +341,23 @@ impl Node {
         &self.catalog
     }
 
-    /// Returns the budget of memory outside the pool.
+    /// Returns the budget of the memory outside the pool (memory for work).
     pub fn work(&self) -> &Arc<WorkMemory> {
         &self.work
     }
 
-    /// Returns the account of `tenant` in that budget.
+    /// Returns the account of `tenant` in the memory for work.
     pub(crate) fn account(&self, tenant: &TenantName) -> Account {
         self.work.account(tenant)
     }
 
-    /// Returns the account of `tenant` for the plans of waiting programs.
+    /// Returns the account from which memory for the plans of waiting programs of `tenant` is reserved.
     pub(crate) fn places(&self, tenant: &TenantName) -> Account {
         self.places.account(tenant)
     }
 
-    /// Returns the scheduler that divides the node's threads among all work. The owner of a node without workers uses
-    /// it to do steps.
+    /// Returns the scheduler, which divides the time of the node's threads among all work. The owner of a node without
+    /// workers does steps with it.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
     }
@@ -361,7 +366,7 @@ impl Node {
         &self.totals
     }
 
-    /// Returns the scheduling precedence of threads that answer Redis clients over workers.
+    /// Returns the flag that makes workers yield the CPU to threads that serve Redis clients.
     pub(crate) fn precedence(&self) -> &Precedence {
         &self.precedence
     }
@@ -371,17 +376,17 @@ impl Node {
         &self.keyspaces
     }
 
-    /// Returns the controls that commands and statements over keys obey.
+    /// Returns what the node adds to the keyspaces: pauses, locks of schemas, version numbers.
     pub(crate) fn key_controls(&self) -> &KeyControls {
         &self.key_controls
     }
 
-    /// Returns a summary of the keys found in the data directory, if keys are durable.
+    /// Returns a summary of the keys that were read from the data directory; `None` if there is no log of keys.
     pub fn keys_found(&self) -> Option<&KeysFound> {
         self.keys_found.as_ref()
     }
 
-    /// Returns the list of clients' programs in progress.
+    /// Returns the list of running programs of clients.
     pub(crate) fn queries(&self) -> &Arc<Queries> {
         &self.queries
     }
@@ -390,18 +395,18 @@ impl Node {
         &self.clock
     }
 
-    /// Returns a summary of what was recovered from the data directory, if there is one.
+    /// Returns a summary of the recovery from the data directory; `None` if the node has none.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
 
-    /// Returns the number that identifies this process, or its data directory.
+    /// Returns the id of the data directory or, without one, of this process.
     pub(crate) fn instance(&self) -> u64 {
         self.instance
     }
 
-    /// Returns the bytes of the memory for work that records of finished work take: outcomes of loads, and which rows
-    /// pass filters.
+    /// Returns the bytes of the memory for work that results of finished work take: outcomes of loads, and cached
+    /// filter results.
     pub fn remembered_bytes(&self) -> u64 {
         cast::u64_from(self.shares.remembered_bytes())
     }
@@ -411,22 +416,22 @@ impl Node {
         self.shares.forget_old(self.clock.now_ns());
     }
 
-    /// Returns the shares of all tenants.
+    /// Returns the per-tenant state of all tenants.
     pub(crate) fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// Returns whether programs share what they read.
+    /// Returns whether concurrent programs over the same table share scans.
     pub(crate) fn shares_scans(&self) -> bool {
         self.share_scans
     }
 
-    /// Counts a program as running.
+    /// Counts a program as running, until [`Node::run_ends`].
     pub(crate) fn run_begins(&self) {
         self.programs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a program as ended.
+    /// Counts a program that [`Node::run_begins`] has counted as ended.
     pub(crate) fn run_ends(&self) {
         self.programs.fetch_sub(1, Ordering::Relaxed);
     }
@@ -454,7 +459,7 @@ impl Node {
         }
     }
 
-    /// Returns the state of the node, limited to what concerns `tenant`.
+    /// Returns the state of the node, without information about tenants other than `tenant`.
     pub(crate) fn status_for(&self, tenant: &TenantName) -> Status {
         let mut status = self.status();
         status.tenants.retain(|t| t.tenant == tenant.as_str());
@@ -462,13 +467,13 @@ impl Node {
         status
     }
 
-    /// Ends the workers and waits for them, and closes the data directory. Programs that are running end with an error.
+    /// Shuts the node down: ends running programs with an error, blocks until the workers have ended, and closes the
+    /// data directory.
     pub fn shutdown(&self) {
         self.scheduler.shutdown();
         let own = std::thread::current().id();
         for worker in self.workers.lock().drain(..) {
-            // The node may be dropped by a worker, together with the last program: that worker cannot wait
-            // for itself.
+            // A worker must not join itself, and a worker may be the thread that drops the node, with the last program.
             if worker.thread().id() == own {
                 continue;
             }
@@ -488,21 +493,22 @@ impl Node {
         }
     }
 
-    /// Sets the key that proves the node's identity to clients that request sealed results.
+    /// Sets the private key with which the node proves its identity to clients that request sealed (end-to-end
+    /// encrypted) results.
     pub fn set_node_key(&self, key: PrivateKey) {
         *self.node_key.lock() = Some(Arc::new(key));
     }
 
-    /// Returns the node's key.
+    /// Returns the private key of the node; `None` if none was set.
     pub(crate) fn node_key(&self) -> Option<Arc<PrivateKey>> {
         self.node_key.lock().clone()
     }
 
-    /// Counts a connection of `tenant` for as long as the guard lives.
+    /// Counts a new connection of `tenant` until the guard is dropped.
     ///
     /// # Errors
-    /// `OverLimit` when there are too many connections at the port. Only tenants with few connections may use the
-    /// reserved part.
+    /// `OverLimit` when the tenant or the port has too many connections. A part of the port's connections is reserved
+    /// for tenants that have few, so that no tenant can lock others out.
     pub(crate) fn connect(&self, tenant: &TenantName, port: Port) -> Result<ConnectionGuard> {
         let of_tenant = self.shares.connect(tenant, port)?;
         let limit = match port {
@@ -510,7 +516,7 @@ impl Node {
             Port::Redis => limits::RESP_CONNECTIONS_MAX,
         };
         let has_few = of_tenant.count_at_port() <= limit / limits::CONNECTIONS_FEW_PART;
-        // A node without tokens has a single tenant.
+        // Nothing is reserved at a node without tokens, which has a single tenant.
         let reserved = if has_few || self.is_open() { 0 } else { limit / limits::CONNECTIONS_RESERVED_PART };
         match ConnectionSeat::take(&self.connections, port, (usize::MAX, limit - reserved)) {
             Some(of_node) => Ok(ConnectionGuard { _seats: (of_tenant, of_node) }),
@@ -540,7 +546,7 @@ impl Node {
                 memory_bytes_limit: limits.pool_bytes_max.map(cast::u64_from),
                 work_bytes_limit: limits.work_bytes_max.map(cast::u64_from),
                 programs_limit: limits.programs_max.map(count),
-                // Without a limit on running programs, none waits.
+                // Without a limit on running programs, no program waits for its turn.
                 programs_waiting_limit: limits
                     .programs_max
                     .map(|_| cast::u64_from(limits.programs_waiting_max)),
@@ -571,7 +577,7 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// A pass: tells how long the connection of a client may stay open.
+/// The authorization of one connection: tells when the connection must end because its token is no longer valid.
 pub(crate) struct AccessPass {
     clock: Arc<dyn Clock>,
     access: watch::Receiver<Arc<Access>>,
@@ -579,19 +585,20 @@ pub(crate) struct AccessPass {
 }
 
 impl AccessPass {
-    /// Returns the name of the token that the client showed.
+    /// Returns the name of the client's token; `None` if it needs none.
     pub fn token_name(&self) -> Option<&str> {
         self.grant.name.as_deref()
     }
 
-    /// Resolves with the reason when the client's grant is no longer valid.
+    /// Waits until the client's token has expired or was changed or removed; returns the error to close the connection
+    /// with.
     pub async fn ended(&mut self) -> Error {
         loop {
             let confirmed = self.access.borrow_and_update().confirm(&self.grant, self.clock.unix_s());
             if let Err(error) = confirmed {
                 return error;
             }
-            // Short sleeps, as the time of day may be changed meanwhile.
+            // Sleeps for a short time only, because the system's time of day may be changed.
             let tick = async {
                 match self.grant.until {
                     Some(_) => sleep(PASS_TICK).await,
@@ -602,7 +609,7 @@ impl AccessPass {
                 () = tick => {}
                 changed = self.access.changed() => {
                     if changed.is_err() {
-                        // The node was dropped, so the grant cannot change any more.
+                        // The node was dropped, so the token cannot be changed any more.
                         std::future::pending::<()>().await;
                     }
                 }
@@ -611,12 +618,13 @@ impl AccessPass {
     }
 }
 
-/// A guard that counts a connection, of its tenant and of the node.
+/// A guard that counts an open connection of the node and of a tenant until it is dropped.
 pub(crate) struct ConnectionGuard {
     _seats: (ConnectionSeat, ConnectionSeat),
 }
 
-/// Opens the log of keys in a data directory, if `fsync` is set or the directory contains keys.
+/// Opens the log of keys in a data directory and reads the keys; returns `None` if `fsync` is `None` and the directory
+/// contains no keys.
 fn open_keys(
     directory: Arc<dyn Directory>,
     fsync: Option<Fsync>,
@@ -628,7 +636,7 @@ fn open_keys(
         return Ok(None);
     }
     let (fsync, thresholds) = (fsync.unwrap_or_default(), LogThresholds::default());
-    // Differs from the number of the log of tables.
+    // The id of the log must differ from that of the log of tables.
     let opening = KeyLogOptions {
         directory,
         fsync,
@@ -664,7 +672,7 @@ fn start_worker(
         .map_err(|error| Error::internal(format!("cannot start worker thread {index}: {error}")))
 }
 
-/// A worker thread and the CPU that it runs on.
+/// A worker thread, as the scheduler sees it, and the CPU that it occupies.
 struct PlacedWorker {
     cpu_placement: Arc<CpuPlacement>,
     index: usize,
@@ -673,8 +681,8 @@ struct PlacedWorker {
 }
 
 impl WorkerThread for PlacedWorker {
-    /// Returns false for the first of several workers, so that a request need not wait for a step of background work to
-    /// end.
+    /// Returns whether the worker does background work. The first of several workers does none, so that a request need
+    /// not wait for a step of background work to end.
     fn works_in_background(&self) -> bool {
         self.index > 0 || self.cpu_placement.count() == 1
     }
@@ -692,7 +700,7 @@ impl WorkerThread for PlacedWorker {
 }
 
 fn work(scheduler: &Scheduler, thread: &PlacedWorker) {
-    // A panic is a bug in one program's operators: it must not end a worker thread.
+    // A panic is a bug in the operators of one program and must not end the worker thread, which other programs need.
     let step = || scheduler.work(thread);
     while catch_unwind(AssertUnwindSafe(step)).unwrap_or(true) {}
 }

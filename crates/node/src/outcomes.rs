@@ -1,20 +1,22 @@
-//! Outcomes of loads that have an id, for clients that lost the answer: for each tenant, the loads in progress and the
-//! latest ones that have ended.
+//! The outcomes of loads that have an id, for clients that lost the answer because the connection broke. Keeps, for
+//! each tenant, the loads in progress and the latest loads that have ended.
 //!
-//! An id is used once. A second load with the same id gets the outcome of the first, whatever that was, and so does a
-//! request for the outcome. Such a request says that the load will not be continued: a load whose rows have not all
-//! arrived is ended, and one that has not begun can no longer begin. Example:
+//! An id is used for one load (idempotency key). A second load with the same id is not executed and gets the outcome of
+//! the first, and so does a request for the outcome. A request for the outcome also says that the client will not
+//! continue the load: a load whose rows have not all arrived is ended, and a load that has not begun can no longer
+//! begin. Example:
 //!
 //! 1. A client sends load 7, and its connection breaks before the answer.
-//! 2. It reconnects and asks for the outcome of load 7. The first connection's bytes are still buffered, so the load
-//!    has not begun; the answer is "not loaded".
-//! 3. The client sends the rows again as load 8. When the buffered load 7 is read, it must be refused, or the rows
-//!    would be in the table twice.
+//! 2. It reconnects and asks for the outcome of load 7. The bytes from the first connection are still buffered, so load
+//!    7 has not begun; the answer is "not loaded".
+//! 3. The client sends the rows again as load 8. When load 7 is read from the buffer, it must be refused; otherwise the
+//!    rows would be in the table twice.
 //!
-//! Invariants: an id makes at most one version, as long as it is remembered; if a load is reported as not loaded, none
-//! of its rows are or will become visible. Outcomes are reserved from the tenant's memory for work and evict only
-//! outcomes of the same tenant. The newest version whose load was evicted is remembered: a load that is not remembered,
-//! and would have made a later version, was never received.
+//! Invariants: as long as an id is remembered, it makes at most one version of its table. If a load is reported as not
+//! loaded, none of its rows is or becomes visible. The memory for outcomes is part of the tenant's memory for work, and
+//! old outcomes are dropped only for newer ones of the same tenant. The newest version whose load was dropped is
+//! remembered, so that a client can tell: a load that is not remembered, and would have made a later version, was never
+//! received.
 
 use farpool_catalog::Loads;
 use farpool_memory::{Account, Reservation};
@@ -28,20 +30,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-/// The outcomes of one tenant's loads.
+/// The outcomes of one tenant's loads, by id.
 #[derive(Default)]
 pub(crate) struct Outcomes(Mutex<OutcomesState>);
 
 #[derive(Default)]
 struct OutcomesState {
     records: BTreeMap<LoadId, Arc<Record>>,
-    /// Loads that have ended, the oldest first, with the time when they did.
+    /// Loads that have ended, the oldest first, with the time of their end in nanoseconds of the node's clock.
     ended: VecDeque<(u64, LoadId)>,
-    /// The newest version whose load is forgotten; 0 when none is.
+    /// The newest table version whose load's outcome was dropped; 0 if none was.
     forgotten: u64,
 }
 
-/// The state and outcome of one load.
+/// The state of one load: in progress, or ended with an outcome.
 pub(crate) struct Record(Mutex<RecordState>);
 
 struct RecordState {
@@ -51,26 +53,26 @@ struct RecordState {
 
 enum LoadStage {
     UnderWay {
-        /// Ends the load if its rows have not all arrived.
+        /// Callback that ends the load if its rows have not all arrived.
         end: Box<dyn Fn() + Send + Sync>,
         waiters: Vec<Waiter>,
     },
     Ended(LoadOutcome),
 }
 
-/// A callback that gets an outcome, once.
+/// A callback that is called once, with the outcome of a load.
 type Waiter = Box<dyn FnOnce(&LoadOutcome) + Send>;
 
-/// Result of registering a load's id.
+/// Result of registering the id of a load.
 pub(crate) enum LoadRegistration {
-    /// The id is new: the load may proceed, and reports its outcome here.
+    /// The id is new: the load may proceed, and reports its outcome to the recorder.
     New(OutcomeRecorder),
-    /// A load with this id was begun before.
+    /// A load with this id was registered before; this is its record.
     Known(Arc<Record>),
 }
 
-/// The record of a load in progress, held by the code that carries it out. If it is dropped before an outcome was set,
-/// the outcome is that nothing was loaded.
+/// The handle with which the code that executes a load reports its outcome. If it is dropped before an outcome was set,
+/// the outcome is [`LoadOutcome::NotLoaded`].
 pub(crate) struct OutcomeRecorder {
     outcomes: Arc<Outcomes>,
     id: LoadId,
@@ -79,11 +81,12 @@ pub(crate) struct OutcomeRecorder {
 }
 
 impl Outcomes {
-    /// Registers a load. `end` is called, perhaps more than once, to end it while its rows have not all arrived. `held`
-    /// are the [`LOAD_OUTCOME_BYTES`] of its record, if the load has reserved them before.
+    /// Registers a load, or returns the record of an earlier load with the same id. `end` must end the load if its rows
+    /// have not all arrived; it is called when a client asks for the outcome, perhaps more than once. `held` is the
+    /// reservation of [`LOAD_OUTCOME_BYTES`] for the record; with `None`, they are reserved from `account`.
     ///
     /// # Errors
-    /// `OverLimit` when there is no memory to remember its outcome.
+    /// `OverLimit` when there is no memory to remember the outcome.
     pub fn begin(
         self: &Arc<Self>,
         id: LoadId,
@@ -108,12 +111,13 @@ impl Outcomes {
         }))
     }
 
-    /// Calls `then` with the outcome of a load, once it has ended, and the newest version whose load is
-    /// forgotten. A load whose rows have not all arrived is ended.
+    /// Calls `then` with the outcome of a load and the newest version whose load's outcome was dropped; at once if the
+    /// load has ended, otherwise at its end. Does not block. Ends a load whose rows have not all arrived, and prevents
+    /// an unknown load from beginning.
     ///
     /// # Errors
-    /// `Busy` when too many wait for it; `OverLimit` when there is no memory to remember that it must not
-    /// begin.
+    /// `Busy` when too many requests wait for this outcome; `OverLimit` when there is no memory to remember that the
+    /// load must not begin.
     pub fn ask(
         &self,
         id: LoadId,
@@ -127,7 +131,7 @@ impl Outcomes {
             let record = match state.records.get(&id) {
                 Some(record) => record.clone(),
                 None => {
-                    // If the load's request arrives later, it finds this record.
+                    // If the request to load arrives later, it finds this record and is refused.
                     let (held, stage) = (state.reserve(account)?, LoadStage::Ended(LoadOutcome::NotLoaded));
                     let record = Arc::new(Record(Mutex::new(RecordState { stage, held })));
                     state.records.insert(id, record.clone());
@@ -142,12 +146,13 @@ impl Outcomes {
         Ok(())
     }
 
-    /// Takes over the loads that a data directory remembers, as if they had just ended.
+    /// Adds the outcomes of loads that a data directory has recorded, as if the loads had just ended. Called at the
+    /// start of the node.
     pub fn restore(&self, loads: &Loads, account: &Account, now_ns: u64) {
         let mut state = self.0.lock();
         state.forgotten = loads.forgotten;
         for (id, made) in &loads.latest {
-            // A load that finds no memory is forgotten, together with all earlier ones.
+            // Without memory for the outcome of a load, this outcome counts as dropped, with all earlier versions.
             let Ok(held) = state.reserve(account) else {
                 state.forgotten = state.forgotten.max(made.version.0);
                 continue;
@@ -158,12 +163,13 @@ impl Outcomes {
         }
     }
 
-    /// Returns the bytes of memory reserved for the outcomes.
+    /// Returns the bytes of memory that are reserved for the outcomes.
     pub fn bytes_held(&self) -> usize {
         self.0.lock().records.values().map(|record| record.0.lock().held.bytes()).sum()
     }
 
-    /// Drops outcomes that have been kept for long enough.
+    /// Drops outcomes of loads that ended more than [`LOAD_OUTCOME_MS`] ago, and the oldest beyond
+    /// [`LOAD_OUTCOMES_MAX`].
     pub fn forget_old(&self, now_ns: u64) {
         self.0.lock().forget_old(now_ns);
     }
@@ -203,7 +209,7 @@ impl OutcomesState {
 }
 
 impl Record {
-    /// Returns the outcome, if the load has ended.
+    /// Returns the outcome; `None` if the load has not ended.
     pub fn outcome(&self) -> Option<LoadOutcome> {
         match &self.0.lock().stage {
             LoadStage::Ended(outcome) => Some(outcome.clone()),
@@ -216,10 +222,10 @@ impl Record {
         matches!(self.0.lock().stage, LoadStage::Ended(_))
     }
 
-    /// Calls `waiter` with the outcome, at once or when the load ends.
+    /// Calls `waiter` with the outcome: at once if the load has ended, otherwise at its end. Does not block.
     ///
     /// # Errors
-    /// `Busy` when too many wait.
+    /// `Busy` when [`LOAD_OUTCOME_WAITERS_MAX`] callbacks wait already.
     pub fn wait(&self, waiter: Waiter) -> Result<()> {
         let outcome = match &mut self.0.lock().stage {
             LoadStage::UnderWay { waiters, .. } if waiters.len() >= LOAD_OUTCOME_WAITERS_MAX => {
@@ -238,7 +244,7 @@ impl Record {
     }
 
     fn end(&self) {
-        // Called outside the lock, since it may end the load and so take the lock again.
+        // Called after the lock is released, because `end` may end the load, which takes the lock again.
         let end = match &mut self.0.lock().stage {
             LoadStage::UnderWay { end, .. } => mem::replace(end, Box::new(|| {})),
             LoadStage::Ended(_) => return,
@@ -246,7 +252,8 @@ impl Record {
         end();
     }
 
-    /// Sets the outcome and calls the waiters; false if one was set before.
+    /// Sets the outcome and calls the waiting callbacks with it; returns false, with nothing changed, if an outcome was
+    /// set before.
     fn settle(&self, outcome: LoadOutcome) -> bool {
         let (outcome, waiters) = {
             let mut state = self.0.lock();

@@ -1,10 +1,10 @@
-//! Pauses of the commands of a tenant (`CLIENT PAUSE`), which every protocol obeys that changes keys.
+//! Pauses of a tenant's commands (`CLIENT PAUSE`), which all protocols that change keys obey.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// The commands that a pause blocks.
+/// Which commands a pause blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PauseScope {
     #[default]
@@ -12,19 +12,19 @@ pub(crate) enum PauseScope {
     All,
 }
 
-/// The pause of a tenant, if one is in force.
+/// The state of `CLIENT PAUSE` for one tenant: whether a pause is in effect, and until when.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
-    /// The end, in milliseconds since the epoch; 0 without a pause.
+    /// End of the pause in milliseconds since the epoch; 0 if there is none.
     until_ms: AtomicU64,
     paused: Mutex<PauseScope>,
-    /// Notified when a pause is ended before its time.
+    /// Notified when a pause is ended before its end time.
     ended: Notify,
 }
 
 impl Pause {
-    /// Blocks commands until `until_ms`, in milliseconds since the epoch. As in Redis, a pause that is in force is extended
-    /// to the later end, and blocks all commands if either of the two does.
+    /// Begins a pause until `until_ms`, in milliseconds since the epoch. As in Redis, if a pause is already in effect,
+    /// the later of the two end times counts, and all commands are blocked if one of the two pauses blocks all.
     pub fn begin(&self, paused: PauseScope, until_ms: u64, now_ms: u64) {
         let mut current = self.paused.lock();
         let is_paused = self.until_ms.load(Ordering::Relaxed) > now_ms;
@@ -32,25 +32,26 @@ impl Pause {
         self.until_ms.fetch_max(until_ms, Ordering::Relaxed);
     }
 
-    /// Ends the pause.
+    /// Ends the pause now.
     pub fn end(&self) {
         self.until_ms.store(0, Ordering::Relaxed);
         self.ended.notify_waiters();
     }
 
-    /// Returns the remaining milliseconds in which keys cannot be changed, or `None`: every pause blocks changes.
+    /// Returns for how many more milliseconds changes of keys are blocked, which every pause does; `None` if no pause
+    /// is in effect.
     pub fn blocks_writes(&self, now_ms: u64) -> Option<u64> {
         self.current(|| now_ms).map(|(_, left_ms)| left_ms)
     }
 
-    /// Returns the commands that are blocked, and the remaining milliseconds.
+    /// Returns which commands are blocked and for how many more milliseconds; `None` if no pause is in effect.
     #[inline]
     pub fn current(&self, now_ms: impl FnOnce() -> u64) -> Option<(PauseScope, u64)> {
         match self.until_ms.load(Ordering::Relaxed) {
             0 => None,
             until_ms => {
                 let Some(left_ms) = until_ms.checked_sub(now_ms()).filter(|left| *left > 0) else {
-                    // Clears the expired pause so that later calls need not read the clock.
+                    // Clears the expired pause, so that later calls need not read the clock.
                     let _ = self.until_ms.compare_exchange(until_ms, 0, Ordering::Relaxed, Ordering::Relaxed);
                     return None;
                 };
@@ -59,7 +60,7 @@ impl Pause {
         }
     }
 
-    /// Resolves when no pause is in force.
+    /// Waits until no pause is in effect.
     pub async fn over(&self, now_ms: impl Fn() -> u64) {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());

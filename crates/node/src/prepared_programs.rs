@@ -1,8 +1,8 @@
-//! Prepared programs that a client keeps: each with the table version that it was prepared for and the compiled plan,
-//! until the client releases it.
+//! The prepared programs of a client, like prepared statements: each holds the compiled plan and the table version that
+//! it was prepared for, until the client releases it.
 //!
-//! Invariant: the programs that one connection keeps are bounded in number and in bytes; beyond that, the least
-//! recently used is evicted. A run holds its table itself, so that eviction does not affect it.
+//! Invariant: the prepared programs of one connection are limited in number and in bytes; beyond the limits, the least
+//! recently used is evicted. Runs (executions) of an evicted program continue, because a run holds the table itself.
 
 use crate::version_choice::HeldVersions;
 use farpool_columns::Table;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The prepared programs of one connection, by handle.
 #[derive(Default)]
 pub(crate) struct PreparedPrograms {
-    /// Entries by time of use, the most recently used last.
+    /// The programs in the order of their last use, the most recently used last.
     entries: VecDeque<ProgramEntry>,
     bytes: usize,
 }
@@ -25,14 +25,16 @@ pub(crate) struct PreparedPrograms {
 struct ProgramEntry {
     handle: u32,
     program: Arc<BoundProgram>,
-    /// Memory reserved for the program and the plan that it was made from.
+    /// Reservation of memory for the program and the plan that it was compiled from.
     held: Reservation,
-    /// Digest that sealed answers of its runs are bound to, if the answer to its client was sealed.
+    /// Digest to which sealed (encrypted) answers of its runs are bound; `None` if the program was prepared without
+    /// sealing.
     bound: Option<Digest>,
 }
 
 impl PreparedPrograms {
-    /// Stores a prepared program, with the memory `held` for it.
+    /// Stores a prepared program under `handle`, with the reservation `held` for it, replacing a program with the same
+    /// handle. Evicts others if there are too many.
     pub fn put(&mut self, handle: u32, program: BoundProgram, held: Reservation, bound: Option<Digest>) {
         self.remove(handle);
         self.bytes += held.bytes();
@@ -44,7 +46,7 @@ impl PreparedPrograms {
         }
     }
 
-    /// Returns the program of a handle, and marks it as used.
+    /// Returns the program with this handle and marks it as used; `None` if there is none.
     pub fn get(&mut self, handle: u32) -> Option<Arc<BoundProgram>> {
         let entry = self.take(handle)?;
         let program = entry.program.clone();
@@ -52,12 +54,14 @@ impl PreparedPrograms {
         Some(program)
     }
 
-    /// Returns the digest that sealed answers of runs of a handle are bound to.
+    /// Returns the digest to which sealed answers of runs of the program with this handle are bound; `None` if there is
+    /// none.
     pub fn bound(&self, handle: u32) -> Option<Digest> {
         self.entries.iter().find(|entry| entry.handle == handle)?.bound
     }
 
-    /// Returns a version of a table that one of the stored programs reads and `is_wanted` accepts.
+    /// Returns a version of the table `name` that a stored program reads and for which `is_wanted` returns true; `None`
+    /// if there is none.
     fn table(&self, name: &TableName, is_wanted: impl Fn(Version, &Table) -> bool) -> Option<Arc<Table>> {
         let mut programs = self.entries.iter().map(|entry| &entry.program);
         let reads = |program: &&Arc<BoundProgram>| {
@@ -67,7 +71,7 @@ impl PreparedPrograms {
         programs.find(reads).map(|program| program.table().clone())
     }
 
-    /// Removes the program of a handle.
+    /// Removes the program with this handle, if there is one.
     pub fn remove(&mut self, handle: u32) {
         if let Some(entry) = self.take(handle) {
             self.bytes -= entry.held.bytes();

@@ -1,6 +1,6 @@
-//! Profiles that clients wait for, as tasks of the scheduler. A client that does not want to wait for the background
-//! (`chores.rs`) requests the profile, which is then computed within its own share; memory for it is waited for in a
-//! queue, up to a time limit (`memory.rs`).
+//! Profiles (statistics of a table's columns) that clients wait for, as tasks of the scheduler. A client that does not
+//! wait for the background work (`chores.rs`) requests the profile, which is then computed within the client's own
+//! share of time. If memory is short, the task waits for it, up to a time limit (`memory.rs`).
 
 mod memory;
 
@@ -12,11 +12,11 @@ pub(crate) use memory::ProfileMemory;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Does the next step of a profile that a client waits for, until `is_stopped`; where memory is lacking,
-/// starts a wait in `memory`.
+/// Does a step of computing a profile that a client waits for, as long as `is_stopped` returns false. If memory is
+/// lacking, starts a wait for it in `memory`.
 ///
 /// # Errors
-/// `OverLimit`, with sizes, when the wait for memory timed out.
+/// `OverLimit`, with sizes in the message, when the wait for memory timed out.
 pub(crate) fn step(
     profile: &AwaitedProfile,
     memory: &ProfileMemory,
@@ -37,7 +37,7 @@ pub(crate) fn step(
     Ok(Progress::Busy)
 }
 
-/// Returns a function that tells whether a step that began now may continue.
+/// Returns a function that returns true as long as a scheduler step that began now may continue.
 pub(crate) fn within_step(clock: &dyn Clock) -> impl Fn() -> bool {
     let begun_ns = clock.now_ns();
     move || clock.now_ns().saturating_sub(begun_ns) < limits::STEP_NS
@@ -45,12 +45,12 @@ pub(crate) fn within_step(clock: &dyn Clock) -> impl Fn() -> bool {
 
 type Then = Box<dyn FnOnce(Result<TableStatistics>) + Send>;
 
-/// The task of computing a table's statistics for a client that waits for them.
+/// A scheduler task that computes a table's statistics for a client that waits for them.
 pub(crate) struct StatisticsTask {
     cancel: Cancel,
-    /// `None` after the end of the task.
+    /// The computation; `None` after the end of the task.
     awaited: Mutex<Option<Arc<Awaited>>>,
-    /// The error with which the task gives up.
+    /// The error with which the task has failed, if any.
     refusal: Mutex<Option<Error>>,
     then: Mutex<Option<Then>>,
 }
@@ -62,8 +62,8 @@ struct Awaited {
 }
 
 impl StatisticsTask {
-    /// Creates a task that begins when its `turn` comes and ends with `cancel`; where memory is lacking, it
-    /// waits in `memory`. `then` gets the result.
+    /// Creates a task that begins when its `turn` comes and ends early when `cancel` is set. If memory is lacking, it
+    /// waits for it in `memory`. `then` is called with the result.
     pub fn new(
         statistics: AwaitedStatistics,
         turn: Turn,
@@ -113,7 +113,7 @@ impl Task for StatisticsTask {
             (None, Some(awaited)) => awaited.statistics.get(),
             (None, None) => Err(Error::cancelled()),
         };
-        // Releases the turn for the next request before this client gets its result.
+        // Releases the turn to the next request before this client gets its result.
         drop(awaited);
         if let Some(then) = self.then.lock().take() {
             then(outcome);

@@ -1,7 +1,9 @@
-//! The clients' programs in progress at a node: who runs each, its progress, and how to stop it.
+//! The running programs of a node's clients (pushed-down programs for one table each): whose they are, how far they
+//! are, and how to stop them.
 //!
-//! Invariant: a program is listed from the moment it was accepted until its last message is queued, however
-//! it ends. Nothing is called under the lock of the list.
+//! Invariants: a program is in the list from the moment it is accepted until its last message to the client is queued,
+//! however it ends. No other code is called while the lock of the list is held, because that code could lock the list
+//! again.
 
 use crate::Caller;
 use farpool_model::{Error, QueryInfo, QueryState, TenantName};
@@ -12,29 +14,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The list of programs in progress.
+/// The list of running programs, by id; ids are given in ascending order from 1 on.
 #[derive(Default)]
 pub(crate) struct Queries {
     last: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<Query>>>,
 }
 
-/// The identity of a client.
+/// The identity of a client, to be shown in lists of programs and used for sealed (end-to-end encrypted) answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
-    /// Name of its token.
+    /// Name of its access token; `None` if it has none.
     pub token: Option<String>,
-    /// Name that the client gave of itself.
+    /// Name that the client gave itself; not verified.
     pub client: String,
     /// Network address of the client.
     pub peer: String,
-    /// Key derived from its token, by which answers prove to come from this node; not for display.
+    /// Key derived from its token, with which this node authenticates its answers; not for display.
     pub token_key: Option<Arc<TokenKey>>,
-    /// Digest of its token, to which sealed answers are bound; not for display.
+    /// Digest of its token, which sealed answers are bound to; not for display.
     pub shown: Digest,
 }
 
-/// A program in progress.
+/// A running program of a client, or one that waits for its turn.
 pub(crate) struct Query {
     pub tenant: TenantName,
     identity: Arc<Identity>,
@@ -44,17 +46,18 @@ pub(crate) struct Query {
     state: Mutex<QueryState>,
 }
 
-/// The way of a result to its client. Holds the connection weakly: listing programs must not keep a connection open or end
-/// it.
+/// The path by which the result of a program reaches its client. An implementation must hold the connection by a weak
+/// reference, so that listing programs neither keeps a connection open nor closes it.
 pub(crate) trait Delivery: Send + Sync {
-    /// Stops the program and sends `error` in place of the rest of its result; false when it has ended.
+    /// Stops the program and sends `error` in place of the rest of its result. Returns false if the program has ended.
     fn stop(&self, error: Error) -> bool;
 
-    /// Returns the bytes sent so far, and whether the client takes more; `None` when the connection has ended.
+    /// Returns the number of bytes sent so far, and whether the client accepts more now; `None` if the connection has
+    /// ended.
     fn progress(&self) -> Option<(u64, bool)>;
 }
 
-/// An entry of the list, removed on drop.
+/// A program in the list, for its owner; dropping this removes the program from the list.
 pub(crate) struct ListedQuery {
     queries: Arc<Queries>,
     id: u64,
@@ -62,7 +65,7 @@ pub(crate) struct ListedQuery {
 }
 
 impl Query {
-    /// Creates the entry of a program of `caller` that waits for its turn.
+    /// Creates the entry for a program of `caller`, in the state of waiting for its turn.
     pub fn new(caller: &Caller, run: &Arc<Run>, delivery: impl Delivery + 'static) -> Self {
         Query {
             tenant: caller.tenant().clone(),
@@ -74,7 +77,7 @@ impl Query {
         }
     }
 
-    /// Stops the program and sends `error` in place of the rest of its result; false when it has ended.
+    /// Stops the program and sends `error` in place of the rest of its result. Returns false if the program has ended.
     pub fn stop(&self, error: Error) -> bool {
         self.delivery.stop(error)
     }
@@ -103,7 +106,7 @@ impl Query {
 }
 
 impl Queries {
-    /// Adds a program.
+    /// Adds a program under a new id. It is listed until the result is dropped.
     pub fn add(self: &Arc<Self>, query: Query) -> ListedQuery {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let query = Arc::new(query);
@@ -111,7 +114,8 @@ impl Queries {
         ListedQuery { queries: self.clone(), id, query }
     }
 
-    /// Lists the programs of `tenant`, or of all tenants, in the order of their requests.
+    /// Returns descriptions of the programs of `tenant`, or of all tenants if `tenant` is `None`, in the order of their
+    /// requests.
     pub fn list(&self, tenant: Option<&TenantName>, now_ns: u64) -> Vec<QueryInfo> {
         let open: Vec<(u64, Arc<Query>)> = {
             let open = self.open.lock();
@@ -121,20 +125,20 @@ impl Queries {
         open.into_iter().map(|(id, query)| query.info(id, now_ns)).collect()
     }
 
-    /// Removes a program from the list: its last message is queued, though it may not have noticed yet.
+    /// Removes a program from the list, because its last message is queued. The program itself may not have ended yet.
     pub fn remove(&self, id: u64) {
-        // The entry, which holds the run, is dropped after the lock is released.
+        // Dropped after the lock is released, because dropping the run takes time.
         let _removed = self.open.lock().remove(&id);
     }
 
-    /// Returns the program with this number, while it is in progress.
+    /// Returns the running program with this id; `None` if it has ended.
     pub fn get(&self, id: u64) -> Option<Arc<Query>> {
         self.open.lock().get(&id).cloned()
     }
 }
 
 impl ListedQuery {
-    /// Sets the displayed state of the program.
+    /// Sets the state of the program that lists show.
     pub fn set_state(&self, state: QueryState) {
         *self.query.state.lock() = state;
     }

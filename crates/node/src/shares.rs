@@ -40,10 +40,12 @@ struct Share {
     shared_scans: Arc<SharedScans>,
 }
 
-/// The turns of a tenant's programs, and their average duration.
+/// The turns (a limit of concurrent programs, with a queue) of one tenant's programs, and the programs' average
+/// duration.
 pub(crate) struct ProgramTurns {
     pub turns: Arc<Turns>,
-    /// Moving average over the latest programs; each new one has a weight of one eighth.
+    /// Exponential moving average of the programs' duration in nanoseconds; each new program has a weight of one
+    /// eighth.
     mean_ns: AtomicU64,
 }
 
@@ -53,13 +55,14 @@ impl ProgramTurns {
         ProgramTurns { turns, mean_ns: AtomicU64::new(0) }
     }
 
-    /// Adds the duration of a program, from beginning to end.
+    /// Adds the duration of a finished program to the average.
     pub fn took(&self, ns: u64) {
         let mean_ns = self.mean_ns.load(Ordering::Relaxed);
         self.mean_ns.store(mean_ns - mean_ns / 8 + ns / 8, Ordering::Relaxed);
     }
 
-    /// Returns the error of a program that got no turn, or no place to wait for one.
+    /// Returns the error of a program that got no turn in time, or no place in the queue. It advises the client when to
+    /// try again.
     pub fn busy(&self, tenant: &TenantName, why: &str) -> Error {
         let (running, waiting) = self.turns.count();
         let turn = self.mean_ns.load(Ordering::Relaxed) / 1_000_000 * (waiting as u64 + 1);
@@ -74,14 +77,14 @@ fn at_once_max(limits: &TenantLimits) -> usize {
     limits.programs_max.map_or(usize::MAX, NonZero::get)
 }
 
-/// A port of the node, by the protocol of its clients.
+/// A port that the node listens on, by protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
     Native,
     Redis,
 }
 
-/// Counters of connections, in total and by port.
+/// Counters of open connections, in total and by port.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     all: AtomicUsize,
@@ -89,7 +92,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Returns the total number.
+    /// Returns the total number of open connections.
     pub fn count(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }
@@ -99,13 +102,13 @@ impl Connections {
     }
 }
 
-/// Increments a count unless it is `most` already; returns whether it did.
+/// Increments `count` unless it has reached `most`; returns whether it was incremented.
 fn add(count: &AtomicUsize, most: usize) -> bool {
     let more = |open: usize| (open < most).then_some(open + 1);
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
 
-/// A guard that counts a connection.
+/// A guard that counts one open connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionSeat {
     connections: Arc<Connections>,
@@ -113,7 +116,8 @@ pub(crate) struct ConnectionSeat {
 }
 
 impl ConnectionSeat {
-    /// Counts a connection, unless there are `most` in total, or `most_at_port` at the port.
+    /// Counts a new connection at `port`; returns `None` if there are `most` connections in total or `most_at_port` at
+    /// this port already.
     pub fn take(
         connections: &Arc<Connections>,
         port: Port,
@@ -129,7 +133,7 @@ impl ConnectionSeat {
         Some(ConnectionSeat { connections: Arc::clone(connections), port })
     }
 
-    /// Returns the number of connections at its port, including this one.
+    /// Returns the number of open connections at the port of this connection, which is included.
     pub fn count_at_port(&self) -> usize {
         self.connections.at(self.port).load(Ordering::Relaxed)
     }
@@ -143,7 +147,8 @@ impl Drop for ConnectionSeat {
 }
 
 impl Shares {
-    /// Creates shares of `scheduler`; no tenant has limits of its own yet.
+    /// Creates the shares of a node. No tenant has limits yet. `threads` are woken for background work; `jobs` are the
+    /// queues for the threads that wait for the disk.
     pub fn new(
         scheduler: Arc<Scheduler>,
         threads: Option<Arc<BackgroundThreads>>,
@@ -153,9 +158,9 @@ impl Shares {
         Shares { scheduler, limits, threads, jobs, counters, shares }
     }
 
-    /// Changes the limits of a tenant. What it already has beyond them stays until it ends.
+    /// Changes the limits of a tenant. Connections and programs that already exceed them stay until they end.
     pub fn set_limits(&self, tenant: &TenantName, limits: TenantLimits) {
-        // Set first, so that a share created meanwhile gets them.
+        // Stored before the share is looked up, so that a share created by another thread at the same time gets them.
         self.limits.lock().insert(tenant.clone(), limits.clone());
         let share = self.shares.lock().get(tenant).cloned();
         if let Some(share) = share {
@@ -164,25 +169,25 @@ impl Shares {
         }
     }
 
-    /// Returns the jobs for the disk, if the node has a data directory.
+    /// Returns the queues of jobs that wait for the disk; `None` if the node has no data directory.
     pub fn jobs(&self) -> Option<&Arc<DiskJobs>> {
         self.jobs.as_ref()
     }
 
-    /// Returns the limits of a tenant.
+    /// Returns the limits of a tenant; the default limits if none were set.
     pub fn limits(&self, tenant: &TenantName) -> TenantLimits {
         self.limits.lock().get(tenant).cloned().unwrap_or_default()
     }
 
-    /// Returns the turns for programs of `tenant`.
+    /// Returns the turns of the programs of `tenant`.
     pub fn programs(&self, tenant: &TenantName) -> Arc<ProgramTurns> {
         self.share(tenant).programs
     }
 
-    /// Counts another connection of `tenant`.
+    /// Counts a new connection of `tenant`, until the result is dropped.
     ///
     /// # Errors
-    /// `OverLimit` when the tenant has reached its limit.
+    /// `OverLimit` when the tenant has as many connections as it may have.
     pub fn connect(&self, tenant: &TenantName, port: Port) -> Result<ConnectionSeat> {
         let most = self.limits(tenant).connections_max.map_or(usize::MAX, NonZero::get);
         let connections = self.share(tenant).connections;
@@ -192,12 +197,13 @@ impl Shares {
         })
     }
 
-    /// Creates the region of one more client of `tenant`.
+    /// Creates a scheduler region for one more client of `tenant`; the clients of a tenant divide its share of the
+    /// workers' time equally.
     pub fn new_region(&self, tenant: &TenantName) -> Arc<Region> {
         self.scheduler.add_region(&self.share(tenant).time)
     }
 
-    /// Returns the turns for requests of `tenant` that wait for profiles.
+    /// Returns the turns of the requests of `tenant` that wait for profiles (statistics) to be computed.
     pub fn turns(&self, tenant: &TenantName) -> Arc<Turns> {
         self.share(tenant).turns
     }
@@ -207,17 +213,18 @@ impl Shares {
         self.share(tenant).outcomes
     }
 
-    /// Returns the state that concurrent programs of `tenant` over the same tables share.
+    /// Returns the state by which concurrent programs of `tenant` over the same table share scans.
     pub fn shared_scans(&self, tenant: &TenantName) -> Arc<SharedScans> {
         self.share(tenant).shared_scans
     }
 
-    /// Returns the bytes of the memory for work that outcomes of loads and cached filter results take.
+    /// Returns the bytes of the memory for work that the outcomes of loads and cached filter results of all tenants
+    /// take.
     pub fn remembered_bytes(&self) -> usize {
         self.all().iter().map(|share| share.outcomes.bytes_held() + share.shared_scans.bytes_held()).sum()
     }
 
-    /// Drops old outcomes of all tenants' loads, and cached filter results of row groups that no longer exist.
+    /// Drops outcomes of loads that are kept long enough, and cached filter results of row groups that no longer exist.
     pub fn forget_old(&self, now_ns: u64) {
         for share in self.all() {
             share.outcomes.forget_old(now_ns);
@@ -280,7 +287,7 @@ impl Background for Shares {
 
     fn read_later(&self, job: Box<dyn FnOnce() + Send>) {
         match &self.jobs {
-            // The simulation decides when to read.
+            // In a simulation, the owner decides when to read.
             Some(jobs) if jobs.is_stepped => jobs.reads.submit(job),
             _ => self.read(after_a_moment(job)),
         }

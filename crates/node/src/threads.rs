@@ -1,4 +1,4 @@
-//! Helper threads for callers without workers, for loads into the pool of an engine's own process.
+//! Helper threads for loads at a node without workers, which runs inside a database engine's process.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -7,7 +7,7 @@ use farpool_model::{Error, Result};
 use std::num::NonZero;
 use std::thread;
 
-/// A provider of helper threads that are started for each call and joined at its end.
+/// Starts helper threads for each call and joins them at its end.
 #[derive(Debug)]
 pub(crate) struct ScopedThreads;
 
@@ -22,7 +22,7 @@ impl HelperThreads for ScopedThreads {
             for _ in 1..threads {
                 match thread::Builder::new().spawn_scoped(scope, work) {
                     Ok(helper) => helpers.push(helper),
-                    // The system has no more threads: continue with those that were started.
+                    // The system has no more threads; those that were started do the work.
                     Err(_) => break,
                 }
             }

@@ -1,4 +1,4 @@
-//! Resources that each tenant has used since the node started.
+//! The resources that the programs of each tenant have used since the node started.
 
 use farpool_model::{Receipt, TenantName};
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Total {
     /// Number of programs that ran to their end.
     pub programs: u64,
-    /// Encoded bytes read, including those of cancelled programs.
+    /// Encoded bytes read from tables, including those of cancelled programs.
     pub bytes_scanned: u64,
     /// CPU time in nanoseconds, including that of cancelled programs.
     pub cpu_ns: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Total {
 pub(crate) struct Totals(Mutex<BTreeMap<TenantName, Total>>);
 
 impl Totals {
-    /// Adds a program that ran to its end (`finished`) or was stopped.
+    /// Adds a program that ran to its end (`finished`) or was stopped early; `receipt` has its execution statistics.
     pub fn add(&self, tenant: &TenantName, receipt: &Receipt, finished: bool) {
         let mut totals = self.0.lock();
         let total = totals.entry(tenant.clone()).or_default();
@@ -29,7 +29,7 @@ impl Totals {
         total.cpu_ns += receipt.cpu_ns;
     }
 
-    /// Returns the totals so far.
+    /// Returns the totals of all tenants so far.
     pub fn get(&self) -> BTreeMap<TenantName, Total> {
         self.0.lock().clone()
     }

@@ -1,14 +1,15 @@
-//! Turns: a limited number of a tenant's requests is in progress at a time; others wait, first come, first served.
+//! Turns: limits how many requests of a tenant are in progress at the same time (a semaphore with a first-in, first-out
+//! queue).
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A callback for when a turn comes.
+/// A callback that is called when a queued request gets its turn.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// The turns of one tenant and the line for them.
+/// The turns of one tenant and the queue of requests that wait for one.
 pub(crate) struct Turns(Mutex<TurnQueue>);
 
 struct TurnQueue {
@@ -22,19 +23,20 @@ struct QueuedTurn {
     wake: Wake,
 }
 
-/// A turn, or a place in the queue for one. Dropping it passes the turn to the next in the queue.
+/// A turn, or a place in the queue for one. Dropping it releases the turn to the next request in the queue, or leaves
+/// the queue.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     place: Arc<QueuedTurn>,
 }
 
 impl Turns {
-    /// Creates turns of which at most `at_once_max` are taken at the same time.
+    /// Creates turns for at most `at_once_max` requests at the same time.
     pub fn new(at_once_max: usize) -> Self {
         Turns(Mutex::new(TurnQueue { at_once_max, taken: 0, waiting: VecDeque::new() }))
     }
 
-    /// Changes how many may be taken at the same time. Turns already taken are not revoked.
+    /// Changes the maximum number of requests at the same time. Turns already taken are not revoked.
     pub fn set_at_once_max(&self, at_once_max: usize) {
         let mut line = self.0.lock();
         line.at_once_max = at_once_max;
@@ -43,20 +45,21 @@ impl Turns {
         come.iter().for_each(|place| (place.wake)());
     }
 
-    /// Takes a turn, or the last place in the queue; `wake` is called when the turn comes.
+    /// Takes a turn if one is free, and otherwise the last place in the queue; `wake` is then called when the turn
+    /// comes. Does not block.
     pub fn line_up(self: &Arc<Self>, wake: Wake) -> Turn {
         let mut line = self.0.lock();
         line.add(self.clone(), wake)
     }
 
-    /// Takes a turn, or the last place in the queue; `None` if it would have to wait and `waiting_max` requests already
-    /// do.
+    /// Does the same as [`Turns::line_up`], but returns `None` if no turn is free and `waiting_max` requests wait
+    /// already.
     pub fn line_up_within(self: &Arc<Self>, waiting_max: usize, wake: Wake) -> Option<Turn> {
         let mut line = self.0.lock();
         (line.is_free() || line.waiting.len() < waiting_max).then(|| line.add(self.clone(), wake))
     }
 
-    /// Returns the number of turns taken, and of requests that wait for one.
+    /// Returns the number of turns that are taken, and the number of requests that wait for one.
     pub fn count(&self) -> (usize, usize) {
         let line = self.0.lock();
         (line.taken, line.waiting.len())
@@ -78,7 +81,8 @@ impl TurnQueue {
         Turn { turns, place }
     }
 
-    /// Gives free turns to the requests that have waited longest; returns these for the caller to wake.
+    /// Gives free turns to the requests that have waited longest; returns these, which the caller must wake after
+    /// releasing the lock.
     fn call(&mut self) -> Vec<Arc<QueuedTurn>> {
         let free = self.at_once_max.saturating_sub(self.taken).min(self.waiting.len());
         self.taken += free;
@@ -89,7 +93,7 @@ impl TurnQueue {
 }
 
 impl Turn {
-    /// Returns whether the turn has come.
+    /// Returns whether the request has its turn (true) or still waits in the queue.
     pub fn has_come(&self) -> bool {
         self.place.has_come.load(Ordering::Acquire)
     }

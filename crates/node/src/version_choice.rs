@@ -1,5 +1,5 @@
-//! The choice of the table version that a program reads: the version that it names, as long as a prepared program of
-//! the same client holds it, otherwise the newest.
+//! Chooses the table version that a program reads: the version that the program names, if a prepared program of the
+//! same client still holds this version, and otherwise the newest.
 
 use crate::Caller;
 use arrow_schema::SchemaRef;
@@ -7,28 +7,30 @@ use farpool_columns::Table;
 use farpool_model::{Error, Result, SchemaFingerprint, TableName, Version};
 use std::sync::Arc;
 
-/// The table versions that the prepared programs of one client hold. Versions that are not the newest exist only
-/// there.
+/// The table versions that the prepared programs of one client hold. An old version exists only as long as a prepared
+/// program (or a running one) holds it.
 pub trait HeldVersions {
-    /// Returns a held version of a table that `is_wanted` accepts.
+    /// Returns a held version of the table `name` for which `is_wanted` returns true; `None` if there is none.
     fn table(&self, name: &TableName, is_wanted: &dyn Fn(Version, &Table) -> bool) -> Option<Arc<Table>>;
 }
 
-/// A table that a program reads, before the version is chosen.
+/// A table that a program reads, whose version is not chosen yet.
 #[derive(Debug)]
 pub struct VersionChoice {
     name: TableName,
     schema: SchemaRef,
-    /// The newest version, if it has this schema.
+    /// The newest version; `None` if it has another schema or the table was dropped.
     newest: Option<(Version, Arc<Table>)>,
 }
 
 impl Caller {
-    /// Looks up a table for a program that was made for columns with the fingerprint `expected`. If the newest version
-    /// has other columns, or the table is gone, the choice is among the versions that `held` has.
+    /// Looks up the table `name` for a program that was made for columns with the fingerprint `expected` (`None` for
+    /// any columns). If the newest version has other columns, or the table was dropped, only a version in `held` can be
+    /// chosen.
     ///
     /// # Errors
-    /// `NotFound`; `Stale` when no version has these columns.
+    /// `NotFound` when the table does not exist; `Stale` when neither the newest version nor one in `held` has these
+    /// columns.
     pub fn choose_version(
         &self,
         name: &TableName,
@@ -55,12 +57,12 @@ impl Caller {
 }
 
 impl VersionChoice {
-    /// Returns the schema of the versions to choose from.
+    /// Returns the schema, which all versions to choose from have.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns the version `wanted` if it is the newest or `held` has it with the same columns, otherwise the newest.
+    /// Returns the version `wanted` if `held` has it with the same schema, and otherwise the newest version.
     ///
     /// # Errors
     /// `Stale` when the newest version has other columns.
@@ -73,7 +75,8 @@ impl VersionChoice {
         {
             return Ok((wanted, held));
         }
-        // The answer tells the client which version is the newest.
+        // The newest version is not an error even if `wanted` names another: the answer tells the client which version
+        // was read.
         newest.ok_or_else(|| other_columns(&name))
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The only way in which keyspaces change that follow the log of others, and that are read at a start. The same records
-/// give the same keys, whatever the time is.
+/// Applies log records in order, at the start of a node and in keyspaces that replicate the log of another node. The
+/// same records always give the same keys, whatever the time is.
 pub struct Applier {
     keyspaces: Arc<Keyspaces>,
     when_full: WhenFull,
@@ -17,7 +17,8 @@ pub struct Applier {
 }
 
 impl Applier {
-    /// Creates an applier of records that follow those which `keyspaces` were made of.
+    /// Creates an applier for the records that follow those which `keyspaces` already contain. `when_full` says what
+    /// happens if memory is too small.
     pub fn new(keyspaces: &Arc<Keyspaces>, when_full: WhenFull) -> Self {
         Applier { keyspaces: Arc::clone(keyspaces), when_full, by_tenant: BTreeMap::new() }
     }
@@ -25,8 +26,8 @@ impl Applier {
     /// Applies the next record.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not a record; `OverLimit` when memory is too small. The keyspaces must then not be
-    /// used.
+    /// `Corrupt` when the bytes are not a record; `OverLimit` when memory is too small. After an error, the keyspaces
+    /// must not be used, as a record may be applied in part.
     pub fn apply(&mut self, record: &[u8]) -> Result<()> {
         let (tenant, record) = tenant_of(record)?;
         if let Some((keys, replay)) = self.by_tenant.get_mut(tenant) {

@@ -1,12 +1,11 @@
-//! Backups of keys: a snapshot, plus the records appended while it was taken. Together they are the state at one
-//! moment.
+//! Backups of keys: a snapshot and the records appended while it was taken, which together give the keys at one moment.
 //!
-//! The records appended meanwhile are copied to a log of their own next to the snapshot's files
-//! (`kv-snapshot-<number>-tail-log-…`), so that a backup reads no file that is still being written. A directory
-//! restored from a backup starts its log with them.
+//! These records, the *tail*, are copied to a log of their own next to the snapshot's files
+//! (`kv-snapshot-<number>-tail-log-…`), so that a backup reads no file that is still being written. In a directory
+//! restored from a backup, they are the beginning of the log.
 //!
-//! Invariant: no file of the snapshot is removed while a backup uses it. Otherwise a client that downloads the files
-//! one by one would find some of them gone once the node takes its next snapshot.
+//! Invariant: no file of a snapshot is removed while a backup uses it. Otherwise a client that downloads the files one
+//! by one would find some of them removed after the node has taken its next snapshot.
 
 use super::snapshot::{FORMAT, NAME, Snapshot};
 use super::{KeyLog, LogThresholds, PREFIX, recovery};
@@ -16,26 +15,27 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{BackupFile, Error, Result, limits};
 use std::sync::Arc;
 
-/// Bytes of a file of copied records; there are few of them.
+/// Bytes of a file of copied records. Reason for 4 MiB: there are few such records.
 const TAIL_FILE_BYTES: u64 = 4 << 20;
 
-/// The files of a snapshot of keys, pinned until this is dropped.
+/// The files of a backup of keys, which are not removed until this is dropped.
 #[derive(Debug)]
 pub struct KeyBackup {
     log: Arc<KeyLog>,
     snapshot: Snapshot,
     files: Vec<BackupFile>,
-    /// Contents of the file that names the snapshot; the file on disk will soon name a newer one.
+    /// Contents of the file that names the valid snapshot, as the backup needs it. The file on disk will soon name a
+    /// newer snapshot.
     named: Vec<u8>,
 }
 
 impl KeyLog {
-    /// Takes a snapshot and pins its files. Blocks on the disk.
+    /// Takes a snapshot and keeps its files from being removed. Blocks on the disk.
     ///
     /// # Errors
     /// Errors of the disk.
     pub fn back_up(self: &Arc<Self>, keyspaces: &Keyspaces, unix_s: u64) -> Result<KeyBackup> {
-        // Another snapshot would remove the files of this one and the log after it.
+        // Held so that no other snapshot is taken, which would remove the files of this one and the log after it.
         let _taking = self.taking.lock();
         self.take_snapshot(keyspaces, unix_s)?;
         let snapshot = self.snapshots().latest;
@@ -51,7 +51,7 @@ impl KeyLog {
         Ok(KeyBackup { log: Arc::clone(self), snapshot, files, named })
     }
 
-    /// Copies the records appended while the snapshot was taken.
+    /// Copies the records that were appended while the snapshot was taken to a log of their own.
     fn copy_tail(&self, snapshot: &Snapshot) -> Result<()> {
         let end = self.log.next_record();
         let directory = tail_directory(snapshot, &self.directory);
@@ -77,13 +77,14 @@ impl KeyLog {
 }
 
 impl KeyBackup {
-    /// Returns the files; the one that names the snapshot comes last.
+    /// Returns the names and sizes of the files. The file that names the valid snapshot comes last, so that a partly
+    /// copied backup is not taken for a whole one.
     pub fn files(&self) -> &[BackupFile] {
         &self.files
     }
 
-    /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end. Returns `None` if the backup has no
-    /// such file.
+    /// Reads up to `bytes` bytes of a file from `offset` on; returns fewer only at the end of the file, and `None` if
+    /// the backup has no such file.
     ///
     /// # Errors
     /// `Unavailable` when the file cannot be read.
@@ -108,7 +109,7 @@ impl Drop for KeyBackup {
         if let Some(at) = pinned.iter().position(|number| *number == self.snapshot.number) {
             pinned.swap_remove(at);
         }
-        // The next snapshot removes the files.
+        // The files are removed when the next snapshot is taken.
     }
 }
 
@@ -116,10 +117,11 @@ fn tail_directory(snapshot: &Snapshot, directory: &Arc<dyn Directory>) -> Arc<dy
     prefixed(directory.clone(), &format!("{}tail-", snapshot.prefix()))
 }
 
-/// Creates a log of keys with the number `new_log` in a directory of restored files, if these include keys.
+/// Creates a log of keys with the id `new_log` in a directory with the restored files of a backup; does nothing if the
+/// backup has no keys.
 ///
 /// # Errors
-/// `Corrupt` when something is damaged or missing; errors of the disk.
+/// `Corrupt` when a file is corrupt or missing; errors of the disk.
 pub fn adopt_keys(directory: &Arc<dyn Directory>, new_log: u64) -> Result<()> {
     let directory = prefixed(directory.clone(), PREFIX);
     let names = recovery::names(&directory)?;

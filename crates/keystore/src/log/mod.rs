@@ -1,21 +1,22 @@
-//! The log of keys, which makes keys and values durable.
+//! The log of changes of keys (a write-ahead log), which makes keys and values durable.
 //!
-//! One log serves all tenants; its files (`kv-log-…`) are separate from the log of tables. A record holds the effects
-//! of one command, preceded by the name of its tenant. One thread writes and syncs waiting records: at an interval,
-//! when a client waits for a record ([`Fsync::Always`]), or when many bytes are waiting. If the disk cannot keep up,
-//! backpressure stops clients before their next command begins. A second thread takes snapshots (`snapshot.rs`), which
-//! make the log before them unnecessary, and records the time; a third notes how many records are durable. Recovery
-//! reads the latest snapshot and the records after it (`recovery.rs`). Backups take a snapshot of their own
-//! (`backup.rs`).
+//! All tenants share one log, whose files (`kv-log-…`) are separate from those of the log of tables. A record has the
+//! name of a tenant and the effects of one command. Commands append records in memory; one thread writes and syncs them
+//! to disk: at an interval, when a client waits for a record ([`Fsync::Always`]), or when many bytes are waiting. If
+//! the disk cannot keep up, clients wait before their next command begins (backpressure).
 //!
-//! Invariant: once a record could not be appended or written, no command changes keys any more, and with
-//! [`Fsync::Always`] no later record is acknowledged. The log must not have a gap:
+//! A second thread takes snapshots (`snapshot.rs`), after which the log before them is not needed any more, and records
+//! the time; a third notes how many records are durable. Recovery reads the latest snapshot and the records after it
+//! (`recovery.rs`). Backups take a snapshot of their own (`backup.rs`).
+//!
+//! Invariant: after a record could not be appended or written, no command changes keys any more, and with
+//! [`Fsync::Always`] no reply that depends on a later record is sent. Otherwise the log could have a gap:
 //!
 //! 1. `SET a 1` changes `a` in memory; its record cannot be written.
-//! 2. `INCR a` would record `a = 2`, acknowledge it, and after a crash recovery would find a state that depends on a
-//!    lost change.
-//! 3. Instead, `INCR a` fails with `MISCONF` before it changes anything, until the node is restarted (or, for a full
-//!    disk that was detected in time, until there is space).
+//! 2. `INCR a` would record `a = 2` and reply; recovery after a crash would then find a value that depends on a lost
+//!    change.
+//! 3. Instead, `INCR a` fails with `MISCONF` before it changes anything, until the node is restarted (or until there is
+//!    space, if the disk was found full before a record was lost).
 
 mod applier;
 mod backup;
@@ -54,29 +55,32 @@ use tokio::sync::watch;
 /// Prefix of the log's file names in the data directory.
 const PREFIX: &str = "kv-";
 
-/// Bytes of waiting records at which the writer is woken; large enough to be worth a sync.
+/// Bytes of records not yet written from which on the writer thread is woken. Reason for 2 MiB: enough to be worth a
+/// sync.
 const WAKE_BYTES: usize = 2 << 20;
 
-/// Bytes of waiting records at which backpressure begins: about as many as a fast network delivers during a slow sync.
+/// Bytes of records not yet written from which on clients must wait (backpressure). Reason for 16 MiB: about as many as
+/// a fast network delivers during a slow sync.
 const HELD_BYTES: usize = 16 << 20;
 
-/// Bytes preallocated ahead in the current file, so that commands seldom wait for a new one.
+/// Bytes that are preallocated in the current file beyond its records, so that commands seldom wait for a new file.
 const AHEAD_BYTES: usize = 4 << 20;
 
-/// The durability mode: when a changed key must be on disk.
+/// The durability mode (`--fsync`): when a changed key must be on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before the change is acknowledged.
+    /// Before the reply to the command is sent.
     Always,
     /// Within a second.
     #[default]
     EverySecond,
-    /// Within about ten seconds. Each write is synced in this mode, too: recovery relies on it.
+    /// Within about ten seconds. Unlike in Redis, each write is synced in this mode, too, because recovery relies on
+    /// it.
     No,
 }
 
 impl Fsync {
-    /// Returns Redis' name of the mode.
+    /// Returns the name of the mode in Redis' setting `appendfsync`.
     pub fn name(self) -> &'static str {
         match self {
             Fsync::Always => "always",
@@ -85,7 +89,7 @@ impl Fsync {
         }
     }
 
-    /// Returns the longest time that a record waits before it is written.
+    /// Returns the maximum time that a record waits before it is written.
     fn interval(self) -> Duration {
         match self {
             Fsync::Always | Fsync::EverySecond => Duration::from_millis(500),
@@ -94,13 +98,13 @@ impl Fsync {
     }
 }
 
-/// File sizes and the snapshot threshold; tests use small ones.
+/// The size of files, and the size of the log from which on a snapshot is taken; tests use small sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct LogThresholds {
     /// Bytes of a log file.
     pub file_bytes: u64,
-    /// Bytes of log after a snapshot at which the next one is due; the size of the latest snapshot counts instead if it
-    /// is larger.
+    /// Minimum bytes of the log after the latest snapshot at which the next snapshot is taken. If the latest snapshot
+    /// is larger than this, its size counts instead.
     pub snapshot_bytes: u64,
 }
 
@@ -117,19 +121,20 @@ pub struct KeyLog {
     fsync: Fsync,
     thresholds: LogThresholds,
     progress: watch::Sender<DurableProgress>,
-    /// Wakers of programs that wait for records to be committed.
+    /// Wakers of programs that read keys and wait for records to be committed.
     programs: Mutex<Vec<Waker>>,
-    /// The error that commands which change keys fail with, if any, and a flag to test this without the lock.
+    /// The error with which commands that change keys fail, if the log accepts no changes; `refuses` says so without
+    /// the lock.
     refusal: Mutex<Option<Refusal>>,
     refuses: AtomicBool,
-    /// Bytes appended since the writer began its last write.
+    /// Bytes appended since the writer thread began its last write.
     waiting: AtomicUsize,
     writer: WakeSignal,
     keeper: WakeSignal,
     snapshots: Mutex<Snapshots>,
-    /// Held while a snapshot is taken: one at a time.
+    /// Held while a snapshot is taken, so that only one is taken at a time.
     taking: Mutex<()>,
-    /// Numbers of the snapshots that backups use; their files stay.
+    /// Numbers of the snapshots that backups use, whose files must not be removed.
     pinned: Mutex<Vec<u64>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -137,11 +142,11 @@ pub struct KeyLog {
 #[derive(Clone, Debug)]
 struct Refusal {
     error: Error,
-    /// Whether changes are accepted again once the disk has space.
+    /// Whether changes are accepted again when the disk has space.
     is_temporary: bool,
 }
 
-/// A wake-up and stop signal for one thread.
+/// A signal with which one thread is woken or stopped.
 #[derive(Debug, Default)]
 struct WakeSignal {
     state: Mutex<WakeState>,
@@ -168,7 +173,8 @@ impl WakeSignal {
         self.changed.notify_one();
     }
 
-    /// Waits for a wake-up, a stop or the timeout `most`. Returns (whether to continue, whether the thread was woken).
+    /// Blocks until the thread is woken or stopped or the time `most` has passed. Returns whether the thread must
+    /// continue (was not stopped), and whether it was woken.
     fn wait(&self, most: Duration) -> (bool, bool) {
         let mut state = self.state.lock();
         if !state.is_woken && !state.is_stopped {
@@ -179,12 +185,12 @@ impl WakeSignal {
 }
 
 impl KeyLog {
-    /// Returns whether replies wait until changes are durable.
+    /// Returns whether replies must wait until the records that they depend on are committed ([`Fsync::Always`]).
     pub fn waits(&self) -> bool {
         self.fsync == Fsync::Always
     }
 
-    /// Blocks the thread until record `number` is committed.
+    /// Blocks until the record with the sequence number `number` is committed.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -197,13 +203,13 @@ impl KeyLog {
         self.fsync
     }
 
-    /// Returns whether so many bytes wait for the disk that clients must wait.
+    /// Returns whether so many bytes are not yet written that clients must wait (backpressure).
     fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) >= HELD_BYTES
     }
 
-    /// Rejects commands that change keys from now on. The first error is kept, but a permanent one replaces a temporary
-    /// one.
+    /// Makes commands that change keys fail with `error` from now on. The first error is kept, but a permanent error
+    /// replaces a temporary one.
     fn refuse(&self, error: &Error, is_temporary: bool) {
         let mut refusal = self.refusal.lock();
         if refusal.as_ref().is_none_or(|refusal| refusal.is_temporary && !is_temporary) {
@@ -233,8 +239,9 @@ impl KeyLog {
         {
             return Err(refusal.error.clone());
         }
-        // If the writer is late, commands preallocate space themselves: a command that finds none after it has changed
-        // keys would stop all changes for good. Half of the preallocated space is reserved for commands in flight.
+        // If the writer thread is late, commands preallocate space themselves, because a command that found no space
+        // after it has changed keys would stop all changes for good. Half of the preallocated space is reserved for
+        // commands that have passed this check already.
         let bytes = bytes.min(limits::LOG_RECORD_BYTES_MAX);
         match self.log.room() < u64_from(self.ahead_bytes() / 2 + bytes) {
             true => self.make_room_or_refuse(bytes.max(AHEAD_BYTES)),
@@ -242,13 +249,13 @@ impl KeyLog {
         }
     }
 
-    /// Does the same as [`KeyLog::make_room`], and rejects changes when that fails; for a full disk, until it has
-    /// space.
+    /// Does the same as [`KeyLog::make_room`]; if that fails, makes commands that change keys fail, too: until there is
+    /// space if the disk is full, otherwise for good.
     fn make_room_or_refuse(&self, bytes: usize) -> Result<()> {
         self.make_room(bytes).inspect_err(|error| self.refuse(error, error.kind == ErrorKind::OverLimit))
     }
 
-    /// Preallocates `bytes`, or as many as a file of the log allows at once.
+    /// Preallocates space for `bytes` bytes, or for as many as a file of the log allows at once.
     fn make_room(&self, bytes: usize) -> Result<()> {
         self.log.make_room(bytes.min(self.bytes_at_once()), ReservePolicy::Normal)
     }
@@ -262,7 +269,7 @@ impl KeyLog {
     }
 
     fn append(&self, record: &[u8]) -> Result<u64> {
-        // The command has changed keys already, so it may use the rest of the file.
+        // The command has changed keys already, so it may use the space that is otherwise reserved.
         let appended = self.log.append(record, ReservePolicy::FreesSpace);
         let before = self.waiting.fetch_add(record.len(), Ordering::Relaxed);
         if before < WAKE_BYTES && before + record.len() >= WAKE_BYTES {
@@ -271,11 +278,11 @@ impl KeyLog {
         appended.inspect_err(|error| self.refuse(error, false))
     }
 
-    /// Writes all waiting records and preallocates space for the next ones.
+    /// Writes and syncs all appended records and preallocates space for the next ones. Blocks on the disk.
     fn write(&self) {
         self.waiting.store(0, Ordering::Relaxed);
         if let Some(last) = self.log.next_record().checked_sub(1) {
-            // The outcome goes to the observer.
+            // The log's observer ([`DurabilityObserver`]) learns the outcome.
             drop(self.log.commit(last));
         }
         if self.make_room_or_refuse(AHEAD_BYTES).is_ok() {
@@ -290,10 +297,10 @@ impl KeyLog {
         self.write();
     }
 
-    /// Stops the threads, takes a last snapshot if the log is long, and closes the log.
+    /// Stops the threads of the log, takes a last snapshot if the log is long, and closes the log. Blocks on the disk.
     ///
     /// # Errors
-    /// Errors of the disk: the directory remains consistent, and durable records remain durable.
+    /// Errors of the disk. The directory remains consistent, and durable records remain durable.
     pub fn close(&self, keyspaces: &Keyspaces, unix_s: u64) -> Result<()> {
         self.keeper.stop();
         self.writer.stop();
@@ -308,7 +315,7 @@ impl KeyLog {
         }
         self.last_snapshot(keyspaces, unix_s);
         let closed = self.log.close();
-        // With this mark, the next start detects if any of these records are missing.
+        // Notes how many records are durable, so that the next start detects if any of these are missing.
         drop(self.log.mark());
         let error = Error::unavailable("the node is being stopped");
         self.refusal.lock().get_or_insert(Refusal { error, is_temporary: false });
@@ -370,7 +377,7 @@ impl Journal for TenantJournal {
     }
 }
 
-/// Returns the head of a tenant's records: the length of its name (1 byte) and the name.
+/// Returns the header of a tenant's records: the length of the tenant's name (1 byte) and the name.
 fn head_of(tenant: &TenantName) -> Vec<u8> {
     let name = tenant.as_str().as_bytes();
     const { assert!(limits::NAME_BYTES_MAX <= u8::MAX as usize) };
@@ -379,7 +386,8 @@ fn head_of(tenant: &TenantName) -> Vec<u8> {
     head
 }
 
-/// Splits a record into the name of its tenant and its body.
+/// Splits a log record into the name of its tenant and the record of the tenant's keyspace; fails with `Corrupt` if it
+/// is too short.
 fn tenant_of(record: &[u8]) -> Result<(&[u8], &[u8])> {
     let split = record.split_first().and_then(|(bytes, rest)| rest.split_at_checked(usize::from(*bytes)));
     split.ok_or_else(|| Error::corrupt("a record of the log of keys names no tenant"))

@@ -1,5 +1,5 @@
-//! Progress of the log of keys, and those that wait for it: connections, each by a follower, and programs that read
-//! keys, by wakers.
+//! The progress of the log of keys, and how connections (with a [`Follower`]) and programs that read keys (with a
+//! waker) wait for it.
 
 use super::KeyLog;
 use farpool_disk::Observer;
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::watch;
 
-/// The durable end of the log.
+/// How much of the log is durable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DurableProgress {
     /// Number of records that are durable.
@@ -18,26 +18,27 @@ pub(super) struct DurableProgress {
 }
 
 impl KeyLog {
-    /// Returns the number of records appended since the log was created. This number and the next two are explained at
-    /// the head of the crate.
+    /// Returns the number of records appended since the log was created; see the documentation of the crate.
     pub fn appended(&self) -> u64 {
         self.log.next_record()
     }
 
-    /// Returns the number of committed records: at a single node, those that are durable.
+    /// Returns the number of committed records, which at a single node is that of durable records; see the
+    /// documentation of the crate.
     pub fn committed(&self) -> u64 {
         self.durable()
     }
 
-    /// Returns the number of durable records.
+    /// Returns the number of records that are on this node's disk; see the documentation of the crate.
     pub fn durable(&self) -> u64 {
         self.progress.borrow().durable
     }
 
-    /// Returns whether record `number` is committed, or need not be for a reply.
+    /// Returns whether a reply that depends on the record with the sequence number `number` may be sent: the record is
+    /// committed, or the durability mode does not require that. Does not block.
     ///
     /// # Errors
-    /// The reason why it cannot be committed.
+    /// The reason why the record cannot be committed any more.
     pub fn is_committed(&self, number: u64) -> Result<bool> {
         let progress = *self.progress.borrow();
         match progress.durable > number || !self.waits() {
@@ -46,11 +47,11 @@ impl KeyLog {
         }
     }
 
-    /// Resolves when record `number` is committed, or cannot be; see [`KeyLog::is_committed`]. Until then, the waker of
-    /// `context` is kept.
+    /// Returns `Ready` if [`KeyLog::is_committed`] returns true or an error for the record `number`. Otherwise returns
+    /// `Pending` and wakes the task at later progress of the log.
     pub fn poll_committed(&self, number: u64, context: &mut Context<'_>) -> Poll<()> {
         let mut programs = self.programs.lock();
-        // Whoever makes the record durable after this line finds the waker.
+        // Checked under the lock: if the record becomes durable after this line, the observer finds the waker.
         if !matches!(self.is_committed(number), Ok(false)) {
             return Poll::Ready(());
         }
@@ -67,18 +68,18 @@ impl KeyLog {
         programs.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns the reason why no further record is committed.
+    /// Returns the error for records that cannot be committed any more.
     fn failure(&self) -> Error {
         let refusal = self.refusal.lock().as_ref().map(|refusal| refusal.error.clone());
         refusal.unwrap_or_else(|| Error::unavailable("the log of keys has ended"))
     }
 
-    /// Returns a follower of the durable end.
+    /// Returns a handle with which one connection waits for the progress of the log.
     pub fn follow(self: &Arc<Self>) -> Follower {
         Follower { log: self.clone(), progress: self.progress.subscribe() }
     }
 
-    /// Returns a relay: one follower of the log that serves all connections of a thread.
+    /// Returns a relay, which passes on the progress of the log to all connections of one thread.
     pub fn relay(self: &Arc<Self>) -> ProgressRelay {
         let heard = self.progress.subscribe();
         let told = watch::Sender::new(*heard.borrow());
@@ -86,7 +87,8 @@ impl KeyLog {
     }
 }
 
-/// The observer of the log, which publishes progress. It holds a weak reference, since the log owns its observer.
+/// Receives the progress of the underlying log and publishes it. It must hold the log by a weak reference, because the
+/// log owns it.
 pub(super) struct DurabilityObserver {
     pub progress: watch::Sender<DurableProgress>,
     pub log: Arc<OnceLock<Weak<KeyLog>>>,
@@ -113,8 +115,9 @@ impl Observer for DurabilityObserver {
     }
 }
 
-/// A relay of progress to the connections of one thread. The log wakes that thread once, and the thread wakes its own
-/// connections: waking another thread takes a system call, and hundreds of connections may wait for one sync.
+/// Passes on the progress of the log to the connections of one thread: the log wakes the thread once, and the thread
+/// wakes its connections. Reason: waking another thread takes a system call, and hundreds of connections may wait for
+/// the same sync.
 #[derive(Clone)]
 pub struct ProgressRelay {
     log: Arc<KeyLog>,
@@ -123,12 +126,12 @@ pub struct ProgressRelay {
 }
 
 impl ProgressRelay {
-    /// Returns a follower for one connection.
+    /// Returns a handle with which one connection of the thread waits for the progress of the log.
     pub fn follow(&self) -> Follower {
         Follower { log: self.log.clone(), progress: self.told.subscribe() }
     }
 
-    /// Relays progress until the log is dropped.
+    /// Passes on progress until the log is dropped; must be polled on the thread of the connections.
     pub async fn tell(mut self) {
         while self.heard.changed().await.is_ok() {
             let progress = *self.heard.borrow_and_update();
@@ -137,14 +140,14 @@ impl ProgressRelay {
     }
 }
 
-/// A handle with which one connection waits for the log.
+/// A handle with which one connection waits for the progress of the log.
 pub struct Follower {
     log: Arc<KeyLog>,
     progress: watch::Receiver<DurableProgress>,
 }
 
 impl Follower {
-    /// Waits while backpressure is on.
+    /// Waits while so many bytes are not yet written that clients must wait (backpressure).
     pub async fn keep_up(&mut self) {
         while self.log.is_behind() && !self.progress.borrow_and_update().has_failed {
             self.log.writer.wake();
@@ -154,10 +157,11 @@ impl Follower {
         }
     }
 
-    /// Waits until record `number` is committed, if the mode is [`crate::Fsync::Always`].
+    /// Waits until the record with the sequence number `number` is committed; returns at once unless the durability
+    /// mode is [`crate::Fsync::Always`].
     ///
     /// # Errors
-    /// The reason why it cannot be committed.
+    /// The reason why the record cannot be committed any more.
     pub async fn committed(&mut self, number: u64) -> Result<()> {
         if !self.log.waits() || self.progress.borrow().durable > number || self.log.committed() > number {
             return Ok(());

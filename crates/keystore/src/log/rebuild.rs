@@ -1,15 +1,16 @@
-//! The way back: empties the keyspaces of a running store, and rebuilds them from the latest snapshot and the records up
-//! to one of them, because the records behind it do not count. In a group of nodes, that is what becomes of records that
-//! a leader has appended, and that were never committed.
+//! Rollback of the latest changes of keys in a running store: empties all keyspaces and rebuilds them from the latest
+//! snapshot and the log up to a certain record, because the records after it are invalid. In a group of nodes, this
+//! happens to records that a leader has appended and that were never committed.
 //!
-//! The log itself keeps its records: nothing is ever removed from its end. A snapshot of the rebuilt keys, which is valid
-//! before any command is accepted, takes their place, so that a start does not apply them again:
+//! The invalid records stay in the log, from whose end nothing is ever removed. Instead, a snapshot of the rebuilt keys
+//! is taken before any command is accepted again, so that the next start does not apply these records. Example:
 //!
-//! 1. Records 0 to 9 exist, and those from 7 on do not count. The keys are rebuilt from records 0 to 6.
-//! 2. If commands were accepted now, record 10 would be appended, and a start after a crash would apply 7, 8, 9 and 10.
-//! 3. Instead, a snapshot of the rebuilt keys says that replay begins at record 10.
+//! 1. Records 0 to 9 exist, and records 7 to 9 are invalid. The keys are rebuilt from records 0 to 6.
+//! 2. If commands were accepted now, record 10 would be appended, and a start after a crash would apply records 7 to
+//!    10.
+//! 3. Instead, a snapshot of the rebuilt keys is taken, which says that replay begins at record 10.
 //!
-//! If the node fails before the snapshot is valid, the log is as it was, and the records have to be cut off again.
+//! If the node fails before the snapshot is valid, the log is as before, and the records have to be rolled back again.
 
 use super::KeyLog;
 use super::applier::Applier;
@@ -21,18 +22,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl KeyLog {
-    /// Passes some records to `f`, in their order; makes them durable first. The snapshots that are taken meanwhile must
-    /// not cover them.
+    /// Calls `f` with the sequence number and the bytes of each of `records`, in order, after making them durable. No
+    /// snapshot that makes these records obsolete may be taken during the call, because it would remove their files.
     ///
     /// # Errors
-    /// `Invalid` for records that do not exist; `Corrupt` where files are damaged or missing; errors of `f` and of the
+    /// `Invalid` for records that do not exist; `Corrupt` if files are corrupt or missing; errors of `f` and of the
     /// disk.
     pub fn read(&self, records: Range<u64>, f: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let Some(last) = records.end.checked_sub(1).filter(|_| !records.is_empty()) else { return Ok(()) };
         self.log.commit(last)?;
         let mut next = records.start;
         let read = farpool_disk::Log::read(&*self.directory, records.start, &mut |number, record| {
-            // Later records may be half written.
+            // Later records may be only partly written.
             if number < records.end {
                 f(number, record)?;
                 next = number + 1;
@@ -46,12 +47,12 @@ impl KeyLog {
         }
     }
 
-    /// Rebuilds `keyspaces`, which this log records, as they were after the first `end` records, and drops the effects
-    /// of all later records for good. Commands are refused meanwhile. Evicts nothing. Blocks on the disk.
+    /// Rebuilds `keyspaces`, whose changes this log records, as they were after the first `end` records; the effects of
+    /// all later records are lost for good. Commands are refused during the call. Evicts no keys. Blocks on the disk.
     ///
     /// # Errors
-    /// `Invalid`, and nothing has changed, if there are not as many records, or if the latest snapshot may have effects
-    /// of later ones. After errors of the disk, or if memory is too small, the store refuses all commands until it is
+    /// `Invalid`, with nothing changed, if there are fewer records, or if the latest snapshot may contain effects of
+    /// later records. After errors of the disk, or if memory is too small, the store refuses all commands until it is
     /// opened again.
     pub fn rebuild(&self, keyspaces: &Keyspaces, end: u64, unix_s: u64) -> Result<()> {
         let _taking = self.taking.lock();
@@ -84,7 +85,7 @@ impl KeyLog {
         Ok(())
     }
 
-    /// Applies the first `end` records to empty keyspaces, and takes a snapshot of these.
+    /// Applies the first `end` records to empty keyspaces, and takes a snapshot of the result.
     fn replay_into(&self, keyspaces: &Arc<Keyspaces>, end: u64, unix_s: u64) -> Result<()> {
         let (latest, tenants) = (self.snapshots().latest, keyspaces.all().len());
         if latest.number > 0 {

@@ -1,7 +1,7 @@
-//! Recovery: reads the latest snapshot of keys and replays the log after it.
+//! Recovery at a start: reads the valid snapshot of keys and replays the log after it.
 //!
-//! Invariant: the time of keys continues from the latest recorded time. If `k` with `EX 10` had expired for a client
-//! before the crash, and the machine's clock is behind after the restart, `k` must not come back.
+//! Invariant: the keys' clock continues from the latest recorded time. Example: `k` with `EX 10` has expired for a
+//! client before a crash, and the machine's clock is set back during the restart; `k` must not exist again.
 
 use super::applier::Applier;
 use super::progress::{DurabilityObserver, DurableProgress};
@@ -18,10 +18,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
-/// Number of snapshot records (about 256 KiB each) that may wait for the threads that apply them.
+/// Maximum number of snapshot records (about 256 KiB each) that wait for the threads that apply them, which limits
+/// memory.
 const WAITING: usize = 16;
 
-/// Summary of the keys found in a data directory.
+/// A summary of the keys found in a data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeysFound {
     /// Number of keys; 0 if they were only checked.
@@ -30,14 +31,15 @@ pub struct KeysFound {
     pub snapshot_bytes: u64,
     /// Number of log records after the snapshot.
     pub changes: u64,
-    /// The torn end of the log that was dropped, if any.
+    /// The torn (partly written) end of the log that was dropped, if there was one.
     pub dropped: Option<TornEnd>,
 }
 
-/// Checks the keys of a data directory that no node has open, without changing it. Returns `None` if there are none.
+/// Checks the files of keys in a data directory without changing them. No node may have the directory open. Returns a
+/// summary; `None` if there are no keys.
 ///
 /// # Errors
-/// `Corrupt` when something is damaged or missing; errors of the file system.
+/// `Corrupt` when a file is corrupt or missing; errors of the file system.
 pub fn check_keys(directory: Arc<dyn Directory>) -> Result<Option<KeysFound>> {
     let directory = prefixed(directory, PREFIX);
     let names = names(&directory)?;
@@ -64,25 +66,26 @@ pub fn has_keys(directory: &Arc<dyn Directory>) -> Result<bool> {
 /// Arguments for opening a log of keys.
 #[derive(Debug)]
 pub struct KeyLogOptions {
-    /// The data directory; files of keys have a prefix of their own in it.
+    /// The data directory, in which the files of keys have a prefix of their own.
     pub directory: Arc<dyn Directory>,
     /// When a changed key must be on disk.
     pub fsync: Fsync,
     /// Sizes of files, and of the log at which a snapshot is due.
     pub thresholds: LogThresholds,
-    /// Number for a newly created log.
+    /// Id of the log, if it is created.
     pub new_log: u64,
     /// Number of threads that apply a snapshot; with 0, the calling thread does it.
     pub threads: usize,
-    /// Makes the log of changes over that of the directory.
+    /// Creates the log of changes on top of the log in the directory.
     pub log_over: LogOver,
 }
 
 impl KeyLog {
-    /// Reads all keys of a data directory into `keyspaces` and records their changes from now on.
+    /// Reads all keys of a data directory into `keyspaces`, logs their changes from now on, and starts the log's
+    /// threads.
     ///
     /// # Errors
-    /// `Corrupt` when something is damaged or missing; `OverLimit` when memory is too small; errors of the file system.
+    /// `Corrupt` when a file is corrupt or missing; `OverLimit` when memory is too small; errors of the file system.
     pub fn open(
         opening: KeyLogOptions,
         keyspaces: &Arc<Keyspaces>,
@@ -105,7 +108,8 @@ impl KeyLog {
         if latest.number > 0 {
             apply_snapshot(&directory, &latest, keyspaces, (threads, WhenFull::Evict)).map_err(within)?;
         }
-        // Other snapshots are removed only once a sync guarantees that this one is still valid after the next crash.
+        // Other snapshots are removed only after a sync, which guarantees that this snapshot is still the valid one
+        // after the next crash.
         if directory.sync().is_ok() {
             snapshot::remove_others(&directory, &[latest.number]);
         }
@@ -126,7 +130,8 @@ impl KeyLog {
             &mut apply,
         );
         let (log, recovered) = opened.map_err(within)?;
-        // With this mark, a missing or empty log is an error at the next start, not a directory without keys.
+        // Notes how many records are durable, so that at the next start a missing or empty log is an error and does not
+        // look like a directory without keys.
         if let Err(error) = log.mark() {
             tracing::debug!(%error, "how many changes of keys are durable is not written down");
         }
@@ -134,7 +139,7 @@ impl KeyLog {
         let progress = watch::Sender::new(DurableProgress { durable, has_failed: false });
         let told = Arc::new(OnceLock::new());
         log.observe(Box::new(DurabilityObserver { progress: progress.clone(), log: told.clone() }));
-        // A walk that wrote the snapshot has seen no record that was not durable when the snapshot became valid.
+        // All records that the snapshot's walk has seen were durable when the snapshot became valid.
         let complete_at = if latest.number > 0 { durable } else { 0 };
         let snapshots = Snapshots { latest, log_bytes_before, complete_at, ..Snapshots::default() };
         let log = Arc::new(KeyLog {
@@ -155,10 +160,10 @@ impl KeyLog {
             threads: Mutex::default(),
         });
         drop(told.set(Arc::downgrade(&log)));
-        // A key that has expired for a client must not come back.
+        // A key that has expired for a client must not exist again.
         let seen = keyspaces.all().iter().map(|keys| keys.latest()).max();
         keyspaces.time().go_on_from(seen.unwrap_or(0));
-        // Without disk space for changes, they are rejected from the start.
+        // Preallocates space; if the disk has none, changes are refused from the start.
         log.write();
         keyspaces.record_in(&log);
         let counts = keyspaces.all().into_iter().flat_map(|keys| keys.counts());
@@ -174,7 +179,7 @@ pub(super) fn names(directory: &Arc<dyn Directory>) -> Result<Vec<String>> {
     })
 }
 
-/// Reads which snapshot is valid.
+/// Reads which snapshot is valid from the file that names it.
 pub(super) fn latest(directory: &Arc<dyn Directory>, names: &[String]) -> Result<Snapshot> {
     if !names.iter().any(|name| name == NAME) {
         return Ok(Snapshot::default());
@@ -183,13 +188,13 @@ pub(super) fn latest(directory: &Arc<dyn Directory>, names: &[String]) -> Result
     Snapshot::decode(&contents).ok_or_else(|| damaged(&**directory))
 }
 
-/// Returns the error of a damaged file that should name a snapshot.
+/// Returns the error for a corrupt file that should name the valid snapshot.
 pub(super) fn damaged(directory: &dyn Directory) -> Error {
     Error::corrupt(format!("{} in {} is damaged", directory.full_name(NAME), directory.describe()))
         .advise("restore the directory from a backup")
 }
 
-/// Adds to an out-of-memory error that the keys do not fit.
+/// Adds to an out-of-memory error that the keys do not fit into memory.
 fn in_memory(directory: &dyn Directory, error: Error) -> Error {
     if error.kind != ErrorKind::OverLimit {
         return error;
@@ -198,7 +203,7 @@ fn in_memory(directory: &dyn Directory, error: Error) -> Error {
     Error::over_limit(message).advise("give the node more memory: --memory 8GiB")
 }
 
-/// Passes all records of a snapshot to `sink`.
+/// Calls `sink` with each record of a snapshot.
 fn read_snapshot(
     directory: &Arc<dyn Directory>,
     snapshot: &Snapshot,
@@ -217,7 +222,7 @@ fn read_snapshot(
     Ok(())
 }
 
-/// Adds advice to an error of a snapshot: unlike a log, a snapshot is of no use in parts.
+/// Adds advice to an error of reading a snapshot, because a snapshot, unlike a log, is of no use in parts.
 fn of_snapshot(error: Error) -> Error {
     match error.kind {
         ErrorKind::Corrupt => error.advise("restore the directory from a backup"),
@@ -225,8 +230,8 @@ fn of_snapshot(error: Error) -> Error {
     }
 }
 
-/// Applies a snapshot with `threads` threads. Records are independent of one another and may be applied in any order,
-/// except those of a key that spans several records: the calling thread applies these in order.
+/// Applies the records of a snapshot with `threads` threads. Records are independent and may be applied in any order,
+/// except those of a value that spans several records, which the calling thread applies in order.
 #[expect(clippy::disallowed_methods, reason = "a snapshot is applied by several threads")]
 pub(super) fn apply_snapshot(
     directory: &Arc<dyn Directory>,
@@ -265,7 +270,7 @@ fn send(sender: &SyncSender<Vec<u8>>, record: &[u8]) -> std::result::Result<(), 
     sender.send(record.to_vec()).map_err(|_| ())
 }
 
-/// Applies records from the channel until it closes or one fails.
+/// Applies the records from a channel until the channel closes; returns the first error.
 fn apply_all(
     (keyspaces, when_full): (&Arc<Keyspaces>, WhenFull),
     receiver: &Mutex<Receiver<Vec<u8>>>,
@@ -276,7 +281,7 @@ fn apply_all(
         let next = receiver.lock().recv();
         let Ok(record) = next else { return };
         if failure.get().is_some() {
-            // The rest is drained so that the sender does not block forever.
+            // The remaining records are received and ignored, so that the sender does not block forever.
             continue;
         }
         if let Err(error) = applier.apply(&record) {

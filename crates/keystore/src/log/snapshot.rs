@@ -1,14 +1,15 @@
 //! Snapshots of all keys, taken while the keys change (fuzzy snapshots).
 //!
-//! A snapshot is a log of its own (`kv-snapshot-<number>-log-…`) with the records of a walk over all keys; it is about
-//! as large as the keys, and is written incrementally, a few megabytes at a time. It becomes valid when the file
-//! `kv-snapshot` names it. That file is written last, and also says at which record of the log replay begins: the first
-//! one appended after the walk began. Before that, the log is made durable up to the end of the walk. Example:
+//! A snapshot is a log of its own (`kv-snapshot-<number>-log-…`) with the records of a walk, an iteration over all
+//! keys. It is about as large as the keys and is written a few megabytes at a time. A snapshot becomes valid when the
+//! file `kv-snapshot` names it. This file is written last, and also says at which record of the log replay begins: the
+//! first record appended after the walk began. Before the file is written, the log is made durable up to the end of the
+//! walk. Example:
 //!
 //! 1. The walk begins at record 100 and copies `b = 0`.
 //! 2. Record 105, an `EXEC`, sets `a = 1` and `b = 1`. The walk then copies `a = 1`.
-//! 3. Recovery reads `a = 1`, `b = 0` and replays from record 100, which sets `b = 1`. If record 105 were not durable
-//!    before the snapshot became valid, a crash could leave half of the transaction.
+//! 3. Recovery reads `a = 1` and `b = 0` from the snapshot and replays from record 100 on, which sets `b = 1`. If
+//!    record 105 were not durable before the snapshot became valid, half of the transaction could remain after a crash.
 
 use super::{KeyLog, head_of, recovery};
 use crate::keyspaces::Keyspaces;
@@ -25,36 +26,36 @@ pub(super) const NAME: &str = "snapshot";
 
 pub(super) const FORMAT: u32 = 1;
 
-/// Interval at which the thread checks whether a snapshot is due.
+/// Interval at which the thread checks whether a snapshot must be taken.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Ticks until a failed snapshot is tried again.
+/// Number of ticks until a failed snapshot is tried again.
 const TICKS_BETWEEN_TRIES: u32 = 60;
 
-/// Bytes of a snapshot written at a time.
+/// Bytes of a snapshot that are written to disk at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// Bytes of the smallest file of a snapshot.
+/// Minimum size in bytes of a file of a snapshot.
 const FILE_BYTES_MIN: u64 = 4 << 20;
 
-/// State of the snapshots.
+/// The state of the log's snapshots.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Snapshots {
-    /// The valid snapshot; its number is 0 if there is none.
+    /// The valid snapshot; with number 0 if there is none.
     pub latest: Snapshot,
-    /// Bytes of the log after `latest` when the log was opened, and the log's `bytes_written` when `latest` began. The
-    /// size of the log after it is `log_bytes_before` plus the bytes written since.
+    /// Bytes of the log after `latest` when the log was opened; `written_before` is the log's `bytes_written` when
+    /// `latest` began. The log after `latest` has `log_bytes_before` bytes plus those written since.
     pub(super) log_bytes_before: u64,
     pub(super) written_before: u64,
-    /// Number of records that `latest` may have effects of: the walk over the keys saw no later one.
+    /// Number of records whose effects `latest` may contain, because they were appended before its walk ended.
     pub(super) complete_at: u64,
     /// Whether a snapshot is being taken.
     pub is_under_way: bool,
-    /// Whether the last attempt to take one failed.
+    /// Whether the last attempt to take a snapshot failed.
     pub has_failed: bool,
     pub(super) is_wanted: bool,
-    /// Whether writing the file that names the valid snapshot failed: after a crash, it may name the old or the new
-    /// one.
+    /// Whether writing the file that names the valid snapshot failed. It may then name the old or the new snapshot
+    /// after a crash, so the files of both must stay.
     pub(super) is_unsure: bool,
 }
 
@@ -63,9 +64,9 @@ pub struct Snapshots {
 pub struct Snapshot {
     /// Number of the snapshot, counted from 1; 0 for none.
     pub number: u64,
-    /// First record of the log to replay after it.
+    /// Sequence number of the first record of the log to replay after this snapshot.
     pub next_record: u64,
-    /// Number of its own records.
+    /// Number of records of the snapshot itself.
     pub records: u64,
     /// Bytes of these records.
     pub bytes: u64,
@@ -93,12 +94,12 @@ impl Snapshot {
         })
     }
 
-    /// Returns the prefix of its files' names.
+    /// Returns the prefix of the file names of this snapshot.
     pub(super) fn prefix(&self) -> String {
         prefix(self.number)
     }
 
-    /// Returns the directory of its files.
+    /// Returns a view of `directory` with only the files of the snapshot with this number.
     pub(super) fn directory(number: u64, directory: &Arc<dyn Directory>) -> Arc<dyn Directory> {
         prefixed(directory.clone(), &prefix(number))
     }
@@ -132,7 +133,7 @@ impl Journal for Writer<'_> {
 }
 
 impl KeyLog {
-    /// Returns the state of the snapshots, for `INFO`.
+    /// Returns the state of the snapshots.
     pub fn snapshots(&self) -> Snapshots {
         *self.snapshots.lock()
     }
@@ -148,13 +149,14 @@ impl KeyLog {
         !self.refuses.load(Ordering::Relaxed)
     }
 
-    /// Requests a snapshot; it is taken in the background.
+    /// Requests a snapshot, which the log's thread takes in the background.
     pub fn want_snapshot(&self) {
         self.snapshots.lock().is_wanted = true;
         self.keeper.wake();
     }
 
-    /// Takes snapshots when they are due, and records the time; runs until the log is closed.
+    /// Takes snapshots when the log is long enough or one was requested, and records the time. Blocks until the log is
+    /// closed.
     pub(super) fn keep(&self, keyspaces: &Keyspaces, clock: &dyn Clock) {
         let mut ticks_to_wait = 0_u32;
         while self.keeper.wait(TICK).0 {
@@ -177,7 +179,7 @@ impl KeyLog {
         self.bytes() > self.thresholds.snapshot_bytes.max(self.snapshots().latest.bytes)
     }
 
-    /// Takes a snapshot at a clean stop, unless the log is so short that replaying it costs little.
+    /// Takes a snapshot at a clean stop, unless the log is so short that replaying it takes little time.
     pub(super) fn last_snapshot(&self, keyspaces: &Keyspaces, unix_s: u64) {
         let snapshots = self.snapshots();
         if self.bytes() > snapshots.latest.bytes / 8 && self.log.next_record() > snapshots.latest.next_record
@@ -187,7 +189,8 @@ impl KeyLog {
         }
     }
 
-    /// Takes a snapshot and removes obsolete files. The caller holds `taking`, so that only one is taken at a time.
+    /// Takes a snapshot and removes obsolete files. The caller must hold the lock `taking`, because only one snapshot
+    /// may be taken at a time.
     ///
     /// # Errors
     /// Errors of the disk; the previous snapshot then remains valid.
@@ -237,10 +240,11 @@ impl KeyLog {
         remove_others(&self.directory, &kept);
     }
 
-    /// Finds out which snapshot is valid if that is uncertain. No file of either candidate is removed before.
+    /// Makes certain which snapshot is valid, after writing the file that names it has failed. The files of both
+    /// candidates stay until then.
     ///
     /// # Errors
-    /// Errors of the disk; it is then as uncertain as before.
+    /// Errors of the disk; the valid snapshot is then as uncertain as before.
     pub(super) fn settle(&self) -> Result<()> {
         if !self.snapshots.lock().is_unsure {
             return Ok(());
@@ -256,8 +260,8 @@ impl KeyLog {
         Ok(())
     }
 
-    /// Writes a snapshot; returns it with the log's `bytes_written` at its beginning and the number of records at the end of
-    /// its walk.
+    /// Writes the records of a snapshot. Returns the snapshot, the log's `bytes_written` at the beginning of the walk,
+    /// and the number of records of the log at its end.
     fn write_snapshot(
         &self,
         number: u64,
@@ -265,7 +269,7 @@ impl KeyLog {
         unix_s: u64,
         between: &mut dyn FnMut(),
     ) -> Result<(Snapshot, u64, u64)> {
-        // Starts a new log file, so that files which contain only older records can be removed.
+        // Begins a new log file, so that the files with only older records can be removed.
         self.log.turn_over()?;
         let (next_record, written_before) = (self.log.next_record(), self.log.bytes_written());
         let directory = Snapshot::directory(number, &self.directory);
@@ -305,8 +309,8 @@ fn prefix(number: u64) -> String {
     format!("snapshot-{number:012}-")
 }
 
-/// Removes the files of all snapshots but those with these numbers, best effort: a file that stays is removed next
-/// time.
+/// Removes the files of all snapshots except those with these numbers. Ignores errors, because a file that stays is
+/// removed next time.
 pub(super) fn remove_others(directory: &Arc<dyn Directory>, kept: &[u64]) {
     let kept: Vec<String> = kept.iter().map(|number| prefix(*number)).collect();
     let is_kept = |name: &str| kept.iter().any(|kept| name.starts_with(kept));

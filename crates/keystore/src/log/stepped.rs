@@ -1,5 +1,5 @@
-//! A log of keys without threads, for simulations. Its owner decides when waiting records are written, when the time is
-//! recorded and when a snapshot is taken, so that the same decisions give the same files.
+//! A log of keys without threads, for simulations. Its owner decides when appended records are written, when the time
+//! is recorded and when a snapshot is taken, so that the same decisions give the same files.
 
 use super::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds};
 use crate::keyspaces::Keyspaces;
@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Keyspaces made durable by a log without threads.
+/// Keyspaces and a log without threads that makes them durable.
 #[derive(Debug)]
 pub struct SteppedKeys {
     keyspaces: Arc<Keyspaces>,
@@ -20,11 +20,11 @@ pub struct SteppedKeys {
 }
 
 impl SteppedKeys {
-    /// Reads the keys of `directory` into `keyspaces`, which must not have a log yet, and records their changes from now
-    /// on in files of `file_bytes` bytes.
+    /// Reads the keys of `directory` into `keyspaces`, which must have no log yet, and logs their changes from now on,
+    /// in files of `file_bytes` bytes.
     ///
     /// # Errors
-    /// `Corrupt` when something is damaged or missing; `OverLimit` when memory is too small; errors of the directory.
+    /// `Corrupt` when a file is corrupt or missing; `OverLimit` when memory is too small; errors of the directory.
     pub fn open(
         keyspaces: &Arc<Keyspaces>,
         directory: Arc<dyn Directory>,
@@ -55,12 +55,13 @@ impl SteppedKeys {
         self.keyspaces.of(tenant)
     }
 
-    /// Returns the time of keys, in milliseconds since the epoch.
+    /// Returns the time of the keys' clock, in milliseconds since the epoch.
     pub fn now_ms(&self) -> u64 {
         self.keyspaces.time().now_ms()
     }
 
-    /// Returns the number of the next record, which is the number of records appended since the log was created.
+    /// Returns the sequence number of the next record, which is the number of records appended since the log was
+    /// created.
     pub fn next_record(&self) -> u64 {
         self.log.appended()
     }
@@ -75,7 +76,8 @@ impl SteppedKeys {
         self.log.is_writing()
     }
 
-    /// Returns whether the reply to the command that wrote `record` may be sent; `None` while it must wait.
+    /// Returns `Some(Ok)` if the reply to the command that appended `record` may be sent, an error if the record cannot
+    /// be committed any more, and `None` if the reply must wait.
     pub fn acknowledged(&self, record: u64) -> Option<Result<()>> {
         let mut follower = self.log.follow();
         match pin!(follower.committed(record)).poll(&mut Context::from_waker(Waker::noop())) {
@@ -84,22 +86,22 @@ impl SteppedKeys {
         }
     }
 
-    /// Writes and syncs all waiting records, as the writer thread does when it is woken.
+    /// Writes and syncs all appended records, as the writer thread of a node does when it is woken.
     pub fn write(&self) {
         self.log.write();
     }
 
-    /// Records the latest time that a client's command came with; a node does this every second.
+    /// Appends records of the latest time of a client's command in each keyspace; a node does this every second.
     ///
     /// # Errors
     /// Errors of the log.
     pub fn record_time(&self) -> Result<()> {
-        // A mark that cannot be written is the same as no mark.
+        // The note of how many records are durable is optional, so an error is ignored.
         drop(self.log.log.mark());
         self.keyspaces.all().iter().try_for_each(|keys| keys.record_time().map(drop))
     }
 
-    /// Takes a snapshot; `between` is called between its steps and may execute commands.
+    /// Takes a snapshot; calls `between` between its steps, which may execute commands.
     ///
     /// # Errors
     /// Errors of the directory; the previous snapshot then remains valid.
@@ -107,7 +109,7 @@ impl SteppedKeys {
         self.log.take_snapshot_between(&self.keyspaces, unix_s, between)
     }
 
-    /// Passes some records to `f`, in their order: see [`KeyLog::read`].
+    /// Calls `f` with each of `records` in order; see [`KeyLog::read`].
     ///
     /// # Errors
     /// Errors of [`KeyLog::read`].
@@ -115,7 +117,7 @@ impl SteppedKeys {
         self.log.read(records, f)
     }
 
-    /// Rebuilds the keys as they were after the first `end` records: see [`KeyLog::rebuild`].
+    /// Rebuilds the keys as they were after the first `end` records; see [`KeyLog::rebuild`].
     ///
     /// # Errors
     /// Errors of [`KeyLog::rebuild`].
@@ -133,7 +135,7 @@ impl SteppedKeys {
         self.log.snapshots().latest.bytes
     }
 
-    /// Closes the log as a clean stop of a node does, with a last snapshot if the log is long.
+    /// Closes the log as at a clean stop of a node, with a last snapshot if the log is long.
     ///
     /// # Errors
     /// Errors of the directory.

@@ -32,7 +32,7 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let value = handle.string()?.unwrap_or_default();
     let (before, bytes) = (bit(&value, offset), value.len().max(offset / 8 + 1));
     if before == set && bytes == value.len() {
-        // The value is unchanged, so watches are not touched.
+        // The value is not written, because the bit has the wanted value already; so watches are not touched.
         context.replies.integer(before);
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Counts set bits, eight bytes at a time.
+/// Returns the number of set bits, counted eight bytes at a time.
 fn ones(bytes: &[u8]) -> i64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let of_words: i64 = words.iter().map(|word| i64::from(u64::from_ne_bytes(*word).count_ones())).sum();

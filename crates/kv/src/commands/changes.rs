@@ -1,10 +1,11 @@
-//! Changes of keys by SQL: inserts, updates and deletes of rows.
+//! Changes of keys by SQL statements: `INSERT`, `UPDATE` and `DELETE`.
 //!
-//! A change was computed from entries that were read earlier, so each key is checked again under the lock of its shard:
+//! A statement computes its changes from entries that it has read earlier, so each key is checked again under the lock
+//! of its shard. Example:
 //!
-//! 1. `UPDATE users SET age = age + 1` reads `age = 30` for key `users:1` from a cut.
+//! 1. `UPDATE users SET age = age + 1` reads `age = 30` for key `users:1` from a cut (a point-in-time view).
 //! 2. A client sets `age` to 50.
-//! 3. [`Keyspace::change`] sees that the entry is no longer the one in the cut and computes 51 from the current entry.
+//! 3. [`Keyspace::change`] sees that the entry is no longer the one in the cut, and computes 51 from the current entry.
 //!    Writing 31 would lose the client's update.
 
 use super::handle::KeyPlace;
@@ -22,37 +23,42 @@ use farpool_model::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A change of one key.
+/// A change of one key, computed from its entry as it was read earlier.
 #[derive(Clone, Debug)]
 pub struct KeyChange {
-    /// The whole key, including the space's prefix.
+    /// The whole key, including the prefix of its space.
     pub key: Vec<u8>,
-    /// Fingerprint that the entry must still have; `None` skips this check.
+    /// Fingerprint of the entry that the change was computed from. If the current entry has another one, the change is
+    /// computed again. `None` if no entry was read.
     pub expected: Option<Fingerprint>,
-    /// New state of the key.
+    /// The change.
     pub what: KeyState,
 }
 
-/// The new state of a key.
+/// What a change does to its key.
 #[derive(Clone, Debug)]
 pub enum KeyState {
-    /// Inserts a row with these fields of the space's schema; the key must be absent.
+    /// Inserts a row; the key must be absent. A field is the index of the column in the space's schema and its value,
+    /// `None` for NULL.
     InsertRow(Vec<(usize, Option<Vec<u8>>)>),
     /// Inserts a string with an expiry in milliseconds since the epoch; the key must be absent.
     InsertString(Vec<u8>, Option<u64>),
-    /// Sets these fields of the key's row.
+    /// Sets these fields of the key's row; a field is the index of the column in the schema and its value, `None` for
+    /// NULL.
     UpdateRow(Vec<(usize, Option<Vec<u8>>)>),
-    /// Sets the string and the expiry, each only if given.
+    /// Sets the string and the expiry (milliseconds since the epoch, or `None` for none); an outer `None` leaves it
+    /// unchanged.
     UpdateString(Option<Vec<u8>>, Option<Option<u64>>),
     /// Removes the key.
     Remove,
 }
 
-/// A callback that computes new states for entries that have changed since they were read. Arguments are the current
-/// entries and the time; the result has `None` for each entry that the statement no longer applies to.
+/// A callback that computes changes again for entries that have changed since they were read. It receives the current
+/// entries and the time, and returns one change per entry; `None` for an entry that the statement's condition no longer
+/// selects.
 pub type ChangeAgain<'a> = dyn FnMut(&[ReadEntry<'_>], u64) -> Result<Vec<Option<KeyState>>> + 'a;
 
-/// Result of comparing a key with what was read.
+/// Result of comparing the current entry of a key with the entry that the change was computed from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     AsExpected,
@@ -60,14 +66,16 @@ enum Found {
 }
 
 impl Keyspace {
-    /// Applies all changes to keys of a space, or none if a check fails. New states of keys that have changed since
-    /// `cut` are computed by `again`. Returns the number of the latest log record that the outcome depends on, if
-    /// changes are recorded.
+    /// Applies `changes` to keys of a space, all or, if a check fails, none. For keys that have changed since `cut`,
+    /// `again` computes the changes anew. Blocks until the shards of all keys are locked. Returns the sequence number
+    /// of the latest log record that the outcome depends on; `None` if changes are not logged or there is no such
+    /// record.
     ///
     /// # Errors
-    /// `Stale` when a key has changed since the cut and `again` is absent or gives no new state, or when the key is in
-    /// another space now; `Exists` when an inserted key is present; `OverLimit` when memory is short, in which case
-    /// earlier changes of the list stay; `Busy` while the keys are being rebuilt; errors of the journal.
+    /// `Stale` when a key has changed since the cut and `again` is absent or returns `None` for it, or when the key
+    /// belongs to another space now; `Exists` when an inserted key is present; `OverLimit` when memory is too small, in
+    /// which case earlier elements of `changes` have been applied; `Busy` while the keys are being rebuilt; errors of
+    /// the journal.
     pub fn change(
         &self,
         (id, space_of): (SpaceId, Option<&Arc<Space>>),
@@ -117,8 +125,8 @@ impl Keyspace {
         done.map(|()| recorded).map_err(|Refusal(text)| Error::over_limit(text.into_owned()))
     }
 
-    /// Removes all keys of a space. Returns the number of the latest log record that the outcome depends on, if changes
-    /// are recorded.
+    /// Removes all keys of a space. Blocks until all shards are locked. Returns the sequence number of the log record;
+    /// `None` if changes are not logged.
     ///
     /// # Errors
     /// `Busy` while the keys are being rebuilt; errors of the journal.
@@ -149,7 +157,8 @@ impl Keyspace {
         }
     }
 
-    /// Computes new states for keys that have changed since they were read.
+    /// Computes new changes, by calling `again`, for the elements of `changes` at the indexes `changed`, whose keys
+    /// have changed since they were read.
     fn changed_again(
         &self,
         id: SpaceId,
@@ -226,7 +235,8 @@ fn has_changed(key: &[u8]) -> Error {
     Error::stale(format!("the key '{shown}' has changed since this statement began"))
 }
 
-/// Returns the error of shards that were not locked. This is a bug in this crate, as long mode waits for them.
+/// Returns the error for shards that could not be locked. This would be a bug in this crate, because locking in long
+/// mode blocks.
 fn no_wait() -> Error {
     Error::internal("a change of keys did not wait for their shards")
 }

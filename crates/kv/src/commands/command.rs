@@ -1,24 +1,24 @@
-//! The definition of a command, and its lookup by name.
+//! The definition of a command: what a row of the table of commands contains.
 
 use super::spaces;
 use super::table::{COMMANDS, HostCommand, SessionCommand};
 use super::{Args, Context, Done};
 use std::fmt;
 
-/// The arguments of a command that are keys.
+/// Which arguments of a command are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// Names no keys and touches none.
+    /// None; the command uses no keys.
     None,
-    /// Names no keys and may touch all.
+    /// None, but the command may use all keys, so all shards are locked.
     All,
-    /// Names keys from position `first` to `last` (negative: counted from the end) in steps.
+    /// The arguments at positions `first` to `last`, every `step`-th one.
     At {
-        /// Position of the first key; the command's name is at 0.
+        /// Position of the first key; the name of the command is at position 0.
         first: usize,
-        /// Position of the last key.
+        /// Position of the last key; if negative, counted from the end: -1 is the last argument.
         last: isize,
-        /// Distance from one key to the next.
+        /// Distance between the positions of consecutive keys.
         step: usize,
     },
 }
@@ -43,7 +43,7 @@ impl Keys {
         (first..end).step_by(step).map(|at| args[at])
     }
 
-    /// Returns the keys of all uses, which follow each other.
+    /// Returns the positions from the first key of the first use to the last key of the last one.
     const fn spanning(uses: &[KeyUse]) -> Keys {
         let [KeyUse(_, first), ..] = uses else { return Keys::None };
         let KeyUse(_, end) = uses[uses.len() - 1];
@@ -54,74 +54,76 @@ impl Keys {
     }
 }
 
-/// Keys that a command uses in the same way: Redis' flags, separated by commas, and the positions.
+/// Keys that a command uses in the same way, a "key specification" of Redis: its flags, separated by commas, and the
+/// positions of the keys.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyUse(pub &'static str, pub Keys);
 
-/// The stored values whose size determines a command's work; arguments always count.
+/// What the work of a command depends on besides its arguments, so that commands longer than a step are recognized
+/// before they begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkBasis {
     Arguments,
-    /// Strings of the keys.
+    /// The lengths of the keys' strings.
     String,
-    /// Strings of the keys; the work is proportional to the reply, which is bounded.
+    /// The part of the keys' strings that the command replies with; the reply is limited.
     StringInReply,
-    /// Strings of the keys, or all fields of their hashes.
+    /// The lengths of the keys' strings, or of all fields of their hashes.
     Value,
-    /// Values as in `Value`; the work is proportional to the reply, which is bounded.
+    /// The part of the values that the command replies with; the reply is limited.
     ValueInReply,
-    /// One field of a hash, which may be long.
+    /// The length of one field of a hash.
     Field,
     Sketch,
-    /// The number of keys in the space.
+    /// The number of keys in all spaces.
     All,
 }
 
-/// An argument that may take long to compile and match.
+/// Which argument of a command may take long to compile and to match: a condition or glob patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CostlyText {
     None,
-    /// A condition, the second argument.
+    /// A condition (see [`predicate`](crate::predicate)), the second argument after the name.
     Condition,
-    /// A pattern, the first argument, matched with all keys.
+    /// A glob pattern, the first argument after the name, which is matched with all keys.
     Pattern,
-    /// Options from this position, with patterns for the entries of a step.
+    /// Options from this position on, with glob patterns (`MATCH`) that are matched with the entries of a step.
     Options(usize),
 }
 
-/// An argument that gives the least length of the string after the command.
+/// Which arguments determine the minimum length of the string after the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Growth {
     None,
-    /// An offset, and the bytes that are written there.
+    /// The second argument, an offset in bytes, and the third, the bytes that are written there.
     Range,
-    /// The number of a bit.
+    /// The second argument, the offset of a bit.
     Bit,
 }
 
 pub(crate) type KeyspaceFunction = fn(&mut Context<'_, '_>, &Args<'_>) -> Done;
 
-/// The place where a command is executed.
+/// Who executes a command.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// The keyspace: the function runs while the shards of the command's keys are locked.
+    /// This function, which is called while the shards of the command's keys are locked.
     Keyspace(KeyspaceFunction),
-    /// The session.
+    /// The session, as the command is about transactions or the selected space.
     Session(SessionCommand),
     /// The host of the session: the command is about the connection or the node.
     Host(HostCommand),
-    /// One of the subcommands, which must be named.
+    /// One of its subcommands, which the arguments must name.
     Subcommands,
 }
 
-/// The part of a row that only `COMMAND` replies with.
+/// The part of a row that is used only in replies to `COMMAND`.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// Group in the documentation.
+    /// Group of commands in the documentation of Redis.
     pub group: &'static str,
-    /// Version of Redis, or of farpool, that has the command first.
+    /// First version of Redis with the command; of farpool for commands that Redis lacks.
     pub since: &'static str,
-    /// One line about the effect of the command.
+    /// One line that says what the command does.
     pub summary: &'static str,
     /// Tips for clients and proxies, separated by spaces.
     pub tips: &'static str,
@@ -131,17 +133,17 @@ pub struct Description {
 
 /// The definition of a command or subcommand: a row of the table.
 pub struct Command {
-    /// Name in lower case; a subcommand is written as `client|list`.
+    /// Name in lower case; for a subcommand, the names of command and subcommand, as in `client|list`.
     pub name: &'static str,
-    /// Number of arguments including the name; if negative, the least number.
+    /// Number of arguments including the name; if negative, the absolute value is the minimum number.
     pub arity: isize,
-    /// Redis' flags, separated by spaces.
+    /// The command's flags in Redis, separated by spaces.
     pub flags: &'static str,
-    /// The arguments that are keys.
+    /// Which arguments are keys.
     pub keys: Keys,
     /// Groups of keys that are used in the same way.
     pub key_uses: &'static [KeyUse],
-    /// The description for `COMMAND`.
+    /// The description for replies to `COMMAND`.
     pub description: Description,
     pub(crate) place: Place,
     pub(crate) work: WorkBasis,
@@ -149,9 +151,9 @@ pub struct Command {
     pub(crate) growth: Growth,
     /// Whether the command may change keys.
     writes: bool,
-    /// Whether the command may need memory for keys.
+    /// Whether the command may need more memory for keys (Redis' flag `denyoom`).
     pub(crate) needs_memory: bool,
-    /// Whether naming a key counts as a use of it.
+    /// Whether naming a key in the command counts as a use of the key for eviction (LRU and LFU).
     pub(super) uses: bool,
     pub(super) has_subcommands: bool,
 }
@@ -187,7 +189,7 @@ const fn row(
     }
 }
 
-/// Makes the row of a command on keys.
+/// Creates the row of a command on keys.
 pub(super) const fn keyspace(
     name: &'static str,
     arity: isize,
@@ -198,7 +200,7 @@ pub(super) const fn keyspace(
     row(name, arity, flags, key_uses, Place::Keyspace(function))
 }
 
-/// Makes the row of a command of the session.
+/// Creates the row of a command that the session executes.
 pub(super) const fn session(
     name: &'static str,
     arity: isize,
@@ -209,7 +211,7 @@ pub(super) const fn session(
     row(name, arity, flags, key_uses, Place::Session(command))
 }
 
-/// Makes the row of a command of the host.
+/// Creates the row of a command that the session's host executes.
 pub(super) const fn host(
     name: &'static str,
     arity: isize,
@@ -219,7 +221,8 @@ pub(super) const fn host(
     row(name, arity, flags, &[], Place::Host(command))
 }
 
-/// Makes the row of a command that has only subcommands, whose rows follow.
+/// Creates the row of a command that cannot be executed without a subcommand. The rows of its subcommands follow in the
+/// table.
 pub(super) const fn container(name: &'static str) -> Command {
     row(name, -2, "", &[], Place::Subcommands)
 }
@@ -254,17 +257,17 @@ impl Command {
         Command { growth, ..self }
     }
 
-    /// Marks a command that names no keys and may touch all.
+    /// Marks a command that names no keys but may use all, so that all shards are locked.
     pub(super) const fn of_all_shards(self) -> Command {
         Command { keys: Keys::All, ..self }
     }
 
-    /// Marks a command that does not count as a use of its keys.
+    /// Marks a command that does not count as a use of its keys for eviction.
     pub(super) const fn quiet(self) -> Command {
         Command { uses: false, ..self }
     }
 
-    /// Marks a command that is carried out without a subcommand, too.
+    /// Marks a command that has subcommands and can be executed without one, too.
     pub(super) const fn with_subcommands(self) -> Command {
         Command { has_subcommands: true, ..self }
     }
@@ -275,7 +278,7 @@ impl Command {
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
 
-    /// Returns whether the command has this flag.
+    /// Returns whether the command has this flag of Redis.
     pub fn has_flag(&self, flag: &str) -> bool {
         has_word(self.flags, flag)
     }
@@ -285,12 +288,13 @@ impl Command {
         self.writes
     }
 
-    /// Returns whether the command may change keys with these arguments.
+    /// Returns whether the command may change keys with these arguments; false for subcommands of `FP.SPACE` that only
+    /// read.
     pub fn writes(&self, args: &Args<'_>) -> bool {
         self.writes && !spaces::only_tells(args)
     }
 
-    /// Returns which command of the host it is, if it is one.
+    /// Returns the id by which the host matches the command; `None` if the host does not execute it.
     pub fn of_host(&self) -> Option<HostCommand> {
         match self.place {
             Place::Host(command) => Some(command),
@@ -303,7 +307,7 @@ impl Command {
         matches!(self.place, Place::Session(SessionCommand::Exec))
     }
 
-    /// Returns whether `MULTI` queues the command.
+    /// Returns whether the command is queued after `MULTI`; other commands are executed at once.
     pub(crate) fn is_queued(&self) -> bool {
         match self.place {
             Place::Keyspace(_) | Place::Subcommands => true,
@@ -312,12 +316,13 @@ impl Command {
         }
     }
 
-    /// Returns whether the arguments name a subcommand that does not exist.
+    /// Returns whether the arguments name a subcommand that does not exist. `self` must be the result of
+    /// [`command`](fn@crate::command) for these arguments, which is the row of the subcommand if there is one.
     pub fn lacks_subcommand(&self, args: &Args<'_>) -> bool {
         self.has_subcommands && args.len() > 1
     }
 
-    /// Returns whether this is a subcommand.
+    /// Returns whether this is the row of a subcommand.
     pub const fn is_subcommand(&self) -> bool {
         let (name, mut at) = (self.name.as_bytes(), 0);
         while at < name.len() {
@@ -329,7 +334,7 @@ impl Command {
         false
     }
 
-    /// Iterates over the subcommands.
+    /// Iterates over the rows of the subcommands of this command.
     pub fn subcommands(&self) -> impl Iterator<Item = &'static Command> + use<> {
         let first = COMMANDS.partition_point(|row| row.name <= self.name);
         let rest = if self.has_subcommands { &COMMANDS[first..] } else { &[] };
@@ -337,7 +342,7 @@ impl Command {
     }
 }
 
-/// Returns whether a list of words separated by spaces has this one.
+/// Returns whether `word` is one of the words of `list`, which are separated by spaces.
 const fn has_word(list: &str, word: &str) -> bool {
     let (list, word) = (list.as_bytes(), word.as_bytes());
     let (mut start, mut at) = (0, 0);
@@ -353,7 +358,7 @@ const fn has_word(list: &str, word: &str) -> bool {
     false
 }
 
-/// Returns whether `text` has `part` at position `start`.
+/// Returns whether `text` contains `part` at position `start`.
 const fn is_at(text: &[u8], start: usize, part: &[u8]) -> bool {
     let mut at = 0;
     while at < part.len() {

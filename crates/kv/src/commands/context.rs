@@ -1,4 +1,4 @@
-//! The environment of a running command on keys.
+//! What the function of a command on keys can use: the locked shards, the time, the replies.
 
 use super::command::{Command, KeyspaceFunction};
 use super::handle::{KeyHandle, KeyPlace};
@@ -15,13 +15,13 @@ use farpool_model::limits::KV_KEY_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The environment of a running command.
+/// What the function of a command on keys can use during its execution.
 pub(crate) struct Context<'k, 'c> {
     pub keyspace: &'k Keyspace,
     pub space: SpaceId,
     /// Time in milliseconds since the epoch.
     pub now: u64,
-    /// Random number that comes with the command, so that its result is reproducible.
+    /// Random number that is passed in with the command, so that its result is reproducible.
     pub random: u64,
     pub replies: Replies<'c>,
     pub resources: &'c mut CommandResources<'k>,
@@ -30,7 +30,8 @@ pub(crate) struct Context<'k, 'c> {
 }
 
 impl<'j, 'c> Context<'j, 'c> {
-    /// Executes the command, whose function is `run`.
+    /// Executes a command by calling its function `run`, after checking the lengths of the keys and noting their use
+    /// for eviction.
     pub fn run(&mut self, (command, run): (&Command, KeyspaceFunction), args: &Args<'_>) -> Done {
         if let Some(key) = command.keys.of(args).find(|key| key.len() > KV_KEY_BYTES_MAX) {
             let message = format!("ERR a key of {} bytes: keys have at most {KV_KEY_BYTES_MAX}", key.len());
@@ -57,7 +58,7 @@ impl<'j, 'c> Context<'j, 'c> {
         (handle, &mut self.replies)
     }
 
-    /// Returns a handle to a key in the given space, whichever space owns it by its prefix.
+    /// Returns a handle to a key in the given space, even if another space contains keys with this prefix.
     pub(super) fn handle_in<'k>(
         &mut self,
         space: SpaceId,
@@ -70,8 +71,9 @@ impl<'j, 'c> Context<'j, 'c> {
         KeyHandle::new(self.keyspace, &mut *self.resources, place, (hash, key), moment)
     }
 
-    /// Returns the selected space and the named spaces in it, each at a fixed index, so that cursors of `SCAN` stay
-    /// valid when spaces are created or dropped.
+    /// Returns the ids of the selected space and of the named spaces that are part of it, for `SCAN`. Each id has a
+    /// fixed index in the result, with `None` at unused ones, so that cursors of `SCAN` stay valid when spaces are
+    /// created or dropped.
     pub fn scanned_spaces(&self) -> Vec<Option<SpaceId>> {
         let shards = self.all_taken();
         let mut places = vec![Some(self.space)];
@@ -88,14 +90,14 @@ impl<'j, 'c> Context<'j, 'c> {
         self.resources.shards.several()
     }
 
-    /// Iterates over the tables of the selected space, by shard.
+    /// Iterates over the tables of the selected space and of the named spaces that are part of it, shard by shard.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.all_taken()
             .iter()
             .flat_map(|(_, shard)| shard.parts(self.space).filter_map(|space| shard.table(space)))
     }
 
-    /// Returns the table of a space in one shard.
+    /// Returns the table of a space in one shard; `None` if the space has no keys there.
     pub fn table_of(&self, shard: usize, space: SpaceId) -> Option<&Table> {
         self.all_taken().get(shard)?.1.table(space)
     }
@@ -107,7 +109,7 @@ impl<'j, 'c> Context<'j, 'c> {
         self.resources.recorder.add(&Effect::FlushAll);
     }
 
-    /// Removes all keys of the selected space.
+    /// Removes all keys of the selected space and of the named spaces that are part of it.
     pub fn flush(&mut self) {
         let (space, now) = (self.space, self.now);
         self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));

@@ -4,9 +4,10 @@ use super::options::{AT_MILLISECONDS, AT_SECONDS, MILLISECONDS, SECONDS, Unit, i
 use super::{Args, Context, Done, Refusal, integer};
 use std::borrow::Cow;
 
-/// Sets the expiry of a key and replies whether it did; an expiry in the past removes the key.
+/// Executes the commands of the `EXPIRE` family: sets the expiry of a key and replies 1, or 0 if the key is absent or a
+/// condition (`NX`, `XX`, `GT`, `LT`) fails. An expiry in the past removes the key.
 fn set(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str) -> Done {
-    // The options are parsed first, as in Redis.
+    // The options are parsed before the time, so that errors are reported as in Redis.
     let conditions = Conditions::parse(&args[3..])?;
     let number = integer(args[2])?;
     let moment = unit.moment(number, context.now).ok_or_else(|| invalid_expiry(command))?;
@@ -92,7 +93,8 @@ pub(super) fn persist(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Replies -2 for an absent key, -1 for one without an expiry, and otherwise `f` of the expiry.
+/// Executes the commands of the `TTL` family: replies -2 if the key is absent, -1 if it has no expiry, and otherwise
+/// the result of `f` for the expiry.
 fn tell(context: &mut Context<'_, '_>, args: &Args<'_>, f: impl Fn(u64) -> u64) -> Done {
     let (handle, replies) = context.handle_and_replies(args[1]);
     let told = match handle.entry().map(|entry| entry.expiry()) {

@@ -1,5 +1,5 @@
-//! A key of a running command, with what can be done to it. Each change is added to the log record of the command, and
-//! touches the watches of the key.
+//! Handles to the keys of a command: all reads and changes of keys by commands. Each change is added to the command's
+//! log record and touches the watches of the key.
 
 use super::resources::OtherShards;
 use super::room::ProtectedKeys;
@@ -17,20 +17,20 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A handle to one key of the running command.
+/// A handle to one key of a command, whose shard the command has locked. The key may be absent.
 pub(crate) struct KeyHandle<'s, 'k, 'j> {
     pub(super) keyspace: &'s Keyspace,
     pub(super) shard: &'s mut Shard,
-    /// The other shards of the command.
+    /// The other locked shards of the command, for eviction.
     pub(super) others: OtherShards<'s, 'j>,
     pub(super) recorder: &'s mut Recorder<'j>,
     pub(super) protected: &'s mut ProtectedKeys,
     /// Whether the command may change keys.
     pub(super) writes: bool,
     pub(super) random: u64,
-    /// Number of the space that the client has selected.
+    /// Id of the space that the client has selected.
     pub(super) selected: SpaceId,
-    /// Number of the space that the key is in, and its definition if it is a named space.
+    /// Id of the space that the key is in; `named` is the definition of this space if it is a named one.
     pub(super) space: SpaceId,
     pub(super) named: Option<Arc<Space>>,
     pub(super) hash: u64,
@@ -38,17 +38,18 @@ pub(crate) struct KeyHandle<'s, 'k, 'j> {
     pub(super) now: u64,
 }
 
-/// The space that a key is in.
+/// The space that a key is in, and the space that the client has selected.
 pub(super) struct KeyPlace {
-    /// Number of the space that the client has selected.
+    /// Id of the space that the client has selected.
     pub selected: SpaceId,
-    /// Number of the space that the key is in, and its definition if it is a named space.
+    /// Id of the space that the key is in; `named` is the definition of this space if it is a named one.
     pub space: SpaceId,
     pub named: Option<Arc<Space>>,
 }
 
 impl<'s, 'k, 'j> KeyHandle<'s, 'k, 'j> {
-    /// Returns the handle to a key, whose shard is among the resources, at the time `now`.
+    /// Creates a handle to a key whose shard is locked by `resources`. Entries that have expired at the time `now`
+    /// count as absent.
     pub(super) fn new(
         keyspace: &'s Keyspace,
         resources: &'s mut CommandResources<'j>,
@@ -82,7 +83,8 @@ impl KeyHandle<'_, '_, '_> {
         self.shard.table(self.space)?.get(self.hash, self.key, self.now)
     }
 
-    /// Returns the value, which must be a string if the key exists.
+    /// Returns the uncompressed string at the key; `None` if the key is absent. Fails with `WRONGTYPE` if the value is
+    /// a hash.
     pub fn string(&self) -> std::result::Result<Option<Cow<'_, [u8]>>, Refusal> {
         let entry = self.entry();
         self.count_read(entry.is_some());
@@ -93,7 +95,7 @@ impl KeyHandle<'_, '_, '_> {
         }
     }
 
-    /// Returns the plain value of the entry, of any kind.
+    /// Returns the uncompressed value of an entry, of any kind.
     pub fn plain<'e>(&self, entry: Entry<'e>) -> std::result::Result<Cow<'e, [u8]>, Refusal> {
         match self.shard.table(self.space) {
             Some(table) => Ok(table.plain(entry)?),
@@ -101,7 +103,8 @@ impl KeyHandle<'_, '_, '_> {
         }
     }
 
-    /// Returns the fields of the hash; the value must be a hash if the key exists.
+    /// Returns the fields of the hash at the key; `None` if the key is absent. Fails with `WRONGTYPE` if the value is a
+    /// string.
     pub fn fields(&self) -> std::result::Result<Option<Fields<'_>>, Refusal> {
         let table = self.shard.table(self.space);
         let fields = match table {
@@ -115,7 +118,8 @@ impl KeyHandle<'_, '_, '_> {
         }
     }
 
-    /// Sets a field; returns whether it is new. The value must be a hash, or absent.
+    /// Sets a field of the hash at the key; returns whether the field is new. Creates the hash if the key is absent;
+    /// fails with `WRONGTYPE` if the value is a string.
     pub fn set_field(&mut self, field: &[u8], value: &[u8]) -> std::result::Result<bool, Refusal> {
         if field.len() > KV_KEY_BYTES_MAX || value.len() > KV_VALUE_BYTES_MAX {
             return Err(TOO_LONG.into());
@@ -137,7 +141,8 @@ impl KeyHandle<'_, '_, '_> {
         Ok(is_new)
     }
 
-    /// Sets several fields, all or none; returns how many are new. The value must be a hash, or absent.
+    /// Sets several fields of the hash at the key, all or none; returns the number of new fields. Creates the hash if
+    /// the key is absent; fails with `WRONGTYPE` if the value is a string.
     pub fn set_fields_of_hash(&mut self, fields: &[(&[u8], &[u8])]) -> std::result::Result<usize, Refusal> {
         let is_long = |(field, value): &(&[u8], &[u8])| {
             field.len() > KV_KEY_BYTES_MAX || value.len() > KV_VALUE_BYTES_MAX
@@ -163,7 +168,7 @@ impl KeyHandle<'_, '_, '_> {
         Ok(new)
     }
 
-    /// Removes a field; returns whether it was present.
+    /// Removes a field of the hash at the key; returns whether the field was present.
     pub fn remove_field(&mut self, field: &[u8]) -> std::result::Result<bool, Refusal> {
         if self.schema().is_some() {
             return self.remove_row_field(field);
@@ -177,25 +182,26 @@ impl KeyHandle<'_, '_, '_> {
         Ok(was_there)
     }
 
-    /// Returns a copy of the fields if the value is a large hash.
+    /// Returns a copy of the table of fields if the value is a large hash (one with such a table); otherwise `None`.
     pub fn copied_fields(&mut self) -> std::result::Result<Option<Box<Table>>, Refusal> {
         let (hash, key, now) = (self.hash, self.key, self.now);
         Ok(self.with_room(0, |table, _| table.copied_fields(hash, key, now))?)
     }
 
-    /// Takes the fields of a large hash; the caller removes the key next.
+    /// Takes the table of fields out of a large hash. The caller must remove the key next, as a hash has at least one
+    /// field.
     pub fn take_fields(&mut self) -> Option<Box<Table>> {
         self.shard.table_mut(self.space).take_fields(self.hash, self.key, self.now)
     }
 
-    /// Replaces the fields of a large hash.
+    /// Replaces the table of fields of a large hash and records all fields.
     pub fn set_fields(&mut self, fields: Box<Table>) {
         self.shard.table_mut(self.space).set_fields(self.hash, self.key, fields, self.now);
         self.record_fields();
     }
 
-    /// Records the expiry again after a change of a part of the value. Expiry itself is not recorded, so without this,
-    /// replaying the change onto a snapshot that lacks the expired key would create a key that never expires.
+    /// Records the key's expiry again after the change of a part of the value. Reason: a snapshot does not contain the
+    /// key if it had expired by then, and replaying the change alone would create a key that never expires.
     fn record_expiry(&mut self) {
         if !self.recorder.is_on() {
             return;
@@ -206,7 +212,7 @@ impl KeyHandle<'_, '_, '_> {
         }
     }
 
-    /// Records all fields of a hash that was set as a whole, and its expiry.
+    /// Records a large hash as a whole: the removal of the key, then each field, then the expiry.
     fn record_fields(&mut self) {
         let Some(table) = self.shard.table(self.space).filter(|_| self.recorder.is_on()) else { return };
         let (space, key) = (self.space, self.key);
@@ -225,7 +231,7 @@ impl KeyHandle<'_, '_, '_> {
         self.recorder.add(&Effect::Expire { space, key, expiry });
     }
 
-    /// Sets the value to a large hash.
+    /// Sets the value to a large hash with this table of fields.
     pub fn put_table(&mut self, fields: Box<Table>, expiry: Option<u64>) -> Done {
         let (hash, key, mut fields) = (self.hash, self.key, Some(fields));
         self.with_room(0, |table, _| table.put_table(hash, key, &mut fields, expiry))?;
@@ -240,7 +246,7 @@ impl KeyHandle<'_, '_, '_> {
         self.put_table(fields, expiry)
     }
 
-    /// Returns the bytes of the pool that the entry takes.
+    /// Returns the bytes of pool memory that the entry takes; `None` if the key is absent.
     pub fn bytes(&self) -> Option<usize> {
         self.entry()?;
         self.shard.table(self.space)?.bytes_of(self.hash, self.key)
@@ -250,12 +256,13 @@ impl KeyHandle<'_, '_, '_> {
         self.entry().is_some()
     }
 
-    /// Sets the value to a string, replacing any value.
+    /// Sets the value to a string, whatever the value was before.
     pub fn put(&mut self, value: &[u8], expiry: Option<u64>) -> Done {
         self.put_as(Kind::String, value, expiry)
     }
 
-    /// Sets the value to one of this kind.
+    /// Sets the value to `value` of this kind, encoded as entries store it, whatever the value was before. Fails if the
+    /// space has rows and `kind` is another.
     pub fn put_as(&mut self, kind: Kind, value: &[u8], expiry: Option<u64>) -> Done {
         if kind != Kind::Row {
             self.check_no_rows()?;
@@ -267,7 +274,8 @@ impl KeyHandle<'_, '_, '_> {
         Ok(())
     }
 
-    /// Resizes the value to `bytes` bytes, padding with zeros, and applies `change` to those of `range`.
+    /// Resizes the string at the key to `bytes` bytes, padding with zeros, and applies `change` to the bytes of
+    /// `range`. Creates the string if the key is absent. Records only the bytes of `range`.
     pub fn edit(&mut self, bytes: usize, range: Range<usize>, change: impl FnOnce(&mut [u8])) -> Done {
         if bytes > KV_VALUE_BYTES_MAX {
             return Err(TOO_LONG.into());
@@ -326,7 +334,7 @@ impl KeyHandle<'_, '_, '_> {
 
     fn changed(&mut self) {
         self.shard.touch(self.selected, self.key);
-        // Without memory for a larger index, keys can still be found.
+        // An error only means that there is no memory for a larger index; all keys can still be found.
         drop(self.shard.table_mut(self.space).tidy());
     }
 }

@@ -6,10 +6,11 @@ use super::{Args, Context, Done, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer
 use crate::fields::Fields;
 use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, Replies, integer_text, parse_integer};
 
-/// Words of pattern matching that count as one visited field.
+/// Number of word operations of pattern matching that count as one visited field. Needed because fields and patterns
+/// may be long.
 const WORDS_PER_FIELD: usize = 1024;
 
-/// Bytes that a string takes in a reply in addition to its own.
+/// Bytes per string in a reply in addition to the bytes of the string itself.
 const BESIDE: usize = 16;
 
 fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<i64, Refusal> {
@@ -19,7 +20,7 @@ fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<i64, Refusa
     }
     let mut handle = context.handle(args[1]);
     handle.fields()?;
-    // All fields are set, or none.
+    // All fields are checked before the first is set, so that all are set or none.
     args[2..].chunks_exact(2).try_for_each(|pair| handle.check_field(pair[0], pair[1]))?;
     if let [field, value] = &args[2..] {
         return Ok(i64::from(handle.set_field(field, value)?));
@@ -50,7 +51,7 @@ pub(super) fn hsetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Replies with the value of a field, or with null.
+/// Replies with the value of a field of a hash, or with null if the hash or the field is absent.
 fn reply_field(replies: &mut Replies<'_>, fields: Option<&Fields<'_>>, field: &[u8]) -> Done {
     match fields.and_then(|fields| fields.get(field)) {
         Some(value) if !replies.has_room(value.len()) => return Err(TOO_MUCH.into()),
@@ -103,7 +104,7 @@ pub(super) fn hdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The parts of each field that a reply contains.
+/// Which parts of each field a reply contains: the name, the value or both.
 #[derive(Clone, Copy, PartialEq)]
 enum FieldParts {
     Names,
@@ -181,7 +182,7 @@ pub(super) fn hincrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Do
     Ok(())
 }
 
-/// Parses the options of `HSCAN`: a pattern, and the number of fields to visit.
+/// Parses the options of `HSCAN`: returns the pattern of `MATCH`, if given, and the number of fields to visit.
 fn scan_options(options: &Args<'_>) -> Result<(Option<Pattern>, usize), Refusal> {
     let (mut pattern, mut count) = (None, SCAN_COUNT);
     for option in options.chunks(2) {

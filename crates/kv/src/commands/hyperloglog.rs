@@ -1,4 +1,5 @@
-//! Commands on HyperLogLogs, which are strings in Redis' format.
+//! Commands on HyperLogLogs (sketches that estimate the number of distinct elements), which are strings in the format
+//! of Redis.
 
 use super::{Args, Context, Done, KeyHandle, Refusal};
 use farpool_statistics::redis_hll::{
@@ -12,7 +13,7 @@ impl From<Corrupt> for Refusal {
     }
 }
 
-/// Reads a value as a HyperLogLog.
+/// Returns a reader of a string that must be a HyperLogLog; `None` if the key is absent.
 fn reader<'a>(value: &'a Option<Cow<'_, [u8]>>) -> Result<Option<Reader<'a>>, Refusal> {
     let no_such = "WRONGTYPE Key is not a valid HyperLogLog string value.";
     value.as_deref().map(|value| Reader::new(value).ok_or_else(|| no_such.into())).transpose()
@@ -24,12 +25,13 @@ pub(super) fn pfadd(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Adds elements; returns whether the value is new or has changed.
+/// Adds elements to the HyperLogLog at a key; returns whether the value was created or changed.
 fn add(handle: &mut KeyHandle<'_, '_, '_>, elements: &Args<'_>) -> Result<bool, Refusal> {
     let value = handle.string()?;
     let found = reader(&value)?;
     if let Some(value) = found.filter(|value| value.is_dense()) {
-        // Most elements added to a large set change nothing.
+        // Elements added to a large set mostly change nothing, so the first one that does is looked for without copying
+        // the value.
         let new = elements.iter().position(|element| !value.is_dense_with(element));
         let Some(new) = new else { return Ok(false) };
         let bytes = value.bytes();
@@ -59,7 +61,8 @@ pub(super) fn pfcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Returns the cardinality of one value and caches it in the value.
+/// Returns the estimated number of distinct elements of one HyperLogLog and caches this number in the value, as Redis
+/// does.
 fn count(handle: &mut KeyHandle<'_, '_, '_>) -> Result<u64, Refusal> {
     let value = handle.string()?;
     let Some(value) = reader(&value)? else { return Ok(0) };
@@ -67,12 +70,13 @@ fn count(handle: &mut KeyHandle<'_, '_, '_>) -> Result<u64, Refusal> {
         return Ok(count);
     }
     let (count, bytes) = (value.count()?, value.bytes());
-    // The cardinality is correct even if the cache cannot be written.
+    // The error is ignored, as the result is right even if it cannot be cached.
     drop(handle.edit(bytes, 0..bytes, |value| keep_count(value, count)));
     Ok(count)
 }
 
-/// Merges the registers of all keys of a command; returns them and whether any value is dense.
+/// Merges the HyperLogLogs of all keys of a command; returns the merged registers, and whether any of the values has
+/// the dense encoding.
 fn merged(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<(Registers, bool), Refusal> {
     let (mut registers, mut is_dense) = (Registers::new(), false);
     for key in &args[1..] {

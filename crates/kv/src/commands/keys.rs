@@ -1,4 +1,4 @@
-//! Commands on keys, whatever their values are.
+//! Commands on keys with values of any kind.
 
 use super::pattern::Pattern;
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
@@ -9,13 +9,15 @@ use farpool_model::limits::KV_SPACES_MAX;
 /// Default `COUNT` of `SCAN` and `HSCAN`.
 pub(super) const SCAN_COUNT: usize = 10;
 
-/// Most entries that one call visits, whatever `COUNT` says: returning fewer is allowed, and other clients are waiting.
+/// Maximum number of entries that one call of `SCAN` or `HSCAN` visits, even if `COUNT` is greater. Reason for a limit:
+/// other clients wait while the shards are locked, and a call may return fewer entries than `COUNT`.
 pub(super) const SCAN_COUNT_LIMIT: usize = 1000;
 
-/// Bytes that a key takes in a list and in a reply in addition to its own.
+/// Bytes per key in a list or in a reply in addition to the bytes of the key itself.
 const KEY_BYTES_BESIDE: usize = 16;
 
-/// Words of pattern matching that count as one visited key: keys and patterns may be long.
+/// Number of word operations of pattern matching, or of bytes copied, that count as one visited key. Needed because
+/// keys and patterns may be long.
 const WORDS_PER_KEY: usize = 1024;
 
 pub(super) fn exists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -42,7 +44,7 @@ pub(super) fn dbsize(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Checks the options of a flush, `ASYNC` and `SYNC`, which make no difference.
+/// Checks the options of `FLUSHDB` and `FLUSHALL`: `ASYNC` and `SYNC` are accepted and have no effect.
 fn flush_options(args: &Args<'_>) -> Done {
     let is_known =
         |option: &&[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
@@ -66,11 +68,12 @@ pub(super) fn flushall(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The error of moving a row without set fields: as a hash without fields cannot exist, the key would be lost.
+/// Error of moving a row whose fields are all NULL to a space without a schema: a hash without fields cannot exist, so
+/// the key would be lost.
 const NO_FIELDS: &str = "ERR no field of this row is set, and a hash has at least one: set a field first";
 
-/// Parses a cursor of `SCAN` or `HSCAN` as Redis 7 does (`strtoul`): an empty text is 0, and negative numbers wrap
-/// around at 2^64.
+/// Parses a cursor of `SCAN` or `HSCAN` as Redis 7 does (with `strtoul`): an empty argument is 0, and a negative number
+/// is taken modulo 2^64.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Refusal> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -104,7 +107,7 @@ pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             if context.host.has_gone() {
                 return Err("ERR the client has gone".into());
             }
-            // Each key is in memory twice: here and in the reply.
+            // Each key is in memory twice, in this list and in the reply.
             if !context.replies.has_room(2 * bytes) {
                 return Err(TOO_MUCH.into());
             }
@@ -113,7 +116,7 @@ pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             }
         }
     }
-    // A scan may return a key twice.
+    // The scan of an index may return a key twice, so duplicates are removed.
     found.sort_unstable();
     found.dedup();
     context.replies.array(found.len());
@@ -158,7 +161,8 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     }
     let shards = context.keyspace.shards() as u64;
     let spaces = context.scanned_spaces();
-    // Digits of the cursor from the lowest: shard, index of the space, cursor of the table in this shard.
+    // The cursor is a mixed-radix number. Its digits, from the lowest: shard, index of the space in `spaces`, cursor of
+    // the index.
     let places = shards * (KV_SPACES_MAX as u64 + 1);
     let (mut place, mut inner) = (cursor % places, cursor / places);
     let (mut found, mut looked_at) = (Vec::new(), 0);
@@ -194,8 +198,8 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Moves or copies the value and the expiry of a key to another key, in space `to_space`. Returns false if the source
-/// is absent, or the target exists and must not be replaced.
+/// Moves (`moves`) or copies the value and the expiry of the key `from` to the key `to` in the space `to_space`.
+/// Returns false, with nothing changed, if `from` is absent, or if `to` exists and `replaces` is false.
 fn give(
     context: &mut Context<'_, '_>,
     (from, to): (&[u8], &[u8]),
@@ -236,7 +240,7 @@ fn give(
     let done = match copied {
         _ if kind != Kind::Table => target.put_as(kind, &value, expiry),
         Some(fields) => target.put_table(fields, expiry),
-        // Nothing fails after this point.
+        // The fields are moved below, where nothing can fail anymore.
         None => target.put_empty_table(expiry),
     };
     context.space = from_space;
@@ -250,7 +254,8 @@ fn give(
     Ok(true)
 }
 
-/// Renames a key; returns whether it did.
+/// Renames a key, the first argument after the name, to the second; returns false if the new name exists and `replaces`
+/// is false. Fails if the key is absent.
 fn moved(context: &mut Context<'_, '_>, args: &Args<'_>, replaces: bool) -> Result<bool, Refusal> {
     if !context.handle(args[1]).exists() {
         return Err(NO_KEY.into());

@@ -1,13 +1,14 @@
 //! The lookup of commands by name.
 //!
-//! Invariant: the rows of the table are in the order of their names. [`Command::subcommands`] relies on it, and a table
-//! that is in another order, or has a name twice, does not compile.
+//! Invariant: the rows of [`COMMANDS`] are sorted by name. [`Command::subcommands`] relies on this, and the crate does
+//! not compile if the table has another order or the same name twice.
 
 use super::Args;
 use super::command::Command;
 use super::table::COMMANDS;
 
-/// Returns the command that the arguments name, or its subcommand if it has one of this name; case is ignored.
+/// Returns the row of the command whose name is the first argument, or of its subcommand if the second argument names
+/// one; `None` if there is no such command. Case is ignored.
 #[inline]
 pub fn command(args: &Args<'_>) -> Option<&'static Command> {
     let (name, rest) = args.split_first()?;
@@ -35,14 +36,16 @@ fn command_of_name(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
-/// Slots of [`BY_NAME`]: several times the number of commands, so that most are found in their first slot.
+/// Number of slots of [`BY_NAME`]: several times the number of commands, so that most commands are found in the first
+/// slot tried.
 const SLOTS: usize = 512;
 
-/// The slot of no command.
+/// The content of an unused slot of [`BY_NAME`].
 const EMPTY: u8 = u8::MAX;
 
-/// Positions in [`COMMANDS`], by a simple hash of the names (linear probing). Looked up for every command; a general
-/// hash function for strings takes longer than all comparisons.
+/// A hash table with linear probing from names to indexes in [`COMMANDS`], with a simple hash function of its own.
+/// Reason: each request looks up its command, and a general hash function for strings takes longer than all
+/// comparisons.
 static BY_NAME: [u8; SLOTS] = places_by_name();
 
 const fn places_by_name() -> [u8; SLOTS] {
@@ -63,7 +66,7 @@ const fn places_by_name() -> [u8; SLOTS] {
     slots
 }
 
-/// Returns the first slot of a name, whatever its case.
+/// Returns the first slot of [`BY_NAME`] to try for a name; the same for upper and lower case.
 #[inline]
 const fn slot_of(name: &[u8]) -> usize {
     let (first, third, last) = match name {
@@ -76,7 +79,7 @@ const fn slot_of(name: &[u8]) -> usize {
     (first * 5 + third * 3 + last + name.len() * 11) % SLOTS
 }
 
-/// Returns whether `one` comes before `other` in the order of bytes.
+/// Returns whether `one` sorts before `other`, compared byte by byte.
 const fn is_before(one: &[u8], other: &[u8]) -> bool {
     let mut at = 0;
     while at < one.len() && at < other.len() {

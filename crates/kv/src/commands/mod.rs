@@ -1,8 +1,9 @@
 //! The commands that read and change keys, as in Redis.
 //!
-//! Each command of the Redis protocol has one row in [`COMMANDS`] (`table.rs`), with everything that must be known before
-//! it runs, and one function. The function of a command on keys is here, and runs while the shards of its keys are
-//! locked; those of the session and of its host are in `session.rs` and with the host.
+//! Each command of the Redis protocol has one row in [`COMMANDS`] (`table.rs`), with everything that must be known
+//! before it is executed, and one function. The functions of commands on keys are in this module and are called while
+//! the shards of the keys are locked. The functions of commands about transactions are in `session.rs`; those about the
+//! connection belong to the session's host ([`Host`](crate::Host)).
 
 mod bits;
 mod changes;
@@ -49,12 +50,12 @@ use std::borrow::Cow;
 /// The arguments of a command; the first is its name.
 pub type Args<'a> = [&'a [u8]];
 
-/// The error reply of a refused command: its text, error code first.
+/// The error reply to a refused command: a message that begins with an error code such as `ERR`, as in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub Cow<'static, str>);
 
 impl Refusal {
-    /// Creates a refusal from an error's message and advice.
+    /// Returns the error reply with the error's message and advice, with the code `ERR`.
     pub fn with_advice(error: Error) -> Refusal {
         let advice = error.advice.map_or_else(String::new, |advice| format!("; {advice}"));
         Refusal(Cow::Owned(format!("ERR {}{advice}", error.message)))
@@ -68,7 +69,8 @@ impl From<&'static str> for Refusal {
 }
 
 impl From<Error> for Refusal {
-    /// Converts an error of a table: either memory is too small, or a compressed value is damaged.
+    /// Converts an error of a table of keys: a compressed value is corrupt (code `ERR`), or memory is too small (code
+    /// `OOM`).
     fn from(error: Error) -> Self {
         if error.kind == ErrorKind::Corrupt {
             return Refusal(Cow::Owned(format!("ERR {}", error.message)));
@@ -86,11 +88,11 @@ const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong ki
 const NO_KEY: &str = "ERR no such key";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-/// The error of a reply that would be too large.
+/// Error of a command whose reply would be too large.
 pub(crate) const TOO_MUCH: &str =
     "ERR the reply is larger than this client may have in memory: ask for less at once";
 
-/// Parses an integer argument.
+/// Parses an argument as a signed 64-bit integer; the error is that of Redis.
 fn integer(text: &[u8]) -> std::result::Result<i64, Refusal> {
     parse_integer(text).ok_or_else(|| NOT_INTEGER.into())
 }

@@ -1,4 +1,4 @@
-//! `OBJECT` and `MEMORY`: how a value is kept, how it is used, and the memory that it takes.
+//! The commands `OBJECT` and `MEMORY`, about the encoding of a value, its last use or frequency of use, and its memory.
 
 use super::handle::KeyHandle;
 use super::{Args, Context, Done, SYNTAX, integer};
@@ -6,10 +6,10 @@ use crate::entry::{Entry, Kind};
 use crate::packing::plain_bytes;
 use crate::resp::{Replies, parse_integer};
 
-/// Length in bytes of the longest string that Redis embeds in its header.
+/// Maximum bytes of a string that Redis stores with its header, with the encoding `embstr`.
 const EMBEDDED_BYTES: usize = 44;
 
-/// Errors for usage data that the policy does not track.
+/// Error of `OBJECT FREQ` when the eviction policy does not count uses; as in Redis.
 const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
                             switching between policies at runtime LRU and LFU data will take some time to adjust.";
 const NO_IDLE_TIME: &str = "ERR An LRU maxmemory policy is not selected, idle time not tracked. Please note that when \
@@ -53,7 +53,7 @@ pub(super) fn object_help(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
     tell_help(context, OBJECT_HELP)
 }
 
-/// Replies about the entry of a key; null if the key is absent.
+/// Replies with the result of a function of the key's entry, or with null if the key is absent.
 fn tell_of_entry(
     context: &mut Context<'_, '_>,
     key: &[u8],
@@ -90,7 +90,8 @@ pub(super) fn idle_time(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done 
     })
 }
 
-/// Replies with the encoding that Redis would use; nothing here depends on it.
+/// Executes `OBJECT ENCODING`: replies with the encoding that Redis would use for the value. This crate stores values
+/// in other ways.
 pub(super) fn encoding(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     tell_of_entry(context, args[2], |handle, entry, replies| {
         replies.bulk(match entry.kind() {

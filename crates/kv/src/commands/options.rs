@@ -1,13 +1,13 @@
-//! Options of commands that set an expiry.
+//! The options of `SET` and `GETEX`, and the times of commands that set an expiry.
 
 use super::{Args, NOT_INTEGER, Refusal, SYNTAX};
 use crate::resp::parse_integer;
 use std::borrow::Cow;
 
-/// The effect of a command on the expiry of its key.
+/// What a command does to the expiry of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// No option was given: the command's default applies.
+    /// No option about the expiry was given, so the command does what it does by default.
     Unsaid,
     /// The key expires at this time, in milliseconds since the epoch.
     At(u64),
@@ -15,7 +15,8 @@ pub(super) enum Expiry {
     Persist,
 }
 
-/// The parsed expiry option before its number is read. If several are given, the last one counts, as in Redis.
+/// The option about the expiry, with its number not yet parsed. If the same option is given several times, the last one
+/// counts, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParsedExpiryOption<'a> {
     Nothing,
@@ -34,7 +35,7 @@ pub(super) struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Returns the effect on the key's expiry.
+    /// Parses the number of the expiry option; returns what the command does to the expiry.
     pub fn expiry(&self, now: u64, command: &str) -> Result<Expiry, Refusal> {
         Ok(match self.expiry {
             ParsedExpiryOption::Nothing => Expiry::Unsaid,
@@ -58,26 +59,27 @@ pub(super) const AT_SECONDS: Unit = Unit { milliseconds: 1000, is_absolute: true
 pub(super) const AT_MILLISECONDS: Unit = Unit { milliseconds: 1, is_absolute: true };
 
 impl Unit {
-    /// Returns `number` units from `now`, or from the epoch, in milliseconds since the epoch; `None` on overflow.
+    /// Returns the time that is `number` units after `now`, or after the epoch if the unit is absolute, in milliseconds
+    /// since the epoch; `None` on overflow.
     pub fn moment(self, number: i64, now: u64) -> Option<i64> {
         let milliseconds = number.checked_mul(self.milliseconds)?;
         if self.is_absolute { Some(milliseconds) } else { milliseconds.checked_add_unsigned(now) }
     }
 }
 
-/// Returns the error of an expiry that is zero, negative or overflows.
+/// Returns the error reply for an expiry that is zero or negative, or overflows.
 pub(super) fn invalid_expiry(command: &str) -> Refusal {
     Refusal(Cow::Owned(format!("ERR invalid expire time in '{command}' command")))
 }
 
-/// Parses the number of an expiry, which must be positive.
+/// Parses the number of an expiry option, which must be positive; returns the expiry in milliseconds since the epoch.
 pub(super) fn moment(text: &[u8], unit: Unit, now: u64, command: &str) -> Result<u64, Refusal> {
     let number = parse_integer(text).ok_or(Refusal::from(NOT_INTEGER))?;
     let moment = (number > 0).then(|| unit.moment(number, now)).flatten();
     moment.and_then(|moment| u64::try_from(moment).ok()).ok_or_else(|| invalid_expiry(command))
 }
 
-/// Parses the arguments after the key and, for `SET`, after the value.
+/// Parses the options of `SET` and `GETEX`: the arguments after the key and, for `SET`, the value.
 pub(super) fn parse<'a>(options: &Args<'a>, command: &str) -> Result<Options<'a>, Refusal> {
     let is_set = command == "set";
     let mut found =

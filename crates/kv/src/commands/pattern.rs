@@ -1,43 +1,45 @@
 //! Glob patterns of `KEYS` and `SCAN`: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a character that is taken literally.
 //!
-//! A pattern is compiled once per command and matches in linear time, without backtracking. The stars cut it into
-//! segments: the first and the last are compared in place, and each of the others is searched at the leftmost position
-//! after the previous segment. Long segments are searched bit-parallel (Shift-And; Baeza-Yates and Gonnet, CACM 35(10),
-//! 1992), so that a byte of a key costs at most `KV_PATTERN_ELEMENTS_MAX / 64` words, however often the segment could
-//! match.
+//! A pattern is compiled once per command and is matched in linear time, without backtracking, so that no client can
+//! occupy a thread with a pattern. The stars divide the pattern into segments. The first and the last segment are
+//! compared with the beginning and the end of the text; for each other segment, the leftmost match after the match of
+//! the previous segment is searched. Long segments are searched bit-parallel (Shift-And; Baeza-Yates and Gonnet, CACM
+//! 35(10), 1992), so that a byte of a key takes at most `KV_PATTERN_ELEMENTS_MAX / 64` operations on words, however
+//! often the segment could match.
 
 use super::Refusal;
 use farpool_model::limits::{KV_PATTERN_BYTES_MAX, KV_PATTERN_ELEMENTS_MAX};
 
-/// Most elements of a segment that is compared at each position; for these, building masks would take longer.
+/// Maximum number of elements of a segment that is compared at each position. For such short segments, building the
+/// masks of the bit-parallel search would take longer.
 const COMPARED: usize = 4;
 
-/// Number of values of a byte.
+/// Number of different values of a byte.
 const BYTES: usize = 256;
 
-/// A compiled pattern.
+/// A compiled glob pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     first: Vec<Element>,
-    /// Segments between two stars.
+    /// The segments between two stars.
     middle: Vec<Segment>,
     /// The segment after the last star; `None` if the pattern has no star.
     last: Option<Vec<Element>>,
-    /// Length in bytes of the shortest text that matches.
+    /// Minimum length in bytes of a text that matches.
     least: usize,
-    /// Most words of work per byte of a text.
+    /// Maximum number of operations on words per byte of a text.
     words: usize,
 }
 
-/// Work of compiling a byte of a pattern: about 20 ns.
+/// Work of compiling one byte of a pattern, in units of `KV_STEP_WORK_MAX`: about 20 ns.
 const COMPILED: usize = 64;
 
-/// A condition on one byte of the text.
+/// An element of a pattern: a condition on one byte of the text.
 #[derive(Clone, Debug)]
 enum Element {
     Any,
     Byte(u8),
-    /// A bit per value of a byte.
+    /// A set such as `[a-c]`: one bit per value of a byte.
     Class(Box<[u64; 4]>),
 }
 
@@ -45,7 +47,7 @@ enum Element {
 enum Segment {
     /// A short segment, compared at each position.
     Short(Vec<Element>),
-    /// A segment with a mask per byte value, of the elements that match this byte.
+    /// A long segment, with a mask per byte value whose bits say which elements match this byte.
     Masked { elements: usize, words: usize, masks: Box<[u64]> },
 }
 
@@ -82,7 +84,7 @@ impl Segment {
         Segment::Masked { elements: elements.len(), words, masks }
     }
 
-    /// Returns the end of the leftmost match.
+    /// Returns the position in `text` after the leftmost match of the segment; `None` if there is no match.
     fn find_end(&self, text: &[u8]) -> Option<usize> {
         match self {
             Segment::Short(elements) => {
@@ -131,7 +133,7 @@ fn find_end_in_words(text: &[u8], elements: usize, words: usize, masks: &[u64]) 
 }
 
 impl Pattern {
-    /// Compiles a pattern.
+    /// Compiles a glob pattern.
     ///
     /// # Errors
     /// When the pattern is longer than [`KV_PATTERN_BYTES_MAX`], or has more than [`KV_PATTERN_ELEMENTS_MAX`] elements
@@ -146,7 +148,7 @@ impl Pattern {
         let mut segments = vec![Vec::new()];
         let mut rest = pattern;
         while let Some((element, behind)) = next(rest) {
-            // Consecutive stars count as one.
+            // Consecutive stars have the meaning of one.
             let is_behind_star = segments.len() > 1 && segments.last().is_some_and(Vec::is_empty);
             match (element, segments.last_mut()) {
                 (Some(element), Some(segment)) => segment.push(element),
@@ -172,7 +174,7 @@ impl Pattern {
         Ok(Pattern { first, middle, last, least, words })
     }
 
-    /// Returns an upper bound of the work of compiling a pattern and matching `texts` texts, in units of
+    /// Returns an upper bound of the work of compiling `pattern` and matching it with `texts` texts, in the unit of
     /// [`farpool_model::limits::KV_STEP_WORK_MAX`].
     pub fn work_of(pattern: &[u8], texts: usize) -> usize {
         pattern.len().saturating_mul(texts.saturating_add(COMPILED))
@@ -199,13 +201,14 @@ impl Pattern {
         true
     }
 
-    /// Returns the most words of work per byte of a text.
+    /// Returns the maximum number of operations on words per byte of a text.
     pub fn words_per_byte(&self) -> usize {
         self.words
     }
 }
 
-/// Splits off the first element of a pattern, which is `None` for a star; returns `None` at the end.
+/// Splits the first element off a pattern and returns it with the rest of the pattern. The element is `None` for a
+/// star; the result is `None` if the pattern is empty.
 fn next(pattern: &[u8]) -> Option<(Option<Element>, &[u8])> {
     Some(match pattern {
         [] => return None,
@@ -220,7 +223,8 @@ fn next(pattern: &[u8]) -> Option<(Option<Element>, &[u8])> {
     })
 }
 
-/// Parses the inside of a set up to its `]`, or to the end if there is none; returns the set and the rest.
+/// Parses a set such as `[a-c]` after its `[`, up to the `]` or, as in Redis, to the end if there is none. Returns the
+/// bitmap of the set and the rest of the pattern.
 fn class_of(set: &[u8]) -> ([u64; 4], &[u8]) {
     let is_inverted = set.first() == Some(&b'^');
     let mut rest = &set[usize::from(is_inverted)..];

@@ -1,4 +1,5 @@
-//! Conditional commands: `FP.CGET`, `FP.SCAN`, `FP.UPDATE`, `FP.CAS`.
+//! Commands with a condition: `FP.CGET` and `FP.SCAN` evaluate one on values (see [`predicate`](crate::predicate)),
+//! `FP.UPDATE` and `FP.CAS` write only if the key exists or has an expected value.
 
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
 use crate::cut::ReadEntry;
@@ -14,22 +15,22 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Number of buckets and entries, counted together, that one step of `FP.SCAN` visits unless it finds enough matches
-/// before.
+/// Number of index buckets plus entries after which one call of `FP.SCAN` ends, which bounds the time that the shards
+/// are locked.
 const SCAN_ENTRIES: usize = 512;
 
-/// Default and greatest `LIMIT`, the approximate number of entries returned.
+/// Default and maximum `LIMIT` of `FP.SCAN`, the approximate number of matching entries per call.
 const SCAN_LIMIT: usize = 10;
 const SCAN_LIMIT_MOST: usize = 1000;
 
-/// Bytes of values after which a step ends; for compressed values, the bytes that could be copied in the time of
-/// decompressing them.
+/// Bytes of visited values after which one call of `FP.SCAN` ends. A compressed value counts as the bytes that could be
+/// copied in the time of decompressing it.
 const SCAN_BYTES: usize = 256 << 10;
 
-/// Bytes that a string takes in a reply in addition to its own.
+/// Bytes per string in a reply in addition to the bytes of the string itself.
 const BESIDE: usize = 16;
 
-/// A cache of the condition that was parsed last, as clients tend to repeat the same one.
+/// A cache of one parsed condition, the latest of this client, because clients tend to repeat the same condition.
 #[derive(Debug, Default)]
 pub(crate) struct Predicates {
     last: Option<LastPredicate>,
@@ -44,7 +45,8 @@ struct LastPredicate {
 }
 
 impl Predicates {
-    /// Parses a condition on the entries of a space.
+    /// Returns the parsed condition `text` on the entries of a space, from the cache if it was parsed last. Fails if
+    /// `text` is not a valid condition.
     fn read(&mut self, text: &[u8], space: Option<&Arc<Space>>) -> Result<Arc<Predicate>, Refusal> {
         let is_same = |other: &Option<Arc<Space>>| match (other, space) {
             (Some(other), Some(space)) => Arc::ptr_eq(other, space),
@@ -65,7 +67,8 @@ impl Predicates {
         let mut conditions = Vec::new();
         collect(&predicate, &mut conditions);
         let patterns: usize = conditions.into_iter().map(Expr::pattern_bytes).sum();
-        // Large conditions are dropped with their command, which is a long one, since freeing them takes milliseconds.
+        // Large conditions are not cached. Freeing them takes milliseconds, and so happens with the command, which is a
+        // long one.
         self.last = (patterns <= KV_PREDICATE_KEPT_BYTES_MAX).then(|| LastPredicate {
             text: Box::from(text),
             space: space.cloned(),
@@ -75,25 +78,26 @@ impl Predicates {
         Ok(predicate)
     }
 
-    /// Returns the bytes of the cached condition, including its compiled form in the host.
+    /// Returns the bytes of memory of the cached condition, including the form into which the host compiles it.
     pub fn bytes(&self) -> usize {
         self.last.as_ref().map_or(0, |last| last.bytes)
     }
 }
 
-/// Returns the bytes that conditions on bytes apply to: those of a string.
+/// Returns the bytes that a condition on bytes applies to: the string of an entry, or nothing if the value is no
+/// string.
 fn bytes_of<'a>(entry: &ReadEntry<'a>) -> &'a [u8] {
     entry.string().unwrap_or_default()
 }
 
-/// Evaluates the condition for each entry.
+/// Evaluates `predicate` for each of `entries`; returns one result per entry.
 fn judge(
     predicate: &Predicate,
     entries: &[ReadEntry<'_>],
     space: Option<&Arc<Space>>,
     (host, now): (&mut dyn Host, u64),
 ) -> Result<Vec<bool>, Refusal> {
-    // Each condition on columns is evaluated for all entries at once.
+    // The host evaluates each SQL condition on columns for all entries at once.
     let mut found: HashMap<*const Expr, Vec<bool>> = HashMap::new();
     let mut conditions = Vec::new();
     collect(predicate, &mut conditions);
@@ -116,8 +120,8 @@ fn collect<'p>(predicate: &'p Predicate, conditions: &mut Vec<&'p Expr>) {
     }
 }
 
-/// Executes `FP.CGET key condition`: replies with the value if the condition is true for the entry (Caribou, section
-/// 3.1).
+/// Executes `FP.CGET key condition`: replies with the value if the condition is true for the entry, otherwise with null
+/// (conditional get; Caribou, section 3.1).
 pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let hash = context.keyspace.hash(args[1]);
     let shard = context.resources.shards.get(context.keyspace.shard_of(hash));
@@ -148,7 +152,7 @@ pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     reply_value(&mut context.replies, &entry, space)
 }
 
-/// Replies with a value: a string, or the fields of a row.
+/// Appends a value to a reply: a string, or an array of the fields of a row.
 fn reply_value(replies: &mut Replies<'_>, entry: &ReadEntry<'_>, space: Option<&Arc<Space>>) -> Done {
     if !replies.has_room(entry.value().len() + BESIDE) {
         return Err(TOO_MUCH.into());
@@ -170,8 +174,8 @@ fn reply_value(replies: &mut Replies<'_>, entry: &ReadEntry<'_>, space: Option<&
     Ok(())
 }
 
-/// Executes `FP.SCAN space condition [LIMIT n] [CURSOR c]`, one step of a scan like `SCAN`: replies with the next
-/// cursor, and the keys and values of matching entries.
+/// Executes `FP.SCAN space condition [LIMIT n] [CURSOR c]`, one step of a scan like that of `SCAN`: replies with the
+/// next cursor, 0 at the end, and with the keys and values of the visited entries for which the condition is true.
 pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (mut limit, mut cursor) = (SCAN_LIMIT, 0);
     for option in args[3..].chunks(2) {
@@ -205,7 +209,8 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         if let Some(table) = taken.get(shard as usize).and_then(|(_, shard)| shard.table(id)) {
             unpackers = Some(table.unpackers());
             let cost = |entry: &Entry<'_>| table.unpackers().cost(*entry);
-            // Several buckets at a time, so that conditions are evaluated on many entries at once.
+            // Reads several buckets before evaluating, because evaluating the condition for many entries at once is
+            // faster.
             let (buckets, before_all) = (looked_at + SCAN_ENTRIES, bytes);
             let is_full = |bytes: usize| bytes - before_all >= SCAN_BYTES;
             while entries.len() < SCAN_ENTRIES / 4 && !is_full(bytes) && looked_at < buckets {
@@ -222,7 +227,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         }
         looked_at += entries.len();
         let values = entries.iter().map(|entry: &Entry<'_>| plain_bytes(*entry)).sum::<usize>();
-        // Evaluation copies the values.
+        // Evaluation copies the values, so they need memory twice.
         if !context.replies.has_room(2 * values) {
             return Err(TOO_MUCH.into());
         }
@@ -261,7 +266,8 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Executes `FP.UPDATE key value`: overwrites an existing value and keeps its expiry; an absent key is an error.
+/// Executes `FP.UPDATE key value`: replaces the value of an existing key and keeps its expiry; replies with an error if
+/// the key is absent.
 pub(super) fn update(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut handle = context.handle(args[1]);
     let Some(expiry) = handle.entry().map(|entry| entry.expiry()) else { return Err(NO_KEY.into()) };
@@ -271,8 +277,8 @@ pub(super) fn update(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Executes `FP.CAS key expected value`: overwrites the value if it equals `expected`. Replies 1 if it did, 0 if the
-/// value differs, null if the key is absent.
+/// Executes `FP.CAS key expected value` (compare and set): replaces the value by `value` if it equals `expected`.
+/// Replies 1 if the value was replaced, 0 if it differs from `expected`, and null if the key is absent.
 pub(super) fn cas(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut handle = context.handle(args[1]);
     let is_expected = handle.string()?.map(|value| *value == *args[2]);

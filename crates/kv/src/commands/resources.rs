@@ -1,4 +1,4 @@
-//! The shards that a command has locked, and its recorder.
+//! What a command owns during its execution: the locked shards and the recorder of its changes.
 
 use super::room::ProtectedKeys;
 use super::{Args, Keys};
@@ -9,35 +9,37 @@ use crate::session::ExecutionMode;
 use crate::shard::Shard;
 use std::ops::Range;
 
-/// The exclusive resources of a running command.
+/// What a command or transaction owns during its execution: its locked shards, and the recorder that collects its
+/// changes for the log.
 pub(crate) struct CommandResources<'a> {
     pub(super) shards: LockedShards<'a>,
-    /// Announcement of a long command.
+    /// Announcement of a long command; tells other threads not to wait for its shards.
     _hold: Option<HoldAnnouncement<'a>>,
     pub(super) recorder: Recorder<'a>,
     /// Keys that must not be evicted to make room.
     pub(super) protected: ProtectedKeys,
-    /// Whether the running command may change keys.
+    /// Whether the current command may change keys.
     pub(super) writes: bool,
-    /// Address and hash of a key that was hashed ahead; the argument does not move while the command runs.
+    /// Memory addresses of a key argument whose hash was computed in advance, and this hash. The addresses identify the
+    /// key, because the argument does not move during the execution.
     known: Option<(Range<usize>, u64)>,
 }
 
-/// The command's shards other than the one of a key.
+/// The locked shards of a command before and after the shard of one key.
 pub(super) struct OtherShards<'s, 'a>(
     pub &'s mut [(usize, ShardGuard<'a>)],
     pub &'s mut [(usize, ShardGuard<'a>)],
 );
 
-/// Locked shards, in ascending order.
+/// The locked shards of a command by number, ascending; always locked in this order, so that commands cannot deadlock.
 pub(super) enum LockedShards<'a> {
     One(usize, ShardGuard<'a>),
     Several(Vec<(usize, ShardGuard<'a>)>),
 }
 
 impl<'a> CommandResources<'a> {
-    /// Locks the shards of the keys of all commands; changes are recorded in `recorder`. Returns `None` at
-    /// [`ExecutionMode::Short`] if a long command holds one of them.
+    /// Locks the shards of the keys of all `commands`. In [`ExecutionMode::Long`], blocks until it has all; in
+    /// [`ExecutionMode::Short`], returns `None` if a long command holds one of them. Changes are added to `recorder`.
     pub fn of<'b>(
         keyspace: &'a Keyspace,
         recorder: Recorder<'a>,
@@ -61,7 +63,8 @@ impl<'a> CommandResources<'a> {
         Some(CommandResources { shards, _hold: hold, recorder, protected, writes: false, known: None })
     }
 
-    /// Locks the shard of a key with a known hash for a step; `None` if a long command holds it.
+    /// Locks the shard of one key, whose hash is known, for a command in short mode; returns `None` if a long command
+    /// holds the shard.
     pub fn one(keyspace: &'a Keyspace, recorder: Recorder<'a>, key: &[u8], hash: u64) -> Option<Self> {
         let mut protected = ProtectedKeys::of(1);
         if keyspace.evicts() {
@@ -79,7 +82,7 @@ impl<'a> CommandResources<'a> {
         })
     }
 
-    /// Returns the hash of a key.
+    /// Returns the hash of a key, computed in advance if possible.
     #[inline]
     pub fn hash(&self, keyspace: &Keyspace, key: &[u8]) -> u64 {
         match &self.known {
@@ -88,16 +91,17 @@ impl<'a> CommandResources<'a> {
         }
     }
 
-    /// Protects a key from eviction that the command does not name.
+    /// Protects a key from eviction by this command, for a key that the arguments do not name.
     pub fn keep(&mut self, keyspace: &Keyspace, key: &[u8]) {
         if keyspace.evicts() {
             self.protected.add(keyspace.hash(key));
         }
     }
 
-    /// Appends the log record, then releases the shards: the order of records must be the order of changes. Returns the
-    /// number of the latest record that the outcome depends on, if there is one, and the recorder's buffer. That is the
-    /// record just appended, or the last one that changed the shards.
+    /// Appends the log record of the changes, then releases the shards, so that records have the order of the changes
+    /// in them. Returns the sequence number of the latest log record that the outcome depends on (the record just
+    /// appended, or the last one of an earlier change to the shards), or `None` if there is none; also returns the
+    /// recorder's buffer, to be reused.
     pub fn finish(mut self) -> (farpool_model::Result<Option<u64>>, Vec<u8>) {
         let (appended, buffer) = self.recorder.finish();
         self.shards.for_each(|shard| shard.note_record(&appended));
@@ -105,12 +109,13 @@ impl<'a> CommandResources<'a> {
         (appended.map(|_| depends_on), buffer)
     }
 
-    /// Returns the number of the last record that changed the shards, if there is one.
+    /// Returns the sequence number of the last log record of a change to the shards; `None` if there is none.
     pub fn last_record(&mut self) -> Option<u64> {
         self.shards.last_record()
     }
 
-    /// Returns the hashes of the protected keys, if a value found no memory although more keys could be evicted.
+    /// Returns the hashes of the protected keys, for [`Keyspace::make_room`], if a value found no memory although more
+    /// keys may be evictable; otherwise `None`.
     pub fn wants_room(&mut self) -> Option<Vec<u64>> {
         self.protected.wants_room.then(|| self.protected.sorted().to_vec())
     }
@@ -120,15 +125,15 @@ impl<'a> CommandResources<'a> {
     }
 }
 
-/// Returns the address range of a key.
+/// Returns the range of memory addresses of a key argument.
 #[inline]
 fn place_of(key: &[u8]) -> Range<usize> {
     let start = key.as_ptr().addr();
     start..start + key.len()
 }
 
-/// Returns the shards of the commands' keys in ascending order, and whether they are all shards because a command needs
-/// all.
+/// Returns the numbers of the shards that `commands` need, ascending, and whether one of the commands needs all shards.
+/// Adds the keys to `protected` if keys may be evicted.
 fn wanted_shards<'b>(
     keyspace: &Keyspace,
     commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
@@ -165,7 +170,7 @@ impl<'a> LockedShards<'a> {
         }
     }
 
-    /// Returns all shards, for a command that needs all.
+    /// Returns the locked shards of a command that needs all shards.
     pub fn several(&self) -> &[(usize, ShardGuard<'a>)] {
         match self {
             LockedShards::One(..) => &[],
@@ -193,7 +198,7 @@ impl<'a> LockedShards<'a> {
         }
     }
 
-    /// Returns one shard, and the others.
+    /// Returns the locked shard with this number, and the other locked shards; panics if the command has not locked it.
     pub fn split(&mut self, shard: usize) -> (&mut Shard, OtherShards<'_, 'a>) {
         match self {
             LockedShards::One(taken, guard) => {
@@ -209,7 +214,7 @@ impl<'a> LockedShards<'a> {
         }
     }
 
-    /// Returns a shard if the command has locked it.
+    /// Returns the shard with this number; `None` if the command has not locked it.
     pub fn at(&self, shard: usize) -> Option<&Shard> {
         match self {
             LockedShards::One(taken, guard) => (*taken == shard).then(|| &**guard),

@@ -1,10 +1,11 @@
-//! Eviction for a command that found no memory: keys are evicted by the policy until the value fits.
+//! Eviction for a command that found no memory: evicts keys as the eviction policy says until the new value fits.
 //!
-//! Victims are chosen from the shard of the written key first, as their slots can be reused at once. When that shard
-//! has none, and for large values, which need whole pieces of the pool, victims come from other shards: those that the
-//! command holds, and those that are unlocked at this moment, as a command waits for no lock while it holds shards. If
-//! that fails because other commands hold the shards, the command ends, memory is freed without it
-//! ([`Keyspace::make_room`]), and it is executed again.
+//! Victims (keys to evict) are chosen from the shard of the written key first, because their slots can be reused at
+//! once. If that shard has no victims, and for large values, which need whole slab pages, victims come from other
+//! shards: those that the command has locked, and those that are unlocked at this moment. The command does not block on
+//! the others, because blocking while it holds shards could deadlock. If no memory is found because other commands hold
+//! shards, the command ends, keys are evicted while it holds no shards ([`Keyspace::make_room`]), and it is executed
+//! again.
 //!
 //! Invariant: keys that a command or its transaction names are never evicted. Example: `MSET a 1 b 2` creates `a` and
 //! then finds no memory for `b`. If `a` were evicted for it, the reply `OK` would be wrong.
@@ -23,30 +24,32 @@ use crate::table::Table;
 use farpool_model::{ErrorKind, Result};
 use std::sync::Arc;
 
-/// Most evictions for one change of one key.
+/// Maximum number of evictions for one change of one key, which bounds the time that the change takes.
 const EVICTIONS: usize = 16_384;
 
-/// Most evictions between two attempts to write: the first attempt is after one, then the number doubles.
+/// Maximum number of evictions between two attempts to write. The first attempt follows one eviction; then the number
+/// of evictions doubles.
 const BATCH: usize = 64;
 
-/// Least bytes of a value that gets a piece of the pool to itself, so that freed slots of its shard are of no use to
-/// it.
+/// Minimum bytes of a large value. Reason for 16 KiB: larger entries get a slab page of their own, for which the slots
+/// of evicted entries in the same shard are of no use.
 const LARGE_BYTES: usize = 16 << 10;
 
-/// The hashes of the keys that a command names or has written, which must not be evicted.
+/// The keys that a command or its transaction names or has written, as hashes; they must not be evicted. Also what is
+/// needed to decide whether to try again ([`Keyspace::make_room`]).
 #[derive(Default)]
 pub(crate) struct ProtectedKeys {
     hashes: Vec<u64>,
     is_sorted: bool,
     /// Number of shards that the command has locked.
     pub shards: usize,
-    /// Whether a value found no memory although victims may be left: in shards that other commands held, or beyond
-    /// [`EVICTIONS`].
+    /// Whether a value found no memory although there may be keys to evict: in shards that other commands hold, or
+    /// beyond [`EVICTIONS`].
     pub wants_room: bool,
 }
 
 impl ProtectedKeys {
-    /// Creates an empty list for a command that has locked `shards` shards.
+    /// Creates an empty set for a command that has locked `shards` shards.
     pub fn of(shards: usize) -> Self {
         ProtectedKeys { shards, ..ProtectedKeys::default() }
     }
@@ -72,8 +75,9 @@ struct EvictionCount {
 }
 
 impl<'j> KeyHandle<'_, '_, 'j> {
-    /// Calls `f` on the table of the key, and again after evictions while it fails for lack of memory. `bytes` is about
-    /// what it needs. If `f` fails, it must not have changed anything.
+    /// Calls `f` with the table of the key. As long as `f` fails for lack of memory, evicts keys and calls `f` again,
+    /// which must therefore change nothing when it fails. `bytes` is about the memory that `f` needs. Returns the
+    /// result of the last call.
     pub(super) fn with_room<T>(
         &mut self,
         bytes: usize,
@@ -89,10 +93,11 @@ impl<'j> KeyHandle<'_, '_, 'j> {
         }
     }
 
-    /// Evicts some keys and touches their watches; returns whether another attempt may succeed.
+    /// Frees some memory, by ending a cut (point-in-time view) or by evicting keys; returns whether another attempt may
+    /// succeed.
     #[cold]
     fn make_room(&mut self, bytes: usize, eviction_count: &mut EvictionCount) -> bool {
-        // Entries kept for cuts are freed first.
+        // Entries that only cuts keep are freed before any key is evicted.
         if self.shard.give_up_cut() {
             return true;
         }
@@ -102,8 +107,8 @@ impl<'j> KeyHandle<'_, '_, 'j> {
         let wanted = eviction_count.evicted.clamp(1, BATCH);
         let is_large = bytes >= LARGE_BYTES;
         let mut evicted = 0;
-        // For a large value, victims come from all shards alike, so only one attempt in [`Keyspace::shards`] begins
-        // here.
+        // For a large value, victims come from all shards with equal probability, so only one of as many attempts as
+        // there are shards begins with this shard.
         let begins_here = !is_large
             || self
                 .random
@@ -120,7 +125,7 @@ impl<'j> KeyHandle<'_, '_, 'j> {
             evicted += self.evict_here(wanted - evicted, eviction_count.evicted);
         }
         eviction_count.evicted += evicted;
-        // Evicted slots of other sizes must be returned to the pool to be of use.
+        // Slots of another size class are of use only after their pages have returned to the pool.
         if eviction_count.evicted >= BATCH / 2 || here < wanted {
             self.shard.give_back();
         }
@@ -130,13 +135,14 @@ impl<'j> KeyHandle<'_, '_, 'j> {
         evicted > 0
     }
 
-    /// Evicts keys of this key's shard; returns how many.
+    /// Evicts up to `wanted` keys of this key's shard, after `before` earlier evictions; returns the number of evicted
+    /// keys.
     fn evict_here(&mut self, wanted: usize, before: usize) -> usize {
         let random = self.random.wrapping_add(before as u64);
         evict_some(self.shard, self.recorder, self.protected.sorted(), (wanted, random))
     }
 
-    /// Evicts keys of other shards; returns how many.
+    /// Evicts up to `wanted` keys of other shards without blocking; returns the number of evicted keys.
     fn evict_elsewhere(&mut self, wanted: usize, before: usize) -> usize {
         let (random, mut evicted) = (self.random.wrapping_add(before as u64), 0);
         let OtherShards(first, second) = &mut self.others;
@@ -156,30 +162,31 @@ impl<'j> KeyHandle<'_, '_, 'j> {
         evicted + more
     }
 
-    /// Reserves memory so that [`KeyHandle::put_as`] of this value will not fail. Returns whether this has created the
-    /// key; otherwise nothing visible changes.
+    /// Reserves memory so that [`KeyHandle::put_as`] of this value cannot fail for lack of memory. Returns true if the
+    /// key did not exist and was created for this; otherwise the key is unchanged.
     fn prepare(&mut self, kind: Kind, value: &[u8]) -> Result<bool> {
         let (hash, key) = (self.hash, self.key);
         self.with_room(value.len(), |table, _| table.prepare_plain(hash, key, (kind, value)))
     }
 
-    /// Removes a key that [`KeyHandle::prepare`] has created.
+    /// Removes the key again that [`KeyHandle::prepare`] has created.
     fn take_back(&mut self) {
         self.shard.table_mut(self.space).remove(self.hash, self.key);
     }
 
-    /// Notes that the command uses the key.
+    /// Notes a use of the key for eviction (LRU and LFU).
     pub(super) fn note_use(&mut self) {
         self.shard.note_use(self.space, self.hash, self.key, self.random, self.now);
     }
 
-    /// Returns the stamp of the key's use, and the evictor that interprets it.
+    /// Returns the stamp (the 12 bits in the entry that record its use) and the evictor that interprets it; `None` for
+    /// an absent key.
     pub(super) fn use_of(&self) -> Option<(&Evictor<(SpaceId, u64)>, Stamp)> {
         let facts = self.shard.table(self.space)?.facts(self.hash, self.key, self.now)?;
         Some((self.shard.evictor(), facts.stamp))
     }
 
-    /// Counts a read, if the command changes nothing.
+    /// Counts a read and whether it found a value, if the command cannot change keys.
     pub(super) fn count_read(&self, is_there: bool) {
         if !self.writes {
             self.shard.count_read(is_there);
@@ -187,7 +194,8 @@ impl<'j> KeyHandle<'_, '_, 'j> {
     }
 }
 
-/// Evicts keys of a shard and touches their watches; returns how many.
+/// Evicts up to `wanted` keys of a shard, adds their removal to the log record and touches their watches; returns the
+/// number of evicted keys. Keys whose hash is in `protected` (sorted) stay.
 fn evict_some(
     shard: &mut Shard,
     recorder: &mut Recorder<'_>,
@@ -205,8 +213,9 @@ fn evict_some(
 }
 
 impl Keyspace {
-    /// Evicts keys of shards that are unlocked; returns how many, and how many shards were locked. Each eviction is
-    /// recorded before its shard is released, so that the log has it before later changes of the same key.
+    /// Evicts keys of the shards that are not locked by anyone. Returns the number of evicted keys, and the number of
+    /// shards that were locked. Each eviction is logged before its shard is released, so that it precedes later changes
+    /// of the same key in the log.
     fn evict_of_others(&self, protected: &[u64], (wanted, random): (usize, u64), now: u64) -> (usize, usize) {
         let (count, mut evicted, mut busy) = (self.shards(), 0, 0);
         let first = (random >> 32) as usize % count;
@@ -224,7 +233,9 @@ impl Keyspace {
         (evicted, busy)
     }
 
-    /// Evicts keys for a command that found no memory and holds no shards now; returns how many.
+    /// Evicts keys of all shards, for a command that found no memory and has released its shards. Blocks on the shards'
+    /// locks, one after the other. Returns the number of evicted keys. `protected` has the hashes of the command's
+    /// keys, sorted.
     pub(crate) fn make_room(&self, protected: &[u64], random: u64, now: u64) -> usize {
         let first = (random >> 32) as usize % self.shards();
         let all = (first..self.shards()).chain(0..first);
@@ -239,19 +250,19 @@ impl Keyspace {
         (shard, now): (usize, u64),
     ) -> usize {
         let mut recorder = Recorder::new(self.journal(), Vec::new(), now, random ^ (shard as u64) << 48);
-        // A cut would keep the evicted entries.
+        // Cuts are ended first, because they would keep the memory of evicted entries.
         while taken.give_up_cut() {}
         let evicted = evict_some(taken, &mut recorder, protected, (wanted, random));
         taken.give_back();
-        // A failed append is reported to the next command that writes.
+        // If appending the log record fails, the next command that writes reports the error.
         taken.note_record(&recorder.finish().0);
         evicted
     }
 }
 
 impl<'j> Context<'j, '_> {
-    /// Sets all keys, without expiry, all or none; in the selected space, or in a named one. If a key is given twice,
-    /// the last value counts.
+    /// Sets all keys to these values of kind `kind`, without expiry, in the selected space or in the named space
+    /// `space`. Sets none if memory is too small for all. If a key is given twice, the last value counts.
     pub(super) fn put_all(
         &mut self,
         space: Option<&Arc<Space>>,

@@ -1,4 +1,4 @@
-//! Commands on rows, in spaces with a schema.
+//! Commands on rows, that is, on hashes in named spaces with a schema.
 
 use super::{Args, Context, Done, KeyHandle, Refusal, WRONG_TYPE};
 use crate::entry::Kind;
@@ -6,16 +6,16 @@ use crate::rows::RowSchema;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Fields and their values, as text.
+/// The fields of a hash or row: names and values as bytes, as a client sends them.
 pub(super) type Texts = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl KeyHandle<'_, '_, '_> {
-    /// Returns the schema of the space, if it has one.
+    /// Returns the row schema of the space that the key is in; `None` if it has none.
     pub fn schema(&self) -> Option<&RowSchema> {
         self.named.as_ref()?.schema.as_ref()
     }
 
-    /// Fails in a space of rows: its values must be rows.
+    /// Fails if the space has a schema, as all of its values must then be rows.
     pub fn check_no_rows(&self) -> Done {
         match &self.named {
             Some(space) if space.schema.is_some() => {
@@ -29,14 +29,15 @@ impl KeyHandle<'_, '_, '_> {
         }
     }
 
-    /// Fails if a field or value does not match the space's schema.
+    /// Fails if the space has a schema and the field is no column of it, or the value is not of the column's type.
     pub fn check_field(&self, field: &[u8], value: &[u8]) -> Done {
         let Some(schema) = self.schema() else { return Ok(()) };
         self.check_row_key(schema)?;
         parsed(schema, field, value).map(drop)
     }
 
-    /// Fails if the key does not contain the canonical text of the first column.
+    /// Fails if the part of the key after the space's prefix is not the canonical text of a value of the schema's first
+    /// column.
     fn check_row_key(&self, schema: &RowSchema) -> Done {
         let prefix = self.named.as_ref().map_or(0, |space| space.prefix.len());
         let rest = self.key.get(prefix..).unwrap_or_default();
@@ -67,7 +68,7 @@ impl KeyHandle<'_, '_, '_> {
         Ok(is_new)
     }
 
-    /// Sets several fields; returns how many are new.
+    /// Sets several fields of a row; returns the number of fields that were not set before.
     pub(super) fn set_row_fields(&mut self, fields: &[(&[u8], &[u8])]) -> Result<usize, Refusal> {
         let Some(schema) = self.schema() else { return Err(WRONG_TYPE.into()) };
         self.check_row_key(schema)?;
@@ -102,7 +103,7 @@ impl KeyHandle<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Returns all fields of a hash or row.
+    /// Returns all fields of the hash or row at the key.
     pub(super) fn all_fields(&self) -> Result<Texts, Refusal> {
         let mut fields = Vec::new();
         let Some(of) = self.fields()? else { return Ok(fields) };
@@ -110,7 +111,7 @@ impl KeyHandle<'_, '_, '_> {
         loop {
             cursor = of.scan(cursor, |field, value| fields.push((field.to_vec(), value.to_vec())));
             if cursor == 0 {
-                // A scan may return a field twice.
+                // A scan may return a field twice, so duplicates are removed.
                 fields.sort_unstable();
                 fields.dedup_by(|a, b| a.0 == b.0);
                 return Ok(fields);
@@ -118,7 +119,7 @@ impl KeyHandle<'_, '_, '_> {
         }
     }
 
-    /// Sets the value to exactly these fields; without any, the key is removed.
+    /// Sets the value to a hash or row with exactly these fields; removes the key if there are none.
     pub(super) fn put_fields(&mut self, fields: &Texts, expiry: Option<u64>) -> Done {
         if let Some(schema) = self.schema() {
             self.check_row_key(schema)?;
@@ -143,7 +144,7 @@ impl KeyHandle<'_, '_, '_> {
     }
 }
 
-/// Parses the value of a field.
+/// Parses the value of a field of a row; returns the index of its column and the value as rows store it.
 fn parsed(schema: &RowSchema, field: &[u8], value: &[u8]) -> Result<(usize, Vec<u8>), Refusal> {
     let Some(at) = schema.position(field) else {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name.as_str()).collect();
@@ -160,12 +161,13 @@ fn parsed(schema: &RowSchema, field: &[u8], value: &[u8]) -> Result<(usize, Vec<
     }
 }
 
-/// Returns the part of a text that an error shows.
+/// Returns the part of `text` that an error message quotes.
 pub(super) fn shown(text: &[u8]) -> String {
     text[..text.len().min(64)].escape_ascii().to_string()
 }
 
-/// Executes `FP.ROWSET space value ...`: sets whole rows, given as the values of all columns in order, row after row.
+/// Executes `FP.ROWSET space value ...`: sets whole rows. The arguments are the values of all columns in the order of
+/// the schema, row after row.
 pub(super) fn rowset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let space = context.named_space(args[1])?;
     let Some(schema) = &space.schema else {

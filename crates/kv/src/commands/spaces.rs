@@ -13,7 +13,7 @@ use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_MOVED_BYTES_MAX, KV_MOVED_MAX, 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Returns whether the command only reads definitions of spaces.
+/// Returns whether the arguments are those of `FP.SPACE LIST` or `INFO`, which only read definitions of spaces.
 pub(super) fn only_tells(args: &Args<'_>) -> bool {
     let is = |at: usize, words: &[&[u8]]| {
         args.get(at).is_some_and(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)))
@@ -35,7 +35,8 @@ pub(super) fn space(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     }
 }
 
-/// An entry that moves to another space: its key, its fields or its string, and its expiry.
+/// An entry that moves to another space because a space is created or dropped: its key, its fields or its string, and
+/// its expiry.
 struct MovedEntry {
     key: Box<[u8]>,
     value: Result<Texts, Vec<u8>>,
@@ -43,11 +44,11 @@ struct MovedEntry {
 }
 
 impl Context<'_, '_> {
-    /// Returns the space with this name.
+    /// Returns the definition of the named space with this name; fails if there is none.
     pub(super) fn named_space(&self, name: &[u8]) -> Result<Arc<Space>, Refusal> {
         let text = String::from_utf8_lossy(name);
         let (spaces, name_read) = (self.spaces(), TableName::parse(&text));
-        // Names created before schemas existed may have dots that separate nothing.
+        // Names of older spaces may contain dots that do not separate a schema from a name.
         let space = name_read
             .ok()
             .and_then(|read| spaces.named(&read.encoded()))
@@ -70,11 +71,12 @@ impl Context<'_, '_> {
         self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.set_spaces(&spaces));
         let definitions = spaces.to_bytes();
         self.resources.recorder.add(&Effect::Spaces { definitions: &definitions });
-        // Releases the charge of a dropped space; a new space has no dictionary yet.
+        // Cannot need memory: a dropped space releases the memory of its compression dictionary, and a new one has no
+        // dictionary yet.
         self.keyspace.charge_packers(&spaces).ok();
     }
 
-    /// Returns the keys with this prefix in space `owner`.
+    /// Returns the keys in the space `owner` that begin with `prefix`.
     fn keys_with(&self, prefix: &[u8], owner: SpaceId) -> Result<Vec<Box<[u8]>>, Refusal> {
         let mut keys = Vec::new();
         for (_, shard) in self.all_taken() {
@@ -104,7 +106,8 @@ impl Context<'_, '_> {
         Ok(keys)
     }
 
-    /// Sets the definitions of spaces and moves the keys with this prefix from one space to the other, all or nothing.
+    /// Replaces the definitions of named spaces by `spaces`, and moves the keys that begin with `prefix` from the space
+    /// `from` to `to` (`None` for space 0). Changes nothing if it fails.
     fn change_spaces(
         &mut self,
         spaces: Spaces,
@@ -140,7 +143,7 @@ impl Context<'_, '_> {
                 let (key, text) = (shown(&key), text.trim_start_matches("ERR ").to_string());
                 Refusal(Cow::Owned(format!("ERR the key '{key}', which is there, does not fit: {text}")))
             })?;
-            // Keys that move must not be evicted while others move.
+            // Protected, because a key that has moved must not be evicted to make room for the next one.
             self.resources.keep(self.keyspace, &key);
             moved.push(MovedEntry { key, value, expiry });
         }
@@ -157,7 +160,8 @@ impl Context<'_, '_> {
             }
             count += 1;
         }
-        // If memory was too small for all, those already moved are removed from the target again.
+        // Removes the keys from the old space; if memory was too small for all, removes those written so far from the
+        // new one.
         let (gone, gone_id, keys) = match done {
             Ok(()) => (from, id_of(from), &moved[..]),
             Err(_) => (to, id_of(to), &moved[..count]),
@@ -172,10 +176,10 @@ impl Context<'_, '_> {
     }
 }
 
-/// Option words; a schema never begins with one of them.
+/// The words with which options of `FP.SPACE CREATE` begin; no column definition begins with one of them.
 const WORDS: [&[u8]; 3] = [b"prefix", b"binary", b"compression"];
 
-/// Returns the codec with this name, or `None` for `none`.
+/// Returns the compression with this name; `Ok(None)` for the name `none`.
 fn compression_named(name: &[u8]) -> Result<Option<Compression>, Refusal> {
     let compression = Compression::named(name);
     if compression.is_none() && !is_word(name, b"none") {

@@ -10,7 +10,7 @@ pub(super) fn get(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     reply_value(context, args[1])
 }
 
-/// Replies with the string of a key, or with null.
+/// Replies with the string at a key, or with null if the key is absent.
 fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Done {
     let (handle, replies) = context.handle_and_replies(key);
     reply_string(replies, handle.string()?.as_deref())
@@ -49,7 +49,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Sets the value of a key; an expiry in the past removes the key.
+/// Sets the value of a key to a string; removes the key if `expiry` is in the past.
 fn put(context: &mut Context<'_, '_>, key: &[u8], value: &[u8], expiry: Expiry) -> Done {
     let now = context.now;
     let mut handle = context.handle(key);
@@ -103,7 +103,8 @@ pub(super) fn getdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn getex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let options = options::parse(&args[2..], "getex")?;
     let now = context.now;
-    // As in Redis, an invalid number is an error only if the key exists.
+    // The key is looked up before the numbers are parsed, because in Redis an invalid number is an error only if the
+    // key exists.
     let is_there = context.handle(args[1]).string()?.is_some();
     let expiry = if is_there { options.expiry(now, "getex")? } else { Expiry::Unsaid };
     reply_value(context, args[1])?;
@@ -122,7 +123,7 @@ pub(super) fn mget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     context.replies.array(args.len() - 1);
     for key in &args[1..] {
         let (handle, replies) = context.handle_and_replies(key);
-        // A value that is not a string counts as absent.
+        // A value that is not a string counts as absent, as in Redis.
         reply_string(replies, handle.string().unwrap_or_default().as_deref())?;
     }
     Ok(())
@@ -132,7 +133,7 @@ fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     context.put_all(None, Kind::String, args[1..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
-/// Fails unless the arguments are pairs of keys and values.
+/// Fails with the error of a wrong number of arguments unless the arguments are pairs of key and value.
 fn in_pairs(args: &Args<'_>, command: &str) -> Done {
     if args.len() % 2 == 1 {
         return Ok(());
@@ -172,8 +173,8 @@ pub(super) fn strlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Converts the inclusive bounds `start` and `end` to a range of a value of `bytes` bytes; negative bounds count from
-/// its end.
+/// Returns the range of bytes of a value of `bytes` bytes that the inclusive bounds `start` and `end` select; negative
+/// bounds count from the end of the value.
 pub(super) fn range(start: i64, end: i64, bytes: usize) -> std::ops::Range<usize> {
     let bytes = bytes as i64;
     if start < 0 && end < 0 && start > end {

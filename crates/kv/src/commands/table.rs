@@ -1,9 +1,9 @@
-//! The table of commands. A row defines a command: its name, arity and flags, the arguments that are keys, the bounds of
-//! its work, the function that executes it, and the description for `COMMAND`. Arity checks, key positions, the replies
-//! of `COMMAND` and the dispatch use nothing else.
+//! The table of commands. A row defines a command: its name, its number of arguments (arity) and its flags, the
+//! arguments that are keys, what its work depends on, the function that executes it, and the description for `COMMAND`.
+//! The dispatch, the checks of arguments and the replies to `COMMAND` all use this table.
 //!
-//! Invariant: rows are sorted by name; an unsorted table does not compile. A name therefore has one row, a subcommand
-//! follows its command, and `COMMAND` replies in this order.
+//! Invariant: rows are sorted by name; otherwise the crate does not compile. So each name has one row, the rows of
+//! subcommands follow that of their command, and replies to `COMMAND` are in this order.
 //!
 //! Descriptions are those of Redis 7.0.15 for the commands that it has. `since` is a version of Redis, and one of
 //! farpool in the group `farpool`. Rows are formatted by hand to keep them short enough to compare.
@@ -14,7 +14,7 @@ use super::command::{
 };
 use super::{bits, expiry, hashes, hyperloglog, keys, numbers, object, predicates, rows, spaces, strings};
 
-/// Uses of keys that several commands have, or that are long.
+/// Key specifications ([`KeyUse`]) that several commands share, or that are long.
 const READ: &[KeyUse] = &[KeyUse("RO,access", ONE)];
 const LOOKED_UP: &[KeyUse] = &[KeyUse("RO", ONE)];
 const ALL_LOOKED_UP: &[KeyUse] = &[KeyUse("RO", REST)];
@@ -27,7 +27,7 @@ const RENAMED: &[KeyUse] = &[KeyUse("RW,access,delete", ONE), KeyUse("OW,update"
 const RENAMED_IF_ABSENT: &[KeyUse] = &[KeyUse("RW,access,delete", ONE), KeyUse("OW,insert", SECOND)];
 const MERGED: &[KeyUse] = &[KeyUse("RW,access,insert", ONE), KeyUse("RO,access", FROM_SECOND)];
 
-/// All commands and subcommands, by name.
+/// The rows of all commands and subcommands, sorted by name.
 #[rustfmt::skip]
 pub static COMMANDS: &[Command] = &[
     keyspace("append", 3, "write denyoom fast", INSERTED, strings::append).work(WorkBasis::String)
@@ -329,7 +329,7 @@ pub static COMMANDS: &[Command] = &[
         .about("transactions", "2.2.0", "Has a transaction fail if keys change"),
 ];
 
-/// A command of the session, about transactions and the selected space.
+/// Identifies a command that the session executes, about transactions and the selected space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionCommand {
     Discard,
@@ -340,8 +340,8 @@ pub(crate) enum SessionCommand {
     Watch,
 }
 
-/// A command of the host of a session. This crate has its row; the host matches on this type and so has a function for
-/// each.
+/// Identifies a command that the session's host executes. This crate has only its row; the host matches on this type,
+/// so the compiler ensures that each command has a function there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each has a row in the table, with a description")]
 pub enum HostCommand {

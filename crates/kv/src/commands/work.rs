@@ -1,8 +1,9 @@
-//! Estimates of a command's work before it begins, in bytes read or written.
+//! Estimates how long a command will take, before it begins: its *work*, in bytes read or written.
 //!
-//! Invariant: an estimate costs no more than a lookup of the command's keys. Estimates are upper bounds, except for
-//! commands whose work is their reply: the limit on the reply of a short command stops these. An estimate that is too
-//! low lets one client's command occupy a serving thread for longer than a step.
+//! Commands whose work exceeds [`KV_STEP_WORK_MAX`] are executed on another thread, because an estimate that is too low
+//! lets the command of one client occupy a thread that serves others for longer than a step. Invariant: making an
+//! estimate takes no longer than looking up the command's keys. Estimates are upper bounds, except for commands whose
+//! work is proportional to their reply: in short mode, the limit on the reply stops these.
 
 use super::command::{Command, CostlyText, Growth, Keys, WorkBasis};
 use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
@@ -16,25 +17,25 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::limits::KV_STEP_WORK_MAX;
 use std::collections::HashMap;
 
-/// Work of an argument in addition to its bytes: about that of a lookup.
+/// Work per argument in addition to its bytes. Reason for 256: about the time of one lookup.
 const ARGUMENT: usize = 256;
 
-/// Work per key of a walk over all keys, and per field of a hash.
+/// Work per key of a command that visits all keys, and per field of a command that visits all fields of a hash.
 const WALKED: usize = 64;
 
 /// Work of reading the registers of a HyperLogLog.
 const SKETCH: usize = 16 << 10;
 
-/// Longest condition that is parsed and evaluated within a step, in bytes.
+/// Maximum bytes of a condition that is parsed and evaluated within a step.
 const CONDITION: usize = 4 << 10;
 
-/// Returns the work of parsing the arguments of a command.
+/// Returns the estimated work of parsing the arguments of a command.
 #[inline]
 pub(crate) fn work_of_arguments(args: &Args<'_>) -> usize {
     args.iter().map(|argument| argument.len() + ARGUMENT).sum()
 }
 
-/// Returns whether a command has a condition or pattern that may take long to compile and match.
+/// Returns whether a command has a condition or glob pattern that may take longer than a step to compile and match.
 #[inline]
 pub(crate) fn is_long_text(command: &Command, args: &Args<'_>) -> bool {
     match command.text {
@@ -44,8 +45,8 @@ pub(crate) fn is_long_text(command: &Command, args: &Args<'_>) -> bool {
     }
 }
 
-/// Returns the work of compiling a command's patterns and of matching the entries that it visits. For `KEYS`, matching
-/// is counted with the number of keys.
+/// Returns the estimated work of compiling a command's glob patterns and of matching them with the entries that the
+/// command visits. For `KEYS`, only compiling: matching is counted by [`work_of_all`].
 fn work_of_patterns(command: &Command, args: &Args<'_>) -> usize {
     let options = match command.text {
         CostlyText::Pattern => return args.get(1).map_or(0, |pattern| Pattern::work_of(pattern, 0)),
@@ -68,7 +69,8 @@ fn may_have_patterns(condition: &[u8]) -> bool {
         || condition.windows(4).any(|word| word.eq_ignore_ascii_case(b"like"))
 }
 
-/// Returns the size of a key's value, and whether the value is a large hash.
+/// Returns the estimated work of reading the whole value of a key, and whether the value is a large hash (one with a
+/// table of fields); 0 for an absent key.
 fn size(
     resources: &mut CommandResources<'_>,
     keyspace: &Keyspace,
@@ -88,13 +90,13 @@ fn size(
     (fields.map_or(0, |fields| fields.len().saturating_mul(WALKED)), true)
 }
 
-/// Returns the work of a walk over all keys.
+/// Returns the estimated work of visiting all keys of all spaces.
 fn work_of_all(resources: &CommandResources<'_>) -> usize {
     let tables = resources.shards.several().iter().flat_map(|(_, shard)| shard.tables());
     tables.map(|(_, table)| table.len().saturating_mul(WALKED)).sum()
 }
 
-/// Returns the least length of the string after a command, by its arguments.
+/// Returns the minimum length in bytes of the string after a command, as its arguments say (see [`Growth`]).
 fn grown(command: &Command, args: &Args<'_>) -> usize {
     let number = |at: usize| {
         let given = args.get(at).and_then(|text| parse_integer(text));
@@ -107,7 +109,7 @@ fn grown(command: &Command, args: &Args<'_>) -> usize {
     }
 }
 
-/// Returns whether the work of a command, given the current values of its keys, exceeds a step.
+/// Returns whether the estimated work of a command, given the current values of its keys, exceeds [`KV_STEP_WORK_MAX`].
 pub(crate) fn is_long_command(
     command: &Command,
     args: &Args<'_>,
@@ -115,7 +117,7 @@ pub(crate) fn is_long_command(
     (space, now): (SpaceId, u64),
 ) -> bool {
     let work = match command.work {
-        // Replies of these are bounded.
+        // The replies of these commands are limited in short mode.
         WorkBasis::Arguments | WorkBasis::Field | WorkBasis::StringInReply | WorkBasis::ValueInReply => {
             return false;
         }
@@ -124,22 +126,24 @@ pub(crate) fn is_long_command(
             of_keys.sum::<usize>().max(grown(command, args))
         }
         WorkBasis::Sketch => command.keys.of(args).count() * SKETCH,
-        // FP.SPACE LIST and INFO read definitions only.
+        // FP.SPACE LIST and INFO read only the definitions of spaces.
         WorkBasis::All if super::spaces::only_tells(args) => return false,
         WorkBasis::All => work_of_all(resources),
     };
     work > KV_STEP_WORK_MAX
 }
 
-/// An estimate of a transaction's work. Values may grow from one command to the next.
+/// An estimate of a transaction's work, command by command, which takes into account that earlier commands may make the
+/// values larger that later ones read.
 pub(crate) struct WorkOfExec<'b> {
     sum: usize,
     largest: usize,
-    /// Whether a command reads fields of a large hash, which may be long.
+    /// Whether a command uses a large hash. Its fields may be long, and their lengths are not looked up.
     has_large_hashes: bool,
-    /// Bytes by which values may have grown, by key in any space, as `COPY` can name another space.
+    /// Maximum bytes by which earlier commands may have made the value of a key larger. By key regardless of its space,
+    /// as `COPY` can name another space.
     grown: HashMap<&'b [u8], usize>,
-    /// Sizes of values before the transaction, for keys looked up so far.
+    /// Results of [`size`] before the transaction, for the keys looked up so far.
     sizes: HashMap<(SpaceId, &'b [u8]), (usize, bool)>,
 }
 
@@ -149,7 +153,7 @@ impl<'b> WorkOfExec<'b> {
         WorkOfExec { sum: 0, largest: 0, has_large_hashes: false, grown, sizes }
     }
 
-    /// Adds a command of a client that has selected `space`.
+    /// Adds the next command of the transaction. `space` is the space selected at that point.
     pub fn add(
         &mut self,
         command: &Command,
@@ -190,7 +194,7 @@ impl<'b> WorkOfExec<'b> {
             let (bytes, is_table) = *known.or_insert_with(|| size(resources, keyspace, (space, now), key));
             let bytes = bytes.saturating_add(self.grown.get(key).copied().unwrap_or(0));
             self.has_large_hashes |= is_table;
-            // A field of a hash is found without reading the others.
+            // Finding one field of a large hash does not read the others.
             if !is_table || matches!(command.work, WorkBasis::Value | WorkBasis::ValueInReply) {
                 work = work.saturating_add(bytes);
             }
@@ -198,7 +202,8 @@ impl<'b> WorkOfExec<'b> {
         work
     }
 
-    /// Adds the bytes by which a command may grow its keys: arguments, an offset, or the value of another key.
+    /// Adds the bytes by which a command may make the values of its keys larger: its arguments, an offset, or the value
+    /// of another key.
     fn grow(&mut self, command: &Command, args: &'b Args<'b>, (space, arguments): (SpaceId, usize)) {
         let copied = match command.work {
             WorkBasis::Value => args.get(1).map_or(0, |from| self.bound(space, from)),
@@ -217,17 +222,18 @@ impl<'b> WorkOfExec<'b> {
         }
     }
 
+    /// Returns the maximum size of a key's value after the commands added so far.
     fn bound(&self, space: SpaceId, key: &'b [u8]) -> usize {
         let before = self.sizes.get(&(space, key)).map_or(0, |(bytes, _)| *bytes);
         before.saturating_add(self.grown.get(key).copied().unwrap_or(0))
     }
 
-    /// Returns whether the transaction exceeds a step.
+    /// Returns whether the transaction may take longer than a step.
     pub fn is_long(&self) -> bool {
         self.sum > KV_STEP_WORK_MAX || self.has_large_hashes
     }
 
-    /// Returns the work of all commands except the largest.
+    /// Returns the estimated work of all commands except the one with most work, which has limits of its own.
     pub fn beside_largest(&self) -> usize {
         self.sum - self.largest
     }

@@ -1,5 +1,5 @@
-//! Compressed entries during a read of a cut. Entries that are quick to decompress are decompressed while the shard is
-//! locked; others are copied, and decompressed after it is released.
+//! Compressed values while a cut (point-in-time view) is read. Values that are quick to decompress are decompressed
+//! while the shard is locked; others are copied, and decompressed after the shard is released.
 
 use super::{BYTES_COPIED_PER_NS, ReadEntry};
 use crate::entry::Entry;
@@ -11,16 +11,17 @@ use std::ops::Range;
 /// Copies of compressed entries, to be decompressed later.
 #[derive(Default)]
 pub(super) struct PackedEntries {
-    /// The entries' bytes back to back; for each entry, its end and the index of its decompressor.
+    /// The bytes of the entries, one after the other; `ends` has, for each entry, the end of its bytes and the index of
+    /// its decompressors.
     bytes: Vec<u8>,
     ends: Vec<(usize, usize)>,
-    /// Decompressors of the entries; consecutive entries of one table share one.
+    /// Decompressors of the entries; consecutive entries of the same table share them.
     unpackers: Vec<Unpackers>,
     plain: Vec<u8>,
 }
 
 impl PackedEntries {
-    /// Copies an entry of a table that has these decompressors.
+    /// Adds a copy of an entry of a table with these decompressors.
     pub fn add(&mut self, entry: Entry<'_>, unpackers: &Unpackers) {
         if self.unpackers.last().is_none_or(|last| !last.is(unpackers)) {
             self.unpackers.push(unpackers.clone());
@@ -29,10 +30,10 @@ impl PackedEntries {
         self.ends.push((self.bytes.len(), self.unpackers.len() - 1));
     }
 
-    /// Calls `f` with the decompressed entries in the order they were added, then clears the list.
+    /// Calls `f` with the decompressed entries in the order in which they were added, then clears the list.
     ///
     /// # Errors
-    /// `Corrupt` where an entry is damaged.
+    /// `Corrupt` if a compressed value is corrupt.
     pub fn read(&mut self, mut f: impl FnMut(ReadEntry<'_>)) -> Result<()> {
         let mut start = 0;
         for (end, unpackers) in &self.ends {
@@ -48,11 +49,11 @@ impl PackedEntries {
     }
 }
 
-/// The plain values of a batch of slots.
+/// The uncompressed values of the entries in a batch of slots.
 pub(super) struct PlainValues {
-    /// Decompressed values back to back.
+    /// The decompressed values, one after the other.
     bytes: Vec<u8>,
-    /// Range in `bytes` of each decompressed value, by slot; other values are read from their slots.
+    /// By slot, the range in `bytes` of the decompressed value; `None` for values that are read from their slots.
     places: [Option<Range<usize>>; BATCH_ENTRIES],
     taken: u64,
 }
@@ -64,11 +65,12 @@ impl Default for PlainValues {
 }
 
 impl PlainValues {
-    /// Replaces the contents by the values of the slots' entries that are unexpired at `now`; returns the estimated
-    /// time in nanoseconds. Entries that are slow to decompress, or that come after `room_ns` is spent, go to `slow`.
+    /// Replaces the contents by the values of the entries in `slots` that have not expired at `now`; returns the
+    /// estimated time in nanoseconds that this took. Entries that are slow to decompress, or come after `room_ns`
+    /// nanoseconds are spent, are copied to `slow`.
     ///
     /// # Errors
-    /// `Corrupt` where an entry is damaged.
+    /// `Corrupt` if a compressed value is corrupt.
     pub fn fill(
         &mut self,
         slots: Slots<'_>,
@@ -103,7 +105,7 @@ impl PlainValues {
         Ok(spent_ns)
     }
 
-    /// Returns the slots whose values are present, and their values by slot.
+    /// Returns the slots whose values are available here, and these values by slot.
     pub fn of<'a>(&'a self, slots: Slots<'a>) -> (Slots<'a>, [&'a [u8]; BATCH_ENTRIES]) {
         let mut values: [&[u8]; BATCH_ENTRIES] = [&[]; BATCH_ENTRIES];
         let mut left = self.taken;

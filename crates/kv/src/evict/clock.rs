@@ -1,22 +1,23 @@
-//! Recency and frequency of use, in the 12 spare bits of an entry's header.
+//! The clocks of the LRU and LFU policies, which record recency or frequency of use in 12 bits of an entry's header,
+//! its stamp.
 //!
 //! ```text
 //! LRU   12 bits: the tick of the last use
 //! LFU    8 bits: Redis' logarithmic counter; 4 bits: the period in which it last decayed
 //! ```
-//! Both contain a time that wraps around. A sweep over all entries fixes stamps before they wrap and look recent: it
-//! decays counters, and clamps very old entries to the greatest age that can be represented. Invariant: between two
-//! visits of an entry, fewer than half of all ticks pass, because the clock stands still while a sweep is late. Ages
-//! then lose precision, but never order old entries before recent ones.
+//! Both stamps contain a time (tick or period) that wraps around. So a sweep regularly visits all entries and corrects
+//! stamps before their time wraps around and looks recent: it decays LFU counters, and sets very old LRU entries to the
+//! maximum age. Invariant: between two visits of an entry, fewer than half of all ticks pass, because the clock stands
+//! still while a sweep is late. Ages are then less precise, but old entries never look more recent than recent ones.
 //!
-//! Example, LRU, 4,096 ticks: an entry stamped at tick 10 and never visited has the age 0 again at tick 10 + 4,096 and
-//! would count as the most recently used one. A sweep sets its stamp to "2,047 ticks ago" before that.
+//! Example (LRU, 4,096 ticks): without sweeps, an entry with the stamp 10 would have the age 0 again at tick 10 +
+//! 4,096, and would look like the most recently used entry. A sweep sets its stamp to "2,047 ticks ago" before that.
 //!
-//! A tick of LRU is not a time but a number of uses in proportion to the number of entries, so that a cache that turns
-//! over in a second and one that takes a day are resolved equally well. A period of LFU is a minute, Redis'
-//! `lfu-decay-time`.
+//! An LRU tick is not a fixed time. It passes after a number of uses in proportion to the number of entries, so that
+//! ages are equally precise in a cache whose entries are all used within a second and in one where that takes a day. An
+//! LFU period is a minute, the default of Redis' `lfu-decay-time`.
 
-/// A record of an entry's use: 12 bits whose meaning depends on the policy.
+/// A record of the use of an entry: 12 bits whose meaning depends on the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(u16);
 
@@ -25,43 +26,43 @@ pub const STAMP_BITS: u32 = 12;
 
 const STAMP_MASK: u16 = (1 << STAMP_BITS) - 1;
 
-/// Ticks per turn, that is, while as many uses happen as there are entries. Doubling this gains less than a thousandth
-/// in hit rate (test against a true LRU, Zipf 0.99) and doubles the work of sweeps.
+/// Number of ticks in which as many uses happen as there are entries (a turn). Reason for 32: twice as many would gain
+/// less than a thousandth in hit rate (measured against a true LRU, Zipf 0.99) and double the work of sweeps.
 const TICKS_PER_TURN: usize = 32;
 
-/// Greatest age in ticks that can be represented: 64 turns.
+/// Maximum age in ticks that can be represented: 64 turns.
 const OLDEST: u16 = STAMP_MASK / 2;
 
-/// Ticks within which a sweep must visit all entries. An entry that moves during a sweep may be missed by this sweep
-/// and the next.
+/// Number of ticks within which a sweep must visit all entries. Reason for a quarter of the maximum age: an entry that
+/// moves in memory may be missed by two sweeps in a row.
 const SWEEP_TICKS: u16 = OLDEST / 4;
 
-/// Milliseconds after which a tick passes even without uses, so that idle times keep growing.
+/// Milliseconds after which a tick passes even without uses, so that idle times grow.
 const TICK_MS_IDLE: u64 = 60_000;
 
-/// Ticks that share one remembered time; all times together take 4 KiB.
+/// Number of consecutive ticks for which one start time is stored. Reason for 4: all times together then take 4 KiB.
 const TICKS_PER_TIME: usize = 4;
 
 const PERIOD_MS: u64 = 60_000;
 const PERIOD_BITS: u32 = 4;
 const PERIOD_MASK: u16 = (1 << PERIOD_BITS) - 1;
 
-/// Periods within which a sweep must visit all entries.
+/// Number of LFU periods within which a sweep must visit all entries.
 const SWEEP_PERIODS: u16 = 4;
 
-/// Counter of a new entry, as in Redis: high enough that it is not evicted before it can be used again.
+/// LFU counter of a new entry, as in Redis. Reason for 5: a new entry is not evicted before it can be used again.
 const NEW_COUNTER: u8 = 5;
 
-/// Redis' `lfu-log-factor`; the counter saturates after about a million uses.
+/// The default of Redis' `lfu-log-factor`, with which a counter reaches its maximum after about a million uses.
 const LOG_FACTOR: u32 = 10;
 
 impl Stamp {
-    /// Builds a stamp from the result of [`Stamp::bits`].
+    /// Returns the stamp whose [`Stamp::bits`] are `bits`.
     pub fn from_bits(bits: u16) -> Self {
         Stamp(bits & STAMP_MASK)
     }
 
-    /// Returns the bits; the highest four are 0.
+    /// Returns the 12 bits of the stamp; the highest four bits of the result are 0.
     pub fn bits(self) -> u16 {
         self.0
     }
@@ -71,7 +72,7 @@ impl Stamp {
     }
 }
 
-/// The progress of the running sweep.
+/// The progress of the current sweep.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
     /// Ticks or periods since the sweep began.
@@ -81,7 +82,7 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Returns how many of `entries` the sweep should have visited by now. It aims at half of its limit.
+    /// Returns how many of `entries` entries the sweep should have visited by now, to end within half of its limit.
     pub fn due(&self, entries: usize) -> usize {
         (usize::from(self.elapsed) * entries).div_ceil(usize::from(self.limit / 2))
     }
@@ -91,7 +92,7 @@ impl Sweep {
         self.elapsed = 0;
     }
 
-    /// Advances by `ticks`, or by as many as the sweep's limit allows; returns the number.
+    /// Advances by `ticks`, but at most to the limit of the sweep; returns by how many.
     fn pass(&mut self, ticks: u64) -> u16 {
         let passing = ticks.min(u64::from(self.limit - self.elapsed)) as u16;
         self.elapsed += passing;
@@ -99,16 +100,16 @@ impl Sweep {
     }
 }
 
-/// The clock of least-recently-used policies.
+/// The clock of the least-recently-used (LRU) policies.
 #[derive(Clone, Debug)]
 pub(super) struct UseClock {
     tick: u16,
     /// Start of the current tick, in milliseconds since the epoch.
     began: u64,
-    /// Uses during the current tick.
+    /// Number of uses during the current tick.
     uses: usize,
     pub sweep: Sweep,
-    /// Start of each group of ticks, in seconds since the epoch.
+    /// Start of each group of [`TICKS_PER_TIME`] ticks, in seconds since the epoch.
     times: Box<[u32]>,
 }
 
@@ -119,7 +120,7 @@ impl UseClock {
         UseClock { tick: 0, began: now, uses: 0, sweep, times: times.into() }
     }
 
-    /// Counts a use of one of `entries` entries; returns the entry's new stamp.
+    /// Counts a use of one of `entries` entries, which may begin a new tick; returns the new stamp of the used entry.
     #[inline]
     pub fn used(&mut self, entries: usize, now: u64) -> Stamp {
         self.uses += 1;
@@ -129,7 +130,7 @@ impl UseClock {
         Stamp(self.tick)
     }
 
-    /// Begins a new tick if the current one has lasted for [`TICK_MS_IDLE`].
+    /// Begins a new tick if the current tick has lasted for [`TICK_MS_IDLE`].
     pub fn pass(&mut self, now: u64) {
         if now.saturating_sub(self.began) >= TICK_MS_IDLE {
             self.next(now);
@@ -147,7 +148,7 @@ impl UseClock {
         }
     }
 
-    /// Returns the ticks since the last use.
+    /// Returns the number of ticks since the last use of an entry with this stamp.
     pub fn age(&self, stamp: Stamp) -> u16 {
         self.tick.wrapping_sub(stamp.0) & STAMP_MASK
     }
@@ -156,8 +157,8 @@ impl UseClock {
         if self.age(stamp) <= OLDEST { stamp } else { Stamp(self.tick.wrapping_sub(OLDEST) & STAMP_MASK) }
     }
 
-    /// Returns the seconds since the end of the group of ticks that contains the last use; at most a few minutes less
-    /// than the true idle time.
+    /// Returns the seconds since the end of the group of ticks that contains the last use. This is at most a few
+    /// minutes less than the true idle time.
     pub fn idle_seconds(&self, stamp: Stamp, now: u64) -> u64 {
         let group = |tick: u16| usize::from(tick) / TICKS_PER_TIME;
         if group(stamp.0) == group(self.tick) {
@@ -168,11 +169,11 @@ impl UseClock {
     }
 }
 
-/// The clock of least-frequently-used policies.
+/// The clock of the least-frequently-used (LFU) policies.
 #[derive(Clone, Debug)]
 pub(super) struct CountClock {
     period: u16,
-    /// Start of the period, in milliseconds since the epoch.
+    /// Start of the current period, in milliseconds since the epoch.
     began: u64,
     pub sweep: Sweep,
 }
@@ -182,7 +183,7 @@ impl CountClock {
         CountClock { period: 0, began: now, sweep: Sweep { elapsed: 0, limit: SWEEP_PERIODS } }
     }
 
-    /// Begins a new period if the current one is over.
+    /// Begins a new period if the current period is over.
     pub fn pass(&mut self, now: u64) {
         if now.saturating_sub(self.began) < PERIOD_MS {
             return;
@@ -196,14 +197,14 @@ impl CountClock {
         Stamp::counted(NEW_COUNTER, self.period)
     }
 
-    /// Returns the counter, less one for each period since it last decayed.
+    /// Returns the current counter: the stored counter minus the number of periods since it last decayed.
     pub fn counter(&self, stamp: Stamp) -> u8 {
         let elapsed = self.period.wrapping_sub(stamp.0) & PERIOD_MASK;
         ((stamp.0 >> PERIOD_BITS) as u8).saturating_sub(elapsed as u8)
     }
 
-    /// Returns the stamp after a use. A counter that is `n` above that of a new entry grows with probability 1 / (10 n
-    /// + 1).
+    /// Returns the stamp of an entry after a use. As in Redis, a counter that is `n` above that of a new entry grows
+    /// with the probability 1 / (10 n + 1).
     pub fn used(&self, stamp: Stamp, random: u32) -> Stamp {
         let counter = self.counter(stamp);
         let above = u32::from(counter.saturating_sub(NEW_COUNTER));

@@ -1,21 +1,23 @@
-//! Eviction policies: Redis' policies under Redis' names.
+//! Eviction: the choice of keys to remove when memory is full, by the policies of Redis under their names.
 //!
-//! As in Redis, a few entries are sampled, and the best candidates for eviction stay in a small pool from which the
-//! next victim is taken. This comes close to an exact order of all entries, which would cost 16 bytes or more per entry
-//! (Redis' `maxmemory-samples` 5 and pool of 16). An entry needs only the 12 spare bits of its header for a [`Stamp`].
-//! The pool names entries by hash, so a candidate may have been removed or used since; that is checked when it is
-//! taken.
+//! As in Redis, a few random entries are sampled, and the best candidates for eviction stay in a small pool, from which
+//! the next victim is taken (Redis' `maxmemory-samples` 5, and a pool of 16). This is nearly as good as an exact order
+//! (LRU or LFU) of all entries, which would take 16 bytes or more per entry. Here an entry needs only 12 bits of its
+//! header, its [`Stamp`]. The pool identifies entries by hash, so a candidate may have been removed or used since it
+//! was sampled; this is checked when it is taken.
 //!
-//! Protocol for the entries of a shard, whose spaces all share one [`Evictor`]:
-//! - A written entry gets the stamp [`Evictor::written`], one that is read gets [`Evictor::read`], stored only if it
-//!   differs. Neither is called where [`Policy::needs_stamps`] is false.
-//! - From time to time, [`Evictor::pass`] is called, and as many entries as [`Evictor::sweep_due`] says are visited in
-//!   memory order; their stamps become [`Evictor::swept`]. [`Evictor::sweep_done`] follows at the end of all entries.
-//! - When memory runs out, [`SAMPLES`] entries are given to [`Evictor::offer`], and [`Evictor::take`] names the victim.
-//!   This repeats until there is memory, or until the policy has no victim and the command is refused.
+//! What a shard, whose spaces share one [`Evictor`], must do:
+//! - Store the result of [`Evictor::written`] as the stamp of an entry that is written, and that of
+//!   [`Evictor::read`], if it differs from the old stamp, for an entry that is read. Not needed if
+//!   [`Policy::needs_stamps`] is false.
+//! - From time to time, call [`Evictor::pass`], visit as many entries as [`Evictor::sweep_due`] says in memory order,
+//!   and replace their stamps by the result of [`Evictor::swept`]. Call [`Evictor::sweep_done`] after the last entry.
+//! - When memory is full, pass [`SAMPLES`] random entries to [`Evictor::offer`], and evict the victim that
+//!   [`Evictor::take`] returns. Repeat this until there is memory, or until there is no victim and the command must
+//!   fail.
 //!
-//! Victims depend on reads and on random numbers. Where the same state must be rebuilt (the log, snapshots), the
-//! evicted keys are recorded, not the reads.
+//! Victims depend on reads and on random numbers. So the log records which keys were evicted, from which the same state
+//! can be rebuilt, and no reads.
 
 mod clock;
 #[cfg(test)]
@@ -28,10 +30,10 @@ use clock::{CountClock, UseClock};
 /// Number of entries sampled for each victim; Redis' `maxmemory-samples`.
 pub const SAMPLES: usize = 5;
 
-/// Capacity of the pool of candidates; Redis' `EVPOOL_SIZE`.
+/// Maximum number of candidates in the pool; Redis' `EVPOOL_SIZE`.
 const CANDIDATES: usize = 16;
 
-/// An eviction policy: the choice of keys to evict when memory is full.
+/// An eviction policy: which keys are evicted when memory is full (Redis' `maxmemory-policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// Evicts nothing: commands that need memory are refused.
@@ -80,12 +82,12 @@ impl Policy {
         }
     }
 
-    /// Returns the policy with this name; case is ignored.
+    /// Returns the policy with this name; `None` if there is none. Case is ignored.
     pub fn of_name(name: &[u8]) -> Option<Self> {
         Policy::ALL.into_iter().find(|policy| policy.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the position in [`Policy::ALL`].
+    /// Returns the index in [`Policy::ALL`].
     pub(crate) fn number(self) -> u8 {
         self as u8
     }
@@ -109,12 +111,12 @@ impl Policy {
     }
 }
 
-/// The properties of an entry that its eviction score depends on.
+/// The properties of an entry on which its eviction score depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionFacts {
     /// Stamp in the entry's header.
     pub stamp: Stamp,
-    /// Expiry in milliseconds since the epoch.
+    /// Expiry in milliseconds since the epoch; `None` if the key does not expire.
     pub expiry: Option<u64>,
 }
 
@@ -123,33 +125,33 @@ pub struct EvictionFacts {
 struct Candidate<K> {
     key: K,
     facts: EvictionFacts,
-    /// Eviction score: the highest score is evicted first.
+    /// Eviction score; the candidate with the highest score is evicted first.
     score: u64,
 }
 
-/// The measure of use that the policy needs.
+/// What the policy needs to measure the use of entries.
 #[derive(Clone, Debug)]
 enum UseTracker {
-    /// No measure: the policy picks keys without regard to their use.
+    /// Nothing, because the policy chooses keys regardless of their use.
     None,
     Use(UseClock),
     Count(CountClock),
 }
 
-/// Chooses victims among the entries of a shard. `K` identifies an entry by the number of its space and the hash of its
-/// key, so that it can be looked up without a copy of the key.
+/// Chooses victims (keys to evict) among the entries of a shard. `K` identifies an entry, by the id of its space and
+/// the hash of its key, so that no copy of the key is needed.
 #[derive(Clone, Debug)]
 pub struct Evictor<K> {
     policy: Policy,
     clock: UseTracker,
-    /// Sorted by ascending score; the last one is evicted first.
+    /// The pool of candidates by ascending score; the last is evicted first.
     candidates: Vec<Candidate<K>>,
 }
 
 impl<K: Copy + PartialEq> Evictor<K> {
-    /// Creates an evictor at `now`, in milliseconds since the epoch. After a change of policy, entries still carry
-    /// stamps of the old one, which are meaningless until the entry is used again. The caller may store
-    /// [`Evictor::written`] in all entries, or accept badly chosen victims at first, as Redis does.
+    /// Creates an evictor at the time `now`, in milliseconds since the epoch. After a change of policy, entries still
+    /// have stamps of the old policy, which mean nothing until the entry is used again. The caller may store the result
+    /// of [`Evictor::written`] in all entries, or accept that victims are badly chosen at first, as Redis does.
     pub fn new(policy: Policy, now: u64) -> Self {
         let clock = match policy {
             Policy::AllKeysLru | Policy::VolatileLru => UseTracker::Use(UseClock::new(now)),
@@ -166,7 +168,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         self.policy
     }
 
-    /// Returns the stamp of a newly written entry. `entries` is the number of entries in the shard.
+    /// Returns the stamp for a newly written entry. `entries` is the number of entries in the shard.
     #[inline]
     pub fn written(&mut self, entries: usize, now: u64) -> Stamp {
         match &mut self.clock {
@@ -176,7 +178,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Returns the stamp of an entry after it was read or overwritten.
+    /// Returns the new stamp for an entry with the stamp `stamp` that is read or overwritten.
     #[inline]
     pub fn read(&mut self, stamp: Stamp, entries: usize, random: u32, now: u64) -> Stamp {
         match &mut self.clock {
@@ -195,8 +197,8 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Returns how many entries the running sweep should have visited by now. The result exceeds `entries` when the
-    /// sweep is late; ages are then less precise until it ends, and nothing else breaks.
+    /// Returns how many of `entries` entries the current sweep (visit of all entries) should have visited by now. The
+    /// result exceeds `entries` if the sweep is late, which only makes ages less precise until it ends.
     pub fn sweep_due(&self, entries: usize) -> usize {
         match &self.clock {
             UseTracker::None => 0,
@@ -205,7 +207,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Returns the stamp of an entry after the sweep visits it.
+    /// Returns the new stamp for an entry that the sweep visits.
     pub fn swept(&self, stamp: Stamp) -> Stamp {
         match &self.clock {
             UseTracker::None => stamp,
@@ -214,7 +216,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Notes that the sweep has visited all entries; the next sweep begins.
+    /// Notes that the sweep has visited all entries, so that the next sweep begins.
     pub fn sweep_done(&mut self) {
         match &mut self.clock {
             UseTracker::None => {}
@@ -223,7 +225,8 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Returns the seconds since an entry was used, for `OBJECT IDLETIME`; `None` unless the policy is an LRU one.
+    /// Returns the seconds since the last use of an entry with this stamp, for `OBJECT IDLETIME`; `None` unless the
+    /// policy is an LRU policy.
     pub fn idle_seconds(&self, stamp: Stamp, now: u64) -> Option<u64> {
         match &self.clock {
             UseTracker::Use(clock) => Some(clock.idle_seconds(stamp, now)),
@@ -231,7 +234,8 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Returns the counter of an entry, for `OBJECT FREQ`; `None` unless the policy is an LFU one.
+    /// Returns the use counter of an entry with this stamp, for `OBJECT FREQ`; `None` unless the policy is an LFU
+    /// policy.
     pub fn frequency(&self, stamp: Stamp) -> Option<u8> {
         match &self.clock {
             UseTracker::Count(clock) => Some(clock.counter(stamp)),
@@ -239,7 +243,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Offers a randomly sampled entry as a candidate; returns whether the policy may evict it.
+    /// Offers a random entry as a candidate; returns whether the policy may evict it.
     pub fn offer(&mut self, key: K, facts: EvictionFacts) -> bool {
         let Some(score) = self.score(facts) else { return false };
         self.candidates.retain(|other| other.key != key);
@@ -269,11 +273,11 @@ impl<K: Copy + PartialEq> Evictor<K> {
         })
     }
 
-    /// Takes the next victim: the candidate with the highest score whose facts, as told by `current`, have not changed
-    /// since it was offered. Changed candidates are dropped. Returns `None` when the pool is empty and more entries
-    /// must be offered.
+    /// Removes the next victim from the pool and returns it: the candidate with the highest score whose properties,
+    /// which `current` returns, have not changed since it was offered. Drops candidates that have changed. Returns
+    /// `None` if the pool is empty, so that more entries must be offered.
     ///
-    /// Without that check, an entry that was read after it was offered would be evicted as the coldest one.
+    /// Without this check, an entry that was read after it was offered would still be evicted as the least used one.
     pub fn take(&mut self, mut current: impl FnMut(K) -> Option<EvictionFacts>) -> Option<K> {
         while let Some(Candidate { key, facts, .. }) = self.candidates.pop() {
             let is_same = current(key).is_some_and(|now| {

@@ -1,8 +1,10 @@
-//! A bucket: one cache line with seven slots and a summary of the keys whose home it is.
+//! A bucket of the index: one cache line with seven slots, and a summary of the entries that belong in this bucket but
+//! are stored elsewhere.
 //!
-//! A slot is a word: 48 bits of place, 15 bits of tag, and a bit that says whether the entry is away from home. An
-//! eighth slot instead of the summary would save 12 % of the memory. The summary makes most lookups touch one line
-//! instead of two, avoids lookups in the stash, and tells a scan where the bucket's keys are; see the module above.
+//! A slot is a word of 64 bits: 48 bits of the entry's address, 15 bits of the key's hash (the tag), and a bit that
+//! says whether the entry is away from its home bucket. An eighth slot instead of the summary would save 12 % of the
+//! memory. The summary makes most lookups read one cache line instead of two, avoids lookups in the stash, and tells a
+//! scan where the entries of the bucket are; see the module documentation of [`index`](super).
 
 use crate::slab::EntryAddress;
 
@@ -12,23 +14,26 @@ pub const SLOTS: usize = 7;
 /// Bytes of a bucket: a cache line.
 pub const BUCKET_BYTES: usize = 64;
 
-/// Bits of a route: the highest of the tag. A word then has a bit for each route.
+/// Number of bits of a route, the highest bits of the tag. Reason for 6: a summary of 64 bits has one bit per route.
 const ROUTE_BITS: u32 = 6;
 
+/// Bit of a slot that says whether the entry is away from its home bucket.
 const AWAY: u64 = 1 << 63;
 const TAG_BITS: u32 = 15;
+/// Bits of a slot that hold the entry's address.
 const PLACE: u64 = (1 << EntryAddress::BITS) - 1;
 
 const _: () = assert!(EntryAddress::BITS + TAG_BITS + 1 == u64::BITS && 1 << ROUTE_BITS == u64::BITS);
 
-/// The route of a key: the distance between its two buckets, one of 64. The tag determines the route, so that an
-/// entry's other bucket is known without its key (partial-key cuckoo hashing, MemC3 section 3.2).
+/// The route of a key: which of 64 constants is the XOR of the key's two bucket numbers. The route is part of the tag,
+/// so that the other bucket of an entry is known without reading its key (partial-key cuckoo hashing, MemC3 section
+/// 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route(u64);
 
 impl Route {
-    /// Returns the exclusive or of the two bucket numbers, of arbitrary length. It is odd, so that the buckets differ
-    /// if there are at least two.
+    /// Returns the XOR of the key's two bucket numbers, 64 bits of which the table uses the low ones. The result is
+    /// odd, so that the two buckets differ if the table has at least two.
     #[inline]
     pub fn distance(self) -> u64 {
         let product = (self.0 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -36,18 +41,20 @@ impl Route {
     }
 }
 
-/// A hash of a key in the order of its index.
+/// A key's hash after the permutation of its index (a bijection seeded per index, see
+/// [`IndexOrder`](super::IndexOrder)). The low bits select the home bucket; the highest 15 bits are the tag, and the
+/// highest 6 of these the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(pub u64);
 
 impl KeyHash {
-    /// Returns a number whose low bits select the home bucket.
+    /// Returns the key's first bucket number: its low bits select the home bucket.
     #[inline]
     pub fn home(self) -> u64 {
         self.0
     }
 
-    /// Returns a number whose low bits select the other bucket.
+    /// Returns the key's second bucket number: its low bits select the other bucket.
     #[inline]
     pub fn other(self) -> u64 {
         self.0 ^ self.route().distance()
@@ -58,7 +65,8 @@ impl KeyHash {
         Route(self.0 >> (u64::BITS - ROUTE_BITS))
     }
 
-    /// Returns the slot of an entry that is at home. A slot in use is never zero, as no tag is zero.
+    /// Returns the slot content for the entry at `place` in its home bucket. The content is never zero, which would
+    /// mean a free slot, because a tag of zero is replaced by one.
     #[inline]
     pub fn slot(self, place: EntryAddress) -> BucketSlot {
         debug_assert!(place.to_bits() <= PLACE, "a place of more than {} bits", EntryAddress::BITS);
@@ -67,7 +75,7 @@ impl KeyHash {
     }
 }
 
-/// The word of an entry in a bucket; zero for a free slot.
+/// The content of a slot of a bucket: address, tag and away bit of an entry; zero for a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketSlot(u64);
 
@@ -79,13 +87,13 @@ impl BucketSlot {
         self.0 == 0
     }
 
-    /// Returns whether the entry is in the other bucket of its key.
+    /// Returns whether the entry is away, that is, in the second bucket of its key.
     #[inline]
     pub fn is_away(self) -> bool {
         self.0 & AWAY != 0
     }
 
-    /// Returns the slot of the same entry in the other one of its key's buckets.
+    /// Returns the slot content for the same entry in the other bucket of its key.
     #[inline]
     pub fn moved(self) -> BucketSlot {
         BucketSlot(self.0 ^ AWAY)
@@ -106,14 +114,15 @@ impl BucketSlot {
         self.0.to_le_bytes()
     }
 
-    /// Returns the tag and the away bit.
+    /// Returns the tag and the away bit, which a lookup compares.
     #[inline]
     fn mark(self) -> u64 {
         self.0 >> EntryAddress::BITS
     }
 }
 
-/// The set of routes of keys at home in this bucket but stored elsewhere, one bit per route.
+/// The summary of a bucket: the set of routes of entries that have this home bucket but are stored elsewhere, one bit
+/// per route. A lookup whose route is not in the set ends in the home bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary(u64);
 
@@ -133,7 +142,7 @@ impl Summary {
         Summary(self.0 & !(1 << route.0) | u64::from(is_used) << route.0)
     }
 
-    /// Iterates over the routes.
+    /// Iterates over the routes in the set.
     pub fn routes(self) -> impl Iterator<Item = Route> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -143,14 +152,15 @@ impl Summary {
         })
     }
 
-    /// Returns the union with another summary.
+    /// Returns the union with another bucket's summary, for merging the two buckets.
     #[must_use]
     pub fn and(self, other: Summary) -> Summary {
         Summary(self.0 | other.0)
     }
 }
 
-/// A view of a bucket in place, for lookups; a copy would be written to the stack.
+/// A view of a bucket in the table's memory. Lookups use it instead of [`Bucket`], because a copy would be written to
+/// the stack.
 #[derive(Clone, Copy)]
 pub struct BucketRef<'a>(pub &'a [u8; BUCKET_BYTES]);
 
@@ -165,10 +175,11 @@ impl BucketRef<'_> {
         BucketSlot(self.word(i))
     }
 
-    /// Returns the index of the slot for which `is_it` is true, among those with the tag and away bit of `like`.
+    /// Returns the number of the first slot that has the tag and away bit of `like` and for whose address `is_it`
+    /// returns true; `None` if there is none.
     #[inline]
     pub fn find(self, like: BucketSlot, is_it: impl Fn(EntryAddress) -> bool) -> Option<usize> {
-        // Branch-free, because the branches could not be predicted.
+        // Compares all slots without branches, because the processor could not predict them.
         let is_like = |i| u32::from(self.slot(i).mark() == like.mark()) << i;
         let mut found = (0..SLOTS).fold(0, |found, i| found | is_like(i));
         while found != 0 {
@@ -188,7 +199,7 @@ impl BucketRef<'_> {
     }
 }
 
-/// A copy of a bucket.
+/// A copy of a bucket, to be changed and written back.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     pub slots: [BucketSlot; SLOTS],
@@ -210,33 +221,35 @@ impl Bucket {
         bytes[SLOTS * 8..].copy_from_slice(&self.summary.to_bytes());
     }
 
+    /// Returns the number of the first free slot; `None` if the bucket is full.
     #[inline]
     pub fn free_slot(&self) -> Option<usize> {
         let free = self.mask(|slot| slot.is_empty());
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
+    /// Returns the number of slots in use.
     pub fn count(&self) -> usize {
         self.mask(|slot| !slot.is_empty()).count_ones() as usize
     }
 
-    /// Iterates over the entries that are at home.
+    /// Iterates over the slots of entries that are at home.
     pub fn at_home(&self) -> impl Iterator<Item = BucketSlot> {
         self.slots.iter().copied().filter(|slot| !slot.is_empty() && !slot.is_away())
     }
 
-    /// Returns whether an entry came here by a route.
+    /// Returns whether the bucket has an entry that is away and has this route.
     #[inline]
     pub fn has_away_by(&self, route: Route) -> bool {
         self.mask(|slot| slot.0 >> (u64::BITS - 1 - ROUTE_BITS) == 1 << ROUTE_BITS | route.0) != 0
     }
 
-    /// Iterates over the entries that came here by a route.
+    /// Iterates over the slots of entries that are away and have this route.
     pub fn away_by(&self, route: Route) -> impl Iterator<Item = BucketSlot> {
         self.slots.iter().copied().filter(move |slot| slot.is_away() && slot.route() == route)
     }
 
-    /// Returns a bit for each slot, computed without branches.
+    /// Returns a bitmap of the slots for which `is_set` returns true, computed without branches.
     #[inline]
     fn mask(&self, is_set: impl Fn(BucketSlot) -> bool) -> u32 {
         self.slots.iter().enumerate().fold(0, |mask, (i, slot)| mask | u32::from(is_set(*slot)) << i)

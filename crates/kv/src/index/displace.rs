@@ -1,27 +1,29 @@
-//! Displacement: frees a slot in a bucket by moving entries to their other buckets, along the shortest path to a free
-//! slot (breadth first, as in libcuckoo; Li et al., EuroSys 2014, section 4.3).
+//! Displacement (cuckoo moves): frees a slot in a full bucket by moving entries to their other buckets, along the
+//! shortest path to a free slot, found breadth first as in libcuckoo (Li et al., EuroSys 2014, section 4.3).
 
 use super::Index;
 use super::bucket::{BucketSlot, KeyHash, SLOTS};
 use crate::slab::EntryAddress;
 
-/// Most entries moved to make room for one.
+/// Maximum number of entries moved to make room for one.
 const MOVES: usize = 5;
 
-/// Most buckets whose entries are considered for a move; a search reads at most seven times as many. At a load of 0.91,
-/// a search reads 10 on average, and four out of five move a single entry. A table that cannot grow gets 95 % full.
+/// Maximum number of buckets per search whose entries are considered for a move; the search reads at most seven times
+/// as many buckets. Reason for 32: at a load of 91 %, a search reads 10 buckets on average, and four out of five
+/// searches move a single entry; a table that cannot grow gets 95 % full.
 const NODES: usize = 32;
 
-/// A full bucket in the search.
+/// A full bucket that the search has reached.
 #[derive(Clone, Copy, Default)]
 struct SearchNode {
     bucket: usize,
-    /// Index of the node that led here, and the slot of the entry that would be moved from it.
+    /// Index of the node from which the search reached this bucket, and the slot there of the entry that would move
+    /// here; `None` for the buckets where the search began.
     from: Option<(usize, usize)>,
     depth: usize,
 }
 
-/// The state of a search: buckets in the order in which they were reached.
+/// The state of a search: the full buckets in the order in which the search reached them.
 struct Search {
     nodes: [SearchNode; NODES],
     len: usize,
@@ -39,8 +41,8 @@ impl Search {
         }
     }
 
-    /// Returns whether the path to a node passes through a bucket. A path that visits a bucket twice is longer than
-    /// necessary and could move an entry twice.
+    /// Returns whether the path to `node` passes through `bucket`. A path must not visit a bucket twice, because it
+    /// would be longer than necessary and could move an entry twice.
     fn passes(&self, node: usize, bucket: usize) -> bool {
         let node = self.nodes[node];
         node.bucket == bucket || node.from.is_some_and(|(earlier, _)| self.passes(earlier, bucket))
@@ -48,7 +50,7 @@ impl Search {
 }
 
 impl Index {
-    /// Tries to move the next entry of the stash to a bucket; returns whether that succeeded.
+    /// Tries to move the next entry of the stash to a bucket; returns whether it was moved.
     pub(super) fn empty_stash(&mut self, hash_of: &impl Fn(EntryAddress) -> u64) -> bool {
         let Some(entry) = self.stash.next_untried() else { return false };
         let is_put = self.put_directly(entry.hash(), entry.place())
@@ -59,7 +61,8 @@ impl Index {
         is_put
     }
 
-    /// Adds an entry to one of its buckets, both of which are full, by moving others.
+    /// Adds an entry to one of its key's two buckets, both of which are full, by moving other entries; returns whether
+    /// a path to a free slot was found. Nothing is changed if not.
     pub(super) fn put_by_displacement(
         &mut self,
         hash: KeyHash,
@@ -79,7 +82,8 @@ impl Index {
         free.is_some()
     }
 
-    /// Frees a slot in one of the buckets where the search begins.
+    /// Frees a slot in one of the buckets where `search` begins; returns the bucket and the slot, or `None` if no path
+    /// was found.
     fn free_by_displacement(
         &mut self,
         search: &mut Search,
@@ -107,8 +111,8 @@ impl Index {
         None
     }
 
-    /// Moves the entry at the end of a path to a free slot, the one before it to the slot that this frees, and so on.
-    /// Returns the slot that is free in the end, in the first bucket of the path.
+    /// Moves the entry at the end of a path to the slot `free`, the entry before it to the slot that becomes free by
+    /// this, and so on. Returns the bucket and slot that are free in the end, in the first bucket of the path.
     fn move_along(
         &mut self,
         search: &Search,
@@ -124,7 +128,7 @@ impl Index {
         free
     }
 
-    /// Moves an entry to a free slot of its other bucket.
+    /// Moves an entry to a free slot of its other bucket; `from` and `to` are pairs of bucket and slot.
     pub(super) fn relocate(&mut self, from: (usize, usize), to: (usize, usize)) {
         let entry = self.table.get(from.0).slot(from.1);
         self.table.write_slot(to.0, to.1, entry.moved());
@@ -134,7 +138,8 @@ impl Index {
         self.vacate(from.0, from.1);
     }
 
-    /// Returns the other bucket of an entry. The key is needed only if that bucket has been split and this one has not.
+    /// Returns the other bucket of an entry that is in `bucket`. The hash of its key is needed only if the other bucket
+    /// has been split and `bucket` has not.
     fn other_bucket(
         &self,
         bucket: usize,

@@ -1,27 +1,28 @@
-//! The hash function of keys, SipHash-1-3 with a secret key, so that clients cannot choose keys that collide; and the
-//! order in which each index arranges these hashes.
+//! The hash function of keys, SipHash-1-3 with a secret seed, so that clients cannot choose keys with equal hashes; and
+//! the bijection that each index applies to these hashes.
 //!
-//! The hash of a key is the same in all indexes, so that it is computed once per command. The order in which an index
-//! stores its entries is its own:
-//! 1. Table A is scanned: its keys come in the order of its buckets.
+//! The hash of a key is the same for all indexes, so that it is computed once per command. Each index then permutes the
+//! hashes in its own way, because of this case:
+//! 1. Table A is scanned: its keys are returned in the order of A's buckets.
 //! 2. They are written to table B in this order, by `COPY`, or by a client with `HKEYS` or `SCAN`.
-//! 3. If B had the same order, all keys would go to the first of its buckets, however many buckets B had by then.
+//! 3. If B arranged hashes as A does, all keys written so far would belong in B's first buckets, however many buckets B
+//!    has, and these buckets would overflow.
 
 use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The hash function of keys, keyed with a secret of the process. SipHash-1-3 is the function that Rust's own maps use
-/// against chosen keys; Redis uses SipHash-1-2.
+/// The hash function of keys, seeded with a secret of the process. Rust's own maps use the same function, SipHash-1-3,
+/// against clients that choose keys with equal hashes; Redis uses SipHash-1-2.
 #[derive(Clone, Copy)]
 pub struct KeyHasher(SipHasher13);
 
 impl KeyHasher {
-    /// Creates a hasher from 128 random bits.
+    /// Creates a hasher whose secret seed is `key`, 128 random bits.
     pub fn new(key: [u8; 16]) -> KeyHasher {
         KeyHasher(SipHasher13::new_with_key(&key))
     }
 
-    /// Returns the hash of a key. Bits 40 to 48 also choose between the shards of a tenant.
+    /// Returns the hash of a key. Indexes use all of its bits; bits 40 to 48 also select the shard of the key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.0.hash(key)
@@ -34,27 +35,28 @@ impl std::fmt::Debug for KeyHasher {
     }
 }
 
-/// The order of one index: a bijection on hashes.
+/// The permutation of hashes that one index uses: a bijection on 64-bit numbers, chosen by a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexOrder(u64);
 
-/// Odd, and without a pattern in its bits: 2^64 divided by the golden ratio.
+/// 2^64 divided by the golden ratio: odd, so that multiplication is a bijection, and without a pattern in its bits.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl IndexOrder {
-    /// Creates the order with this seed.
+    /// Creates the permutation with this seed.
     pub fn new(seed: u64) -> IndexOrder {
         IndexOrder(seed)
     }
 
-    /// Returns a hash as the index uses it. The product has its entropy in the high bits, and the shift moves it to
-    /// those that select buckets; after a single round, the orders of some pairs of seeds were still correlated.
+    /// Returns the number that the index uses for `hash`. Multiplication mixes bits upwards only, and the shift in
+    /// `mixed` brings high bits down to the low ones, which select buckets. Two rounds, because after one, the
+    /// permutations of some pairs of seeds were still correlated.
     #[inline]
     pub fn of(self, hash: u64) -> u64 {
         mixed(mixed(hash ^ self.0))
     }
 
-    /// Returns the order of the same index once it has been empty.
+    /// Returns the permutation that the same index uses after it has become empty.
     #[must_use]
     pub fn next(self) -> IndexOrder {
         IndexOrder(self.of(!self.0).rotate_left(29) ^ MULTIPLIER)
@@ -78,7 +80,7 @@ fn mixed(bits: u64) -> u64 {
     product ^ product >> 32
 }
 
-/// A generator of orders for all indexes of a tenant; each index gets a different one.
+/// A generator of permutations for the indexes of a tenant; each index gets a different one.
 #[derive(Debug)]
 pub struct IndexOrders {
     hasher: KeyHasher,
@@ -87,17 +89,17 @@ pub struct IndexOrders {
 }
 
 impl IndexOrders {
-    /// Creates the generator of the tenant with this name.
+    /// Creates the generator of the tenant with this name. `hasher` also derives the seeds.
     pub fn new(hasher: KeyHasher, tenant: &str) -> IndexOrders {
         IndexOrders { hasher, of_tenant: hasher.hash(tenant.as_bytes()), given: AtomicU64::new(0) }
     }
 
-    /// Returns the hash function of the keys.
+    /// Returns the hash function of the tenant's keys.
     pub fn hasher(&self) -> KeyHasher {
         self.hasher
     }
 
-    /// Returns an order that no other index has.
+    /// Returns the permutation for a new index, with a seed derived from the tenant and a counter.
     pub fn next(&self) -> IndexOrder {
         let mut name = [0; 16];
         name[..8].copy_from_slice(&self.of_tenant.to_le_bytes());

@@ -1,25 +1,30 @@
-//! The index of a space: maps the hash of a key to the place of its entry, in the pool's memory.
+//! The hash index of a space (a namespace of keys): maps the hash of a key to the address of its entry. Its buckets are
+//! memory of the pool.
 //!
 //! A bucketized cuckoo hash table that grows and shrinks by one bucket at a time, as linear hashing does. Each key has
-//! two bucket numbers of arbitrary length: its hash, and its hash combined with one of 64 distances, the *route*, which
-//! the tag in its slot determines. As many of their low bits as the table has buckets for select the buckets
+//! two bucket numbers of 64 bits: its hash, and its hash XOR one of 64 constants (distances). The key's *route* says
+//! which constant; it is part of the key's *tag*, the 15 bits of the hash that are stored with the entry (a
+//! fingerprint). The low bits of a bucket number select a bucket, as many bits as the number of buckets requires
 //! (table.rs). So a table is equally full at any size, and splitting a bucket moves at most seven entries.
 //!
-//! An entry is *at home* in the first of its key's two buckets, *away* in the second, or in the stash, which takes
-//! entries whose buckets are both full. If it is not at home, its route is recorded in the summary of its home bucket.
-//! So a key at home is found with one cache line, an absent key is rejected with hardly more, and no lookup reads more
-//! than two buckets and, if the summary says so, the stash. To empty the stash, entries are moved along short paths (at
-//! most five moves, found breadth first as in libcuckoo), in the background or, when the stash is half full, by
-//! inserts. No operation takes longer in a larger table.
+//! An entry is *at home* in the first of its key's two buckets, *away* in the second, or in the *stash*, which takes
+//! entries whose two buckets are full. The route of an entry that is not at home is recorded in the *summary* of its
+//! home bucket, a bitmap of routes. So finding a key at home reads one cache line, rejecting an absent key reads hardly
+//! more on average, and no lookup reads more than two buckets and, if the summary has the key's route, the stash. The
+//! stash is emptied by moving other entries along short paths (at most five moves, found breadth first as in
+//! libcuckoo), in the background or, when the stash is half full, during inserts. No operation takes longer in a larger
+//! table.
 //!
-//! Each index permutes the hashes of keys by an order of its own ([`IndexOrder`]), and takes a new one once it has been
-//! empty, so that keys which arrive in the order of a scan are as good as any. No key is refused because of its hash.
+//! Each index applies a bijection of its own ([`IndexOrder`]) to the hashes of keys, and takes another one whenever it
+//! becomes empty. Reason: keys that arrive in the order in which another index was scanned would otherwise fill a few
+//! buckets first. No key is refused because of its hash.
 //!
-//! A scan visits entries by their home bucket, so that moving an entry between its key's two buckets does not affect it
-//! ([`scan`](Index::scan)).
+//! A scan ([`scan`](Index::scan)) visits entries by their home bucket, so moving an entry between its key's two buckets
+//! does not affect the scan.
 //!
-//! Invariants: the route of an entry that is not at home is in the summary of its home; a summary has a route only if
-//! some entry came by it to a bucket that the home's keys can be in, or is in the stash. A missing route loses a key:
+//! Invariants: the route of an entry that is not at home is in the summary of its home bucket. A summary has a route
+//! only if some entry with this route is away in a bucket that the route connects to the home bucket, or is in the
+//! stash. A missing route would lose a key:
 //!
 //! 1. Key `k` is displaced from its home bucket to the other one by route 5.
 //! 2. If the home's summary lacked route 5, a lookup of `k` would stop at the home bucket and report it absent, and
@@ -49,14 +54,16 @@ use stash::{Stash, Stashed};
 use std::sync::Arc;
 use table::BucketTable;
 
-/// Most buckets that an insert adds when one is not enough.
+/// Maximum number of buckets that one insert adds to a table that is too full, which bounds the time that an insert
+/// takes.
 const CATCH_UP_BUCKETS: usize = 16;
 
-/// Most entries of the stash examined per home bucket to find out whether a route is in use. If more are at home in one
-/// bucket, its summary keeps all its routes.
+/// Maximum number of stashed entries per home bucket that are examined to find out whether a route is still in use. If
+/// more stashed entries have the same home bucket, the bucket's summary keeps all its routes.
 const LOOKED_AT: usize = 64;
 
-/// The index of a space. The hash passed for a key must depend on the key alone.
+/// The hash index of a space, from key hashes to entry addresses; see the module documentation. The index stores no
+/// keys: callers pass the hash of a key, which must depend on the key alone, and compare keys themselves.
 pub struct Index {
     table: BucketTable,
     stash: Stash,
@@ -65,19 +72,20 @@ pub struct Index {
     len: usize,
 }
 
-/// The location of an entry.
+/// Where the index stores an entry: in a slot of a bucket, or in the stash.
 enum EntryLocation {
     Bucket { bucket: usize, slot: usize },
     Stash(Stashed),
 }
 
 impl Index {
-    /// Creates an empty index, which takes no memory of the pool until there is a key.
+    /// Creates an empty index, which allocates no memory of `pool` until the first insert. `order` permutes the hashes.
     pub fn new(pool: Arc<Pool>, tenant: TenantName, order: IndexOrder) -> Index {
         Index { table: BucketTable::new(pool, tenant), stash: Stash::default(), order, len: 0 }
     }
 
-    /// Counts memory with `meter` and respects its limit; there must be no entries yet.
+    /// Makes the index count its memory with `meter` and respect the limit of `meter`. Must be called before the first
+    /// insert, as memory allocated earlier would not be counted.
     #[must_use]
     pub(crate) fn metered(self, meter: Arc<Meter>) -> Index {
         Index { table: self.table.metered(meter), ..self }
@@ -93,13 +101,14 @@ impl Index {
         self.len == 0
     }
 
-    /// Returns the bytes of the pool that the index takes.
+    /// Returns the bytes of the pool that the index has allocated.
     pub fn usage(&self) -> usize {
         self.table.bytes()
     }
 
-    /// Returns the entry of the key with this hash for which `is_it` is true. `is_it` is called for entries with the
-    /// same hash, and for about one in 32,768 of the other entries in the buckets read.
+    /// Returns the address of the first entry with this hash for which `is_it` returns true; `None` if there is none.
+    /// `is_it` compares keys: it is called for each entry with the same hash until it returns true, and, because
+    /// buckets store 15 bits of a hash, for about one in 32,768 of the other entries in the buckets read.
     #[inline]
     pub fn find(&self, hash: u64, is_it: impl Fn(EntryAddress) -> bool) -> Option<EntryAddress> {
         if self.table.len() == 0 {
@@ -121,7 +130,7 @@ impl Index {
         self.stash.find(hash, &is_it)
     }
 
-    /// Prefetches the home bucket of a key with this hash.
+    /// Prefetches the home bucket of a key with this hash into the processor's cache.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if self.table.len() > 0 {
@@ -129,17 +138,19 @@ impl Index {
         }
     }
 
-    /// Returns the entry that is most likely that of the key with this hash, without comparing keys.
+    /// Returns the address of the entry that most likely belongs to the key with this hash, without comparing keys; for
+    /// prefetching. `None` if the key is absent for certain.
     #[inline]
     pub fn likely(&self, hash: u64) -> Option<EntryAddress> {
         self.find(hash, |_| true)
     }
 
-    /// Adds an entry for a key that is not in the index. `hash_of` returns the hash of an entry's key; it is called for
-    /// a bounded number of entries, mostly one or none.
+    /// Adds the entry at `place` of a key that is not in the index yet. `hash_of` returns the hash of the key of an
+    /// entry that is already in the index; it is called for a bounded number of entries, mostly for one or none.
     ///
     /// # Errors
-    /// Errors of the pool when the table has no free slot within reach and cannot grow. All entries stay as they were.
+    /// Errors of the pool when displacement finds no free slot and the table cannot grow. The new entry is not added
+    /// then; the other entries stay in the index.
     pub fn insert(
         &mut self,
         hash: u64,
@@ -152,7 +163,7 @@ impl Index {
             return grown.and_then(|()| Err(Error::internal("an index grew to no buckets")));
         }
         if !self.put_directly(hash, place) {
-            // Twice, so that the stash shrinks even if the new entry goes into it.
+            // Tried twice, so that the stash shrinks even if the new entry goes into the stash.
             for _ in 0..2 {
                 if self.stash.is_filling() {
                     self.empty_stash(&hash_of);
@@ -173,7 +184,7 @@ impl Index {
         Ok(())
     }
 
-    /// Replaces the place `old` of a key with this hash by `new`.
+    /// Replaces the address `old` of an entry by `new`, after the entry was moved. `hash` is the hash of its key.
     ///
     /// # Panics
     /// If there is no such entry.
@@ -189,7 +200,7 @@ impl Index {
         }
     }
 
-    /// Removes the entry of a key with this hash; returns whether it was present.
+    /// Removes the entry at `place`, whose key has this hash; returns whether the entry was in the index.
     pub fn remove(&mut self, hash: u64, place: EntryAddress) -> bool {
         let hash = self.ordered(hash);
         match self.spot_of(hash, place) {
@@ -208,11 +219,11 @@ impl Index {
         true
     }
 
-    /// Does background work of at most `budget` units: empties the stash by displacement, and grows or shrinks the
-    /// table. A unit reads a dozen cache lines, 250 at most. Returns whether there is more to do.
+    /// Does at most `budget` units of background work, each of which moves an entry out of the stash, adds a bucket or
+    /// removes one. A unit reads a dozen cache lines on average and 250 at most. Returns whether there is more to do.
     ///
     /// # Errors
-    /// Errors of the pool when the table must grow. All entries stay as they were.
+    /// Errors of the pool when the table must grow. All entries stay in the index.
     pub fn step(&mut self, hash_of: impl Fn(EntryAddress) -> u64, budget: usize) -> Result<bool> {
         for _ in 0..budget {
             if self.stash.has_untried() {
@@ -226,12 +237,13 @@ impl Index {
         Ok(self.stash.has_untried() || self.is_crowded(self.len) || self.is_sparse())
     }
 
-    /// Returns the hash of a key in the order of this index.
+    /// Applies this index's bijection to the hash of a key.
     #[inline]
     fn ordered(&self, hash: u64) -> KeyHash {
         KeyHash(self.order.of(hash))
     }
 
+    /// Returns where the index stores the entry at `place`, whose key has this hash; `None` if the entry is absent.
     fn spot_of(&self, hash: KeyHash, place: EntryAddress) -> Option<EntryLocation> {
         if self.table.len() == 0 {
             return None;
@@ -248,8 +260,8 @@ impl Index {
             })
     }
 
-    /// Adds an entry after growing by some buckets: for a table that is too full because the pool had no memory for a
-    /// while.
+    /// Adds up to [`CATCH_UP_BUCKETS`] buckets until the entry fits; returns whether it was added. For a table that is
+    /// too full because the pool had no memory when it should have grown.
     fn put_with_growth(
         &mut self,
         hash: KeyHash,
@@ -272,7 +284,8 @@ impl Index {
         Ok(false)
     }
 
-    /// Puts an entry into a free slot of one of its buckets, at home if possible.
+    /// Puts an entry into a free slot of one of its key's two buckets, at home if possible; returns whether there was a
+    /// free slot.
     fn put_directly(&mut self, hash: KeyHash, place: EntryAddress) -> bool {
         let buckets = [self.table.address(hash.home()), self.table.address(hash.other())];
         for bucket in buckets {
@@ -284,7 +297,7 @@ impl Index {
         false
     }
 
-    /// Puts an entry into a free slot of one of its buckets.
+    /// Puts an entry into this free slot of `bucket`, one of the two buckets of its key.
     fn put(&mut self, bucket: usize, slot: usize, hash: KeyHash, place: EntryAddress) {
         let home = self.table.address(hash.home());
         let at_home = hash.slot(place);
@@ -306,20 +319,22 @@ impl Index {
         Ok(())
     }
 
+    /// Removes an entry from the stash, and its route from the summary of its home bucket if no other entry uses it.
     fn take_from_stash(&mut self, entry: Stashed) {
         self.stash.remove(entry);
         self.table.stand_down(Stash::bytes_of(self.stash.len()));
         let home = self.table.address(entry.hash().home());
         let known = self.table.known(home);
         if self.stash.of_home(home, known).take(LOOKED_AT + 1).count() == LOOKED_AT {
-            // Few enough are left to tell which routes are in use.
+            // Few enough stashed entries of this home bucket are left to examine all, so its summary is corrected as a
+            // whole.
             self.table.get(home).summary().routes().for_each(|route| self.forget(home, route));
         } else {
             self.forget(home, entry.hash().route());
         }
     }
 
-    /// Empties a slot and updates the summaries that had its route.
+    /// Empties a slot of a bucket and removes the route of its entry from summaries where no other entry uses it.
     fn vacate(&mut self, bucket: usize, slot: usize) {
         let was = self.table.get(bucket).slot(slot);
         self.table.write_slot(bucket, slot, BucketSlot::EMPTY);
@@ -334,8 +349,8 @@ impl Index {
         self.table.write_summary(home, summary.with(route, true));
     }
 
-    /// Removes a route from the summaries of the home buckets whose keys come by it to `bucket`, unless it is still in
-    /// use.
+    /// Removes `route` from the summaries of the buckets that this route connects to `bucket`, unless another entry
+    /// still uses the route there.
     fn forget_facing(&mut self, bucket: usize, route: Route) {
         let (first, second) = self.table.candidate_buckets(bucket, route);
         self.forget(first, route);
@@ -344,7 +359,7 @@ impl Index {
         }
     }
 
-    /// Removes a route from the summary of a bucket unless it is still in use.
+    /// Removes `route` from the summary of the bucket `home` unless an entry still uses it.
     fn forget(&mut self, home: usize, route: Route) {
         let summary = self.table.get(home).summary();
         if summary.has(route) && !self.is_used(home, route) {
@@ -352,15 +367,16 @@ impl Index {
         }
     }
 
-    /// Returns whether an entry came by a route from a home bucket: in one of the buckets that the route leads to, or
-    /// in the stash.
+    /// Returns whether an entry may use `route` from the bucket `home`: an entry with this route is away in a bucket
+    /// that the route leads to, or the stash may have one.
     fn is_used(&self, home: usize, route: Route) -> bool {
         let leads_to = |bucket| self.table.read(bucket).has_away_by(route);
         let (first, second) = self.table.candidate_buckets(home, route);
         leads_to(first) || second.is_some_and(leads_to) || self.may_be_stashed(home, route)
     }
 
-    /// Returns whether the stash has an entry with this home and route, or too many entries of this home to examine.
+    /// Returns whether the stash has an entry with this home bucket and route, or too many entries of this home bucket
+    /// to examine.
     fn may_be_stashed(&self, home: usize, route: Route) -> bool {
         if self.stash.len() == 0 {
             return false;

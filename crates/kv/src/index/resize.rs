@@ -1,7 +1,8 @@
-//! Growth and shrinking by one bucket: splits a bucket in two, or merges two into one.
+//! Growth and shrinking by one bucket: growing splits a bucket in two, shrinking merges two buckets into one.
 //!
-//! In plain linear hashing, buckets that were split already are half as full as the others. Two buckets per key even
-//! this out, so that the load can be the same at any size.
+//! In plain linear hashing, the buckets that have been split already are half as full as the others. Here an entry can
+//! be in either of two buckets, which evens this out, so that the load (the part of the slots in use) can be the same
+//! at any size.
 
 use super::Index;
 use super::bucket::{Bucket, SLOTS};
@@ -9,20 +10,23 @@ use super::table::parent;
 use crate::slab::EntryAddress;
 use farpool_model::Result;
 
-/// Load in percent above which the table grows. Measured while growing to 12,000 keys: at 85, 90 and 92, every second
-/// insert displaces an entry and reads 5, 9 and 12 buckets for it, and an entry takes 10.8, 10.2 and 9.9 bytes.
+/// Load in percent above which the table grows: a compromise between the cost of inserts and memory. Measured while
+/// growing to 12,000 keys, where every second insert displaces an entry: at 85, 90 and 92 percent, such an insert reads
+/// 5, 9 and 12 buckets, and an entry takes 10.8, 10.2 and 9.9 bytes of the index.
 const CROWDED_PERCENT: usize = 91;
 
-/// Load in percent of a table that was sized for its keys: half way between the other two.
+/// Maximum load in percent of a table that [`Index::expect`] has sized in advance: half way between [`CROWDED_PERCENT`]
+/// and [`SPARSE_PERCENT`].
 const EXPECTED_PERCENT: usize = 78;
 
-/// Load in percent below which the table shrinks: far enough below the upper bound that a space whose number of keys
-/// varies by a quarter is left alone.
+/// Load in percent below which the table shrinks: so far below [`CROWDED_PERCENT`] that a table whose number of keys
+/// varies by a quarter is not resized each time.
 const SPARSE_PERCENT: usize = 65;
 
 impl Index {
-    /// Returns whether a table with `len` entries should grow. It also grows when displacement cannot keep up, but only
-    /// while it is half full, as keys with equal hashes would collide at any size.
+    /// Returns whether the table should grow if it has `len` entries. It also grows when the stash is full because
+    /// displacement cannot keep up, but only if the table is more than half full, as keys with equal hashes would stay
+    /// in the stash at any size.
     pub(super) fn is_crowded(&self, len: usize) -> bool {
         self.would_be_crowded(len, self.slots())
     }
@@ -31,13 +35,13 @@ impl Index {
         len * 100 > slots * CROWDED_PERCENT || (self.stash.is_full() && len * 2 > slots)
     }
 
-    /// Returns whether the table should shrink.
+    /// Returns whether the table should shrink, that is, whether its load would be low even with one bucket less.
     pub(super) fn is_sparse(&self) -> bool {
         let fewer = self.slots().saturating_sub(SLOTS);
         self.len * 100 < fewer * SPARSE_PERCENT && !self.would_be_crowded(self.len, fewer)
     }
 
-    /// Grows the table until it can take `len` entries without growing again, as far as the pool has memory.
+    /// Grows the table until it can take `len` entries without growing again, or until the pool has no memory for it.
     pub fn expect(&mut self, len: usize, hash_of: impl Fn(EntryAddress) -> u64) {
         while len.saturating_mul(100) > self.slots() * EXPECTED_PERCENT {
             if self.grow(&hash_of).is_err() {
@@ -46,7 +50,7 @@ impl Index {
         }
     }
 
-    /// Adds a bucket, which takes over some of its parent's entries.
+    /// Adds a bucket, which takes over some entries of its parent, the bucket that is split.
     ///
     /// # Errors
     /// Errors of the pool; nothing is changed then.
@@ -73,8 +77,8 @@ impl Index {
         Ok(())
     }
 
-    /// Removes routes that a split has made obsolete: from the summaries of the two halves, and of buckets whose keys
-    /// came to them.
+    /// Removes routes that a split has made obsolete: from the summaries of the two halves, and from those of buckets
+    /// whose entries are away in the halves.
     fn forget_after_split(&mut self, whole: &Bucket, halves: [usize; 2]) {
         for half in halves {
             for route in whole.summary.routes() {
@@ -86,7 +90,8 @@ impl Index {
         }
     }
 
-    /// Merges the last bucket into its parent if their entries fit into one; returns whether they did.
+    /// Merges the last bucket into its parent, after moving entries elsewhere if the two have more than seven; returns
+    /// false, with the two buckets left in place, if too few entries could be moved.
     pub(super) fn shrink(&mut self) -> bool {
         let last = self.table.len() - 1;
         let into = parent(last);
@@ -106,7 +111,8 @@ impl Index {
         true
     }
 
-    /// Moves an entry out of one of two buckets that are to be merged, to a third one.
+    /// Moves an entry out of `from`, which is to be merged with `beside`, to a third bucket; returns whether one had a
+    /// free slot.
     fn send_away(&mut self, from: usize, beside: usize) -> bool {
         let bucket = self.table.read(from);
         for (i, slot) in bucket.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {

@@ -1,24 +1,26 @@
-//! Stateless scans in steps, and random entries.
+//! Scans in steps, whose whole state is the cursor that the client sends; and random entries.
 
 use super::Index;
 use super::bucket::SLOTS;
 use crate::slab::EntryAddress;
 
-/// Slots tried for a random entry; a table is hardly ever less than half full.
+/// Number of random slots tried for a random entry, before the next entry in the table is taken. At half load, one in
+/// 2^64 calls needs more.
 const TRIES: usize = 64;
 
 impl Index {
-    /// Appends the entries whose keys are at home in the bucket of the cursor, a handful, and returns the next cursor,
-    /// or 0 at the end. A scan begins at 0. An entry that is present from the beginning to the end of a scan is
-    /// returned at least once, whatever happens meanwhile; entries that come or go may be returned, and any may be
-    /// returned twice if the table is resized. Any number is a valid cursor.
+    /// Appends the addresses of the entries whose home is the bucket of the cursor, a handful, to `out`. Returns the
+    /// next cursor; 0 at the end. A scan begins with cursor 0, and any number is a valid cursor. An entry that is in
+    /// the index from the beginning to the end of a scan is returned at least once, whatever is inserted or removed
+    /// meanwhile. Entries that are added or removed during the scan may be returned, and any entry may be returned
+    /// twice if the table is resized. `hash_of` returns the hash of an entry's key.
     ///
-    /// As in Redis (dict.c), cursors count from the highest known bit of the bucket number down, so that buckets are
-    /// visited in the order of their reversed numbers. In this order, the two parts of a split bucket lie where the
-    /// bucket was, so that visited numbers stay visited. Example: with 4 buckets the order is 0, 2, 1, 3. The scan has
-    /// visited 0 and 2 when the table grows to 8; the order becomes 0, 4, 2, 6, 1, 5, 3, 7, and the scan continues at
-    /// 1, past all parts of 0 and 2. In ascending order, a scan at bucket 5 of 8 would miss the keys of buckets 5 to 7
-    /// when these are merged into 1 to 3.
+    /// As in Redis (dict.c), a cursor is incremented from the highest bit of the bucket number down, so that buckets
+    /// are visited in the order of their bit-reversed numbers. In this order, the two halves of a split bucket are
+    /// adjacent where the bucket was, so that the visited buckets stay a prefix of the order. Example: with 4 buckets
+    /// the order is 0, 2, 1, 3. The scan has visited 0 and 2 when the table grows to 8 buckets. The order becomes 0, 4,
+    /// 2, 6, 1, 5, 3, 7, and the scan continues at 1, past all halves of 0 and 2. In ascending order, a scan at bucket
+    /// 5 of 8 would miss the entries of buckets 5 to 7 when these are merged into 1 to 3.
     pub fn scan(
         &self,
         cursor: u64,
@@ -33,7 +35,7 @@ impl Index {
         (cursor | !self.table.known(bucket)).reverse_bits().wrapping_add(1).reverse_bits()
     }
 
-    /// Appends the entries that are at home in a bucket, wherever they are stored.
+    /// Appends the addresses of the entries whose home is `bucket`, wherever they are stored.
     fn of_home(&self, bucket: usize, hash_of: impl Fn(EntryAddress) -> u64, out: &mut Vec<EntryAddress>) {
         let home = self.table.read(bucket);
         out.extend(home.at_home().map(|slot| slot.place()));
@@ -42,7 +44,7 @@ impl Index {
             for other in [Some(first), second].into_iter().flatten() {
                 let other = self.table.read(other);
                 let places = other.away_by(route).map(|slot| slot.place());
-                // Keys of other homes may have come here by the same route.
+                // Entries of other home buckets may be away here with the same route.
                 out.extend(
                     places.filter(|place| self.table.address(self.ordered(hash_of(*place)).home()) == bucket),
                 );
@@ -54,7 +56,8 @@ impl Index {
         }
     }
 
-    /// Returns an entry chosen by a random number, each with almost the same probability.
+    /// Returns the address of an entry chosen by the random number `random`, each with almost the same probability;
+    /// `None` if the index is empty.
     pub fn any(&self, random: u64) -> Option<EntryAddress> {
         let candidates = (self.slots() + self.stash.len()) as u64;
         if self.len == 0 {
@@ -78,6 +81,7 @@ impl Index {
         places.next().or_else(|| self.stash.any(random))
     }
 
+    /// Returns the address in a slot; `None` if the slot is free.
     fn place_in(&self, bucket: usize, slot: usize) -> Option<EntryAddress> {
         let slot = self.table.get(bucket).slot(slot);
         (!slot.is_empty()).then(|| slot.place())

@@ -1,27 +1,29 @@
-//! The stash of an index: entries that found no slot in either of their two buckets. A lookup reads it only if the
-//! summary of the key's home bucket has the key's route.
+//! The stash of an index: the entries for which neither of their key's two buckets has a free slot. A lookup reads the
+//! stash only if the summary of the key's home bucket has the key's route.
 //!
-//! Displacement keeps the stash almost empty. The stash has no bound, so that no key is refused because of its hash:
-//! when most keys of a table were removed and are written again in the order of the table's own scan, thousands of
-//! entries may be stashed until the table has grown. Entries beyond [`ENTRIES`] are charged to the pool
-//! ([`BucketTable::stand_for`](super::table::Table::stand_for)).
+//! Displacement keeps the stash almost empty. The size of the stash has no limit, so that no key is refused because of
+//! its hash: when most keys of a table were removed and are written again in the order of a scan of the same table,
+//! thousands of entries may be stashed until the table has grown. Memory of entries beyond [`ENTRIES`] is charged to
+//! the pool ([`BucketTable::stand_for`](super::table::BucketTable::stand_for)).
 
 use super::bucket::KeyHash;
 use crate::slab::EntryAddress;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Number of stashed entries at which the table grows although it is not full. More are possible only for keys with
-/// almost equal hashes, or while the table may not grow.
+/// Number of stashed entries from which on the table grows although its load is low. The stash has more entries only if
+/// their keys have almost equal hashes, or while the table cannot grow.
 const ENTRIES: usize = 32;
 
-/// Bytes per stashed entry: a node of the B-tree has room for 11 entries of 16 bytes and is at least half full.
+/// Estimated bytes per stashed entry. Reason for 48: a node of the B-tree has room for 11 entries of 16 bytes, and is
+/// at least half full.
 const ENTRY_BYTES: usize = 48;
 
-/// An entry in the stash.
+/// An entry in the stash: the hash of its key and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stashed {
-    /// Reversed bits of the hash, so that entries of one home are adjacent at any number of buckets.
+    /// The bits of the hash in reverse order, so that entries with the same home bucket are adjacent at any number of
+    /// buckets.
     reversed: u64,
     place: u64,
 }
@@ -43,9 +45,9 @@ impl Stashed {
 #[derive(Debug, Default)]
 pub struct Stash {
     entries: BTreeSet<Stashed>,
-    /// The entry that was tried last.
+    /// The entry that displacement was tried for last.
     turn: Option<Stashed>,
-    /// Number of entries tried without success since something changed.
+    /// Number of entries for which displacement was tried since a slot may have become free.
     stuck: usize,
 }
 
@@ -58,17 +60,17 @@ impl Stash {
         self.entries.len() >= ENTRIES
     }
 
-    /// Returns whether inserts have to help to empty the stash.
+    /// Returns whether the stash is half full, so that inserts have to help to empty it.
     pub fn is_filling(&self) -> bool {
         self.entries.len() >= ENTRIES / 2
     }
 
-    /// Returns the bytes to charge to the pool for `entries` entries.
+    /// Returns the bytes to charge to the pool for a stash of `entries` entries.
     pub fn bytes_of(entries: usize) -> usize {
         entries.saturating_sub(ENTRIES) * ENTRY_BYTES
     }
 
-    /// Returns the entry with this hash for which `is_it` is true.
+    /// Returns the address of the first entry with this hash for which `is_it` returns true; `None` if there is none.
     pub fn find(&self, hash: KeyHash, is_it: impl Fn(EntryAddress) -> bool) -> Option<EntryAddress> {
         if self.entries.is_empty() {
             return None;
@@ -78,7 +80,8 @@ impl Stash {
         self.entries.range(first..=last).map(|entry| entry.place()).find(|place| is_it(*place))
     }
 
-    /// Iterates over the entries at home in a bucket, given the mask of its known bits.
+    /// Iterates over the entries whose home is `bucket`. `known` is the mask of the bucket's known bits
+    /// ([`BucketTable::known`](super::table::BucketTable::known)).
     pub fn of_home(&self, bucket: usize, known: u64) -> impl Iterator<Item = Stashed> {
         let bucket = bucket as u64;
         let (first, last) = (bucket.reverse_bits(), (bucket | !known).reverse_bits());
@@ -86,7 +89,7 @@ impl Stash {
         self.entries.range(range).copied()
     }
 
-    /// Returns an entry chosen by a random number.
+    /// Returns the address of an entry chosen by a random number; `None` if the stash is empty.
     pub fn any(&self, random: u64) -> Option<EntryAddress> {
         let from = Stashed { reversed: random, place: 0 };
         self.entries.range(from..).next().or(self.entries.first()).map(|entry| entry.place())
@@ -107,12 +110,12 @@ impl Stash {
         self.retry();
     }
 
-    /// Returns whether there are entries that may find a slot.
+    /// Returns whether displacement has not been tried for all entries since the last [`Self::retry`].
     pub fn has_untried(&self) -> bool {
         self.stuck < self.entries.len()
     }
 
-    /// Returns the next entry that may find a slot, in turn, and counts it as tried.
+    /// Returns the next entry to try displacement for, in turn, and counts it as tried; `None` if all were tried.
     pub fn next_untried(&mut self) -> Option<Stashed> {
         if !self.has_untried() {
             return None;
@@ -123,7 +126,7 @@ impl Stash {
         self.turn
     }
 
-    /// Notes that entries tried before may find a slot now.
+    /// Notes that displacement may succeed for entries for which it failed before.
     pub fn retry(&mut self) {
         self.stuck = 0;
     }

@@ -1,11 +1,12 @@
-//! The array of buckets in the pool's memory, which grows and shrinks at its end by one bucket at a time.
+//! The array of buckets of an index, in segments of pool memory. It grows and shrinks at its end by one bucket at a
+//! time.
 //!
-//! Buckets are numbered as in linear hashing (Litwin 1980). With 2^L to 2^(L+1) buckets, a number of arbitrary length
-//! selects the bucket with its L+1 low bits if that exists, and otherwise the one with its L low bits. The bucket added
-//! next takes over entries of exactly one other bucket, its parent. A bit is *known* for a bucket if all numbers that
-//! select the bucket agree in it.
+//! A bucket is selected as in linear hashing (Litwin 1980). With 2^L to 2^(L+1) buckets, a 64-bit bucket number selects
+//! the bucket with the index of its L+1 low bits if there is one, and otherwise the bucket with the index of its L low
+//! bits. The bucket added next takes over entries of exactly one other bucket, its parent. A bit is *known* for a
+//! bucket if all bucket numbers that select the bucket agree in this bit: L or L+1 low bits.
 //!
-//! Invariant: the memory of a segment is written before it is read, as each bucket is written when it is added.
+//! Invariant: the memory of a segment is written before it is read, because adding a bucket writes it.
 
 use super::bucket::{BUCKET_BYTES, Bucket, BucketRef, BucketSlot, Route, SLOTS, Summary};
 use crate::meter::Meter;
@@ -13,34 +14,36 @@ use farpool_memory::{Extent, Pool, Tenure};
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 
-/// Binary logarithm of the number of buckets in the first segments. Four buckets (256 B) hold the 25 keys of a small
-/// space.
+/// Binary logarithm of the number of buckets in the first segments. Reason for four buckets (256 bytes): they hold the
+/// 25 keys of a small space.
 const FIRST_SHIFT: u32 = 2;
 
-/// Binary logarithm of the number of buckets in the largest segments: 256 KiB, so that the list of segments for 10^7
-/// keys stays in the L2 cache, and less than 1 % of a large table is allocated ahead of use.
+/// Binary logarithm of the number of buckets in the largest segments. Reason for 4096 buckets (256 KiB): the list of
+/// segments for 10^7 keys stays in the L2 cache, and less than 1 % of a large table is allocated ahead of use.
 const LAST_SHIFT: u32 = 12;
 
-/// Binary logarithm of the number of segments per doubling in between, which bounds memory allocated ahead of use to an
-/// eighth.
+/// Binary logarithm of the number of segments by which the table doubles while segments have sizes in between. Reason
+/// for eight segments: at most an eighth of the memory is allocated ahead of use.
 const PARTS_SHIFT: u32 = 3;
 
-/// Bytes of a piece that accounts for memory outside the pool: some 80 entries of the stash.
+/// Bytes of a pool allocation that accounts for memory of the stash, which is not memory of the pool; enough for some
+/// 80 stashed entries.
 const BESIDE_BYTES: usize = 4096;
 
-/// The array of buckets.
+/// The array of buckets; see the module documentation.
 pub struct BucketTable {
     pool: Arc<Pool>,
     tenant: TenantName,
     meter: Arc<Meter>,
     segments: Vec<Extent>,
-    /// Pieces of the pool that account for memory of the index outside the pool.
+    /// Unused pool allocations that account for the memory of the stash, so that the pool's limits cover the stash,
+    /// too.
     beside: Vec<Extent>,
     buckets: usize,
     bytes: usize,
 }
 
-/// The one or two buckets that a key can be in, given its other bucket and its route.
+/// The one or two buckets that an entry's other bucket can be, given one of its buckets and its route.
 pub type CandidateBuckets = (usize, Option<usize>);
 
 impl BucketTable {
@@ -66,12 +69,12 @@ impl BucketTable {
         self.buckets
     }
 
-    /// Returns the bytes of the pool.
+    /// Returns the bytes of all pool allocations.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the bucket that a number selects. The table must not be empty.
+    /// Returns the index of the bucket that a bucket number selects. The table must not be empty.
     #[inline]
     pub fn address(&self, number: u64) -> usize {
         let low = self.low_mask();
@@ -79,24 +82,25 @@ impl BucketTable {
         (if wide < self.buckets as u64 { wide } else { narrow }) as usize
     }
 
-    /// Returns the mask of the bits that are known for a bucket.
+    /// Returns a mask of the bits of bucket numbers that are known for a bucket; see the module documentation.
     pub fn known(&self, bucket: usize) -> u64 {
         let low = self.low_mask();
         let is_split = bucket as u64 > low || (bucket as u64 + low + 1) < self.buckets as u64;
         if is_split { low << 1 | 1 } else { low }
     }
 
-    /// Returns the buckets on the other side of a route. The relation is symmetric.
+    /// Returns the buckets that `route` connects to `bucket`. The relation is symmetric: `bucket` is among the results
+    /// for each of them.
     pub fn candidate_buckets(&self, bucket: usize, route: Route) -> CandidateBuckets {
         let known = self.known(bucket);
         let number = (bucket as u64 ^ route.distance()) & known;
         let first = self.address(number);
-        // If one more bit decides than is known, both of its values are possible.
+        // If the selection depends on one more bit than is known for `bucket`, both values of the bit are possible.
         let second = self.address(number | (known + 1));
         (first, (second != first).then_some(second))
     }
 
-    /// Returns the parent of the bucket that is added next.
+    /// Returns the index of the bucket that the next added bucket is split from.
     pub fn next_parent(&self) -> usize {
         parent(self.buckets)
     }
@@ -136,7 +140,7 @@ impl BucketTable {
         bytes.expect("segments are whole buckets")
     }
 
-    /// Adds an empty bucket.
+    /// Adds an empty bucket at the end.
     ///
     /// # Errors
     /// Errors of [`Pool::allocate_piece`] and [`Meter::check`]; nothing is changed then.
@@ -150,7 +154,7 @@ impl BucketTable {
         Ok(())
     }
 
-    /// Removes the last bucket and frees segments after the new end.
+    /// Removes the last bucket and frees segments without buckets.
     pub fn pop(&mut self) {
         self.buckets -= 1;
         let used = self.buckets.checked_sub(1).map_or(0, |last| position(last).0 + 1);
@@ -160,7 +164,7 @@ impl BucketTable {
         }
     }
 
-    /// Allocates pieces of the pool that account for `bytes` bytes outside of it.
+    /// Allocates pool memory until at least `bytes` bytes account for the stash.
     ///
     /// # Errors
     /// Errors of [`BucketTable::push`].
@@ -172,8 +176,8 @@ impl BucketTable {
         Ok(())
     }
 
-    /// Frees pieces that account for more than `bytes` bytes, with hysteresis so that a change by a few entries frees
-    /// nothing.
+    /// Frees pool memory that accounts for more than `bytes` bytes of the stash. One allocation more than necessary is
+    /// kept, so that a change by a few entries frees nothing; with 0 bytes, all are freed.
     pub fn stand_down(&mut self, bytes: usize) {
         while self.beside.len() * BESIDE_BYTES >= bytes + 2 * BESIDE_BYTES
             || (bytes == 0 && !self.beside.is_empty())
@@ -197,7 +201,7 @@ impl BucketTable {
         self.meter.gave(bytes);
     }
 
-    /// Frees all memory.
+    /// Removes all buckets and frees all memory.
     pub fn clear(&mut self) {
         self.meter.gave(self.bytes);
         (self.segments, self.beside, self.buckets, self.bytes) = (Vec::new(), Vec::new(), 0, 0);
@@ -215,18 +219,18 @@ impl Drop for BucketTable {
     }
 }
 
-/// Returns the bucket that `bucket` was split from; `bucket` is not 0.
+/// Returns the index of the bucket that `bucket`, which is not 0, was split from.
 pub fn parent(bucket: usize) -> usize {
     bucket ^ 1 << bucket.ilog2()
 }
 
-/// Returns the binary logarithm of the number of buckets in this bucket's segment.
+/// Returns the binary logarithm of the number of buckets in the segment of this bucket.
 #[inline]
 fn shift(bucket: usize) -> u32 {
     (bucket | 1).ilog2().saturating_sub(PARTS_SHIFT).clamp(FIRST_SHIFT, LAST_SHIFT)
 }
 
-/// Returns the segment of a bucket, and its first byte there.
+/// Returns the index of a bucket's segment, and the offset of the bucket's first byte in the segment.
 #[inline]
 fn position(bucket: usize) -> (usize, usize) {
     let shift = shift(bucket);

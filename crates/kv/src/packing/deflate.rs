@@ -1,9 +1,9 @@
-//! DEFLATE. The library's state is large, so each thread keeps one.
+//! DEFLATE. Each thread keeps the state of the library, because it is large.
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use std::cell::RefCell;
 
-/// Higher levels save a twentieth and take half as long again.
+/// Compression level. Reason for 1: higher levels save 5 % of the bytes and take 50 % more time.
 const LEVEL: i32 = 1;
 
 thread_local! {
@@ -11,7 +11,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor>> = const { RefCell::new(None) };
 }
 
-/// Compresses into `out`; returns the number of bytes, or `None` if they do not fit.
+/// Compresses `plain` into `out`; returns the number of compressed bytes, or `None` if they do not fit.
 pub(super) fn pack(plain: &[u8], out: &mut [u8]) -> Option<usize> {
     let level = CompressionLvl::new(LEVEL).ok()?;
     COMPRESSOR.with_borrow_mut(|made| {
@@ -20,7 +20,8 @@ pub(super) fn pack(plain: &[u8], out: &mut [u8]) -> Option<usize> {
     })
 }
 
-/// Decompresses into `out`; returns the number of bytes, or `None` if `packed` is damaged or its contents do not fit.
+/// Decompresses `packed` into `out`; returns the number of plain bytes, or `None` if `packed` is corrupt or they do not
+/// fit.
 pub(super) fn unpack(packed: &[u8], out: &mut [u8]) -> Option<usize> {
     DECOMPRESSOR.with_borrow_mut(|made| made.get_or_insert_default().deflate_decompress(packed, out).ok())
 }

@@ -1,11 +1,11 @@
 //! Compression of values, one by one.
 //!
-//! A value is stored compressed if that saves a size class, and plain otherwise. Small values contain little
-//! repetition, so a space may have a dictionary, a sample of its first values: LZ4 finds in it what values have in
-//! common, and FSST derives a table of frequent symbols from it (`training.rs`).
+//! A value is stored compressed (packed) if its entry then fits a smaller size class, and plain otherwise. Small values
+//! contain little repetition, so a space may have a dictionary, a sample of its first values: LZ4 refers to what values
+//! have in common with it, and FSST derives a table of frequent symbols from it (`training.rs`).
 //!
-//! Compressed bytes stay in memory. The log, snapshots and clients get plain values, so that nothing on disk depends on
-//! a codec or a dictionary.
+//! Values are compressed in memory only. The log, snapshots and clients get plain values, so that no file depends on a
+//! codec or a dictionary.
 
 mod deflate;
 mod packers;
@@ -22,14 +22,15 @@ use farpool_model::{Error, Result};
 use std::fmt;
 use symbols::Symbols;
 
-/// Largest ratio of plain to compressed bytes; a value takes at least 1/8 of its plain size, so that the plain size of
-/// any amount of memory is bounded.
+/// Maximum ratio of plain to compressed bytes: a value is allocated at least 1/8 of its plain size. Reason for a limit:
+/// the plain size of the values in a part of memory can then be estimated from its bytes.
 pub(crate) const PLAIN_PER_BYTE: usize = 8;
 
-/// Bytes of the dictionary of LZ4, all of which the compressor indexes for each value.
+/// Maximum bytes of a dictionary for LZ4. Reason for a limit: the compressor indexes the whole dictionary for each
+/// value.
 const LZ4_DICTIONARY_BYTES: usize = 4 << 10;
 
-/// Smallest useful dictionary, in bytes.
+/// Minimum bytes of a dictionary, below which it would be useless.
 const DICTIONARY_BYTES_LEAST: usize = 64;
 
 /// A codec for values.
@@ -55,12 +56,12 @@ impl Compression {
         }
     }
 
-    /// Returns the codec with this name; case is ignored.
+    /// Returns the codec with this name; `None` if there is none. Case is ignored.
     pub fn named(name: &[u8]) -> Option<Compression> {
         Compression::ALL.into_iter().find(|one| name.eq_ignore_ascii_case(one.name().as_bytes()))
     }
 
-    /// Returns the number in definitions of spaces, from 1 on.
+    /// Returns the number of the codec in encoded definitions of spaces; numbers begin with 1.
     pub(crate) fn number(self) -> u8 {
         self as u8 + 1
     }
@@ -69,7 +70,7 @@ impl Compression {
         Compression::ALL.into_iter().find(|one| one.number() == number)
     }
 
-    /// Returns the most bytes of a dictionary; 0 if the codec has none.
+    /// Returns the maximum bytes of a dictionary; 0 if the codec uses none.
     pub(crate) fn dictionary_bytes(self) -> usize {
         match self {
             Compression::Lz4 => LZ4_DICTIONARY_BYTES,
@@ -79,7 +80,7 @@ impl Compression {
     }
 }
 
-/// A compressor and decompressor for the values of a space.
+/// A compressor and decompressor for the values of a space: a codec with a dictionary.
 pub struct Packer {
     compression: Compression,
     dictionary: Box<[u8]>,
@@ -87,8 +88,8 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Creates a packer with as much of `dictionary`, a sample of values, as the codec uses; empty before one was
-    /// trained.
+    /// Creates a packer with as much of `dictionary`, a sample of values, as the codec uses. An empty dictionary stands
+    /// for none.
     pub fn new(compression: Compression, dictionary: &[u8]) -> Packer {
         let dictionary = &dictionary[..dictionary.len().min(compression.dictionary_bytes())];
         let dictionary = if dictionary.len() < DICTIONARY_BYTES_LEAST { &[] } else { dictionary };
@@ -105,17 +106,17 @@ impl Packer {
         self.compression
     }
 
-    /// Returns the dictionary, a sample of values.
+    /// Returns the dictionary, a sample of values; empty if there is none.
     pub fn dictionary(&self) -> &[u8] {
         &self.dictionary
     }
 
-    /// Returns whether a dictionary would improve compression.
+    /// Returns whether the codec uses a dictionary and the packer has none.
     pub(crate) fn wants_dictionary(&self) -> bool {
         self.dictionary.is_empty() && self.compression.dictionary_bytes() > 0
     }
 
-    /// Returns whether the other packer gives the same results.
+    /// Returns whether another packer has the same codec and dictionary, and so gives the same results.
     pub(crate) fn is_like(&self, other: &Packer) -> bool {
         self.compression == other.compression && self.dictionary == other.dictionary
     }
@@ -125,28 +126,29 @@ impl Packer {
         self.dictionary.len() + self.symbols.as_ref().map_or(0, |_| Symbols::BYTES)
     }
 
-    /// Returns the most bytes that a packer with a dictionary takes.
+    /// Returns the maximum bytes of memory that a packer with a dictionary takes.
     pub(crate) fn bytes_with(compression: Compression) -> usize {
         let symbols = if compression == Compression::Fsst { Symbols::BYTES } else { 0 };
         compression.dictionary_bytes() + symbols
     }
 
-    /// Returns whether decompressing takes about as long as copying.
+    /// Returns whether decompressing a value takes about as long as copying it.
     pub(crate) fn is_quick(&self) -> bool {
         self.compression != Compression::Deflate
     }
 
-    /// Returns the cost of decompressing `bytes` bytes, as the number of bytes that could be copied in that time.
+    /// Returns the cost of decompressing a value of `bytes` plain bytes, as the number of bytes that could be copied in
+    /// that time.
     pub(crate) fn cost(&self, bytes: usize) -> usize {
         match self.compression {
             Compression::Lz4 | Compression::Fsst => 4 * bytes + 256,
-            // DEFLATE builds tables for each value first.
+            // DEFLATE builds tables for each value before it decompresses.
             Compression::Deflate => 8 * bytes + (32 << 10),
         }
     }
 
-    /// Compresses a value and appends it to `out` if it takes at most `most` bytes; otherwise leaves `out` unchanged
-    /// and returns false.
+    /// Compresses a value and appends the result to `out`; returns false, with `out` unchanged, if the result would
+    /// have more than `most` bytes.
     pub fn pack(&self, plain: &[u8], most: usize, out: &mut Vec<u8>) -> bool {
         if plain.len() > KV_PACKED_BYTES_MAX || plain.is_empty() {
             return false;
@@ -172,10 +174,10 @@ impl Packer {
         packed.is_some()
     }
 
-    /// Decompresses the result of [`Packer::pack`] into `out`, whose length is that of the plain value.
+    /// Decompresses a result of [`Packer::pack`] into `out`, whose length must be that of the plain value.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are damaged; the contents of `out` are then unspecified.
+    /// `Corrupt` when the bytes are corrupt; the contents of `out` are then unspecified.
     pub fn unpack(&self, packed: &[u8], out: &mut [u8]) -> Result<()> {
         let bytes = match self.compression {
             Compression::Lz4 if self.dictionary.is_empty() => {

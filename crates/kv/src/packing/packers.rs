@@ -1,9 +1,10 @@
-//! The packers that the compressed entries of a table were made with.
+//! The packers (compressors) with which the compressed values of a table were made.
 //!
-//! A packed value begins with the number of its packer in the table (1 byte) and its plain length (2 bytes); the
-//! compressed bytes follow. A new dictionary is a new packer. Invariant: a packer stays in the table as long as an
-//! entry, or a cut, may need it. Example: an entry was packed by packer 0; then the dictionary is trained, which makes
-//! packer 1. If number 0 were reused for it, the old entry would be decompressed with the wrong dictionary.
+//! A packed (compressed) value begins with the number of its packer in the table (1 byte) and its plain length (2
+//! bytes); the compressed bytes follow. A new dictionary makes a new packer. Invariant: a number is not reused as long
+//! as an entry, or a cut (point-in-time view), may refer to it. Example: an entry was packed by packer 0; then a
+//! dictionary is trained, which makes packer 1. If the new packer got the number 0, the old entry would be decompressed
+//! with the wrong dictionary.
 
 use super::{PLAIN_PER_BYTE, Packer, damaged};
 use crate::entry::{Entry, entry_bytes};
@@ -13,10 +14,10 @@ use farpool_model::limits::KV_PACKED_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Bytes before the output of the codec.
+/// Bytes of a packed value before the output of the codec.
 const HEAD_BYTES: usize = 3;
 
-/// Most packers that entries of a table may refer to.
+/// Maximum number of packers to which entries of a table may refer, as a number has one byte.
 const PACKERS: usize = 256;
 
 const _: () = assert!(KV_PACKED_BYTES_MAX <= u16::MAX as usize);
@@ -24,27 +25,27 @@ const _: () = assert!(KV_PACKED_BYTES_MAX <= u16::MAX as usize);
 /// The packers of a table.
 #[derive(Default)]
 pub(crate) struct Packers {
-    /// Packer for new values, and its number once it has packed one.
+    /// The packer for new values; `number` is its number, given when it has packed a value.
     current: Option<Arc<Packer>>,
     number: Option<u8>,
     known: Unpackers,
-    /// Number of entries of each packer.
+    /// Number of entries that were packed by each packer, by number.
     entries: Vec<usize>,
     buffer: Vec<u8>,
 }
 
-/// A shared handle to a table's packers, for decompression without the table.
+/// A shared handle to the packers of a table, with which values can be decompressed without the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unpackers(Arc<Vec<Arc<Packer>>>);
 
-/// A packed value: its bytes, and the bytes to allocate for it.
+/// A packed value that is not stored yet: its bytes, and how many bytes to allocate for it.
 pub(crate) struct PackedValue {
     pub bytes: Vec<u8>,
     pub room: usize,
 }
 
 impl Packers {
-    /// Returns the packer for new values.
+    /// Returns the packer for new values; `None` if they are not compressed.
     pub fn current(&self) -> Option<&Arc<Packer>> {
         self.current.as_ref()
     }
@@ -62,7 +63,7 @@ impl Packers {
         !is_same
     }
 
-    /// Returns whether there may be packed entries.
+    /// Returns whether the table may have packed entries.
     pub fn has_some(&self) -> bool {
         !self.known.0.is_empty()
     }
@@ -72,13 +73,14 @@ impl Packers {
         &self.known
     }
 
-    /// Returns whether an entry was packed by another packer than the current one.
+    /// Returns whether an entry is packed, and by another packer than the current one.
     pub fn is_old(&self, entry: Entry<'_>) -> bool {
         entry.is_packed() && entry.stored().first().copied() != self.number
     }
 
-    /// Packs a value if that saves its entry a size class. `keeps` forbids reusing the number of a packer without
-    /// entries, because a cut may still refer to it. The result must be passed to [`Packers::packed`].
+    /// Packs a value if its entry then fits a smaller size class; otherwise returns `None`. `keeps` says that numbers
+    /// of packers without entries must not be reused, because a cut may refer to them. The result must be passed to
+    /// [`Packers::packed`], which counts it.
     pub fn pack(
         &mut self,
         key_bytes: usize,
@@ -106,7 +108,8 @@ impl Packers {
         Some(PackedValue { bytes, room })
     }
 
-    /// Notes whether a packed value was stored in an entry, and takes its buffer back.
+    /// Takes back a result of [`Packers::pack`], whose buffer is reused; `is_put` says whether it was stored in an
+    /// entry.
     pub fn packed(&mut self, packed: PackedValue, is_put: bool) {
         if let Some(number) = packed.bytes.first().filter(|_| is_put) {
             self.entries[usize::from(*number)] += 1;
@@ -114,7 +117,7 @@ impl Packers {
         self.buffer = packed.bytes;
     }
 
-    /// Notes that an entry was removed.
+    /// Notes that a packed entry was removed or overwritten.
     pub fn forget(&mut self, entry: Entry<'_>) {
         let number = entry.stored().first().map_or(0, |number| usize::from(*number));
         if let Some(entries) = self.entries.get_mut(number).filter(|_| entry.is_packed()) {
@@ -122,7 +125,8 @@ impl Packers {
         }
     }
 
-    /// Returns the number of the current packer; `None` if there is no packer, or no free number.
+    /// Returns the number of the packer for new values, giving it one if needed; `None` if there is no packer or no
+    /// free number.
     fn number_of_current(&mut self, keeps: bool) -> Option<u8> {
         if let Some(number) = self.number {
             return Some(number);
@@ -149,7 +153,7 @@ impl Packers {
 }
 
 impl Unpackers {
-    /// Returns whether two handles are the same.
+    /// Returns whether two handles refer to the same packers.
     pub fn is(&self, other: &Unpackers) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -157,7 +161,7 @@ impl Unpackers {
     /// Returns the plain value of an entry.
     ///
     /// # Errors
-    /// `Corrupt` when its bytes are damaged.
+    /// `Corrupt` when the compressed bytes are corrupt.
     pub fn plain<'a>(&self, entry: Entry<'a>) -> Result<Cow<'a, [u8]>> {
         if !entry.is_packed() {
             return Ok(Cow::Borrowed(entry.stored()));
@@ -167,7 +171,7 @@ impl Unpackers {
         Ok(Cow::Owned(plain))
     }
 
-    /// Returns the plain value of a packed entry in a reusable buffer.
+    /// Decompresses the value of a packed entry into `buffer`, which is reused, and returns it.
     ///
     /// # Errors
     /// Errors of [`Unpackers::plain`].
@@ -200,7 +204,7 @@ impl Unpackers {
         packer.ok_or_else(damaged)?.unpack(packed, plain)
     }
 
-    /// Returns whether decompressing an entry takes about as long as copying it.
+    /// Returns whether decompressing the value of an entry takes about as long as copying it.
     #[inline]
     pub fn is_quick(&self, entry: Entry<'_>) -> bool {
         self.packer_of(entry).is_none_or(Packer::is_quick)
@@ -212,14 +216,14 @@ impl Unpackers {
         self.0.get(usize::from(*number)).map(|packer| &**packer)
     }
 
-    /// Returns the cost of reading an entry, as the number of bytes that could be copied in that time.
+    /// Returns the cost of reading the value of an entry, as the number of bytes that could be copied in that time.
     #[inline]
     pub fn cost(&self, entry: Entry<'_>) -> usize {
         self.packer_of(entry).map_or(entry.stored().len(), |packer| packer.cost(plain_bytes(entry)))
     }
 }
 
-/// Returns the plain length of an entry's value.
+/// Returns the length of the uncompressed value of an entry.
 pub(crate) fn plain_bytes(entry: Entry<'_>) -> usize {
     match entry.stored().first_chunk() {
         Some([_, low, high]) if entry.is_packed() => usize::from(u16::from_le_bytes([*low, *high])),
@@ -227,12 +231,12 @@ pub(crate) fn plain_bytes(entry: Entry<'_>) -> usize {
     }
 }
 
-/// Returns the bytes to allocate for a packed value.
+/// Returns the bytes to allocate for a packed value, at least 1/8 of the plain length (see [`PLAIN_PER_BYTE`]).
 fn room_of(packed_bytes: usize, plain_bytes: usize) -> usize {
     packed_bytes.max(plain_bytes / PLAIN_PER_BYTE)
 }
 
-/// Returns the bytes that an entry needs for its value.
+/// Returns the bytes that are needed to store the value of an entry as it is now, packed or plain.
 pub(crate) fn room_of_entry(entry: Entry<'_>) -> usize {
     if entry.is_packed() { room_of(entry.stored().len(), plain_bytes(entry)) } else { entry.stored().len() }
 }

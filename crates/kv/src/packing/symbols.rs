@@ -1,29 +1,29 @@
 //! FSST: compresses short strings one by one with a table of up to 255 frequent symbols of one to eight bytes.
 //!
-//! The decoder is our own, because the library's aborts on invalid codes. Source: Boncz, Neumann, Leis, "FSST: Fast
-//! Random Access String Compression", VLDB 2020.
+//! The decoder is implemented here, because that of the library aborts on invalid codes. Source: Boncz, Neumann, Leis,
+//! "FSST: Fast Random Access String Compression", VLDB 2020.
 
 use fsst::{Compressor, ESCAPE_CODE};
 
-/// Length of the pieces into which a sample is divided, about that of values.
+/// Bytes of the pieces into which a sample is divided for training; about the length of values.
 const LINE_BYTES: usize = 256;
 
-/// Codes decoded per iteration.
+/// Number of codes that one iteration of the decoder decodes.
 const CODES: usize = 8;
 
 /// A symbol table.
 pub(super) struct Symbols {
     compressor: Compressor,
-    /// Symbol of each code, padded to eight bytes, and its length.
+    /// Symbol of each code, padded to eight bytes; `lengths` has its length.
     symbols: [[u8; 8]; 256],
     lengths: [u8; 256],
 }
 
 impl Symbols {
-    /// Bytes of memory: mostly the compressor's tables for finding symbols.
+    /// Estimated bytes of memory, mostly of the compressor's tables for finding symbols.
     pub const BYTES: usize = 256 << 10;
 
-    /// Trains the symbols on a sample; the result is deterministic.
+    /// Trains a symbol table on a sample. The same sample always gives the same table.
     pub fn of(sample: &[u8]) -> Symbols {
         let compressor = Compressor::train(&sample.chunks(LINE_BYTES).collect());
         let (mut symbols, mut lengths) = ([[0; 8]; 256], [1; 256]);
@@ -34,14 +34,15 @@ impl Symbols {
         Symbols { compressor, symbols, lengths }
     }
 
-    /// Appends the codes of a string; returns their number of bytes.
+    /// Appends the codes of a string to `out`; returns their number of bytes.
     pub fn pack(&self, plain: &[u8], out: &mut Vec<u8>) -> usize {
         let codes = self.compressor.compress(plain);
         out.extend_from_slice(&codes);
         codes.len()
     }
 
-    /// Decodes into `out`; returns the number of bytes, or `None` if they do not fit or an escape lacks its byte.
+    /// Decodes `codes` into `out`; returns the number of decoded bytes, or `None` if they do not fit or the byte after
+    /// an escape code is missing.
     pub fn unpack(&self, codes: &[u8], out: &mut [u8]) -> Option<usize> {
         let (mut at, mut rest) = (0, codes);
         while let Some((&code, behind)) = rest.split_first() {

@@ -1,7 +1,8 @@
-//! Training of dictionaries: samples of a space's first values.
+//! Training of compression dictionaries, which are samples of the first values of a space.
 //!
-//! A dictionary is made in the background once a space has some hundred values, then recorded and kept as long as the
-//! space exists; values that look different later are compressed less. Existing values are recompressed step by step.
+//! When a space has some hundred values, a dictionary is made in the background and logged. It is kept as long as the
+//! space exists, so later values that look different are compressed less. Existing values are recompressed step by
+//! step.
 
 use super::{Compression, Packer};
 use crate::effects::Effect;
@@ -14,21 +15,22 @@ use farpool_model::Result;
 use farpool_model::cast::usize_saturating;
 use std::sync::Arc;
 
-/// Least number of values of a space whose dictionary is trained.
+/// Minimum number of values of a space for which a dictionary is trained.
 const VALUES: usize = 256;
 
-/// A sample must fill at least 1/4 of the dictionary; one made of a few short values would not suit later ones.
+/// A sample must fill at least 1/4 of the dictionary, because a dictionary of a few short values would not suit later
+/// values.
 const PART_LEAST: usize = 4;
 
-/// Spaces tried in one step.
+/// Maximum number of spaces that are tried in one step.
 const TRIES: usize = 4;
 
-/// Most bytes that one value contributes, so that a dictionary covers several values.
+/// Maximum bytes that one value contributes to a dictionary, so that a dictionary consists of several values.
 const PIECE_BYTES: usize = 512;
 
 impl Keyspace {
-    /// Trains the dictionary of a space that lacks one and has enough values; returns whether it did. Takes some
-    /// milliseconds; other threads wait only while the dictionary is set.
+    /// Trains a dictionary for one space that has none and has enough values; returns whether there was such a space.
+    /// Takes some milliseconds; shards are locked only while values are sampled and the dictionary is set.
     pub(crate) fn train_one(&self, now: u64) -> bool {
         let spaces = self.spaces();
         let mut wanting = spaces.packers().filter(|(_, packer)| packer.wants_dictionary()).peekable();
@@ -38,7 +40,8 @@ impl Keyspace {
         let counts = self.keys_by_space();
         let has_enough = |id: &SpaceId| counts.get(id).is_some_and(|keys| *keys >= VALUES);
         let mut ready: Vec<_> = wanting.filter(|(id, _)| has_enough(id)).collect();
-        // Rotates the order, so that spaces whose sample is too small do not block the others.
+        // Begins with another space each time, so that spaces whose sample is too small do not keep others from being
+        // tried.
         let first = usize_saturating(now / 64) % ready.len().max(1);
         ready.rotate_left(first);
         ready.into_iter().take(TRIES).any(|(id, packer)| {
@@ -48,7 +51,7 @@ impl Keyspace {
 
     fn train(&self, space: &Arc<Space>, compression: Compression, now: u64) -> bool {
         let room = compression.dictionary_bytes();
-        // Without memory for a dictionary, the space has none.
+        // If there is no memory for the dictionary, the space stays without one.
         let reserved =
             self.pool.allocate_piece(&self.tenant, Packer::bytes_with(compression), Tenure::Staying);
         if reserved.is_err() || self.journal().is_some_and(|journal| journal.check(room).is_err()) {
@@ -63,7 +66,7 @@ impl Keyspace {
         self.set_dictionary(space, &packer, now).is_ok()
     }
 
-    /// Returns prefixes of some values of a space, from all shards.
+    /// Returns the first bytes of some values of a space, from all shards, at most `most` bytes in total.
     fn sample(&self, space: SpaceId, most: usize) -> Result<Vec<u8>> {
         let mut sample = Vec::with_capacity(most);
         for shard in 0..self.shards() {
@@ -79,7 +82,7 @@ impl Keyspace {
         if let Some(journal) = self.journal() {
             journal.check(packer.dictionary().len())?;
         }
-        // If a long command holds a shard, a later step tries again.
+        // If a long command holds a shard, nothing is changed, and a later step tries again.
         let all: Vec<usize> = (0..self.shards()).collect();
         let Some(mut shards) = self.take_all(&all) else { return Ok(()) };
         let before = Arc::clone(shards[0].spaces());
@@ -90,12 +93,13 @@ impl Keyspace {
         shards.iter_mut().for_each(|shard| shard.set_spaces(&spaces));
         let mut recorder = Recorder::new(self.journal(), Vec::new(), now, now ^ u64::from(space.id) << 32);
         recorder.add(&Effect::Dictionary { space: space.id, dictionary: packer.dictionary() });
-        // A failed append is reported to the next command that writes; values are correct without this record.
+        // If appending the record fails, the next command that writes reports the error. Values are right without this
+        // record.
         drop(recorder.finish().0);
         Ok(())
     }
 
-    /// Sets a dictionary that was recorded.
+    /// Sets the dictionary of a space from a log record.
     pub(crate) fn apply_dictionary(&self, space: SpaceId, dictionary: &[u8]) {
         let spaces = self.spaces();
         let Some(old) = spaces.packer(space) else { return };
@@ -107,15 +111,16 @@ impl Keyspace {
         }
     }
 
-    /// Sets the definitions of spaces that were recorded.
+    /// Sets the definitions of spaces from a log record.
     pub(crate) fn store_spaces(&self, spaces: Spaces) {
-        // Their memory is in use already, so exceeding the tenant's quota is not an error here.
+        // The compressors have their memory already, so it is no error here if the tenant's quota is exceeded.
         self.charge_packers(&spaces).ok();
         let spaces = Arc::new(spaces);
         (0..self.shards()).for_each(|shard| self.lock(shard).set_spaces(&spaces));
     }
 
-    /// Charges the memory of packers to the tenant, and releases charges for packers that no space uses any more.
+    /// Charges the memory of the packers (compressors) of `spaces` to the tenant, and releases the charges for packers
+    /// that no space uses any more.
     ///
     /// # Errors
     /// `OverLimit` when memory is too small.

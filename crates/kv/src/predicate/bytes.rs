@@ -1,13 +1,13 @@
-//! Conditions on bytes at offsets of a value.
+//! Conditions on bytes at an offset in a value, such as `u32@4 > 7`.
 //!
-//! A number is mapped to an unsigned integer with the same order, and a comparison with a constant to the range of
-//! integers that pass.
+//! Numbers of all types are mapped to unsigned integers in the same order. A comparison with a constant then becomes a
+//! range of integers that pass.
 
 use super::constant::ScaledNumber;
 use farpool_model::CompareOp;
 use std::ops::Range;
 
-/// The type of a number in a value.
+/// The type of a number in a value: an integer or a float of a certain width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NumberType {
     U8,
@@ -40,7 +40,7 @@ impl NumberType {
         })
     }
 
-    /// Returns the least and the greatest integer; `None` for floats.
+    /// Returns the minimum and the maximum of an integer type; `None` for floats.
     fn range(self) -> Option<(i128, i128)> {
         Some(match self {
             NumberType::U8 => (0, u8::MAX.into()),
@@ -149,7 +149,7 @@ impl NumberRange {
             CompareOp::GtEq => (if is_exact { floor } else { above }, max),
         };
         let (low, high) = (low.max(min), high.min(max));
-        // The least number of a type maps to 0.
+        // The minimum of the type is mapped to 0.
         let range = if low > high { EMPTY } else { ((low - min) as u64, (high - min) as u64) };
         NumberRange::new(number_type, range, op == CompareOp::NotEq)
     }
@@ -213,7 +213,7 @@ impl NumberRange {
         self.is_float
     }
 
-    /// Returns whether a number passes; it is in the lowest bits of `bits`.
+    /// Returns whether the number in the lowest bits of `bits` passes.
     #[inline]
     pub(crate) fn passes(&self, bits: u64) -> bool {
         if self.is_float { self.passes_as::<true>(bits) } else { self.passes_as::<false>(bits) }
@@ -263,7 +263,7 @@ impl ByteCondition {
         ByteCondition(Condition::Slice { range, op, constant: constant.into() })
     }
 
-    /// Returns whether the condition is true for a value; false if the value is too short.
+    /// Returns whether the condition is true for a value; false if it is unknown because the value is too short.
     #[inline]
     pub fn matches(&self, value: &[u8]) -> bool {
         match &self.0 {

@@ -1,15 +1,15 @@
-//! Conversion of constants to values of the types that they are compared with.
+//! Converts constants of a condition to values of the types that they are compared with.
 
 use arrow_schema::{DataType, TimeUnit};
 
-/// Most digits of a number: those of the longest decimal.
+/// Maximum number of digits of a number. Reason for 38: the longest SQL decimal has as many.
 const MOST_DIGITS: usize = 38;
 
-/// A number in units of a type, rounded down to an integer.
+/// A number in units of the least digit of a type (a decimal's last place, for example), rounded down to an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ScaledNumber {
     pub floor: i128,
-    /// Whether the number equals that integer.
+    /// Whether the number equals the integer, that is, nothing was rounded off.
     pub is_exact: bool,
 }
 
@@ -24,7 +24,7 @@ impl ScaledNumber {
     }
 }
 
-/// Parses a number in units of 10^-`scale`; a number beyond 128 bits becomes the least or the greatest integer. Returns
+/// Parses a number as units of 10^-`scale`. A number beyond 128 bits becomes the minimum or maximum integer. Returns
 /// `None` for more than 38 digits.
 pub(super) fn units(text: &str, is_negative: bool, scale: i8) -> Option<ScaledNumber> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -87,7 +87,7 @@ pub(super) fn moment(text: &str, data_type: &DataType) -> Option<ScaledNumber> {
     Some(ScaledNumber::of_quotient(whole, per_unit))
 }
 
-/// Parses a number whose count of digits is in a range.
+/// Parses a number without a sign; returns `None` unless the number of its digits is in the range `count`.
 fn digits(text: &str, count: std::ops::RangeInclusive<usize>) -> Option<i64> {
     let is_number = count.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_number)
@@ -125,7 +125,7 @@ fn nanoseconds(text: &str) -> Option<i64> {
     is_time.then_some(((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + fraction)
 }
 
-/// Splits off the time zone; returns the seconds by which the offset is ahead of UTC.
+/// Splits the time zone off a timestamp; returns the rest and the seconds by which the zone is ahead of UTC.
 fn without_offset(text: &str) -> Option<(&str, i64)> {
     if let Some(time) = text.strip_suffix(['Z', 'z']) {
         return Some((time, 0));

@@ -1,5 +1,5 @@
-//! The parser of conditions, by recursive descent; nested parentheses are limited, and with them the depth of the
-//! recursion.
+//! The parser of conditions, by recursive descent. Nesting of parentheses is limited, because it determines the depth
+//! of the recursion.
 
 use super::bytes::NumberType;
 use super::lexer::{Lexer, Token};
@@ -11,7 +11,7 @@ use farpool_model::limits::{
 };
 use farpool_model::{CompareOp, Expr, Pattern, Value, brief};
 
-/// Keywords; as names of columns they must be quoted.
+/// Keywords; names of columns that equal one must be quoted.
 const WORDS: &[&str] = &["and", "between", "false", "ilike", "in", "is", "like", "not", "null", "or", "true"];
 
 pub(super) fn parse(text: &str, schema: &Schema, is_plain: bool) -> Parsed<Predicate> {
@@ -55,7 +55,7 @@ impl<'a> Parser<'a> {
         ParseError::new(self.at, format!("{found} stands where {expected} is expected"))
     }
 
-    /// Skips the next token if it is this word; returns whether it was.
+    /// Skips the next token if it is this keyword; returns whether it was.
     fn word(&mut self, word: &str) -> Parsed<bool> {
         let is_next = matches!(self.token, Token::Word(found) if found.eq_ignore_ascii_case(word));
         if is_next {
@@ -198,7 +198,8 @@ impl<'a> Parser<'a> {
         Ok(Some(op))
     }
 
-    /// Parses a matching operator: whether it is LIKE, ignores case, and is negated.
+    /// Parses an operator such as LIKE or `~`; returns whether it is LIKE, whether it ignores case, and whether it is
+    /// negated, or `None` if the next token is no such operator.
     fn match_op(&mut self) -> Parsed<Option<(bool, bool, bool)>> {
         let op = match self.token {
             Token::Word(word) if word.eq_ignore_ascii_case("like") => (true, false, false),
@@ -338,7 +339,7 @@ impl<'a> Parser<'a> {
         self.expect(")")?;
         let Operand::Column(column) = left else { return Ok(Predicate::combine(parts, is_negated)) };
         if literals.is_empty() {
-            // No constant is a value of the type.
+            // No constant of the list is a value of the column's type.
             return Ok(Predicate::Columns(self.columns.always(*column, is_negated, self.at)?));
         }
         Ok(negated(Expr::InList(Box::new(Expr::Column(*column)), literals), is_negated))

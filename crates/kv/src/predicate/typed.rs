@@ -1,8 +1,10 @@
-//! Comparisons of columns, and of bytes of the value, with constants of their types.
+//! Builds comparisons of columns, and of bytes of the value, with constants, which are converted to the type of the
+//! column or number.
 //!
-//! A constant that the type of a column cannot represent is replaced by the nearest one, with an equivalent comparison:
-//! `age < 4.5` becomes `age <= 4`. If it is out of the type's range, or lies between two numbers and is compared for
-//! equality, the comparison is true for every value or for none, and stays unknown for NULL.
+//! If the type of a column cannot represent a constant, the nearest value that it can represent is used with an
+//! equivalent comparison: `age < 4.5` becomes `age <= 4`. If the constant is out of the type's range, or is compared
+//! for equality and lies between two values of the type, the comparison is true for every value or for none, and
+//! unknown for NULL.
 
 use super::bytes::{ByteCondition, NumberType};
 use super::constant::{self, ScaledNumber};
@@ -13,7 +15,7 @@ use farpool_model::schema::is_integer_like;
 use farpool_model::{CompareOp, Expr, Literal, Value, brief, sql_name};
 use std::ops::Range;
 
-/// Number of column names that an error shows.
+/// Maximum number of column names that an error message lists.
 const NAMES_SHOWN: usize = 8;
 
 /// An operand of a comparison.
@@ -24,7 +26,7 @@ pub(super) enum Operand {
     Constant(Constant),
 }
 
-/// A constant in the text.
+/// A constant in the text of a condition, not converted to a type yet.
 pub(super) enum Constant {
     Null,
     Bool(bool),
@@ -36,7 +38,7 @@ pub(super) enum Constant {
 /// A constant and its byte offset in the text.
 pub(super) type PositionedConstant = (Constant, usize);
 
-/// The columns of a space.
+/// The columns of the space that a condition is about.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<'a> {
     pub schema: &'a Schema,
@@ -45,7 +47,7 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Fails on conditions on offsets if the space has a schema.
+    /// Fails if the space has a schema, because conditions on bytes at offsets are not allowed then.
     pub fn allow_offsets(&self, at: usize) -> Parsed<()> {
         if self.is_plain {
             return Ok(());
@@ -59,7 +61,8 @@ impl<'a> Columns<'a> {
         self.schema.field(column).data_type()
     }
 
-    /// Finds a column by its exact name or, unless quoted, in any case.
+    /// Returns the index of the column with exactly this name or, unless the name is quoted, of the only column whose
+    /// name differs in case alone; fails if there is none.
     pub fn column(&self, name: &str, is_quoted: bool, at: usize) -> Parsed<usize> {
         let fields = self.schema.fields();
         if let Some(exact) = fields.iter().position(|field| field.name() == name) {
@@ -85,7 +88,8 @@ impl<'a> Columns<'a> {
         format!("the columns are {}{more}", names.collect::<Vec<_>>().join(", "))
     }
 
-    /// Converts a constant of a list; `None` if no value of the column can equal it.
+    /// Converts a constant of an IN list to the type of a column; returns `None` if no value of the column can equal
+    /// it.
     pub fn listed_literal(&self, column: usize, constant: Constant, at: usize) -> Parsed<Option<Literal>> {
         let data_type = self.data_type(column);
         if matches!(constant, Constant::Null) {
@@ -100,7 +104,7 @@ impl<'a> Columns<'a> {
         self.literal(column, constant, at).map(Some)
     }
 
-    /// Compares two columns.
+    /// Returns the comparison of two columns; fails if their types differ.
     pub fn compare_columns(&self, left: usize, op: CompareOp, right: usize, at: usize) -> Parsed<Predicate> {
         let (left_type, right_type) = (self.data_type(left), self.data_type(right));
         if left_type != right_type {
@@ -110,7 +114,7 @@ impl<'a> Columns<'a> {
         Ok(Predicate::Columns(Expr::compare(op, Expr::Column(left), Expr::Column(right))))
     }
 
-    /// Compares an operand with a constant.
+    /// Returns the comparison of an operand (a column or bytes of the value) with a constant.
     pub fn compare(
         &self,
         left: &Operand,
@@ -178,7 +182,7 @@ impl<'a> Columns<'a> {
         Ok(Expr::compare(op, Expr::Column(column), Expr::Literal(least)))
     }
 
-    /// Converts a constant to units of a column whose values are stored as integers.
+    /// Converts a constant to the unit of a column whose values are stored as integers, as decimals and dates are.
     fn units(&self, column: usize, constant: &Constant, at: usize) -> Parsed<ScaledNumber> {
         let data_type = self.data_type(column);
         match (data_type, constant) {

@@ -1,4 +1,4 @@
-//! The Redis protocol, RESP2 and RESP3: parses requests and writes replies. Does no IO.
+//! The Redis protocol, versions RESP2 and RESP3: parses requests and writes replies. Does no I/O.
 //!
 //! Contract: [`Parser`] finds one request after the other in a buffer that the caller owns and fills; an argument is a
 //! range of that buffer. Memory is allocated for bytes that have arrived, never for a length that was only announced.

@@ -1,6 +1,6 @@
 //! Integers and doubles in Redis' text form. For the numbers of `INCRBYFLOAT` see [`super::ExtendedFloat`].
 
-/// Bytes of the longest text of an `i64`.
+/// Maximum bytes of the decimal text of an `i64`.
 pub const INTEGER_TEXT_BYTES: usize = 20;
 
 /// Parses an integer as Redis' `string2ll` does: no spaces, no plus sign, no leading zeros, no `-0`, so that each

@@ -1,8 +1,8 @@
-//! The parser of requests: arrays of bulk strings, and inline commands.
+//! The parser of requests of the Redis protocol: arrays of bulk strings, and inline commands.
 //!
 //! Invariant: the result of parsing, and the error that a peer gets, do not depend on how the bytes were split into
-//! packets. As in Redis, a header ends with a carriage return and any one byte after it, and an argument with any two
-//! bytes: lengths alone delimit them.
+//! packets. As in Redis, a header ends with a carriage return and any byte after it, and an argument is followed by any
+//! two bytes, because only lengths delimit them.
 
 use super::inline;
 use super::number::parse_integer;
@@ -18,17 +18,18 @@ use std::ops::Range;
 /// lengths below a million.
 const SHORT_HEADER_BYTES: usize = 9;
 
-/// Capacity for argument ranges that is kept between requests; a request of a million arguments is rare.
+/// Maximum capacity for argument ranges that is kept between requests, because requests with very many arguments are
+/// rare.
 const RANGES_KEPT: usize = 128;
 
 /// The limits of a request, checked as soon as a length has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParserLimits {
-    /// Most arguments of one request, including the command's name.
+    /// Maximum number of arguments per request, including the command's name.
     pub arguments_max: usize,
-    /// Most bytes of one argument.
+    /// Maximum bytes per argument.
     pub argument_bytes_max: usize,
-    /// Most bytes of an inline command or a header; at least [`ParserLimits::INLINE_BYTES_LEAST`].
+    /// Maximum bytes of an inline command or a header; at least [`ParserLimits::INLINE_BYTES_LEAST`].
     pub inline_bytes_max: usize,
     /// Whether the client is authenticated or need not be; affects only texts of errors.
     pub is_authenticated: bool,
@@ -51,7 +52,7 @@ impl ParserLimits {
         is_authenticated: false,
     };
 
-    /// Lower bound of `inline_bytes_max`, so that short headers need no check.
+    /// Minimum of `inline_bytes_max`. Reason for a minimum: short headers then need no check.
     pub const INLINE_BYTES_LEAST: usize = 16;
 
     fn line_bytes(&self) -> usize {
@@ -181,7 +182,7 @@ impl Parser {
         Self::default()
     }
 
-    /// Parses the request at the start of `buffer`, continuing where the last call stopped.
+    /// Parses the request at the beginning of `buffer`, continuing where the last call stopped.
     ///
     /// After [`Step::NeedMore`], the buffer of the next call must begin with the same bytes; after a request, with the
     /// bytes that follow it. Arguments of inline commands are unescaped in place.
@@ -215,7 +216,7 @@ impl Parser {
         std::mem::take(&mut self.arguments)
     }
 
-    /// Returns the range of an incomplete argument, if its length is known.
+    /// Returns the range in the buffer of the argument that is incomplete; `None` if its length is not known yet.
     pub fn open_argument(&self) -> Option<Range<usize>> {
         self.open.map(|bytes| self.at..self.at + bytes)
     }
@@ -226,7 +227,7 @@ impl Parser {
         (self.at, self.searched, self.is_complete) = (0, 0, false);
     }
 
-    /// Parses as far as the bytes reach; returns the least number of missing bytes, 0 if the request is complete.
+    /// Parses as far as the bytes reach; returns the minimum number of missing bytes, 0 if the request is complete.
     fn parse_array(&mut self, buffer: &[u8], limits: &ParserLimits) -> Result<usize, ProtocolError> {
         if self.at == 0 {
             let errors = (ProtocolError::CountTooLong, ProtocolError::InvalidCount);
@@ -289,7 +290,7 @@ impl Parser {
         Ok(Some(number))
     }
 
-    /// Parses an inline command; returns the least number of missing bytes.
+    /// Parses an inline command; returns the minimum number of missing bytes, 0 if the command is complete.
     fn parse_inline(&mut self, buffer: &mut [u8], limits: &ParserLimits) -> Result<usize, ProtocolError> {
         let too_long = ProtocolError::InlineTooLong;
         let Some(newline) = self.find(b'\n', buffer, limits.line_bytes(), too_long)? else { return Ok(1) };

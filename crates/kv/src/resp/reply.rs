@@ -1,4 +1,5 @@
-//! The writer of replies. Lengths come first, so the number of elements must be known in advance.
+//! The writer of replies of the Redis protocol. Lengths precede elements, so the number of elements must be known in
+//! advance.
 
 use super::number::{INTEGER_TEXT_BYTES, double_text, integer_text, write_before};
 
@@ -13,7 +14,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the version by its number in `HELLO`.
+    /// Returns the version with this number in `HELLO`; `None` if there is none.
     pub fn of_number(number: i64) -> Option<Self> {
         match number {
             2 => Some(Self::Resp2),
@@ -45,7 +46,8 @@ impl<'a> Replies<'a> {
         Self { out, protocol, bytes_max: usize::MAX }
     }
 
-    /// Sets the most bytes that the buffer should hold; callers check large replies with [`Replies::has_room`].
+    /// Sets the maximum bytes of the buffer. Writing does not enforce it: callers must check [`Replies::has_room`]
+    /// before large replies.
     #[must_use]
     pub fn within(self, bytes_max: usize) -> Self {
         Self { bytes_max, ..self }
@@ -57,7 +59,7 @@ impl<'a> Replies<'a> {
         Replies { out: self.out, bytes_max, ..*self }
     }
 
-    /// Returns whether `bytes` more bytes are allowed.
+    /// Returns whether `bytes` more bytes stay within the maximum.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.out.len().saturating_add(bytes) <= self.bytes_max
     }
@@ -82,7 +84,7 @@ impl<'a> Replies<'a> {
         self.out.len()
     }
 
-    /// Truncates the buffer to `bytes`, as when a reply turns into an error halfway.
+    /// Truncates the buffer to `bytes` bytes, to replace a partly written reply by an error.
     pub fn truncate(&mut self, bytes: usize) {
         self.out.truncate(bytes);
     }

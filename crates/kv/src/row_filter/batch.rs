@@ -1,28 +1,28 @@
-//! A batch: entries of up to 64 slots that are filtered together.
+//! A batch: the entries of up to 64 slots, which are filtered together.
 
 use crate::cut::ReadEntry;
 use crate::entry::{self, Entry, Kind};
 use farpool_memory::prefetch;
 use memchr::memmem::Finder;
 
-/// Most entries of a batch: the bits of a word.
+/// Maximum number of entries of a batch: the number of bits of a word, with which results are represented.
 pub(crate) const BATCH_ENTRIES: usize = 64;
 
-/// Consecutive slots of a page, at most as many as a word has bits.
+/// At most 64 consecutive slots of a slab page.
 #[derive(Clone, Copy)]
 pub(crate) struct Slots<'a> {
     /// Bytes of all slots.
     pub bytes: &'a [u8],
-    /// Bytes of the slots that are read next, if known, to be prefetched.
+    /// Bytes of the slots that are read next, for prefetching; empty if unknown.
     pub ahead: &'a [u8],
     /// Bytes of a slot.
     pub slot_bytes: usize,
-    /// Slots that have entries; the lowest bit is the first slot.
+    /// Bitmap of the slots that have entries; the lowest bit is the first slot.
     pub taken: u64,
 }
 
 impl<'a> Slots<'a> {
-    /// Returns the slot of a single entry.
+    /// Returns a single slot with a copy-free view of `entry`.
     pub fn of(entry: Entry<'a>) -> Self {
         let bytes = entry.bytes();
         Slots { bytes, ahead: &[], slot_bytes: bytes.len(), taken: 1 }
@@ -35,19 +35,19 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// The unexpired entries of some slots, and their values.
+/// The entries of some slots that have not expired, and their values.
 pub(crate) struct Batch<'a> {
     slots: Slots<'a>,
-    /// Slot of each entry, ascending.
+    /// The slot of each entry, ascending.
     places: [u8; BATCH_ENTRIES],
-    /// Values that conditions read; empty for entries without one.
+    /// The value of each entry, if it is of the kind that the conditions read; otherwise empty.
     values: [&'a [u8]; BATCH_ENTRIES],
-    /// Bitmap of the entries that have such a value.
+    /// Bitmap of the entries whose value is of that kind.
     has_value: u64,
     count: usize,
-    /// Bytes of all values.
+    /// Total bytes of `values`.
     bytes: usize,
-    /// Values of all kinds, if they are not in the slots.
+    /// The values of all entries, of any kind, if they are not in the slots because they were decompressed.
     plain: Option<Box<[&'a [u8]; BATCH_ENTRIES]>>,
 }
 
@@ -66,7 +66,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Replaces the contents by the slots' entries that exist at `now`. Conditions read values of one kind.
+    /// Replaces the contents by the entries in `slots` that have not expired at `now`. `kind` is the kind of values
+    /// that the conditions read.
     pub fn fill(&mut self, slots: Slots<'a>, kind: Kind, now: u64) {
         let (mut left, mut valid, mut has_value, mut count, mut bytes) = (slots.taken, 0, 0, 0, 0);
         while left != 0 {
@@ -101,7 +102,7 @@ impl<'a> Batch<'a> {
             (Slots { taken: valid, ..slots }, has_value, count, bytes);
     }
 
-    /// Replaces the contents by the slots' entries, none of which has expired, with values stored elsewhere, given by
+    /// Replaces the contents by the entries in `slots`, none of which may have expired. `values` has their values by
     /// slot.
     pub fn fill_plain(&mut self, slots: Slots<'a>, kind: Kind, values: &[&'a [u8]]) {
         let plain = self.plain.insert(Box::new([&[]; BATCH_ENTRIES]));
@@ -124,7 +125,7 @@ impl<'a> Batch<'a> {
         self.count
     }
 
-    /// Returns the bytes of all values that conditions read.
+    /// Returns the total bytes of the values that conditions read.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -134,12 +135,12 @@ impl<'a> Batch<'a> {
         if self.count == 0 { 0 } else { u64::MAX >> (BATCH_ENTRIES - self.count) }
     }
 
-    /// Returns a bitmap of the entries that have a value of the wanted kind.
+    /// Returns a bitmap of the entries whose value is of the kind that conditions read.
     pub fn has_value(&self) -> u64 {
         self.has_value
     }
 
-    /// Returns an entry.
+    /// Returns the entry with this index in the batch.
     #[inline]
     pub fn entry(&self, row: usize) -> Entry<'a> {
         self.slots.entry(usize::from(self.places[row]))
@@ -150,7 +151,7 @@ impl<'a> Batch<'a> {
         &self.values[..self.count]
     }
 
-    /// Collects the entries of a bitmap into `entries`.
+    /// Writes the entries of a bitmap to the front of `entries`; returns this part.
     pub fn entries<'b>(
         &self,
         rows: u64,
@@ -168,8 +169,9 @@ impl<'a> Batch<'a> {
         &entries[..count]
     }
 
-    /// Searches all slots at once, which costs less than searching value by value. Returns the entries among `asked`
-    /// whose values contain a match, or `None` if too few of the bytes belong to such values.
+    /// Searches the bytes of all slots at once, which takes less time than searching value by value. Returns a bitmap
+    /// of the entries among `asked` whose values contain a match; `None`, without searching, if too few of the bytes
+    /// belong to values of these entries.
     pub fn find(&self, finder: &Finder<'_>, asked: u64) -> Option<u64> {
         let Slots { bytes, slot_bytes, taken, .. } = self.slots;
         let count = asked.count_ones() as usize;
@@ -181,7 +183,7 @@ impl<'a> Batch<'a> {
             let hit = from + hit;
             let slot = hit / slot_bytes;
             let (bit, next) = (1 << slot, (slot + 1) * slot_bytes);
-            // Entries of a batch are in the order of their slots.
+            // The index of an entry is the number of entries in lower slots.
             let row = (taken & (bit - 1)).count_ones();
             if taken & bit == 0 || asked >> row & 1 == 0 {
                 from = next;
@@ -193,7 +195,7 @@ impl<'a> Batch<'a> {
                 found |= 1 << row;
                 from = next;
             } else {
-                // A match in the header, the key, or the unused end of the slot.
+                // The match is not in the value: in the header, the key, or the unused end of the slot.
                 from = if hit < start { start.max(hit + 1) } else { next };
             }
         }

@@ -1,7 +1,7 @@
-//! The compiler of filters from expressions.
+//! Compiles SQL expressions to filters.
 //!
-//! Negations are pushed down to single conditions: through AND and OR by De Morgan's laws; a negated condition is true
-//! where the condition is false, and for NULL neither is true.
+//! Negations are pushed down through AND and OR by De Morgan's laws to single conditions. A negated condition is true
+//! where the condition is false; on NULL, neither the condition nor its negation is true.
 
 use super::fields::{FieldRanges, ListCondition, Number};
 use super::texts::{ByteSource, BytesCondition, BytesTest};
@@ -14,11 +14,11 @@ use farpool_model::{CompareOp, Expr, LikePieces, Literal, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most conditions of a filter. Entries are filtered while their shard is locked, so further conditions are left to the
-/// filter on copies.
+/// Maximum number of conditions of a filter. Reason for a limit: entries are filtered while their shard is locked, so
+/// further conditions are evaluated later, on copies of the entries.
 pub(super) const CONDITIONS: usize = 64;
 
-/// Longest list of numbers compared one by one as ranges; longer ones are searched.
+/// Maximum length of a list of numbers (IN) that is evaluated as single comparisons; longer lists are searched.
 const RANGES: usize = 4;
 
 pub(super) fn filter(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: usize) -> Option<RowFilter> {
@@ -44,23 +44,23 @@ pub(super) fn filter(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: u
 struct Builder {
     rows: Option<Arc<RowSchema>>,
     prefix_bytes: usize,
-    /// Whether no part was left out.
+    /// Whether the filter has all parts of the condition.
     is_exact: bool,
-    /// Columns that are read.
+    /// Columns that the filter reads.
     columns: BTreeSet<usize>,
-    /// Number of conditions, and number of those on bytes of variable width.
+    /// Number of conditions; `texts` is the number of those on bytes of variable length.
     conditions: usize,
     texts: usize,
 }
 
-/// The stored form of a column.
+/// How the values of a column are stored in an entry.
 enum StoredColumn {
     Number(Number, ColumnType),
     Text(ByteSource),
 }
 
 impl Builder {
-    /// Returns a node for a part that is left out: it may be true for every entry.
+    /// Returns a node for a part of the condition that cannot be evaluated in place: it passes every entry.
     fn left_out(&mut self) -> ConditionNode {
         self.is_exact = false;
         ConditionNode::Always
@@ -81,7 +81,7 @@ impl Builder {
         }
     }
 
-    /// Compiles a condition other than AND, OR and NOT; `None` if it cannot be evaluated in place.
+    /// Compiles a condition other than AND, OR and NOT; returns `None` if it cannot be evaluated in place.
     fn condition(&mut self, expr: &Expr, is_negated: bool) -> Option<ConditionNode> {
         match expr {
             Expr::Literal(literal) => match literal.value() {
@@ -115,7 +115,8 @@ impl Builder {
         }
     }
 
-    /// Compiles AND or OR. If a part of AND is left out, the others remain; if a part of OR is left out, nothing does.
+    /// Compiles AND or OR. If a part of AND cannot be evaluated in place, only this part is left out; if a part of OR
+    /// cannot, the whole OR is left out.
     fn all(&mut self, parts: &[Expr], is_all: bool, is_negated: bool) -> ConditionNode {
         let (mut fields, mut nodes) = (FieldRanges::default(), Vec::new());
         let mut has_fields = false;
@@ -150,7 +151,7 @@ impl Builder {
         let stored = match (&self.rows, column) {
             (None, 0) => StoredColumn::Text(ByteSource::Key(0)),
             (None, 1) => StoredColumn::Text(ByteSource::Value),
-            // The expiry is stored in another form than `ttl` shows.
+            // The column `ttl` cannot be filtered in place, because the expiry is stored in another form.
             (None, _) => return None,
             (Some(rows), 0) => match rows.key().kind {
                 ColumnType::Utf8 | ColumnType::Binary => {
@@ -212,7 +213,7 @@ impl Builder {
             (_, 0) => Some(if is_null { ConditionNode::Never } else { ConditionNode::Always }),
             (None, 1) => Some(ConditionNode::Null { field: None, is_null }),
             (None, _) => None,
-            // A field beyond the end of the row is NULL, too.
+            // The other columns are fields of the row.
             (Some(rows), column) => {
                 rows.fields().get(column - 1)?;
                 Some(ConditionNode::Null { field: Some((rows.clone(), column - 1)), is_null })
@@ -258,7 +259,7 @@ impl Builder {
                 }
                 let bits_of = |literal: &Literal| match kind {
                     ColumnType::Int(_) | ColumnType::UInt(_) | ColumnType::Date | ColumnType::Timestamp => {
-                        // The lowest bytes, as stored.
+                        // As many of the lowest bytes as are stored.
                         Some(literal.as_int()? as u64 & (u64::MAX >> (64 - 8 * number.bytes)))
                     }
                     _ => None,
@@ -282,7 +283,7 @@ impl Builder {
 }
 
 impl ConditionNode {
-    /// Returns the cost class, by which conditions are sorted.
+    /// Returns the cost class of a node; cheaper nodes are evaluated first.
     fn cost(&self) -> u32 {
         match self {
             ConditionNode::Always | ConditionNode::Never => 0,
@@ -316,7 +317,7 @@ fn number_type(kind: ColumnType) -> Option<NumberType> {
 }
 
 /// Returns the range of a column's numbers that pass a comparison with a constant; `None` for constants that are not
-/// finite.
+/// finite numbers.
 fn number_range(kind: ColumnType, op: CompareOp, literal: &Literal) -> Option<NumberRange> {
     match literal.value() {
         Value::Int(number) => Some(NumberRange::whole(number_type(kind)?, op, *number)),

@@ -1,18 +1,18 @@
-//! Conditions on fields of fixed width.
+//! Conditions on fields of rows with a fixed width (numbers).
 
 use super::{Batch, each};
 use crate::predicate::NumberRange;
 
-/// Number of fields whose validity bits are checked together.
+/// Number of fields, the first of a row, whose validity bits are checked together in one word.
 const FIELDS_TOGETHER: usize = u64::BITS as usize;
 
-/// Numeric fields that must all be in their ranges.
+/// A conjunction of conditions: numeric fields that must all be set and be in their ranges.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldRanges {
-    /// Mask of validity bits that must be set, for the first fields.
+    /// Mask of the validity bits that must be set, for the first [`FIELDS_TOGETHER`] fields.
     valid: u64,
     ranges: Vec<FieldRange>,
-    /// Fields compared at once, and the remaining ones.
+    /// Fields that are compared at once (SIMD); `rest` has the other fields.
     lanes: Option<Lanes>,
     rest: Vec<FieldRange>,
 }
@@ -21,21 +21,21 @@ pub(super) struct FieldRanges {
 const LANES: usize = 8;
 const LANE_BYTES: usize = size_of::<u32>();
 
-/// Least number of conditions for which one comparison of all lanes is cheaper than single ones.
+/// Minimum number of conditions for which comparing all lanes at once takes less time than comparing one by one.
 const LANES_LEAST: usize = 3;
 
-/// Adjacent 32-bit integers of a row, compared at once.
+/// Adjacent 32-bit integers of a row that are compared at once.
 #[derive(Clone, Debug)]
 struct Lanes {
-    /// Offset of the first one.
+    /// Offset of the first integer in the row.
     offset: usize,
     sign: [u32; LANES],
     low: [u32; LANES],
-    /// Width of each range; in lanes without a condition, everything passes.
+    /// Width of the range in each lane. In lanes without a condition, everything passes.
     more: [u32; LANES],
 }
 
-/// A number in a row.
+/// Where a numeric field is in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
     /// Index of the field.
@@ -51,16 +51,16 @@ struct FieldRange {
     range: NumberRange,
 }
 
-/// A number in a row that must, or must not, be one of a list.
+/// A condition that a numeric field is, or is not, in a list.
 #[derive(Clone, Debug)]
 pub(super) struct ListCondition {
     pub number: Number,
-    /// Bits of the numbers, ascending.
+    /// The bits of the numbers in the list, ascending.
     pub bits: Vec<u64>,
     pub is_inverted: bool,
 }
 
-/// Returns whether a field is not NULL.
+/// Returns whether a field of a row is set, that is, not NULL.
 #[inline]
 pub(super) fn is_set(row: &[u8], at: usize) -> bool {
     row.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1)
@@ -75,7 +75,7 @@ fn first_word(row: &[u8]) -> u64 {
     }
 }
 
-/// Reads the bits of a number of `BYTES` bytes.
+/// Returns the bits of the number of `BYTES` bytes at an offset; `None` if the row is too short.
 #[inline]
 fn read<const BYTES: usize>(row: &[u8], offset: usize) -> Option<u64> {
     let mut word = [0; 8];
@@ -95,7 +95,7 @@ impl Number {
 }
 
 impl FieldRanges {
-    /// Adds a condition: the number is not NULL and in the range.
+    /// Adds the condition that a field is not NULL and in the range.
     pub fn add(&mut self, number: Number, range: NumberRange) {
         if number.at < FIELDS_TOGETHER {
             self.valid |= 1 << number.at;
@@ -109,8 +109,8 @@ impl FieldRanges {
         self.ranges.extend(other.ranges);
     }
 
-    /// Selects conditions to be compared at once; called when all were added. Rows have `fixed_bytes` bytes before the
-    /// fields of variable width.
+    /// Chooses which conditions are compared at once. Called after all conditions were added. `fixed_bytes` is the
+    /// number of bytes of a row before the fields of variable width.
     pub fn pack(&mut self, fixed_bytes: usize) {
         let starts = self.ranges.iter().map(|field| field.number.offset);
         let packed = starts.filter_map(|start| Lanes::at(start, fixed_bytes, &self.ranges));
@@ -141,7 +141,8 @@ impl FieldRanges {
 }
 
 impl Lanes {
-    /// Returns lanes that start at `offset` or slightly before it, and the fields outside of them.
+    /// Returns lanes that start at `offset`, or slightly before it to end within the fixed bytes, and the fields that
+    /// are not in them.
     fn at(offset: usize, fixed_bytes: usize, fields: &[FieldRange]) -> Option<(Lanes, Vec<FieldRange>)> {
         let beyond = (offset + LANES * LANE_BYTES).saturating_sub(fixed_bytes);
         let offset = offset.checked_sub(beyond.next_multiple_of(LANE_BYTES))?;
@@ -151,7 +152,7 @@ impl Lanes {
         Some((lanes, rest))
     }
 
-    /// Adds a condition if its number is in a lane that has none yet.
+    /// Adds a condition if its field is in a lane that has no condition yet; returns whether it was added.
     fn take(&mut self, field: &FieldRange) -> bool {
         let distance = field.number.offset.wrapping_sub(self.offset);
         let (lane, is_whole) = (distance / LANE_BYTES, distance.is_multiple_of(LANE_BYTES));

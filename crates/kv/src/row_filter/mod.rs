@@ -33,14 +33,15 @@ pub struct RowFilter {
     root: ConditionNode,
     is_exact: bool,
     kind: Kind,
-    /// Bytes of the fixed-width columns that it reads.
+    /// Bytes per entry of the columns with a fixed width that the filter reads.
     fixed_bytes: usize,
-    /// Number of conditions, and number of those that read bytes of variable width.
+    /// Number of conditions; `texts` is the number of those that read bytes of variable length.
     conditions: usize,
     texts: usize,
 }
 
-/// Estimated nanoseconds to evaluate one condition on an entry, and bytes of a value examined per nanosecond.
+/// Estimated nanoseconds of evaluating one condition on an entry; the next constant is the bytes of a value examined
+/// per nanosecond.
 const CONDITION_NS: usize = 3;
 const BYTES_PER_NS: usize = 8;
 
@@ -83,7 +84,7 @@ impl RowFilter {
         self.kind
     }
 
-    /// Returns the bytes read to filter `entries` entries whose values have `value_bytes` bytes in total.
+    /// Returns how many bytes the filter reads of `entries` entries whose values have `value_bytes` bytes in total.
     pub(crate) fn bytes_read(&self, entries: usize, value_bytes: usize) -> usize {
         entries * self.fixed_bytes + if self.texts > 0 { value_bytes } else { 0 }
     }
@@ -93,14 +94,14 @@ impl RowFilter {
         entries * self.conditions * CONDITION_NS + self.texts * value_bytes / BYTES_PER_NS
     }
 
-    /// Returns the entries of a batch for which the condition may be true, one bit each.
+    /// Returns a bitmap of the entries of a batch for which the condition may be true.
     pub(crate) fn judge(&self, batch: &Batch<'_>) -> u64 {
         self.root.judge(batch, batch.all())
     }
 }
 
 impl ConditionNode {
-    /// Returns the entries among `asked` for which the node is true.
+    /// Returns a bitmap of the entries among `asked` for which the node is true.
     fn judge(&self, batch: &Batch<'_>, asked: u64) -> u64 {
         match self {
             ConditionNode::Always => asked,
@@ -126,7 +127,8 @@ impl ConditionNode {
     }
 }
 
-/// Returns the entries among `asked` that pass. If many are asked, all are evaluated without a branch per entry.
+/// Returns a bitmap of the entries among `asked` for which `passes` returns true. If many are asked for, evaluates all
+/// entries of the batch, without a branch per entry.
 #[inline]
 fn each(batch: &Batch<'_>, asked: u64, passes: impl Fn(usize) -> bool) -> u64 {
     let mut passed = 0;

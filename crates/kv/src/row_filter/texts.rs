@@ -1,18 +1,18 @@
-//! Conditions on keys, strings and fields of variable width.
+//! Conditions on bytes of variable length: keys, strings, and fields of rows with text or bytes.
 
 use super::{Batch, each};
 use crate::rows::RowSchema;
 use farpool_model::{CompareOp, LikePieces};
 use std::sync::Arc;
 
-/// The bytes that a condition reads.
+/// Which bytes of an entry a condition reads.
 #[derive(Clone, Debug)]
 pub(super) enum ByteSource {
-    /// The key without its first bytes.
+    /// The key without its first bytes, the prefix of the space; the number of these bytes.
     Key(usize),
-    /// The string.
+    /// The string that is the value.
     Value,
-    /// A field of a row.
+    /// A field of a row, by its index in the schema.
     Field(Arc<RowSchema>, usize),
 }
 
@@ -20,17 +20,17 @@ pub(super) enum ByteSource {
 #[derive(Clone, Debug)]
 pub(super) enum BytesTest {
     Compare(CompareOp, Box<[u8]>),
-    /// True if the bytes are in this sorted list.
+    /// Whether the bytes are in this sorted list.
     OneOf(Vec<Box<[u8]>>),
     Like(LikePieces),
 }
 
-/// A condition on bytes; false if there are none.
+/// A condition on bytes of an entry; false if the entry has no such bytes (NULL).
 #[derive(Clone, Debug)]
 pub(super) struct BytesCondition {
     pub place: ByteSource,
     pub test: BytesTest,
-    /// Whether the test must fail.
+    /// Whether the condition is true if the test fails.
     pub is_inverted: bool,
 }
 

@@ -1,14 +1,15 @@
-//! Rows: the values of a space with a schema.
+//! Rows: the encoding of the values of a space with a schema.
 //!
-//! The first column is the rest of the key after the prefix, as text. The others are in the value:
+//! The first column is in the key: its text follows the prefix of the space. The other columns, the fields, are in the
+//! value:
 //!
 //! ```text
 //! a bit per column, set if it is not NULL, padded to bytes
 //! for each column: its bytes if its type has a fixed width, otherwise the end offset of its bytes (4 bytes)
 //! the bytes of the columns of variable width, one after another
 //! ```
-//! Numbers are little-endian; a NULL column has zeros, or no bytes. So a column of fixed width is read without looking
-//! at the others.
+//! Numbers are little-endian. A NULL column has zeros, or no bytes if its width is variable. So a column of fixed width
+//! has the same offset in every row and is read without reading others.
 
 mod schema;
 #[cfg(test)]
@@ -20,7 +21,7 @@ pub use schema::{Column, ColumnType, RowSchema};
 use std::ops::Range;
 
 impl RowSchema {
-    /// Returns the bytes of field `at` of a row; `None` if it is NULL. Malformed rows have NULLs.
+    /// Returns the bytes of the field with index `at` in a row; `None` if it is NULL, or if the row is too short.
     #[inline]
     pub fn field<'a>(&self, row: &'a [u8], at: usize) -> Option<&'a [u8]> {
         if row.get(at / 8)? >> (at % 8) & 1 == 0 {
@@ -29,7 +30,8 @@ impl RowSchema {
         row.get(self.range(row, at)?)
     }
 
-    /// Returns the range of field `at`, which is the same in every row, if its type has a fixed width.
+    /// Returns the range of the field with index `at` in a row, the same in every row; `None` if its type has a
+    /// variable width.
     pub fn place_of(&self, at: usize) -> Option<Range<usize>> {
         let start = self.offset(at);
         self.fields()[at].kind.width().map(|width| start..start + width)
@@ -52,7 +54,8 @@ impl RowSchema {
         }
     }
 
-    /// Returns a copy of `row`, or of a row of NULLs, with some fields replaced.
+    /// Returns a copy of `row` (`None` for a row of NULLs) with some fields replaced. A change is the index of a field
+    /// and its bytes, `None` for NULL; of several changes of a field, the last counts.
     pub fn with_fields(&self, row: Option<&[u8]>, changes: &[(usize, Option<Vec<u8>>)]) -> Vec<u8> {
         let value = |at: usize| match changes.iter().rev().find(|(changed, _)| *changed == at) {
             Some((_, value)) => value.as_deref(),
@@ -81,7 +84,7 @@ impl RowSchema {
         new
     }
 
-    /// Returns the number of fields that are not NULL.
+    /// Returns the number of fields of a row that are not NULL.
     pub fn fields_set(&self, row: &[u8]) -> usize {
         (0..self.fields().len()).filter(|at| self.field(row, *at).is_some()).count()
     }

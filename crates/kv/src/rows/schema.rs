@@ -1,4 +1,4 @@
-//! Schemas of spaces: columns and types.
+//! Schemas of spaces whose values are rows: columns and their types.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::{Error, Result, limits, schema};
@@ -29,7 +29,7 @@ pub enum ColumnType {
 
 use ColumnType::{Binary, Bool, Date, F32, F64, Int, Timestamp, UInt, Utf8};
 
-/// Names of types; the first one of each type is its canonical name.
+/// Names of types; the first name of each type is the canonical one.
 const NAMES: &[(&str, ColumnType)] = &[
     ("bool", Bool),
     ("boolean", Bool),
@@ -65,12 +65,12 @@ impl ColumnType {
         NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
     }
 
-    /// Returns the canonical name.
+    /// Returns the canonical name of the type.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    /// Returns the bytes of a value; `None` for types of variable width.
+    /// Returns the bytes of a value of this type in a row; `None` for types of variable width.
     pub fn width(self) -> Option<usize> {
         match self {
             Bool => Some(1),
@@ -81,7 +81,7 @@ impl ColumnType {
         }
     }
 
-    /// Returns the type of the column in tables.
+    /// Returns the Arrow type of the column when the space is read as a table.
     pub fn data_type(self) -> DataType {
         match self {
             Bool => DataType::Boolean,
@@ -112,11 +112,11 @@ pub struct Column {
     pub kind: ColumnType,
 }
 
-/// The schema of a space: the first column is in the key, the others are fields of the value.
+/// The schema of a space: its first column is in the key; the other columns, the fields, are in the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowSchema {
     columns: Vec<Column>,
-    /// For each field, its offset and the index of the previous field of variable width.
+    /// By field, its offset in a row and the index of the previous field of variable width, if there is one.
     places: Vec<(usize, Option<usize>)>,
     fixed_bytes: usize,
 }
@@ -152,20 +152,20 @@ impl RowSchema {
         Ok(schema)
     }
 
-    /// Returns the text that [`RowSchema::parse`] reads.
+    /// Returns the schema as the text that [`RowSchema::parse`] reads.
     pub fn text(&self) -> String {
         let columns = self.columns.iter().map(|column| format!("{} {}", column.name, column.kind.name()));
         columns.collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the schema of the space as a table.
+    /// Returns the Arrow schema of the space as a table.
     pub fn to_arrow(&self) -> SchemaRef {
         let field =
             |(at, column): (usize, &Column)| Field::new(&column.name, column.kind.data_type(), at > 0);
         Arc::new(Schema::new(self.columns.iter().enumerate().map(field).collect::<Vec<_>>()))
     }
 
-    /// Returns the column that is in the key.
+    /// Returns the first column, which is in the key.
     pub fn key(&self) -> &Column {
         &self.columns[0]
     }
@@ -175,17 +175,18 @@ impl RowSchema {
         &self.columns[at]
     }
 
-    /// Returns the columns that are in the value.
+    /// Returns the fields, that is, the columns that are in the value.
     pub fn fields(&self) -> &[Column] {
         &self.columns[1..]
     }
 
-    /// Returns the index of a field among the fields.
+    /// Returns the index of the field with this name among the fields; `None` if there is none.
     pub fn position(&self, field: &[u8]) -> Option<usize> {
         self.fields().iter().position(|column| column.name.as_bytes() == field)
     }
 
-    /// Returns the offset of field `at` in a row, or of its end offset if its width is variable.
+    /// Returns the offset in a row of the field with index `at`; for a field of variable width, of the number that is
+    /// its end offset.
     pub(crate) fn offset(&self, at: usize) -> usize {
         self.places[at].0
     }
@@ -194,7 +195,7 @@ impl RowSchema {
         self.places[at].1
     }
 
-    /// Returns the bytes of a row before the fields of variable width.
+    /// Returns the number of bytes of a row before the bytes of fields of variable width.
     pub fn fixed_bytes(&self) -> usize {
         self.fixed_bytes
     }

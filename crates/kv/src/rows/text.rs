@@ -1,4 +1,4 @@
-//! Text forms of values, as clients of the Redis protocol write and read them.
+//! The text form of values in rows, as clients of the Redis protocol write and read them.
 //!
 //! Integers are decimal without leading zeros, booleans `true` or `false`, floats the shortest decimal that reads back
 //! as the same number, dates `2026-01-31`, timestamps `2026-01-31T12:00:00.5` (or with a space) in UTC.
@@ -12,7 +12,8 @@ use std::borrow::Cow;
 const DATE: &str = "%Y-%m-%d";
 
 impl ColumnType {
-    /// Parses a value; returns `None` if it is not one of this type.
+    /// Parses a text as a value of this type; returns the bytes as rows store them, or `None` if it is not a value of
+    /// this type.
     pub fn parse_value(self, text: &[u8]) -> Option<Vec<u8>> {
         let words = || std::str::from_utf8(text).ok();
         Some(match self {
@@ -55,7 +56,7 @@ impl ColumnType {
         })
     }
 
-    /// Formats a value of a row, or one that [`ColumnType::parse_value`] returned.
+    /// Returns the text of a value, given its bytes in a row (as [`ColumnType::parse_value`] returns them).
     pub fn value_text(self, value: &[u8]) -> Cow<'_, [u8]> {
         let owned = |text: String| Cow::Owned(text.into_bytes());
         match self {
@@ -81,7 +82,7 @@ impl ColumnType {
     }
 }
 
-/// Reads an unsigned number of up to eight bytes.
+/// Returns the little-endian unsigned number in up to eight bytes.
 fn unsigned(value: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     bytes[..value.len().min(8)].copy_from_slice(&value[..value.len().min(8)]);
@@ -93,7 +94,7 @@ fn signed(value: &[u8]) -> i64 {
     (unsigned(value) << missing) as i64 >> missing
 }
 
-/// Returns the shortest text that reads back as the same number.
+/// Returns the shortest decimal text that reads back as the same number.
 fn short<F: std::fmt::Display + std::fmt::LowerExp + Into<f64> + Copy>(value: F) -> String {
     let size = value.into().abs();
     if size != 0.0 && size.is_finite() && !(1e-5..1e16).contains(&size) {
@@ -103,8 +104,8 @@ fn short<F: std::fmt::Display + std::fmt::LowerExp + Into<f64> + Copy>(value: F)
 }
 
 impl RowSchema {
-    /// Parses the value of the key column from the rest of a key after the prefix. Returns `None` unless it is the
-    /// canonical text: `users:1` and `users:01` would otherwise be two keys with the same id.
+    /// Parses the value of the first column from the part of a key after the prefix. Returns `None` if this is not the
+    /// canonical text of a value, because `users:1` and `users:01` would otherwise be two keys with the same id.
     pub fn key_value(&self, rest: &[u8]) -> Option<Vec<u8>> {
         let kind = self.key().kind;
         let value = kind.parse_value(rest)?;

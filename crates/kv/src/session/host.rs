@@ -1,4 +1,4 @@
-//! The interface between a session and its host, the connection or program that it belongs to.
+//! The interface between a session and its host: the connection or program that owns the session.
 
 use super::ExecutedCommand;
 use super::request::UNKNOWN;
@@ -10,15 +10,18 @@ use farpool_model::{Expr, TableName};
 use std::any::Any;
 use std::sync::Arc;
 
-/// A handler for commands that do not concern keys, such as those about the connection.
+/// The owner of a session: executes the commands that do not concern keys, such as those about the connection, and
+/// answers questions about the client.
 pub trait Host {
-    /// Checks a command of the host before it is executed or queued. A host without commands does not know it.
+    /// Checks a command of the host before it is executed or queued. The default implementation, for a host without
+    /// commands, refuses each as unknown.
     fn check(&self, command: HostCommand, args: &Args<'_>) -> Result<(), Refusal> {
         let _ = (command, args);
         Err(UNKNOWN.into())
     }
 
-    /// Executes a command of the host, whose row is `command`.
+    /// Executes a command of the host and appends its reply. `command` is the command's row in the table of commands
+    /// and the host's id of it.
     fn run(
         &mut self,
         command: (&'static Command, HostCommand),
@@ -29,10 +32,11 @@ pub trait Host {
         Err(UNKNOWN.into())
     }
 
-    /// Returns whether the client may change keys.
+    /// Returns whether the client has the right to change keys.
     fn may_write(&self) -> bool;
 
-    /// Checks that the schema of a new space exists. The schema cannot be dropped while the returned guard lives.
+    /// Checks that the schema in which a new named space is created exists. Returns a guard that prevents dropping the
+    /// schema until the guard is dropped; `None` if the schema cannot be dropped anyway.
     fn hold_schema(&self, name: &TableName) -> Result<Option<Box<dyn Any>>, Refusal> {
         match name.is_public() {
             true => Ok(None),
@@ -40,27 +44,28 @@ pub trait Host {
         }
     }
 
-    /// Returns whether a command of the host may take longer than a step, or waits for shards.
+    /// Returns whether a command of the host may take longer than a step or block on shards, so that it is deferred in
+    /// short mode.
     fn is_long(&self, command: HostCommand, args: &Args<'_>) -> bool {
         let _ = (command, args);
         false
     }
 
-    /// Returns whether the connection has closed; a command that only reads then stops.
+    /// Returns whether the client has closed the connection. A command that only reads then stops early.
     fn has_gone(&self) -> bool {
         false
     }
 
-    /// Reports a finished command of a transaction.
+    /// Called after each command of a transaction, for statistics.
     fn ran(&mut self, ran: ExecutedCommand) {
         let _ = ran;
     }
 
-    /// Evaluates a condition on columns for each entry, as of time `now`. `space` is the named space of the entries, if
-    /// any.
+    /// Evaluates an SQL condition on columns for each of `entries`, as of time `now`; returns one result per entry.
+    /// `space` is the named space of the entries, if any.
     ///
     /// # Errors
-    /// When a value that the condition reads is not valid UTF-8 text.
+    /// When a value that the condition reads is not valid UTF-8, or the host does not evaluate conditions.
     fn judge(
         &mut self,
         condition: &Expr,
@@ -73,7 +78,7 @@ pub trait Host {
     }
 }
 
-/// A host without commands, whose client may change keys.
+/// A host without commands of its own, whose client may change keys; for tests and programs without connections.
 #[derive(Debug)]
 pub struct NoHost;
 

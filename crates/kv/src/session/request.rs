@@ -1,14 +1,14 @@
-//! The checks of a request before it is executed or queued, and their errors.
+//! The checks of a request before it is executed or queued, and their error replies.
 
 use super::Host;
 use crate::commands::{Args, Command, Place, Refusal, is_long_text};
 use std::borrow::Cow;
 
 impl Command {
-    /// Checks the number of arguments, and that their subcommand exists.
+    /// Checks the number of arguments, and that the subcommand they name exists.
     ///
     /// # Errors
-    /// Returns the error reply.
+    /// The error reply to send.
     pub fn check(&self, args: &Args<'_>) -> Result<(), Refusal> {
         if !self.takes(args.len()) {
             return Err(wrong_number(self));
@@ -20,8 +20,8 @@ impl Command {
     }
 }
 
-/// Returns the command of a request. Fails when it does not exist, has the wrong number of arguments, or needs a right
-/// that the client lacks.
+/// Returns the command of a request, or an error reply if the command does not exist, has the wrong number of
+/// arguments, or needs a right that the client lacks.
 pub(super) fn checked(
     command: Option<&'static Command>,
     args: &Args<'_>,
@@ -48,27 +48,29 @@ pub(super) fn is_long_request(command: &Command, args: &Args<'_>, host: &dyn Hos
     }
 }
 
-/// Error of a command that changes keys, for a token without that right.
+/// Error of a command that changes keys, for a client whose access token gives no right to write.
 pub(super) const MAY_NOT_WRITE: &str = "NOPERM this token may not write: use one with the role write";
 
-/// Error of an unknown command. The reply is made by [`unknown`], because the client's bytes need not be valid UTF-8.
+/// Stands for the error of an unknown command. [`Session::execute_known`](super::Session::execute_known) replaces it by
+/// the result of [`unknown`], which quotes bytes of the client that need not be valid UTF-8.
 pub(super) const UNKNOWN: &str = "ERR unknown command";
 
-/// Returns the error of a command with the wrong number of arguments.
+/// Returns the error reply to a command with the wrong number of arguments.
 pub fn wrong_number(command: &Command) -> Refusal {
     Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{}' command", command.name)))
 }
 
-/// Returns the error of a subcommand that does not exist.
+/// Returns the error reply to a command whose subcommand does not exist.
 fn unknown_subcommand(command: &Command, name: &[u8]) -> Refusal {
     let (command, name) = (command.name.to_ascii_uppercase(), name[..name.len().min(64)].escape_ascii());
     Refusal(Cow::Owned(format!("ERR unknown subcommand '{name}'. Try {command} HELP.")))
 }
 
-/// Most bytes of the name, and of the arguments, that the error of an unknown command shows.
+/// Maximum bytes of the name, and of all arguments, that the error of an unknown command quotes; as in Redis.
 const SHOWN_BYTES: usize = 128;
 
-/// Returns the error of an unknown command with its name and arguments, each up to a zero byte, as Redis does.
+/// Returns the error reply to an unknown command. It quotes the name and the arguments, each up to the first zero byte,
+/// as Redis does.
 pub(super) fn unknown(args: &Args<'_>) -> Vec<u8> {
     let shown = |text: &[u8], most: usize| {
         let text = &text[..text.len().min(most)];

@@ -13,21 +13,21 @@ use crate::shard::{SpaceId, Watch};
 use farpool_model::limits::{KV_EXEC_WORK_MAX, KV_QUEUE_BYTES_MAX, KV_STEP_WORK_MAX, KV_WATCHED_MAX};
 use std::borrow::Cow;
 
-/// A watched key.
+/// A key that the client watches (`WATCH`).
 #[derive(Debug)]
 pub(super) struct Watched {
     space: SpaceId,
     pub key: Box<[u8]>,
-    /// Whether the key existed at `WATCH`.
+    /// Whether the key existed when the client sent `WATCH`.
     was_there: bool,
 }
 
-/// The commands queued since `MULTI`.
+/// The commands queued since `MULTI`, and the bytes of memory that they take.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub commands: Vec<QueuedCommand>,
     pub bytes: usize,
-    /// Whether a command was refused when it arrived; `EXEC` then refuses the whole queue.
+    /// Whether a command was refused when it arrived. `EXEC` then refuses the whole transaction.
     pub is_refused: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct QueuedCommand {
     args: Vec<Box<[u8]>>,
 }
 
-/// A queued command, checked again by `EXEC`, with its arguments as they are passed on.
+/// A queued command that `EXEC` has checked again, with borrowed arguments, as functions of commands take them.
 struct Request<'q> {
     command: &'static Command,
     args: Vec<&'q [u8]>,
@@ -122,8 +122,8 @@ impl Session {
         Ok(())
     }
 
-    /// Watches the keys in `args`. Returns false when a long command holds one of their shards; the call may then be
-    /// repeated from the start, as keys that are already watched are skipped.
+    /// Watches the keys in `args`. Returns false in short mode if a long command holds a shard of one of the keys. The
+    /// call can then be repeated with all keys, because it skips those that are watched already.
     fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<bool, Refusal> {
         check_accepts(keyspace)?;
         for key in &args[1..] {
@@ -144,7 +144,8 @@ impl Session {
         Ok(true)
     }
 
-    /// Locks the shard of a hash; `None` in short mode when a long command holds it.
+    /// Locks the shard of the key with this hash. Blocks in long mode; in short mode, returns `None` if a long command
+    /// holds the shard.
     fn shard_of<'k>(&self, keyspace: &'k Keyspace, hash: u64) -> Option<ShardGuard<'k>> {
         let shard = keyspace.shard_of(hash);
         match self.mode {
@@ -153,7 +154,8 @@ impl Session {
         }
     }
 
-    /// Unwatches the keys whose shards no long command holds; returns whether no watched key is left.
+    /// Unwatches keys; returns whether no watched key is left. In short mode, keys whose shard a long command holds
+    /// stay watched; in long mode, the call blocks until it has unwatched all.
     pub(super) fn may_unwatch(&mut self, keyspace: &Keyspace) -> bool {
         let mode = self.mode;
         let watch = &self.watch;
@@ -175,7 +177,8 @@ impl Session {
         self.watch = Watch::default();
     }
 
-    /// Executes the queue while no other command sees any of its keys.
+    /// Executes the queued commands while the shards of all their keys are locked, so that no other command sees a
+    /// state in between.
     pub(super) fn exec(
         &mut self,
         keyspace: &Keyspace,
@@ -193,7 +196,7 @@ impl Session {
                 self.queue = Some(queue);
                 Err(deferred(ran, why))
             }
-            // Unwatching would wait for the shards of the watched keys.
+            // Deferred, because unwatching would block on the shards of the watched keys.
             Err(ExecFailure::Refused(_)) if self.mode == ExecutionMode::Short && self.is_watching() => {
                 self.queue = Some(queue);
                 Err(deferred(ran, DeferReason::IsLong))
@@ -212,7 +215,7 @@ impl Session {
         moment: TimeAndRandom,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
     ) -> Result<(), ExecFailure> {
-        // Large queues are put off before any of their commands is parsed or looked up.
+        // Large queues are deferred before any of their commands is parsed or looked up, as that takes time, too.
         let is_short = self.mode == ExecutionMode::Short;
         if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
             return Err(ExecFailure::Deferred(DeferReason::IsLong));
@@ -237,9 +240,11 @@ impl Session {
         let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
         let resources = CommandResources::of(keyspace, recorder, all.chain(watches), self.mode);
         let mut resources = resources.ok_or(ExecFailure::Deferred(DeferReason::IsHeld))?;
-        // Refusals and the reply to a transaction that is not carried out tell about the keys, too.
+        // Noted before any return below: error replies and the null reply of a touched watch tell something about the
+        // keys, too.
         self.recorded = self.recorded.max(resources.last_record());
-        // A write to a watched key touches the watch under the lock of the key's shard, and that lock is held here.
+        // Safe, as a write to a watched key touches the watch under the lock of the key's shard, and this lock is held
+        // here.
         if self.watch.is_touched() || self.is_gone(keyspace, &mut resources, moment.now) {
             self.unwatch_taken(keyspace, &mut resources);
             replies.null_array();
@@ -262,7 +267,8 @@ impl Session {
         Ok(self.finish(resources)?)
     }
 
-    /// Executes the requests of a transaction, whose shards are locked.
+    /// Executes the requests of a transaction and appends an array of their replies. The shards of all keys are locked
+    /// by `resources`. Fails only if the client has closed the connection and nothing is written.
     fn run_requests<'k>(
         &mut self,
         requests: &[Request<'_>],
@@ -278,14 +284,14 @@ impl Session {
             }
             let before = replies.bytes();
             let done = match command.place {
-                // An earlier `AUTH` in the same transaction may have revoked the right to write.
+                // Checked again, as an earlier `AUTH` in the same transaction may have changed the client's rights.
                 Place::Keyspace(_) if command.writes(args) && !host.may_write() => Err(MAY_NOT_WRITE.into()),
                 Place::Keyspace(run) => {
                     self.run((*command, run, &args[..]), (keyspace, resources), moment, (host, replies))
                 }
                 Place::Host(of_host) => host.run((*command, of_host), args, replies),
                 Place::Session(SessionCommand::Select) => self.select(args, replies),
-                // Keys are unwatched by `EXEC` itself. The others are not queued.
+                // `UNWATCH`, as `EXEC` itself unwatches all keys. The other commands of a session are not queued.
                 Place::Session(_) => {
                     replies.ok();
                     Ok(())
@@ -303,7 +309,7 @@ impl Session {
         Ok(())
     }
 
-    /// Estimates the work of all commands of a transaction.
+    /// Estimates the work of all commands of a transaction, whose shards are locked by `resources`.
     fn work_of<'b>(
         &self,
         keyspace: &Keyspace,
@@ -320,15 +326,15 @@ impl Session {
         work
     }
 
-    /// Unwatches all keys; their shards are locked already.
+    /// Unwatches all keys, whose shards are locked by `resources`.
     fn unwatch_taken(&mut self, keyspace: &Keyspace, resources: &mut CommandResources<'_>) {
         for Watched { space, key, .. } in self.watched.drain(..) {
             resources.shard(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
         }
     }
 
-    /// Returns whether a watched key that existed at `WATCH` no longer exists. Expiry does not touch watches, so `EXEC`
-    /// looks the keys up.
+    /// Returns whether a watched key that existed at `WATCH` no longer exists. Needed because a key that expires does
+    /// not touch its watches until it is removed.
     fn is_gone(&self, keyspace: &Keyspace, resources: &mut CommandResources<'_>, now: u64) -> bool {
         self.watched.iter().filter(|watched| watched.was_there).any(|Watched { space, key, .. }| {
             let hash = keyspace.hash(key);
@@ -339,7 +345,7 @@ impl Session {
     }
 }
 
-/// Checks queued commands again, as the client's rights may have changed since.
+/// Returns the queued commands after checking them again, because the client's rights may have changed since.
 fn requests_of<'q>(queue: &'q Queue, host: &dyn Host) -> Result<Vec<Request<'q>>, Refusal> {
     let request = |QueuedCommand { command, args }: &'q QueuedCommand| {
         let args: Vec<&[u8]> = args.iter().map(|argument| &**argument).collect();
@@ -348,10 +354,10 @@ fn requests_of<'q>(queue: &'q Queue, host: &dyn Host) -> Result<Vec<Request<'q>>
     queue.commands.iter().map(request).collect()
 }
 
-/// Most commands of a transaction that may be executed in one step.
+/// Maximum number of commands per transaction in short mode; transactions with more commands are deferred.
 const STEP_COMMANDS: usize = 512;
 
-/// The reason why a transaction was not executed.
+/// Why a transaction was not executed: it was deferred, or refused with an error reply.
 enum ExecFailure {
     Deferred(DeferReason),
     Refused(Refusal),
@@ -369,5 +375,6 @@ impl From<&'static str> for ExecFailure {
     }
 }
 
-/// Error of a transaction that needs memory while usage exceeds `maxmemory`.
+/// Error reply to a transaction that needs memory while usage exceeds `maxmemory` and the policy evicts no keys; as in
+/// Redis.
 const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";

@@ -1,39 +1,40 @@
-//! Eviction within one shard.
+//! Eviction of keys within one shard.
 
 use super::{Shard, SpaceId};
 use crate::evict::{EvictionFacts, Evictor, Policy, SAMPLES, Stamp};
 use crate::slab::SlabCursor;
 use std::collections::{BTreeMap, HashSet};
 
-/// Most entries sampled for one victim; with a volatile policy, some of them have no expiry.
+/// Maximum number of entries sampled for one victim. Reason for more than [`SAMPLES`]: with a volatile policy, entries
+/// without an expiry do not count.
 const TRIES: usize = 8 * SAMPLES;
 
-/// Most entries visited to find some with an expiry, where these are rare.
+/// Maximum number of entries visited for one victim to find some with an expiry, if these are rare.
 const LOOKED_AT: usize = 4096;
 
-/// Most candidates skipped for one victim because the command names them.
+/// Maximum number of candidates skipped for one victim because they are protected.
 const ROUNDS: usize = 8;
 
-/// Entries that one step of a sweep visits.
+/// Maximum number of entries that one step of a sweep visits.
 const SWEEP_STEP: usize = 256;
 
-/// Steps of compaction after evictions, for all spaces together.
+/// Maximum number of steps of compaction after evictions, for all spaces together.
 const COMPACTION_STEPS: usize = 16;
 
-/// Victims of one step that lowers usage to the limit.
+/// Maximum number of keys evicted in one step that lowers usage to the memory limit.
 const LOWER_STEP: usize = 64;
 
 /// The eviction state of a shard.
 pub(super) struct Victims {
     evictor: Evictor<(SpaceId, u64)>,
-    /// Position of the sweep of stamps, and the number of entries that it has visited.
+    /// Position of the current sweep over all stamps; `swept` is the number of entries that it has visited.
     sweep_at: (SpaceId, SlabCursor),
     swept: usize,
     fresh: Stamp,
-    /// Number of entries at the last maintenance.
+    /// Number of entries of the shard at the last maintenance.
     entries: usize,
-    /// Keys that were evicted during replay. Later effects on a part of such a key must not be applied: `APPEND a x` on
-    /// an evicted `a` would create a value that the key never had.
+    /// Keys that were evicted during replay, by space and hash. Later effects on a part of such a key must not be
+    /// applied: `APPEND a x` on an evicted `a` would create a value that the key never had.
     lost: HashSet<(SpaceId, u64)>,
     pub evicted: u64,
 }
@@ -53,12 +54,12 @@ impl Default for Victims {
 }
 
 impl Victims {
-    /// Sets the number of evicted keys.
+    /// Returns this state with another counter of evicted keys.
     pub fn with_evicted(self, evicted: u64) -> Self {
         Victims { evicted, ..self }
     }
 
-    /// Returns the stamp for new keys that no command names.
+    /// Returns the stamp for new keys.
     pub fn fresh(&self) -> Stamp {
         self.fresh
     }
@@ -73,7 +74,7 @@ impl Shard {
         self.refresh(now);
     }
 
-    /// Returns the evictor.
+    /// Returns the evictor, which chooses the victims of this shard.
     pub fn evictor(&self) -> &Evictor<(SpaceId, u64)> {
         &self.victims.evictor
     }
@@ -85,7 +86,7 @@ impl Shard {
         self.tables.values_mut().for_each(|table| table.set_fresh(fresh));
     }
 
-    /// Notes that a command uses a key.
+    /// Notes a use of a key for eviction, in the stamp of its entry.
     pub fn note_use(&mut self, space: SpaceId, hash: u64, key: &[u8], random: u64, now: u64) {
         let table = self.table_mut(space);
         let entries = table.len();
@@ -98,7 +99,7 @@ impl Shard {
         });
     }
 
-    /// Advances the clock of stamps and does a step of the sweep; returns whether the sweep is behind.
+    /// Advances the clock of stamps and does a step of the sweep over all stamps; returns whether the sweep is late.
     pub(super) fn pass(&mut self, now: u64) -> bool {
         if !self.victims.evictor.policy().needs_stamps() {
             return false;
@@ -127,8 +128,9 @@ impl Shard {
         *swept < due
     }
 
-    /// Evicts one key chosen by the policy and returns it. Hashes in `kept`, which is sorted, are never chosen: keys
-    /// that the running command or transaction names. Returns `None` when the policy has no victim.
+    /// Evicts one key chosen by the policy and returns its space and the key; `None` if there is none to evict. Keys
+    /// whose hash is in `kept`, which is sorted, are not evicted; these are the keys that the current command or
+    /// transaction names.
     ///
     /// Example: `MULTI`, `SET a …`, `SET b …`, `EXEC`, where `b` finds no memory. Evicting `a` would make room, and
     /// `EXEC` would report success for a key that is gone.
@@ -155,7 +157,7 @@ impl Shard {
         None
     }
 
-    /// Offers randomly sampled entries; returns how many of them may be evicted.
+    /// Offers random entries to the evictor as candidates; returns how many of them may be evicted.
     fn offer_some(&mut self, kept: &[u64], random: &mut u64) -> usize {
         let evictor = &mut self.victims.evictor;
         let total: usize = self.tables.values().map(|table| table.len()).sum();
@@ -188,7 +190,7 @@ impl Shard {
         offered
     }
 
-    /// Returns whether `bytes` would fit if all other keys were evicted.
+    /// Returns whether a value of `bytes` bytes would fit if all other keys were evicted.
     pub fn could_have(&self, bytes: usize) -> bool {
         if self.meter.most().is_some_and(|most| bytes >= most) {
             return false;
@@ -205,13 +207,14 @@ impl Shard {
         limits.iter().all(|limit| bytes < *limit)
     }
 
-    /// Ends the oldest cut of a space, or frees the rest of ended ones; returns whether there was any.
+    /// Frees memory that cuts (point-in-time views) keep, in one space; returns whether there was a cut. See
+    /// [`Slabs::give_up_cut`](crate::slab::Slabs::give_up_cut).
     pub fn give_up_cut(&mut self) -> bool {
         let gave_up = self.tables.values_mut().any(|table| table.give_up_cut());
         gave_up || self.flushed.pop().is_some()
     }
 
-    /// Returns memory of evicted keys to the pool, for values of other size classes.
+    /// Returns memory of evicted keys to the pool, so that values of other size classes can use it.
     pub fn give_back(&mut self) {
         let mut steps = COMPACTION_STEPS;
         for table in self.tables.values_mut() {
@@ -222,7 +225,7 @@ impl Shard {
         }
     }
 
-    /// Evicts some keys because usage exceeds the limit; returns them.
+    /// Evicts up to [`LOWER_STEP`] keys, because usage exceeds the memory limit; returns them.
     pub fn lower(&mut self, random: u64) -> Vec<(SpaceId, Box<[u8]>)> {
         let mut victims = Vec::new();
         for number in 0..LOWER_STEP as u64 {
@@ -236,7 +239,8 @@ impl Shard {
         victims
     }
 
-    /// Evicts a key during replay, to make room for a change of the key with this hash; returns whether it did.
+    /// Evicts a key during replay, to make room for a change of the key with this hash; returns false if there is none
+    /// to evict.
     pub fn lose_some(&mut self, hash: u64) -> bool {
         let random = mixed(self.victims.evicted ^ hash);
         let victim = self.evict(&[hash], random);
@@ -253,20 +257,21 @@ impl Shard {
         !self.victims.lost.is_empty() && self.victims.lost.contains(&(space, hash))
     }
 
-    /// Notes that replay has set a key as a whole, so that later effects apply again.
+    /// Notes that replay has set a key as a whole, so that later effects on a part of it are applied again.
     pub fn found(&mut self, space: SpaceId, hash: u64) {
         if !self.victims.lost.is_empty() {
             self.victims.lost.remove(&(space, hash));
         }
     }
 
-    /// Notes that replay is complete.
+    /// Notes that replay is complete, so that no effects need be skipped any more.
     pub fn all_found(&mut self) {
         self.victims.lost = HashSet::new();
     }
 }
 
-/// Returns the entry with index `at` among the entries of all tables, chosen within its table by `random`.
+/// Returns a random entry: of the table in which the entry with index `at` is, counted over all tables, the entry
+/// chosen by `random`.
 fn sample(
     tables: &BTreeMap<SpaceId, crate::table::Table>,
     mut at: usize,

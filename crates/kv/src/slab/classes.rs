@@ -1,45 +1,50 @@
 //! Size classes: multiples of 64 bytes, each about an eighth larger than the previous one.
 //!
-//! Up to 512 bytes, each multiple of 64 is a class; beyond, there are eight classes per doubling. Classes above 1 KiB
-//! are rounded up to the largest slot that gives as many slots per page of 64 KiB, so that no bytes are lost at the
-//! page's end. An entry of more than 512 bytes wastes at most 11 % of its slot up to 4 KiB and 20 % up to 16 KiB.
-//! Larger entries get pieces of their own, which waste less than 64 bytes: a page would have three slots or fewer, and
-//! allocating a piece costs less than copying the entry.
+//! Up to 512 bytes, each multiple of 64 is a class; beyond, there are eight classes per doubling. Slots above 1 KiB are
+//! enlarged as far as possible without changing the number of slots per page of 64 KiB, so that few bytes are lost at
+//! the end of the page. An entry of more than 512 bytes wastes at most 11 % of its slot up to 4 KiB, and 20 % up to 16
+//! KiB.
+//!
+//! An entry larger than 16 KiB gets a slab page of its own, which wastes less than 64 bytes. Reason: a page of 64 KiB
+//! would have at most three such slots, and allocating a page takes less time than copying the entry.
 
-/// Unit of slot sizes, in bytes: a cache line, and Caribou's block (section 4.3).
+/// All slot sizes are multiples of this number of bytes, the size of a cache line (and of Caribou's block, section
+/// 4.3).
 const UNIT: usize = 64;
 
-/// Bytes of the largest slot: a quarter of a page.
+/// Bytes of the slots of the largest class: a quarter of a slab page.
 const SLOT_BYTES_LARGEST: usize = SLAB_PAGE_BYTES / 4;
 
-/// Bytes of a slab page of a class with many entries; 32 of them fill a pool page.
+/// Bytes of the slab pages of a class with many entries: 1/32 of a pool page (2 MiB).
 pub const SLAB_PAGE_BYTES: usize = 64 << 10;
 
-/// Bytes of the first slab page of a class of small slots; 400 such pages take 0.8 MiB.
+/// Minimum bytes of the first slab page of a class. Reason for 2 KiB: many small spaces take little memory; 400 such
+/// pages take 0.8 MiB.
 const PAGE_BYTES_SMALLEST: usize = 2 << 10;
 
-/// Least number of slots of a class's first slab page.
+/// Minimum number of slots in the first slab page of a class.
 const SLOTS_FIRST: usize = 4;
 
-/// Number of classes.
+/// Number of size classes.
 pub const CLASSES: usize = build().1;
 
-/// Bytes of a slot of each class, ascending.
+/// Bytes of a slot by class number, ascending.
 pub const SLOT_BYTES: [usize; CLASSES] = slot_bytes();
 
-/// Bytes of the first slab page of each class, a power of two.
+/// Bytes of the first slab page by class number; powers of two.
 pub const PAGE_BYTES_FIRST: [usize; CLASSES] = page_bytes_first();
 
-/// Class of each number of units.
+/// By number of units of 64 bytes, the number of the smallest class with slots of that size.
 const CLASS_OF_UNITS: [u8; SLOT_BYTES_LARGEST / UNIT + 1] = class_of_units();
 
-/// Returns the smallest class with slots of at least `bytes` bytes; `None` where there is none.
+/// Returns the number of the smallest class with slots of at least `bytes` bytes; `None` if `bytes` exceeds the largest
+/// slot.
 #[inline]
 pub fn class_of(bytes: usize) -> Option<usize> {
     CLASS_OF_UNITS.get(bytes.div_ceil(UNIT)).map(|class| usize::from(*class))
 }
 
-/// Returns the bytes of the slot for an entry of `bytes` bytes.
+/// Returns the bytes of the slot that an entry of `bytes` bytes takes, also if the entry is too large for any class.
 pub fn slot_bytes_of(bytes: usize) -> usize {
     class_of(bytes).map_or_else(|| bytes.next_multiple_of(UNIT), |class| SLOT_BYTES[class])
 }

@@ -1,44 +1,48 @@
 //! Compaction: empties pages that are at most three quarters full, so that they return to the pool.
 //!
-//! One page at a time is *closed*, which excludes it from allocation: one of the least filled of its class (to an
-//! eighth of a page), if the free slots of other pages in use have room for its entries twice over. For a page that is
-//! half full this is a whole page of free slots; an empty page that is kept does not count, so that each emptied page
-//! is one page less. A page with only reclaimable slots left stays closed until they are reclaimed, and compaction
-//! continues with the next page.
+//! One slab page at a time is *closed*, that is, excluded from allocation. The page is one of those of its class with
+//! the most free slots, counted in eighths of a page, and the other pages with entries must have at least twice as many
+//! free slots as this page has entries. The slots of an empty page that is kept do not count, so that each emptied page
+//! is one page less. If only reclaimable slots are left in a closed page, it stays closed until they are reclaimed, and
+//! compaction continues with the next page.
 //!
 //! A page of which at most a quarter is in use, and whose class has no room for its entries elsewhere, is emptied into
-//! a smaller one: after most entries are deleted, each class would otherwise keep a page of 64 KiB for a few.
+//! a new, smaller page. Reason: after most entries are deleted, each class would otherwise keep a page of 64 KiB for a
+//! few entries.
 //!
-//! If no class has such pages, slab pages are moved out of pool pages (2 MiB) of which at most a quarter is in use:
-//! after most entries are deleted, one slab page would otherwise keep a page in use that is 32 times larger. Such a
-//! slab page is emptied in the same way, and if its class has no free slots, into a new slab page at a lower address.
-//! Any other address could cause entries to move back and forth.
+//! If no class has a slab page of these two sorts, slab pages are moved out of pool pages (2 MiB) of which at most a
+//! quarter is in use. Reason: after most entries are deleted, one slab page would otherwise keep a pool page in use
+//! that is 32 times larger. Such a slab page is closed and emptied, too. If its class has too few free slots elsewhere,
+//! its entries move into a new slab page at a lower address of the pool; a page at any other address could be chosen
+//! for emptying in turn, so that entries would move back and forth.
 
 use super::classes::{PAGE_BYTES_FIRST, SLOT_BYTES};
 use super::page::Page;
 use super::{EntryAddress, LARGE, Slabs};
 use farpool_model::limits::PAGE_BYTES;
 
-/// Least eighths of a page that are free before it is emptied: moving three entries then frees the room of at least
-/// one.
+/// Minimum number of eighths of a slab page that are free when it is emptied. Reason for 2: at least one slot of room
+/// is gained for three entries moved.
 const EIGHTHS_FREE: usize = 2;
 
-/// A page is replaced by a smaller one when at most 1/4 of it is in use. More than 1/4 and at most half of the smaller
-/// one is then in use, so that it is not replaced in turn.
+/// A slab page is replaced by a smaller one when at most 1/4 of its slots is in use. Of the smaller page, more than 1/4
+/// and at most half is then in use, so that it is not replaced in turn.
 const PART_WRITTEN: usize = 4;
 
-/// Slab pages are moved out of a pool page when at most 1/4 of it is in use.
+/// Slab pages are moved out of a pool page when at most 1/4 of the pool page is in use.
 const PART_USED: usize = 4;
 
-/// Slab pages per step whose pool page is examined, at some 0.1 µs each.
+/// Maximum number of slab pages per call whose pool page is examined, which takes some 0.1 µs per page.
 const PAGES_TRIED: usize = 32;
 
 impl Slabs {
-    /// Returns an entry to move so that its page becomes empty, or `None` when there is nothing to gain. A step
-    /// examines at most 32 pool pages, so the next call may find something even after `None`. Takes constant time. The
-    /// caller allocates as many bytes, which will be in another page, copies the entry, and frees or retires its place;
-    /// the next call returns the next entry. An entry that cannot move now would be returned again: call
-    /// [`Self::stop_moving`] and come back later.
+    /// Returns the address of an entry to move so that its slab page becomes empty; `None` if nothing to gain was
+    /// found. A later call may still return an entry, because a call examines the pool pages of at most 32 slab pages.
+    /// Takes constant time.
+    ///
+    /// The caller allocates as many bytes, which are then in another page, copies the entry to them, and frees or
+    /// retires the old address; the next call returns the next entry. If the caller cannot move the entry, it calls
+    /// [`Self::stop_moving`], because this function would return the same entry again.
     pub fn to_move(&mut self) -> Option<EntryAddress> {
         if let Some(place) = self.emptying.and_then(|id| self.next_of(id)) {
             return Some(place);
@@ -60,7 +64,7 @@ impl Slabs {
         self.next_of(id)
     }
 
-    /// Gives up emptying a page: its free slots can be allocated again.
+    /// Stops emptying the current page, if there is one, so that its free slots can be allocated again.
     pub fn stop_moving(&mut self) {
         if let Some(id) = self.emptying.take() {
             let class = usize::from(self.table.get(id).class);
@@ -68,7 +72,8 @@ impl Slabs {
         }
     }
 
-    /// Reopens the page that is being emptied for allocation, if it has free slots of a class.
+    /// Reopens the page that is being emptied for allocation, if it belongs to `class` and has free slots. Returns the
+    /// id of a page of `class` with free slots; `None` if there is none.
     pub(super) fn reopen_for(&mut self, class: usize) -> Option<u32> {
         let page = self.table.get(self.emptying?);
         if usize::from(page.class) != class || page.free() == 0 {
@@ -78,12 +83,13 @@ impl Slabs {
         self.classes[class].fullest()
     }
 
-    /// Returns the next entry of the page that is being emptied.
+    /// Returns the next entry of page `id`, which is being emptied; `None` if the page has no written slots left, or if
+    /// its entries no longer fit elsewhere.
     fn next_of(&mut self, id: u32) -> Option<EntryAddress> {
         let page = self.table.get(id);
         let class = usize::from(page.class);
         if page.written() > self.classes[class].free {
-            // The free slots elsewhere have been allocated meanwhile.
+            // Other entries have taken the free slots elsewhere since the page was closed.
             self.stop_moving();
             return None;
         }
@@ -94,7 +100,8 @@ impl Slabs {
         slot.map(|slot| EntryAddress::new(class, id, slot))
     }
 
-    /// Returns a slab page that should leave its pool page, and makes sure that there is room for its entries.
+    /// Returns the id of a slab page whose pool page is at most a quarter in use, and makes room for its entries
+    /// elsewhere; `None` if the slab pages examined by this call include no such page.
     fn scattered(&mut self) -> Option<u32> {
         for _ in 0..PAGES_TRIED {
             let Some((id, page)) = self.table.from(self.scattered_next) else {
@@ -119,7 +126,8 @@ impl Slabs {
         None
     }
 
-    /// Returns a page that is too large for its entries, and adds a smaller one for these.
+    /// Returns the id of a page of `class` that is too large for its entries, after adding a smaller page for them;
+    /// `None` if there is no such page or no memory.
     fn oversized(&mut self, class: usize) -> Option<u32> {
         let id = self.classes[class].emptiest_in_use(&self.table)?;
         let page = self.table.get(id);
@@ -133,6 +141,8 @@ impl Slabs {
         Some(id)
     }
 
+    /// Returns the id of a page of `class` whose entries fit into the free slots of other pages with entries twice over
+    /// and at least two eighths of which are free; `None` if there is no such page.
     fn candidate(&self, class: usize) -> Option<u32> {
         let of = &self.classes[class];
         let id = of.emptiest_in_use(&self.table)?;
@@ -144,7 +154,7 @@ impl Slabs {
     }
 }
 
-/// Returns the number of entries of a page, including reclaimable ones.
+/// Returns the number of written and reclaimable slots of a page.
 fn entries(page: &Page) -> usize {
     page.slots() - page.free()
 }

@@ -1,18 +1,18 @@
-//! The pages of one class: lists of those with free slots, by how empty they are, and counts.
+//! The slab pages of one size class: lists of the pages with free slots, by how much of them is free, and counters.
 //!
-//! The lists are doubly linked through the pages, so that a page changes its list in constant time.
+//! The lists are doubly linked by page ids in the pages, so that a page moves to another list in constant time.
 
 use super::classes::SLAB_PAGE_BYTES;
 use super::page::{EMPTY, LISTS, ListMembership, NO_PAGE};
 use super::table::PageTable;
 
-/// The pages of one class; see the module documentation.
+/// The slab pages of one size class; see the module documentation.
 #[derive(Debug)]
 pub struct Class {
     heads: [u32; LISTS],
-    /// Bitmap of the lists that have pages.
+    /// Bitmap of the lists that are not empty; bit n stands for list n.
     listed: u16,
-    /// Number of pages.
+    /// Number of pages, in lists or not.
     pub pages: usize,
     /// Bytes of the pages.
     pub bytes: usize,
@@ -42,14 +42,16 @@ impl Default for Class {
 }
 
 impl Class {
-    /// Returns the page from which the next slot is allocated.
+    /// Returns the page from which the next slot is allocated: the head of the first non-empty list, in which pages are
+    /// fullest. `None` if no listed page has a free slot.
     #[inline]
     pub fn fullest(&self) -> Option<u32> {
         (self.listed != 0).then(|| self.heads[self.listed.trailing_zeros() as usize])
     }
 
-    /// Returns one of the pages with the most free slots, without the empty ones. Where there is a choice, not the page
-    /// from which the next slot is allocated, so that an entry is not moved over and over.
+    /// Returns a page with entries of the list with the most free slots; `None` if all pages are empty or full. If
+    /// possible, not the page from which the next slot is allocated, because an entry that is moved out of it might be
+    /// moved back.
     pub fn emptiest_in_use(&self, table: &PageTable) -> Option<u32> {
         let listed = self.listed & !(1 << EMPTY);
         let head = (listed != 0).then(|| self.heads[listed.ilog2() as usize])?;
@@ -57,19 +59,19 @@ impl Class {
         Some(if self.fullest() == Some(head) && next != NO_PAGE { next } else { head })
     }
 
-    /// Returns a page without entries.
+    /// Returns a listed page without entries, if there is one.
     pub fn empty(&self) -> Option<u32> {
         (self.listed & (1 << EMPTY) != 0).then_some(self.heads[EMPTY])
     }
 
-    /// Returns the size of the next page: at most a quarter of the class, to bound the unused part, but at least
-    /// `first`.
+    /// Returns the bytes of the next page: a quarter of the class's bytes, which bounds the unused part, rounded down
+    /// to a power of two; at least `first`, the size of the class's first page, and at most [`SLAB_PAGE_BYTES`].
     pub fn page_bytes_next(&self, first: usize) -> usize {
         let quarter = (self.bytes / 4).clamp(first, SLAB_PAGE_BYTES);
         1 << quarter.ilog2()
     }
 
-    /// Adds a page whose slots are all free.
+    /// Counts a new page whose slots are all free, and puts it into a list.
     pub fn added(&mut self, table: &mut PageTable, id: u32, bytes: usize) {
         let slots = table.get(id).slots();
         self.pages += 1;
@@ -78,7 +80,7 @@ impl Class {
         self.open(table, id);
     }
 
-    /// Removes a page without entries.
+    /// Takes a page without entries out of its list and the counters. The caller removes it from `table`.
     pub fn removed(&mut self, table: &mut PageTable, id: u32) {
         self.close(table, id);
         let page = table.get(id);
@@ -87,7 +89,7 @@ impl Class {
         self.slots -= page.slots();
     }
 
-    /// Accounts for a slot of a listed page that was allocated.
+    /// Updates counters and lists after a slot of the listed page `id` was allocated.
     #[inline]
     pub fn took(&mut self, table: &mut PageTable, id: u32) {
         self.free -= 1;
@@ -95,7 +97,7 @@ impl Class {
         self.relist(table, id);
     }
 
-    /// Accounts for a slot of a page that was freed.
+    /// Updates `free` and the lists after a slot of page `id` was freed. The caller updates `used` or `retired`.
     #[inline]
     pub fn gave(&mut self, table: &mut PageTable, id: u32) {
         if !table.get(id).is_closed() {
@@ -104,7 +106,7 @@ impl Class {
         }
     }
 
-    /// Takes a page out of the lists, so that none of its slots is allocated.
+    /// Takes a page out of its list, so that none of its slots is allocated while compaction empties it.
     pub fn close(&mut self, table: &mut PageTable, id: u32) {
         if !table.get(id).is_closed() {
             self.free -= table.get(id).free();
@@ -113,7 +115,7 @@ impl Class {
         }
     }
 
-    /// Puts a closed page into the lists.
+    /// Puts a closed page into the list that matches its free slots.
     pub fn open(&mut self, table: &mut PageTable, id: u32) {
         self.free += table.get(id).free();
         self.link(table, id);
@@ -128,7 +130,7 @@ impl Class {
         }
     }
 
-    /// Takes a page out of its list.
+    /// Takes a page out of its list, if it is in one.
     fn unlink(&mut self, table: &mut PageTable, id: u32) {
         let page = table.get(id);
         let ListMembership::Listed(list) = page.membership else { return };
@@ -146,7 +148,7 @@ impl Class {
         }
     }
 
-    /// Puts a page at the head of the list that it belongs in.
+    /// Puts a page at the head of the list that matches its free slots; into no list if none is free.
     fn link(&mut self, table: &mut PageTable, id: u32) {
         let page = table.get_mut(id);
         page.membership = page.list_wanted();

@@ -1,24 +1,27 @@
-//! Slabs: the memory of entries, in size classes, taken from the pool a slab page at a time.
+//! A slab allocator for the entries (key and value): size classes whose slab pages are allocated from the memory pool.
 //!
-//! An entry takes a slot of the smallest class that it fits (see `classes.rs`); a slab page has slots of one
-//! class and is a piece of the pool. The pages of a class grow with its use, from 2 KiB to 64 KiB, so that a
-//! space with ten keys takes a few KiB. Entries larger than the largest class are pieces of their own: pages
-//! with one slot. After Caribou (sections 4.2 to 4.4), which has pages of 32 KiB and the same two bitmaps.
+//! An entry takes a slot of the smallest class that it fits (see `classes.rs`). All slots of a slab page have the size
+//! of one class, and a slab page is one allocation (a *piece*) of the pool. The first page of a class has 2 KiB, or
+//! more if four slots need more, and later ones have up to 64 KiB as the class grows, so that a space (a namespace of
+//! keys) with ten keys takes a few KiB. An entry that fits no class has a page with a single slot. The design follows
+//! Caribou (sections 4.2 to 4.4), which has pages of 32 KiB and the same two bitmaps.
 //!
-//! A slot is *free*, *written* or *reclaimable*. [`Slabs::allocate`] makes a free slot written,
-//! [`Slabs::free`] makes it free again. [`Slabs::retire`] makes it reclaimable: scans that begin from now on
-//! do not see it, but its bytes stay for the scans that still may read them, until [`Slabs::reclaim`]. Each
-//! page has a bitmap of its written and one of its reclaimable slots.
+//! A slot is *free*, *written* or *reclaimable*. [`Slabs::allocate`] makes a free slot written, [`Slabs::free`] makes a
+//! written slot free. [`Slabs::retire`] makes a written slot reclaimable: new scans skip the slot, but older scans can
+//! still read its bytes, until [`Slabs::reclaim`] makes the slot free. Each page has one bitmap of its written slots
+//! and one of its reclaimable slots.
 //!
-//! Cost: allocating and freeing take constant time. The open pages of a class are kept in lists by how many
-//! eighths of them are free; an allocation takes a slot of the fullest, so that emptier pages drain. A page
-//! without entries returns to the pool, except one per class that still has entries, if it is at most a
-//! quarter of the class or of the smallest size, and the smallest page of the class that became empty last:
-//! where one entry comes and goes, the pool is not asked each time. Compaction ([`Slabs::to_move`]) empties
-//! pages on request.
+//! Cost: allocating and freeing take constant time. The pages of a class that have free slots are in lists, one list
+//! per eighth of a page that is free. An allocation takes a slot of one of the fullest of these pages, so that emptier
+//! pages drain. Compaction ([`Slabs::to_move`]) empties further pages on request.
 //!
-//! Invariants: a place belongs to at most one entry; a page is in the list of its eighth if and only if it
-//! has free slots and is not being emptied; an error leaves everything as it was.
+//! A page without entries returns to the pool, with two exceptions, so that an entry that is removed and added again
+//! and again does not cause an allocation each time. A class with entries keeps one empty page, if the page has at most
+//! a quarter of the bytes of the class or the smallest size. The class that lost its last entry most recently keeps a
+//! page of the smallest size.
+//!
+//! Invariants: an address belongs to at most one entry; a page is in a list if and only if it has free slots and is not
+//! being emptied by compaction; an operation that returns an error has changed nothing.
 
 mod address;
 mod classes;
@@ -48,34 +51,34 @@ use page::{NO_PAGE, Page, SlotState};
 use std::sync::Arc;
 use table::PageTable;
 
-/// The class number of entries that are pieces of their own.
+/// The class number of entries that are too large for every size class; each has a page of its own.
 const LARGE: usize = CLASSES;
 
-/// The memory of one space's entries in one shard; see the module documentation.
+/// The slab allocator for the entries of one space in one shard; see the module documentation.
 #[derive(Debug)]
 pub struct Slabs {
     pool: Arc<Pool>,
     tenant: TenantName,
     meter: Arc<Meter>,
     table: PageTable,
-    /// Classes up to the largest one in use.
+    /// State of each size class by class number, up to the largest class used so far.
     classes: Vec<Class>,
-    /// The page that compaction is emptying.
+    /// Id of the page that compaction is emptying.
     emptying: Option<u32>,
-    /// The class where compaction continues.
+    /// Number of the class that the next compaction step examines first.
     compact_next: usize,
-    /// The number of the page where compaction continues to look for pool pages with little in use.
+    /// Id of the slab page where compaction continues to look for sparsely used pool pages.
     scattered_next: usize,
-    /// The class whose only page is kept although it is empty.
+    /// The class that keeps a page although it has no entries; at most one class does.
     lone: Option<usize>,
-    /// Cuts that are kept, oldest first.
+    /// Cuts (point-in-time views, see `cut.rs`) that have not ended, oldest first.
     cuts: Vec<Arc<Cut>>,
-    /// Cuts that have ended, each with the first page whose slots were not freed yet.
+    /// Ended cuts whose slots are not all freed, each with the id of the first page that is left to do.
     ended: Vec<(Arc<Cut>, u32)>,
 }
 
 impl Slabs {
-    /// Creates slabs without memory of the pool.
+    /// Creates an allocator without pages; the first entry allocates one from `pool`, at the expense of `tenant`.
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Self {
         let (table, classes) = (PageTable::default(), Vec::new());
         Slabs {
@@ -93,18 +96,20 @@ impl Slabs {
         }
     }
 
-    /// Counts memory with `meter` and respects its limit; nothing may have been allocated yet.
+    /// Makes the allocator count its pages with `meter` and respect the limit of `meter`. Must be called before the
+    /// first allocation, as pages allocated earlier would not be counted.
     #[must_use]
     pub(crate) fn metered(mut self, meter: Arc<Meter>) -> Self {
         self.meter = meter;
         self
     }
 
-    /// Allocates a slot of at least `bytes` bytes with unspecified contents. The slot counts as written from now on.
+    /// Allocates a slot of at least `bytes` bytes and returns its address. The slot is written from now on, with
+    /// unspecified contents.
     ///
     /// # Errors
-    /// `OverLimit` when an entry of this size is not allowed, or when the pool or the tenant's quota has no
-    /// room for another page; nothing is changed then.
+    /// `OverLimit` when `bytes` exceeds [`ENTRY_BYTES_MAX`], or when the pool, the tenant's quota or `maxmemory` leaves
+    /// no room for another page. No entry is changed then; cuts may have been ended to make room.
     pub fn allocate(&mut self, bytes: usize) -> Result<EntryAddress> {
         let Some(class) = class_of(bytes) else { return self.allocate_large(bytes) };
         let id = match self.classes.get(class).and_then(Class::fullest) {
@@ -117,10 +122,10 @@ impl Slabs {
         Ok(EntryAddress::new(class, id, slot))
     }
 
-    /// Frees the slot of an entry; if a cut keeps it, the slot becomes reclaimable instead.
+    /// Frees the slot of the entry at `place`. If a cut keeps the entry, makes the slot reclaimable instead.
     ///
     /// # Panics
-    /// When there is no entry at `place`.
+    /// When there is no written slot at `place`.
     pub fn free(&mut self, place: EntryAddress) {
         if self.is_kept(place) {
             return self.retire(place);
@@ -131,10 +136,11 @@ impl Slabs {
         self.gave(place);
     }
 
-    /// Hides an entry from scans that begin from now on, and keeps its bytes until [`Self::reclaim`].
+    /// Makes the written slot at `place` reclaimable: scans that begin from now on skip the entry; its bytes stay until
+    /// [`Self::reclaim`].
     ///
     /// # Panics
-    /// When there is no entry at `place`.
+    /// When there is no written slot at `place`.
     pub fn retire(&mut self, place: EntryAddress) {
         self.table.retire(place.page(), place.slot());
         let class = &mut self.classes[place.class()];
@@ -142,10 +148,10 @@ impl Slabs {
         class.retired += 1;
     }
 
-    /// Frees the slot of an entry that was retired.
+    /// Frees the reclaimable slot at `place`, whose entry was retired.
     ///
     /// # Panics
-    /// When the entry at `place` was not retired.
+    /// When the slot at `place` is not reclaimable.
     pub fn reclaim(&mut self, place: EntryAddress) {
         let page = self.table.get_mut(place.page());
         page.clear(place.slot(), SlotState::Reclaimable);
@@ -153,10 +159,10 @@ impl Slabs {
         self.gave(place);
     }
 
-    /// Returns the bytes of a written or reclaimable slot: the whole slot, at least as many as were asked for.
+    /// Returns all bytes of the slot at `place`, at least as many as were asked of [`Self::allocate`].
     ///
     /// # Panics
-    /// When the page of `place` does not exist any more.
+    /// When the page of `place` has been removed. Whether the slot is in use is not checked.
     #[inline]
     pub fn bytes(&self, place: EntryAddress) -> &[u8] {
         let bytes = self.table.get(place.page()).extent.as_slice();
@@ -166,10 +172,10 @@ impl Slabs {
         }
     }
 
-    /// Returns the bytes of a slot for writing.
+    /// Does the same as [`Self::bytes`], for writing.
     ///
     /// # Panics
-    /// When the page of `place` does not exist any more.
+    /// When the page of `place` has been removed. Whether the slot is in use is not checked.
     #[inline]
     pub fn bytes_mut(&mut self, place: EntryAddress) -> &mut [u8] {
         let bytes = self.table.get_mut(place.page()).extent.as_mut_slice();
@@ -179,7 +185,7 @@ impl Slabs {
         }
     }
 
-    /// Returns pages without entries, kept for further entries so far, to the pool.
+    /// Returns all pages without entries to the pool, including those kept for further entries.
     pub fn trim(&mut self) {
         for class in 0..self.classes.len() {
             while let Some(id) = self.classes[class].empty() {
@@ -206,8 +212,9 @@ impl Slabs {
         Ok(EntryAddress::new(LARGE, id, slot))
     }
 
-    /// Adds a page to a class without free slots. If the pool has no room for the size that the class's use suggests,
-    /// falls back to the smallest page, then to slots of the page that is being emptied, then to ending cuts.
+    /// Adds a page to a class without free slots and returns the page's id. If the pool has no room for a page of the
+    /// size that [`Class::page_bytes_next`] suggests, tries the smallest size, then the free slots of the page that
+    /// compaction is emptying, then ends cuts.
     fn add_page(&mut self, class: usize) -> Result<u32> {
         let first = PAGE_BYTES_FIRST[class];
         let wanted = self.classes.get(class).map_or(first, |class| class.page_bytes_next(first));
@@ -247,21 +254,23 @@ impl Slabs {
         id
     }
 
-    /// Updates the lists after a slot was freed: moves its page to another list, or removes an empty page.
+    /// Updates the lists after the slot at `place` was freed: moves the page to another list, or removes the page if it
+    /// is empty and not kept.
     fn gave(&mut self, place: EntryAddress) {
         let (id, class) = (place.page(), place.class());
         self.classes[class].gave(&mut self.table, id);
         let page = self.table.get(id);
         if page.is_empty() {
             if class == LARGE || page.is_closed() || page.next != NO_PAGE {
-                // An empty page is linked at the head of its list, so if there is a next one, that one is kept.
+                // A page that becomes empty is put at the head of the list of empty pages, so a next page is another
+                // empty one, which is kept.
                 self.remove_page(id);
             }
             self.settle_empty(class);
         }
     }
 
-    /// Decides whether the empty page of a class is kept.
+    /// Removes the empty page of a class, if there is one, unless the module documentation says that it is kept.
     fn settle_empty(&mut self, class: usize) {
         let of = &self.classes[class];
         let Some(id) = of.empty() else { return };

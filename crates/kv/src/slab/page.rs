@@ -1,34 +1,36 @@
-//! One slab page: its memory, and the bitmaps of its slots.
+//! One slab page: its memory, the bitmaps of its written and reclaimable slots, and its links in the lists of its
+//! class.
 
 use farpool_memory::Extent;
 use std::mem::size_of_val;
 
-/// Number of lists of pages with free slots: one per eighth that is free, and one of empty pages.
+/// Number of lists per class of pages with free slots. List n < 8 has the pages of which n eighths (rounded down) are
+/// free; the last list has the pages without entries.
 pub const LISTS: usize = 9;
 
-/// The list of pages without entries.
+/// Number of the list of pages without entries.
 pub const EMPTY: usize = LISTS - 1;
 
-/// The end of a list: no page.
+/// Page id that stands for no page, at both ends of a list.
 pub const NO_PAGE: u32 = u32::MAX;
 
-/// The state of a slot that is in use.
+/// The state of a slot that is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
     /// Holds an entry.
     Written,
-    /// Holds a retired entry that a scan may still read.
+    /// Holds a retired entry, which scans that began earlier may still read.
     Reclaimable,
 }
 
-/// The list that a page is in, if any.
+/// The list of its class that a page is in, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListMembership {
     /// In the list with this number.
     Listed(u8),
     /// In no list, because it has no free slots.
     Full,
-    /// In no list, because it is being emptied.
+    /// In no list, because compaction is emptying the page, or because the page has not been put into a list yet.
     Closed,
 }
 
@@ -37,22 +39,23 @@ pub enum ListMembership {
 pub struct Page {
     pub extent: Extent,
     written: Box<[u64]>,
-    /// Allocated when the first slot is retired.
+    /// Bitmap of the reclaimable slots; empty until the first slot of this page is retired.
     reclaimable: Box<[u64]>,
-    /// Neighbours in the list.
+    /// Id of the next page in the list; [`NO_PAGE`] at the end.
     pub next: u32,
     pub previous: u32,
     slots: u16,
     free: u16,
     written_count: u16,
-    /// All words of the bitmaps before this one are full.
+    /// Index of a word of the bitmaps before which no slot is free, where the search for a free slot begins.
     lowest: u8,
     pub class: u8,
     pub membership: ListMembership,
 }
 
 impl Page {
-    /// Creates a page whose slots are all free; at most 1024, so that they fit the narrow fields.
+    /// Creates a page with `slots` free slots, at most 1024: an address has ten bits for the slot. The page is in no
+    /// list yet.
     pub fn new(extent: Extent, class: usize, slots: usize) -> Page {
         Page {
             extent,
@@ -82,7 +85,7 @@ impl Page {
         usize::from(self.written_count)
     }
 
-    /// Returns whether no slot is in use.
+    /// Returns whether all slots are free, that is, none is written or reclaimable.
     pub fn is_empty(&self) -> bool {
         self.free == self.slots
     }
@@ -91,7 +94,7 @@ impl Page {
         self.membership == ListMembership::Closed
     }
 
-    /// Returns the list that the page belongs to by its number of free slots.
+    /// Returns the list that a page with this number of free slots belongs in. Not for pages that are being emptied.
     pub fn list_wanted(&self) -> ListMembership {
         match self.free {
             0 => ListMembership::Full,
@@ -99,12 +102,12 @@ impl Page {
         }
     }
 
-    /// Returns the bytes of the bitmaps.
+    /// Returns the bytes of the two bitmaps, which are not memory of the pool.
     pub fn bitmap_bytes(&self) -> usize {
         size_of_val(&*self.written) + size_of_val(&*self.reclaimable)
     }
 
-    /// Returns the number of words of a bitmap.
+    /// Returns the number of 64-bit words of the bitmap of written slots.
     pub fn words(&self) -> usize {
         self.written.len()
     }
@@ -121,14 +124,14 @@ impl Page {
         self.reclaimable.get(word).copied().unwrap_or(0)
     }
 
-    /// Allocates a free slot, which counts as written from now on.
+    /// Makes the lowest free slot written and returns its number.
     ///
     /// # Panics
     /// When the page has no free slot.
     pub fn take(&mut self) -> usize {
         assert!(self.free > 0, "a slot of a full page");
         let mut word = usize::from(self.lowest);
-        // Bits past the last slot are never set, as the bits of all free slots come first.
+        // The loop ends before the bits past the last slot, as a lower bit is free (asserted above).
         loop {
             let free = !(self.written[word] | self.reclaimable_word(word));
             if free != 0 {
@@ -143,7 +146,7 @@ impl Page {
         }
     }
 
-    /// Makes a written slot reclaimable.
+    /// Makes a written slot reclaimable; panics when the slot is not written.
     pub fn retire(&mut self, slot: usize) {
         if self.reclaimable.is_empty() {
             self.reclaimable = vec![0; self.written.len()].into();
@@ -155,7 +158,7 @@ impl Page {
         self.written_count -= 1;
     }
 
-    /// Frees a slot that is in the given state.
+    /// Frees a slot; panics when the slot is not in the given state.
     pub fn clear(&mut self, slot: usize, state: SlotState) {
         let (word, bit) = (slot / 64, 1 << (slot % 64));
         let (bits, written) = match state {
@@ -169,7 +172,7 @@ impl Page {
         self.lowest = self.lowest.min(word as u8);
     }
 
-    /// Returns the first written slot.
+    /// Returns the lowest written slot; `None` if no slot is written.
     pub fn first_written(&self) -> Option<usize> {
         let word = self.written.iter().position(|word| *word != 0)?;
         Some(word * 64 + self.written[word].trailing_zeros() as usize)

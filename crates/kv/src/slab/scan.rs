@@ -1,21 +1,22 @@
-//! Scans of slabs: iterate over slots in use, a bounded number at a time.
+//! Scans of slabs: return the addresses of written or reclaimable slots, a bounded number per call.
 //!
-//! The order is by page number and slot. Both are stable as long as an entry is not moved, and a cursor is such a pair;
-//! so pages and entries that come and go elsewhere do not affect what a scan returns.
+//! A scan visits slots in the order of page id and slot number, and a cursor is such a pair. An entry keeps both until
+//! it is moved, so a scan is not affected by pages and entries that are added and removed elsewhere.
 
 use super::page::Page;
 use super::{EntryAddress, SlabCursor, Slabs};
 
 impl Slabs {
-    /// Appends at most `max` places of written slots to `out`, from `cursor` on, and returns the cursor where the scan
-    /// continues, or `None` at the end. A call may append fewer although more follow, because it visits at most `max`
-    /// pages: the cost of a call is proportional to `max`, and that of a whole scan to the pages with entries plus 1/64
-    /// of the highest page number.
+    /// Appends the addresses of at most `max` written slots to `out`, from `cursor` on. Returns the cursor where the
+    /// scan continues; `None` at the end. A call may append fewer than `max` although more follow, because it also
+    /// visits at most `max` pages. So a call takes time proportional to `max`; a whole scan visits each page and one
+    /// word per 64 page ids.
     ///
-    /// Over a scan from the default cursor to the end, a place that is written throughout is appended exactly once,
-    /// whatever is allocated, freed and compacted between the calls, and every other place at most once. This holds for
-    /// places, not for entries: an entry that moves behind the cursor is missed, see [`SlabCursor::is_past`], and one
-    /// that moves ahead of it is returned again.
+    /// During a scan from the default cursor to the end, a slot that is written throughout is returned exactly once,
+    /// and every other slot at most once, whatever is allocated, freed and compacted between the calls. This holds for
+    /// slots, not for entries: an entry that moves from ahead of the cursor to a slot behind it is missed (see
+    /// [`SlabCursor::is_past`]), and an entry that moves from behind the cursor to a slot ahead of it is returned
+    /// twice.
     pub fn written_from(
         &self,
         cursor: SlabCursor,
@@ -35,8 +36,8 @@ impl Slabs {
         self.walk(cursor, max, out, Page::reclaimable_word)
     }
 
-    /// Does the same as [`Self::written_from`] for written and reclaimable slots: the entries seen by a scan that began
-    /// before some were retired.
+    /// Does the same as [`Self::written_from`] for written and reclaimable slots, that is, for all entries whose bytes
+    /// are still there.
     pub fn kept_from(
         &self,
         cursor: SlabCursor,

@@ -1,22 +1,22 @@
-//! The pages of slabs by number, with a bitmap of the numbers in use, so that a scan skips unused ones.
+//! The slab pages by id, with a bitmap of the ids in use, so that a scan skips the unused ids.
 //!
-//! A page keeps its number for life. A new page gets the lowest free number, so that the table shrinks with the number
-//! of pages; finding it takes 1/64 ns per page. The table grows by doubling, which copies 88 bytes per page: a
-//! millisecond at some GiB.
+//! A page keeps its id until it is removed. A new page gets the lowest unused id, so that the table shrinks with the
+//! number of pages; finding this id takes 1/64 ns per page. The table grows by doubling, which copies 88 bytes per page
+//! and takes a millisecond when the slab pages have some GiB.
 
 use super::page::Page;
 use std::mem::size_of;
 
-/// Bytes of the pool's own bookkeeping for each piece.
+/// Estimated bytes that the pool itself needs to manage one slab page.
 const PIECE_METADATA_BYTES: usize = 128;
 
-/// The table of pages; see the module documentation.
+/// The table of slab pages by id; see the module documentation.
 #[derive(Debug, Default)]
 pub struct PageTable {
     pages: Vec<Option<Page>>,
-    /// Bitmap of the numbers in use.
+    /// Bitmap of the ids in use.
     present: Vec<u64>,
-    /// All words of `present` before this one are full.
+    /// Index of a word of `present` before which all ids are in use.
     lowest: usize,
     /// Number of pages.
     count: usize,
@@ -25,7 +25,7 @@ pub struct PageTable {
 }
 
 impl PageTable {
-    /// Adds a page and returns its number.
+    /// Adds a page and returns its id, the lowest unused one.
     pub fn insert(&mut self, page: Page) -> u32 {
         self.bitmap_bytes += page.bitmap_bytes();
         self.count += 1;
@@ -42,7 +42,7 @@ impl PageTable {
         farpool_model::cast::u32_checked(at)
     }
 
-    /// Removes a page.
+    /// Removes and returns the page with this id; panics when there is none.
     pub fn remove(&mut self, id: u32) -> Page {
         let at = id as usize;
         let page = self.pages[at].take().expect("a page is removed once");
@@ -54,7 +54,7 @@ impl PageTable {
         page
     }
 
-    /// Truncates the table after the last page, and frees capacity when a quarter of it is enough.
+    /// Truncates the table after the page with the highest id. Halves the capacity if at most a quarter of it is used.
     fn shorten(&mut self) {
         let words = self.present.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
         let last = self.present[..words].last().map_or(0, |word| word.ilog2() as usize + 1);
@@ -67,7 +67,7 @@ impl PageTable {
         }
     }
 
-    /// Returns the page with this number.
+    /// Returns the page with this id.
     ///
     /// # Panics
     /// When there is none.
@@ -76,13 +76,13 @@ impl PageTable {
         self.pages[id as usize].as_ref().expect("the page of an entry stays")
     }
 
-    /// Returns the page with this number for writing; panics when there is none.
+    /// Returns the page with this id for writing; panics when there is none.
     #[inline]
     pub fn get_mut(&mut self, id: u32) -> &mut Page {
         self.pages[id as usize].as_mut().expect("the page of an entry stays")
     }
 
-    /// Makes a written slot of a page reclaimable.
+    /// Makes a written slot of page `id` reclaimable.
     pub fn retire(&mut self, id: u32, slot: usize) {
         let page = self.get_mut(id);
         let before = page.bitmap_bytes();
@@ -90,7 +90,7 @@ impl PageTable {
         self.bitmap_bytes += self.get(id).bitmap_bytes() - before;
     }
 
-    /// Returns the first page with this number or a higher one.
+    /// Returns the page with the lowest id that is at least `id`, with its id; `None` if there is none.
     pub fn from(&self, id: usize) -> Option<(usize, &Page)> {
         let mut word = id / 64;
         let mut bits = self.present.get(word)? & (u64::MAX << (id % 64));
@@ -102,7 +102,8 @@ impl PageTable {
         Some((id, self.pages[id].as_ref()?))
     }
 
-    /// Returns the bytes that the table and the pages take outside the pool.
+    /// Returns the bytes of the table and the bitmaps of the pages, which are not memory of the pool, and what the pool
+    /// needs to manage the pages.
     pub fn metadata_bytes(&self) -> usize {
         self.pages.capacity() * size_of::<Option<Page>>()
             + self.present.capacity() * size_of::<u64>()

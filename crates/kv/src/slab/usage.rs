@@ -1,30 +1,30 @@
-//! Memory usage of slabs.
+//! Memory usage of a slab allocator.
 
 use super::classes::SLOT_BYTES;
 use super::{LARGE, Slabs};
 use std::mem::size_of_val;
 
-/// The memory usage of slabs.
+/// The memory usage of one [`Slabs`], in total and by size class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlabUsage {
-    /// Bytes of the slab pages, in the pool.
+    /// Bytes of the slab pages, which are memory of the pool.
     pub pages_bytes: usize,
-    /// Bytes of the slots in use, reclaimable ones included.
+    /// Bytes of the written and reclaimable slots.
     pub slots_bytes: usize,
     /// Number of written slots.
     pub slots_used: usize,
     /// Number of reclaimable slots.
     pub slots_retired: usize,
-    /// Bytes of bitmaps, lists and tables, outside the pool.
+    /// Bytes of bitmaps, lists and tables, which are not memory of the pool.
     pub metadata_bytes: usize,
-    /// The classes that have pages, by ascending size of their slots.
+    /// The size classes that have pages, by ascending size of their slots.
     pub classes: Vec<ClassUsage>,
 }
 
 /// The memory usage of one size class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassUsage {
-    /// Bytes of a slot; `None` for entries that are pieces of their own.
+    /// Bytes of a slot; `None` for entries too large for any class, whose slots differ in size.
     pub slot_bytes: Option<usize>,
     /// Number of slab pages.
     pub pages: usize,
@@ -39,7 +39,7 @@ pub struct ClassUsage {
 }
 
 impl Slabs {
-    /// Returns the memory usage. Takes time proportional to the number of classes.
+    /// Returns the memory usage, in time proportional to the number of classes.
     pub fn usage(&self) -> SlabUsage {
         let mut usage = SlabUsage { metadata_bytes: self.metadata_bytes(), ..SlabUsage::default() };
         for (number, class) in self.classes.iter().enumerate().filter(|(_, class)| class.pages > 0) {
@@ -60,8 +60,8 @@ impl Slabs {
         usage
     }
 
-    /// Returns the bytes of bitmaps, lists and tables outside the pool, including the pool's bookkeeping for each
-    /// piece.
+    /// Returns the bytes of bitmaps, lists and tables, which are not memory of the pool, including what the pool itself
+    /// needs to manage each page.
     pub fn metadata_bytes(&self) -> usize {
         self.table.metadata_bytes() + size_of_val(&*self.classes)
     }

@@ -1,4 +1,5 @@
-//! Compressed values: compression on write, where it saves memory, and recompression in the background.
+//! Compressed values of a table: values are compressed when they are written, if that saves memory, and recompressed in
+//! the background after the compressor has changed.
 
 use super::{Table, Value};
 use crate::entry::{self, Entry, Kind, entry_bytes};
@@ -9,38 +10,40 @@ use farpool_model::limits::KV_PACKED_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Most buckets of an index that one step recompresses, and most cost of it (see [`Packer::cost`]).
+/// Maximum number of index buckets whose values a step recompresses; the next constant is the maximum cost of a step
+/// (see [`Packer::cost`]).
 const REPACK_BUCKETS: usize = 32;
 const REPACK_COST: usize = 64 << 10;
 
-/// Buckets of an index that are searched for sample values.
+/// Maximum number of index buckets in which sample values are searched.
 const SAMPLE_BUCKETS: usize = 256;
 
-/// Cost of compressing relative to decompressing.
+/// Cost of compressing a value relative to decompressing it.
 const PACK_COST: usize = 4;
 
 impl Table {
-    /// Sets the compressor for new values. Existing values follow in steps of [`Table::repack_some`].
+    /// Sets the compressor for new values; `None` for no compression. Existing values are recompressed by
+    /// [`Table::repack_some`].
     pub fn set_packer(&mut self, packer: Option<&Arc<Packer>>) {
         if self.packers.set_current(packer) && packer.is_some() {
             self.repack_cursor = Some(0);
         }
     }
 
-    /// Returns whether there may be compressed values.
+    /// Returns whether the table may have compressed values.
     pub fn has_packed(&self) -> bool {
         self.packers.has_some()
     }
 
-    /// Returns the decompressors of this table.
+    /// Returns the decompressors for the values of this table.
     pub fn unpackers(&self) -> &Unpackers {
         self.packers.unpackers()
     }
 
-    /// Returns the plain value of an entry of this table.
+    /// Returns the uncompressed value of an entry of this table.
     ///
     /// # Errors
-    /// `Corrupt` when its compressed bytes are damaged.
+    /// `Corrupt` when the compressed bytes are corrupt.
     pub fn plain<'a>(&self, entry: Entry<'a>) -> Result<Cow<'a, [u8]>> {
         self.packers.unpackers().plain(entry)
     }
@@ -51,7 +54,7 @@ impl Table {
         self.packers.pack(key.len(), plain, expires, keeps)
     }
 
-    /// Sets the value of `key`, compressed if that saves memory.
+    /// Sets the value of `key` to the uncompressed value given, which is stored compressed if that saves memory.
     ///
     /// # Errors
     /// Errors of [`Table::put`].
@@ -72,7 +75,8 @@ impl Table {
         done
     }
 
-    /// Makes sure that [`Table::put_plain`] of this value will not fail; see [`Table::prepare`].
+    /// Makes sure that a later [`Table::put_plain`] of this value cannot fail for lack of memory; see
+    /// [`Table::prepare`].
     ///
     /// # Errors
     /// Errors of [`Table::put`].
@@ -107,9 +111,11 @@ impl Table {
         Ok(Some(Edited { plain, expiry }))
     }
 
-    /// Recompresses some of the values that are older than the current compressor; returns whether there may be more.
+    /// Does a step of recompressing values that were not written with the current compressor; returns whether there may
+    /// be more.
     pub fn repack_some(&mut self) -> bool {
-        // Entries of a cut are not moved: a moved entry would count as changed.
+        // Nothing is recompressed while there is a cut, because a recompressed entry would count as changed since the
+        // cut.
         let Some(mut cursor) = self.repack_cursor.filter(|_| !self.has_kept_cuts()) else { return false };
         let (mut buckets, mut cost) = (0, 0);
         while buckets < REPACK_BUCKETS && cost < REPACK_COST {
@@ -133,7 +139,8 @@ impl Table {
         true
     }
 
-    /// Recompresses a value if that saves memory; returns the cost. On a failure the value stays as it is.
+    /// Recompresses the value of `key` if that saves memory; returns the cost. If an error occurs, the value stays as
+    /// it is.
     fn repack(&mut self, key: &[u8]) -> usize {
         let hash = self.hash(key);
         let Some(old) = self.find(hash, key) else { return 0 };
@@ -157,8 +164,8 @@ impl Table {
         cost
     }
 
-    /// Appends prefixes of some values, `piece` bytes at most, to `sample` until it has `most` bytes or some hundred
-    /// buckets were visited.
+    /// Appends the first bytes, at most `piece`, of each of some values to `sample`, until it has `most` bytes or
+    /// [`SAMPLE_BUCKETS`] buckets were visited.
     ///
     /// # Errors
     /// Errors of [`Table::plain`].
@@ -188,10 +195,10 @@ impl Table {
     }
 }
 
-/// A string during an edit.
+/// An uncompressed copy of a string that is being changed.
 pub(crate) struct Edited {
     pub plain: Vec<u8>,
-    /// Expiry in milliseconds since the epoch.
+    /// Expiry of the key in milliseconds since the epoch.
     pub expiry: Option<u64>,
 }
 

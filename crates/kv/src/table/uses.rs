@@ -1,11 +1,12 @@
-//! Stamps of entries, sampling and eviction within one table.
+//! The part of eviction that concerns one table: stamps of entries (records of their use), random samples, and removing
+//! victims.
 
 use super::{Table, is_valid};
 use crate::entry::{self, Entry};
 use crate::evict::{EvictionFacts, Stamp};
 use crate::slab::{EntryAddress, SlabCursor};
 
-/// A randomly sampled entry.
+/// A randomly chosen entry, as a candidate for eviction.
 pub(crate) struct Sample {
     pub hash: u64,
     pub facts: EvictionFacts,
@@ -17,8 +18,8 @@ impl Table {
         self.fresh = stamp;
     }
 
-    /// Notes that a key is used. `stamp` computes the new stamp from the old one, or from `None` if the key is absent
-    /// at `now`; in that case the result becomes the stamp of the next new key.
+    /// Notes a use of a key. `stamp` computes the new stamp from the old one; if the key is absent at `now`, it is
+    /// called with `None`, and the result becomes the stamp of the next new key.
     pub fn note_use(&mut self, hash: u64, key: &[u8], now: u64, stamp: impl FnOnce(Option<Stamp>) -> Stamp) {
         let Some(place) = self.find(hash, key) else {
             self.fresh = stamp(None);
@@ -26,15 +27,15 @@ impl Table {
         };
         let entry = Entry::of(self.slabs.bytes(place));
         let old = entry.stamp();
-        // An expired entry will be overwritten as a new key.
+        // An expired entry counts as absent, because the key will be overwritten as a new one.
         let new = stamp(Some(old).filter(|_| is_valid(entry, now)));
         if new != old {
             entry::set_stamp(self.slabs.bytes_mut(place), new);
         }
     }
 
-    /// Replaces the stamps of up to `most` entries from `cursor` on by `f` of them. Returns the number of entries and
-    /// the next cursor; `None` at the end.
+    /// Replaces the stamps of up to `most` entries from `cursor` on by the results of `f`. Returns the number of
+    /// visited entries and the next cursor, which is `None` at the end.
     pub fn restamp(
         &mut self,
         cursor: SlabCursor,
@@ -60,13 +61,13 @@ impl Table {
         Sample { hash: self.hasher.hash(entry.key()), facts: facts(entry) }
     }
 
-    /// Returns an entry chosen by a random number, expired or not.
+    /// Returns an entry chosen by a random number, which may have expired; `None` if the table is empty.
     pub fn sample(&self, random: u64) -> Option<Sample> {
         self.index.any(random).map(|place| self.sample_at(place))
     }
 
-    /// Calls `f` with samples of entries that have an expiry until it returns false; visits at most `most` entries.
-    /// Continues where the last call, or the last removal of expired keys, has stopped.
+    /// Calls `f` with entries that have an expiry until `f` returns false, visiting at most `most` entries. Continues
+    /// where the last call, or the last step of removing expired keys, has stopped.
     pub fn sample_expiring(&mut self, most: usize, mut f: impl FnMut(Sample) -> bool) {
         let (mut seen, mut left) = (std::mem::take(&mut self.seen), most);
         while left > 0 {
@@ -76,7 +77,7 @@ impl Table {
             for place in seen.drain(..) {
                 let expires = Entry::of(self.slabs.bytes(place)).expiry().is_some();
                 if expires && !f(self.sample_at(place)) {
-                    // The rest of this step is visited again in the next round.
+                    // The remaining entries of this step are visited again by the next call.
                     left = 0;
                     break;
                 }
@@ -90,12 +91,12 @@ impl Table {
         self.index.find(hash, |place| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key()) == hash)
     }
 
-    /// Returns the eviction facts of the entry whose key has this hash.
+    /// Returns the stamp and the expiry of the entry whose key has this hash; `None` if there is none.
     pub fn facts_of(&self, hash: u64) -> Option<EvictionFacts> {
         self.find_hash(hash).map(|place| facts(Entry::of(self.slabs.bytes(place))))
     }
 
-    /// Removes the entry whose key has this hash; returns the key.
+    /// Removes the entry whose key has this hash and returns the key; `None` if there is none.
     pub fn evict(&mut self, hash: u64) -> Option<Box<[u8]>> {
         let place = self.find_hash(hash)?;
         let key = Box::from(Entry::of(self.slabs.bytes(place)).key());
@@ -103,17 +104,18 @@ impl Table {
         Some(key)
     }
 
-    /// Returns the eviction facts of a key that exists at `now`.
+    /// Returns the stamp and the expiry of a key; `None` if it is absent or has expired at `now`.
     pub fn facts(&self, hash: u64, key: &[u8], now: u64) -> Option<EvictionFacts> {
         self.get(hash, key, now).map(facts)
     }
 
-    /// Ends the oldest cut, or frees the rest of ended ones, because writes need memory. Returns whether there was any.
+    /// Frees memory that cuts (point-in-time views) keep, because a write needs it; see
+    /// [`Slabs::give_up_cut`](crate::slab::Slabs::give_up_cut). Returns whether there was a cut.
     pub fn give_up_cut(&mut self) -> bool {
         self.slabs.give_up_cut()
     }
 
-    /// Returns pages without entries to the pool, including those kept for further entries.
+    /// Returns all slab pages without entries to the pool, including those kept for further entries.
     pub fn trim(&mut self) {
         self.slabs.trim();
     }

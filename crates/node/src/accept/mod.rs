@@ -1,5 +1,5 @@
-//! The doors of the node, the same for every protocol: sources of connections, and the bound on connections that have not
-//! been authenticated.
+//! Accepting connections, for every protocol: sources of connections, and the limit of connections that are not
+//! authenticated yet.
 
 mod listener;
 mod unauthenticated;

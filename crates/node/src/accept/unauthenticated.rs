@@ -1,7 +1,8 @@
-//! Connections that have not been authenticated yet, limited in number and counted separately from clients.
+//! The connections that are not authenticated yet. Their number is limited, and they do not count as clients.
 //!
-//! Invariant: silent peers take no place from clients. When there are too many unauthenticated connections, the oldest
-//! is closed: a client sends its hello within a round trip, a silent peer never does.
+//! Invariant: peers that connect and send nothing cannot keep clients from connecting. When there are too many
+//! unauthenticated connections, the oldest is closed, because a client sends its hello within a round trip and a silent
+//! peer never does.
 
 use farpool_model::limits;
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// The connections that have not been authenticated.
+/// The set of connections that are not authenticated yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unauthenticated {
     slots: Mutex<Slots>,
@@ -18,12 +19,13 @@ pub(crate) struct Unauthenticated {
 #[derive(Debug, Default)]
 struct Slots {
     last: u64,
-    /// The connections by order of arrival.
+    /// The connections in the order of their arrival, each with the notification that evicts it.
     taken: BTreeMap<u64, Arc<Notify>>,
 }
 
 impl Unauthenticated {
-    /// Adds a connection, if need be in place of the oldest one.
+    /// Adds a connection; if there are too many, evicts the oldest. The connection stays in the set until the result is
+    /// dropped.
     pub fn enter(self: &Arc<Self>) -> Slot {
         let evicted = Arc::new(Notify::new());
         let mut slots = self.slots.lock();
@@ -36,7 +38,7 @@ impl Unauthenticated {
         Slot { unauthenticated: self.clone(), number, evicted }
     }
 
-    /// Evicts the oldest connection, if there is one.
+    /// Makes the oldest connection close, if there is one.
     pub fn evict_oldest(&self) {
         self.slots.lock().evict_oldest();
     }
@@ -50,7 +52,7 @@ impl Slots {
     }
 }
 
-/// The place of an unauthenticated connection, freed on drop.
+/// The place of an unauthenticated connection in the set; freed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     unauthenticated: Arc<Unauthenticated>,
@@ -59,7 +61,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Resolves when this connection is evicted.
+    /// Waits until this connection is evicted and must be closed.
     pub async fn evicted(&self) {
         self.evicted.notified().await;
     }

@@ -1,4 +1,4 @@
-//! The end of a token's validity: the end of a day in UTC, or an instant.
+//! The expiry of an access token: the end of a day in UTC, or a time of day with an offset.
 
 use farpool_model::{Error, Result};
 use serde::{Deserialize, Deserializer, de};
@@ -8,10 +8,10 @@ use toml::value::{Date, Datetime, Offset};
 
 const DAY_S: i64 = 86_400;
 
-/// The moment at which a token expires, with the text that it was read from.
+/// The time at which a token expires, and the date as written in the access file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndDate {
-    /// Seconds since 1970 from which on the token is no longer valid.
+    /// The first time, in seconds since 1970, at which the token is no longer valid.
     end_s: u64,
     /// The date as written in the file.
     written: Datetime,
@@ -31,7 +31,7 @@ impl EndDate {
         let date = written.date.ok_or_else(wrong)?;
         let midnight_s = days_since_1970(date) * DAY_S;
         let end_s = match (written.time, written.offset) {
-            // The token is valid until the end of the day.
+            // A date alone means the end of that day.
             (None, None) => midnight_s + DAY_S,
             (Some(time), Some(offset)) => {
                 let offset_s = match offset {
@@ -41,10 +41,10 @@ impl EndDate {
                 let seconds = i64::from(time.second.unwrap_or(0));
                 midnight_s + i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + seconds - offset_s
             }
-            // A time without an offset is ambiguous.
+            // A time without an offset from UTC is ambiguous.
             _ => return Err(wrong()),
         };
-        // An end before 1970 is stored as 0.
+        // An expiry before 1970 is stored as 0.
         Ok(EndDate { end_s: u64::try_from(end_s).unwrap_or(0), written })
     }
 }

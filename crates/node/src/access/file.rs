@@ -1,7 +1,7 @@
-//! The access file: TOML with a table for each tenant and one for each token.
+//! The access file (`farpool serve --access`): TOML with a table for each tenant and one for each access token.
 //!
-//! Invariant: a file with any mistake is rejected as a whole, with the line and advice; error messages never
-//! contain text that could be a token.
+//! Invariants: a file with any mistake is rejected as a whole, with the line and advice. Error messages never contain
+//! text that could be a token, because they are logged.
 
 use super::token::PREFIX;
 use super::{Access, EndDate, Grant, TenantLimits, TokenDigest};
@@ -21,7 +21,7 @@ use toml::Spanned;
 const ADVICE: &str =
     "'farpool serve --help' shows what the file may have; `farpool token new` prints lines for it";
 
-/// The file as deserialized, before validation.
+/// The contents of the file, deserialized and not validated yet.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -57,7 +57,7 @@ struct TokenTable {
     until: Option<EndDate>,
 }
 
-/// A size: `"4GiB"`, or a number of bytes.
+/// A size in bytes, written as a number or with a unit, as `"4GiB"`.
 struct Size(usize);
 
 impl<'de> Deserialize<'de> for Size {
@@ -87,7 +87,8 @@ fn role<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Right, D::Error> {
 }
 
 impl Access {
-    /// Checks that at least one token exists; called at the start of a node.
+    /// Checks that at least one token exists. Called at the start of a node only, because removing the last token later
+    /// must take effect.
     ///
     /// # Errors
     /// `Invalid` when there is no token.
@@ -98,7 +99,8 @@ impl Access {
         }
     }
 
-    /// Reads an access file. A file without tokens is valid, as the removal of the last token must take effect.
+    /// Reads and parses an access file. A file without tokens is valid, because removing the last token must take
+    /// effect.
     ///
     /// # Errors
     /// `NotFound` or `Invalid` when the file cannot be read; `Invalid` for mistakes in it, with the line.
@@ -201,17 +203,17 @@ fn tokens(
     Ok(tokens)
 }
 
-/// Returns a name as a TOML key, quoted if need be.
+/// Returns a name as a TOML key, in quotes if TOML requires them.
 pub fn toml_key(name: &str) -> String {
     let is_bare = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     match is_bare {
         true => name.to_string(),
-        // Names have no control characters, the only others that would need escapes.
+        // Other characters that need escapes are control characters, which names do not have.
         false => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
     }
 }
 
-/// Adds to an error the line at which `span` of `text` begins.
+/// Adds the line on which `span` of `text` begins to an error.
 fn at_line(text: &str, span: Range<usize>, error: Error) -> Error {
     let before = &text.as_bytes()[..span.start.min(text.len())];
     error.at(format!("line {}", 1 + before.iter().filter(|b| **b == b'\n').count()))

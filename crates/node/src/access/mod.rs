@@ -1,8 +1,8 @@
-//! Access to a node: who may connect, for which tenant, with which right, and the limits of each tenant, as
-//! read from the file of `farpool serve --access`.
+//! Access control of a node: which access tokens are valid, for which tenant and with which right, and the limits of
+//! each tenant, as read from the file of `farpool serve --access`.
 //!
-//! Invariant: only digests of tokens are kept; the time of a look-up does not reveal which token a client
-//! showed, or whether it is known.
+//! Invariants: the node stores only digests of tokens. The time of looking up a token reveals neither which token it is
+//! nor whether it is known.
 
 mod end_date;
 mod file;
@@ -18,48 +18,49 @@ use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
-/// The tokens and tenant limits that a node enforces.
+/// The tokens that a node accepts, and the limits of its tenants.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// `None`: no token is needed, and everybody acts for the default tenant with every right.
+    /// The tokens. `None` means that no token is needed, and that every client acts for the default tenant with every
+    /// right.
     tokens: Option<Vec<Grant>>,
     tenants: BTreeMap<TenantName, TenantLimits>,
 }
 
-/// The tenant and right of a client, and the token that granted them.
+/// What an access token grants: the tenant and the right of its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Digest of the client's token; `None` where no token is needed.
+    /// Digest of the token; `None` if the node needs no tokens.
     digest: Option<TokenDigest>,
-    /// Name of the token, for display.
+    /// Name of the token in the access file, for display.
     pub name: Option<String>,
-    /// The tenant whose tables are accessible.
+    /// The tenant that the client acts for.
     pub tenant: TenantName,
     /// The right that the token grants.
     pub right: Right,
-    /// When the token expires, if it does.
+    /// When the token expires; `None` if it does not.
     pub until: Option<EndDate>,
 }
 
-/// Limits of one tenant. Where a limit is not set, that of the node applies.
+/// The limits of one tenant. `None` means that only the limits of the node apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantLimits {
-    /// Weight of the tenant in the division of the workers' time.
+    /// Weight of the tenant when the workers' time is divided among tenants.
     pub weight: u32,
-    /// Maximum bytes of its tables in the pool.
+    /// Maximum bytes of the tenant's tables and keys in the memory pool.
     pub pool_bytes_max: Option<usize>,
-    /// Maximum encoded bytes of its tables in a data directory.
+    /// Maximum encoded bytes of the tenant's tables in the data directory.
     pub disk_bytes_max: Option<u64>,
-    /// Maximum bytes that it may have reserved of the memory for work.
+    /// Maximum bytes of the memory for work that the tenant may have reserved.
     pub work_bytes_max: Option<usize>,
-    /// Maximum number of programs that run at the same time.
+    /// Maximum number of the tenant's programs that run at the same time.
     pub programs_max: Option<NonZero<usize>>,
-    /// Maximum number of programs that wait for others to end; a further one is refused. Has no effect
+    /// Maximum number of the tenant's programs that wait for their turn; further programs are refused. Has no effect
     /// without `programs_max`.
     pub programs_waiting_max: usize,
-    /// Maximum bytes that are sent as the result of one program.
+    /// Maximum bytes of the result of one program, as sent.
     pub result_bytes_max: Option<u64>,
-    /// Maximum number of concurrent connections.
+    /// Maximum number of open connections of the tenant.
     pub connections_max: Option<NonZero<usize>>,
 }
 
@@ -79,12 +80,12 @@ impl Default for TenantLimits {
 }
 
 impl Access {
-    /// Lets everybody connect as the default tenant, with every right.
+    /// Returns access without tokens: every client acts for the default tenant with every right.
     pub fn of_everybody() -> Self {
         Access { tokens: None, tenants: BTreeMap::new() }
     }
 
-    /// Lets nobody connect until tokens are added.
+    /// Returns access that requires a token and has none yet, so that no client can connect.
     pub fn of_nobody() -> Self {
         Access { tokens: Some(Vec::new()), tenants: BTreeMap::new() }
     }
@@ -94,7 +95,7 @@ impl Access {
         self.tokens.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Adds a token that never expires.
+    /// Returns this access with an additional token, which has no name and never expires.
     #[must_use]
     pub fn with_token(mut self, token: &str, tenant: TenantName, right: Right) -> Self {
         let grant = Grant { digest: Some(TokenDigest::of(token)), name: None, tenant, right, until: None };
@@ -102,34 +103,34 @@ impl Access {
         self
     }
 
-    /// Sets the limits of a tenant.
+    /// Returns this access with these limits of a tenant.
     #[must_use]
     pub fn with_limits(mut self, tenant: TenantName, limits: TenantLimits) -> Self {
         self.tenants.insert(tenant, limits);
         self
     }
 
-    /// Returns whether no token is required.
+    /// Returns whether clients need no token.
     pub(crate) fn is_open(&self) -> bool {
         self.tokens.is_none()
     }
 
-    /// Returns whether a text is a valid or expired token.
+    /// Returns whether `text` is a token of this access, expired or not.
     pub(crate) fn has_token(&self, text: &str) -> bool {
         self.tokens.as_ref().is_some_and(|tokens| find(tokens, &TokenDigest::of(text)).is_some())
     }
 
-    /// Returns the limits of a tenant.
+    /// Returns the limits of a tenant; the default limits if none are set.
     pub fn limits(&self, tenant: &TenantName) -> TenantLimits {
         self.tenants.get(tenant).cloned().unwrap_or_default()
     }
 
-    /// Iterates over the tenants that have limits of their own.
+    /// Iterates over the tenants for which limits are set.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &TenantName> {
         self.tenants.keys()
     }
 
-    /// Returns what the holder of `token` may do, at `now_s` seconds since 1970.
+    /// Returns what `token` grants at `now_s` seconds since 1970.
     ///
     /// # Errors
     /// `Denied` when the token is missing, unknown or expired.
@@ -147,11 +148,11 @@ impl Access {
         Ok(grant.clone())
     }
 
-    /// Checks that an earlier grant is still valid.
+    /// Checks that the token of an earlier grant still grants the same.
     ///
     /// # Errors
-    /// `Denied` when the token was removed or has expired; `Unavailable` when it now grants something else,
-    /// so that its client reconnects.
+    /// `Denied` when the token was removed or has expired; `Unavailable` when it grants something else now, which makes
+    /// the client connect again.
     pub(crate) fn confirm(&self, grant: &Grant, now_s: u64) -> Result<()> {
         let found = match (&self.tokens, &grant.digest) {
             (None, _) => return Ok(()),
@@ -171,7 +172,7 @@ impl Access {
 }
 
 impl Grant {
-    /// Returns the token's name as used in messages.
+    /// Returns the name of the token for messages.
     fn label(&self) -> String {
         self.name.as_ref().map_or_else(|| "the token".to_string(), |name| format!("token {name:?}"))
     }
@@ -186,7 +187,8 @@ impl Grant {
     }
 }
 
-/// Finds a token by its digest. Compares with every token, so that the time does not depend on which matches.
+/// Returns the grant of the token with this digest; `None` if there is none. Compares the digest with all tokens, so
+/// that the time does not reveal which one matches.
 fn find<'t>(tokens: &'t [Grant], digest: &TokenDigest) -> Option<&'t Grant> {
     tokens.iter().fold(None, |found, grant| match &grant.digest {
         Some(known) if known.equals(digest) => Some(grant),

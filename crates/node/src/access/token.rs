@@ -1,6 +1,6 @@
-//! Tokens: 256 random bits each, of which a node stores only the SHA-256 (FIPS 180-4).
+//! Access tokens: 256 random bits each, of which a node stores only the SHA-256 digest (FIPS 180-4).
 //!
-//! Random tokens cannot be guessed, so that the digest needs neither salt nor a slow hash function.
+//! Tokens are random and cannot be guessed, so the digest needs neither a salt nor a slow hash function.
 
 use farpool_model::{Error, Result};
 use serde::{Deserialize, Deserializer, de};
@@ -9,20 +9,20 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use subtle::ConstantTimeEq;
 
-/// Prefix of all tokens, so that people and secret scanners recognise them.
+/// Prefix of all tokens, by which people and secret scanners recognise them.
 pub(super) const PREFIX: &str = "fp_";
 
-/// The SHA-256 of a token.
+/// The SHA-256 digest of an access token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigest([u8; 32]);
 
 impl TokenDigest {
-    /// Computes the digest of a token as sent by a client.
+    /// Returns the digest of a token as a client sends it.
     pub fn of(token: &str) -> Self {
         TokenDigest(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Parses 64 hexadecimal digits.
+    /// Parses a digest written as 64 hexadecimal digits.
     ///
     /// # Errors
     /// `Invalid` for anything else. The message does not contain the text, which may be a token.
@@ -45,22 +45,22 @@ impl TokenDigest {
         Ok(TokenDigest(bytes))
     }
 
-    /// Compares in time that does not depend on the bytes.
+    /// Returns whether two digests are equal, in a time that does not depend on their bytes.
     pub(super) fn equals(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-/// Returns the token with these random bytes.
+/// Returns the token with these 256 random bits.
 pub fn new_token(random: [u8; 32]) -> String {
     let mut token = PREFIX.to_string();
     write_hex(&mut token, &random).map(|()| token).unwrap_or_default()
 }
 
-/// Least number of letters and digits after the prefix for a text to be taken for a token, or a part of one.
+/// Minimum number of letters and digits after [`PREFIX`] for which a text is taken for a token, or a part of a token.
 const TOKEN_CHARS_MIN: usize = 8;
 
-/// Returns the bytes with everything that looks like a token redacted; unchanged if nothing does.
+/// Returns `bytes` with everything that looks like a token replaced by [`REDACTED`]; borrowed if nothing was replaced.
 pub(crate) fn without_tokens(bytes: &[u8]) -> Cow<'_, [u8]> {
     let (mut out, mut rest) = (Vec::new(), bytes);
     let prefix = PREFIX.as_bytes();
@@ -98,7 +98,7 @@ impl fmt::Display for TokenDigest {
     }
 }
 
-/// Prints only a part of the digest, which is enough to tell digests apart.
+/// Prints only a part of the digest, which is enough to distinguish digests.
 impl fmt::Debug for TokenDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hex(f, &self.0[..4])

@@ -1,4 +1,4 @@
-//! Requests about backups. A connection has one backup at most, whose files stay until it ends.
+//! Requests about backups. A connection has at most one backup, whose files are not removed before the connection ends.
 
 use super::connection::Connection;
 use crate::Caller;
@@ -7,7 +7,7 @@ use farpool_model::{BackupFiles, Result};
 use farpool_wire::Response;
 use std::sync::Arc;
 
-/// Begins a backup, replacing the connection's previous one.
+/// Begins a backup, which replaces the connection's previous one. The answer is sent when the backup is ready.
 pub(super) fn begin(caller: &Caller, connection: &Arc<Connection>, stream: u32) -> Result<()> {
     let to = connection.clone();
     caller.begin_backup(move |begun| match begun {
@@ -21,7 +21,7 @@ pub(super) fn begin(caller: &Caller, connection: &Arc<Connection>, stream: u32) 
     })
 }
 
-/// Reads a part of a file, given by its name, offset and length.
+/// Reads a part of a file of the connection's backup, given by name, offset and length.
 pub(super) fn read(
     caller: &Caller,
     connection: &Arc<Connection>,

@@ -1,6 +1,7 @@
-//! Changes of the rows of a table: programs that return no rows but end with a new version of their table.
+//! Changes of the rows of a table (UPDATE and DELETE): programs that return no rows and make a new version of their
+//! table.
 //!
-//! A change has an id, like a load (`crate::outcomes`): a client that lost the answer can ask for the
+//! A change has an id, as a load has (`crate::outcomes`), so that a client that lost the answer can ask for the
 //! outcome.
 
 use super::connection::{Connection, RequestCancel};
@@ -19,32 +20,32 @@ use farpool_wire::Response;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 
-/// A change that a client requests.
+/// The request of a client to change rows.
 pub(super) struct ChangeRequest {
     pub connection: Arc<Connection>,
     pub stream: u32,
     pub program: Arc<BoundProgram>,
-    /// Number of rows that the client expects to change.
+    /// Number of rows that the client expects the change to affect; with another number, the change fails.
     pub rows: u64,
 }
 
 /// A change in progress.
 pub(super) struct Change {
     request: ChangeRequest,
-    /// The caller of the client's request.
+    /// The caller on whose behalf the change is made.
     caller: Caller,
     id: LoadId,
     recording: OutcomeRecorder,
 }
 
-/// The sink of a change's run, which publishes the change at the end.
+/// The sink of the run of a change; publishes the new version of the table when the run ends.
 pub(super) struct ChangeSink {
     run: Weak<Run>,
     open: Mutex<Option<(Change, ListedQuery)>>,
 }
 
 impl ChangeRequest {
-    /// Starts the change, or answers with the outcome of an earlier one with the same id.
+    /// Starts the change, or answers with the outcome of an earlier change with the same id.
     ///
     /// # Errors
     /// Mistakes in the change; errors of [`ProgramStart::begin`].
@@ -56,11 +57,11 @@ impl ChangeRequest {
         memory: &mut PlanMemory,
     ) -> Result<()> {
         let run = caller.start_change(&self.program)?;
-        // Everything that may wait and restart happens before the change is recorded.
+        // Everything that may have to wait, and so make the request start again, happens before the id is registered.
         let held = memory.keep(run.need()?.program)?;
         memory.find_place(held.bytes(), &caller.places())?;
-        // The change needs nothing more from its client, so a request for the outcome waits for the end instead of
-        // ending it.
+        // The change needs nothing more from its client, so a request for the outcome does not end it and waits for its
+        // end.
         let recording = match caller.record_load(id, None, Box::new(|| {}))? {
             LoadRegistration::New(recording) => recording,
             LoadRegistration::Known(first) => {
@@ -94,13 +95,13 @@ impl ChangeSink {
 }
 
 impl Change {
-    /// Publishes the row groups that `run` has made.
+    /// Publishes the row groups that `run` has made as the new version of the table.
     fn publish(&self, run: &Run) -> Result<Commit<TableInfo>> {
         let ChangeRequest { program, rows, .. } = &self.request;
         self.caller.publish_change(program, run, *rows, Some(self.id))
     }
 
-    /// Reports the outcome to the client, and to requests for the change's outcome.
+    /// Sends the outcome to the client, and records it for requests for the outcome of the change.
     fn end(&self, outcome: Result<TableInfo>) {
         let ChangeRequest { connection, stream, .. } = &self.request;
         self.recording.settle(match &outcome {
@@ -160,7 +161,7 @@ impl Sink for ChangeSink {
         if Caller::is_of_keys(&change.request.program) {
             caller.apart(move |_| change.publish(&run), published);
         } else {
-            // Re-encoded row groups may have to be written to disk first.
+            // On a thread for the disk, because re-encoded row groups may have to be written to disk first.
             caller.write(move || published(change.publish(&run)));
         }
     }

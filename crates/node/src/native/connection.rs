@@ -1,9 +1,9 @@
-//! One client's connection: reads requests, gives each a stream of its own, and makes sure that no work
-//! outlives the connection.
+//! The connection of one client: reads requests, opens a stream for each, and stops all work of the streams when the
+//! connection ends.
 //!
-//! Invariants: the reader never waits for a request to be executed, so that it sees at once when the
-//! client cancels, gives credit or disconnects; a client that sends without pause gets no more than its turn
-//! on the reading thread.
+//! Invariants: reading never waits for a request to be executed, so that it notices at once when the client cancels a
+//! request, gives credit (permission to send more) or disconnects. A client that sends without pause gets no more than
+//! its turn on the reading thread.
 
 use super::inbox::Inbox;
 use super::outbox::Outbox;
@@ -30,36 +30,38 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Bytes per read: below, system calls cost more; above, the bytes leave the CPU caches.
+/// Maximum bytes per read of the socket. Reason for 256 KiB: with less, system calls take more time; with more, the
+/// bytes do not stay in the CPU caches.
 const READ_BYTES: usize = 256 << 10;
 
-/// Bytes per read while memory is short: enough for commands.
+/// Maximum bytes per read while memory is short; enough for requests without rows.
 const READ_BYTES_SHORT: usize = 16 << 10;
 
-/// Bytes of incomplete messages that a connection may hold while memory is short. Beyond that, reading waits.
+/// Maximum bytes of incomplete messages per connection while memory is short. Beyond that, the connection waits for
+/// memory before it reads more.
 const HELD_BYTES_SHORT: usize = 64 << 10;
 
-/// Minimum size in bytes of an answer that is accounted for while it waits to be sent.
+/// Minimum bytes of an answer whose memory is charged to the tenant while the answer waits to be sent.
 const ANSWER_BYTES_MIN: u64 = 64 << 10;
 
 /// The work of an open stream.
 pub(crate) enum StreamWork {
-    /// A request that waits for a worker, is being executed, or waits for memory.
+    /// A request that waits for a worker or for memory, or is being executed.
     Request(RequestCancel),
-    /// A running program.
+    /// The run (execution) of a program.
     Run(Arc<Run>),
     /// A load in progress.
     Load(Arc<Inbox>),
-    /// An answer that waits to be sent, and its memory.
+    /// An answer that waits to be sent; the reservation of its memory.
     Answer(#[expect(dead_code, reason = "held until it has left")] Reservation),
 }
 
-/// Signals to a request that its answer is no longer wanted.
+/// Tells the work for a request that the client no longer wants the answer.
 #[derive(Clone, Default)]
 pub(crate) struct RequestCancel {
-    /// Flag for work that is done for the request.
+    /// Flag that is checked by work for the request.
     pub cancel: Cancel,
-    /// Notification for tasks that wait on its behalf.
+    /// Notification of tasks that wait for something on behalf of the request.
     pub gone: Arc<Notify>,
 }
 
@@ -82,17 +84,17 @@ impl StreamWork {
 pub(crate) struct Connection {
     pub caller: Caller,
     pub outbox: Outbox<StreamWork>,
-    /// Prepared programs that the client keeps.
+    /// The prepared programs of the client, by handle.
     pub prepared_programs: Mutex<PreparedPrograms>,
-    /// The files of a backup, which stay while the client reads them.
+    /// The backup that the client reads; its files are not removed before this is dropped.
     pub backup: Mutex<Option<Arc<Backup>>>,
-    /// Runtime on which workers start waits; `None` where no runtime serves the connection.
+    /// The async runtime on which workers start waits; `None` if the connection is not served by one.
     pub runtime: Option<Handle>,
     socket: Arc<dyn Socket>,
-    /// Number of received bytes that do not form a whole message yet.
+    /// Number of received bytes that do not form a complete message yet.
     incomplete: AtomicUsize,
-    /// Grows by the bytes of each read and by one for each frame, since frames that arrived in one read may wait
-    /// for their turns.
+    /// A counter that grows with each read and each frame handled; if it does not grow, the client may be gone. Frames
+    /// are counted, too, because frames that arrived in one read may be handled much later.
     received: AtomicU64,
 }
 
@@ -114,15 +116,17 @@ impl Connection {
         })
     }
 
-    /// Returns the sealer that encrypts the answers of a stream, if its client requested that.
+    /// Returns the sealer that encrypts the answers on a stream; `None` if the client did not request sealed
+    /// (end-to-end encrypted) answers.
     pub fn sealer(&self, stream: u32) -> Option<Arc<Sealer>> {
         self.outbox.with(|lanes| lanes.sealer(stream))
     }
 
-    /// Sends a message with rows, encrypted if the client requested that; must run on a worker.
+    /// Sends a message with rows on a stream, encrypted if the client requested that. To be called on a worker, because
+    /// encrypting takes time.
     ///
     /// # Errors
-    /// `OverLimit` where the process may not lock memory for a key; the result then lacks these rows.
+    /// `OverLimit` if the process may not lock memory for a key; the rows are then not sent.
     pub fn push(&self, stream: u32, message: Outgoing) -> Result<()> {
         match self.sealer(stream) {
             None => self.outbox.push(stream, message),
@@ -134,7 +138,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Encrypts answers if the client requested that; the caller sends them at once, before or after all rows.
+    /// Returns `messages`, encrypted if the client requested that. The caller must send them at once and in order,
+    /// before or after all rows.
     ///
     /// # Errors
     /// Errors of [`Connection::push`]; `Internal` when rows are missing.
@@ -147,8 +152,8 @@ impl Connection {
         messages.into_iter().map(seal).collect()
     }
 
-    /// Returns the message of an error, encrypted if the client requested that. If encryption fails, the client only
-    /// learns that.
+    /// Returns the message for an error, encrypted if the client requested that. If encrypting fails, returns the error
+    /// of that instead.
     fn error_message(&self, stream: u32, error: Error) -> Option<Outgoing> {
         let plain = |error| Response::Error(error).encode().ok()?.pop();
         let Some(sealer) = self.sealer(stream) else { return plain(error) };
@@ -156,7 +161,7 @@ impl Connection {
         sealer.seal_error(message).or_else(|_| plain(cannot_encrypt()).ok_or_else(cannot_encrypt)).ok()
     }
 
-    /// Sends an answer on a stream and ends the stream.
+    /// Sends an answer on a stream and closes the stream.
     pub fn answer(&self, stream: u32, response: &Response) {
         match response.encode() {
             Ok(messages) => self.end(stream, messages),
@@ -164,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// Ends a stream with an error.
+    /// Sends an error on a stream and closes the stream.
     pub fn fail(&self, stream: u32, error: Error) {
         match self.error_message(stream, error) {
             Some(message) => self.end_with(stream, vec![message]),
@@ -172,8 +177,8 @@ impl Connection {
         }
     }
 
-    /// Stops the work of a stream and sends the error to the client in place of what was queued. Returns
-    /// false when the stream is not open.
+    /// Stops the work of a stream and sends `error` to the client in place of the messages that are still queued.
+    /// Returns false if the stream is not open.
     pub fn give_up(&self, stream: u32, error: Error) -> bool {
         let Some(message) = self.error_message(stream, error) else { return false };
         let work = self.outbox.with(|lanes| lanes.give_up(stream, message));
@@ -183,10 +188,11 @@ impl Connection {
         was_open
     }
 
-    /// Does a part of a request, on any thread. A panic is a bug in the node: it ends only the request.
+    /// Calls `work`, a part of the request on a stream. If `work` panics, which is a bug in the node, only the request
+    /// ends.
     ///
     /// # Errors
-    /// Errors of `work`; `Internal` when there is no open stream to send the error on.
+    /// Errors of `work`; `Internal` after a panic if there is no open stream on which to send the error.
     pub fn guarded(&self, stream: u32, work: impl FnOnce() -> Result<()>) -> Result<()> {
         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(work)) {
             return outcome;
@@ -196,28 +202,28 @@ impl Connection {
         if self.give_up(stream, error.clone()) { Ok(()) } else { Err(error) }
     }
 
-    /// Returns two counters, of bytes and frames received from the client and of bytes sent to it: if neither grows,
-    /// the client may be gone.
+    /// Returns two counters: one that grows with what is received from the client, and the number of bytes sent to it.
+    /// If neither grows, the client may be gone.
     pub fn progress(&self) -> (u64, u64) {
         (self.received.load(Ordering::Relaxed), self.outbox.with(|lanes| lanes.bytes_left()))
     }
 
-    /// Stops all work for the client; the error `last` is sent to it.
+    /// Closes all streams and stops their work; sends the error `last`, if given, to the client.
     pub fn close(&self, last: Option<Error>) {
         let last = last.and_then(|error| Response::Error(error).encode().ok());
         let works = self.outbox.close(last.and_then(|mut messages| messages.pop()));
         self.abandon(works);
     }
 
-    /// Stops the work of streams that are closed.
+    /// Stops the work of streams that have been closed.
     fn abandon(&self, works: impl IntoIterator<Item = StreamWork>) {
         let mut any = false;
         for work in works {
             any = true;
             work.abandon();
         }
-        // A program that has made all its rows cannot be cancelled any more, but may wait for room to end. A
-        // load may wait for rows, and a request for its turn. All of them are woken.
+        // Wakes all tasks of the caller, because stopped work may be waiting: a finished program for room in its
+        // stream, a load for rows, a request for its turn.
         if any {
             self.caller.wake();
         }
@@ -226,7 +232,7 @@ impl Connection {
     /// Serves requests until the client closes the connection.
     ///
     /// # Errors
-    /// A violation of the protocol after which the connection cannot continue.
+    /// Violations of the protocol, after which the connection cannot continue.
     pub async fn serve(self: &Arc<Self>, mut buffer: BytesMut) -> Result<()> {
         let mut assembler = Assembler::new();
         let mut turn = Turn::new();
@@ -241,7 +247,7 @@ impl Connection {
                     turn = Turn::new();
                 }
             }
-            // Answers made on this thread are sent before the next wait.
+            // Sends answers made on this thread before it waits for more bytes.
             self.outbox.flush();
             let unread = if buffer.is_empty() { 0 } else { buffer.capacity() };
             let incomplete = assembler.bytes_held() + unread;
@@ -254,11 +260,12 @@ impl Connection {
         }
     }
 
-    /// Returns the number of bytes to read at once, after waiting for memory for them. `held` bytes have arrived
-    /// that do not form a whole message yet.
+    /// Waits until there is memory to read more, and returns the maximum bytes of the next read. `held` is the number
+    /// of bytes received that do not form a complete message yet.
     ///
     /// # Errors
-    /// `OverLimit` when memory was short for too long: the memory of what has arrived may be needed by others.
+    /// `OverLimit` when memory was short for too long; the connection then ends, because others may need the memory of
+    /// what it has received.
     async fn room_to_read(&self, held: usize) -> Result<usize> {
         let account = self.caller.account();
         if account.free() >= READ_BYTES {
@@ -273,12 +280,12 @@ impl Connection {
         }
     }
 
-    /// Returns whether the client's incomplete messages take memory that others may need.
+    /// Returns whether incomplete messages of this client take more memory than they may while memory is short.
     pub fn is_in_the_way(&self) -> bool {
         self.incomplete.load(Ordering::Relaxed) > HELD_BYTES_SHORT
     }
 
-    /// Reads and discards until the client closes the connection.
+    /// Reads and discards bytes until the client closes the connection.
     pub async fn ignore_the_rest(&self) {
         let mut ignored = BytesMut::new();
         while self.read(&mut ignored, READ_BYTES_SHORT, &mut Turn::new()).await > 0 {
@@ -287,7 +294,8 @@ impl Connection {
         }
     }
 
-    /// Reads about `wanted` bytes; 0 at the end, also when the connection broke. Waiting begins a new turn.
+    /// Reads at most about `wanted` bytes into `buffer`; returns their number, or 0 at the end, also if the connection
+    /// broke. Begins a new `turn` when it had to wait.
     async fn read(&self, buffer: &mut BytesMut, wanted: usize, turn: &mut Turn) -> usize {
         loop {
             buffer.reserve(wanted);
@@ -299,7 +307,7 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     *turn = Turn::new();
-                    // An idle connection keeps no buffer.
+                    // An idle connection keeps no buffer, so that many connections take little memory.
                     if buffer.is_empty() {
                         *buffer = BytesMut::new();
                     }
@@ -327,12 +335,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns whether a frame's message is to be assembled: true except for rows of a refused load.
+    /// Returns whether the message that a frame belongs to is needed: true except for rows of a load that was refused.
     fn is_wanted(&self, header: FrameHeader) -> bool {
         header.kind != FrameKind::LoadBatch || self.outbox.with(|lanes| lanes.work(header.stream).is_some())
     }
 
-    /// Routes a message to its stream. Clears what `assembler` has of a stream that is cancelled.
+    /// Handles a complete message from the client. When it cancels a stream, also drops the incomplete messages of this
+    /// stream in `assembler`.
     pub(super) fn receive(self: &Arc<Self>, message: Message, assembler: &mut Assembler) -> Result<()> {
         let stream = message.stream;
         if message.kind.is_keepalive() {
@@ -372,8 +381,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Passes rows, or their end, to the load on the stream. A refused load has ended already; rows that its
-    /// client had sent by then are ignored.
+    /// Passes rows, or the end of the rows, to the load on the message's stream. Ignores rows without a load, which a
+    /// client may have sent before it learned that its load was refused.
     fn feed(&self, message: Message) -> Result<()> {
         let inbox = self.outbox.with(|lanes| match lanes.work(message.stream) {
             Some(StreamWork::Load(inbox)) => Ok(Some(inbox.clone())),
@@ -389,7 +398,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends `messages`, encrypted if the client requested that, and ends the stream.
+    /// Sends `messages`, encrypted if the client requested that, and closes the stream.
     pub fn end(&self, stream: u32, messages: Vec<Outgoing>) {
         match self.seal(stream, messages) {
             Ok(messages) => self.end_with(stream, messages),
@@ -415,8 +424,8 @@ impl Connection {
             (before, load)
         });
         drop(before);
-        // If a client reuses the number of a cancelled stream, these messages may be the answer to the cancelled
-        // request; the new load must then be closed here, as nothing else ends it.
+        // If the client has reused the number of a cancelled stream for a load, these messages may answer the cancelled
+        // request and close the new stream. The load is closed here, because nothing else would end it.
         if let Some(inbox) = load.filter(|inbox| !inbox.is_closed()) {
             inbox.close();
             self.caller.wake();

@@ -1,11 +1,11 @@
-//! The delivery of a program's result on a stream of a connection.
+//! Connects the list of running programs with the stream on which a program's result is sent.
 
 use super::connection::Connection;
 use crate::queries::Delivery;
 use farpool_model::Error;
 use std::sync::{Arc, Weak};
 
-/// Delivers a result on a stream.
+/// The stream on which the result of a program is sent.
 pub(super) struct StreamDelivery {
     connection: Weak<Connection>,
     stream: u32,

@@ -1,5 +1,5 @@
-//! The start of a connection: detects whether the peer is a farpool client, agrees on a version, and
-//! authenticates it. Also closes refused connections so that the peer can still read the reason.
+//! The handshake of a connection: detects which protocol the peer speaks, agrees on a version, and authenticates the
+//! client. Also closes refused connections in a way that lets the peer read the reason.
 
 use crate::node::{AccessPass, ConnectionGuard};
 use crate::queries::Identity;
@@ -17,45 +17,45 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Time that a peer whose connection is closed gets to read the reason.
+/// Maximum time that a refused peer gets to read the reason before its connection is closed.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Bytes per read: a hello is small.
+/// Bytes per read during the handshake; the hello (the client's first message) is small.
 const READ_BYTES: usize = 4096;
 
-/// Result of a greeting.
+/// Result of a handshake.
 pub(super) enum Greeting {
-    /// An authenticated client.
+    /// The client was authenticated.
     Welcome(Box<Client>),
-    /// A refused peer, the last bytes to send to it, and the reason.
+    /// The peer was refused: its socket, the bytes to send before closing it, and the reason.
     Refused(Arc<dyn Socket>, Vec<u8>, Error),
     /// The peer closed the connection before its hello.
     Gone,
 }
 
-/// A client that was admitted.
+/// The connection of an authenticated client.
 pub(super) struct Client {
     pub socket: Arc<dyn Socket>,
     pub caller: Caller,
-    /// Tells when the connection must end.
+    /// Tells when the connection must end because the client's token is no longer valid.
     pub pass: AccessPass,
-    /// Bytes received after the hello.
+    /// Bytes that were received after the hello.
     pub received: BytesMut,
-    /// Counts the connection.
+    /// Counts the connection until it is dropped.
     pub guard: ConnectionGuard,
 }
 
-/// Progress of a greeting.
+/// The state of a handshake in progress.
 struct GreetingState {
-    /// The connection as accepted, or TLS over it.
+    /// The accepted socket, or TLS over it.
     socket: Arc<dyn Socket>,
     received: BytesMut,
-    /// Set while a message is being written: an error sent in the middle of it would be taken for the rest of that
-    /// message.
+    /// Whether a message is being written. No error is sent then, because the peer would take the bytes of the error
+    /// for the rest of the message.
     is_answering: bool,
 }
 
-/// Waits for the hello and answers it.
+/// Performs the handshake of an accepted connection, within [`limits::HANDSHAKE_MS_MAX`].
 pub(super) async fn greet(socket: Arc<dyn Socket>, node: &Arc<Node>) -> Greeting {
     let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
     let mut stage = GreetingState { socket, received: BytesMut::new(), is_answering: false };
@@ -69,8 +69,8 @@ pub(super) async fn greet(socket: Arc<dyn Socket>, node: &Arc<Node>) -> Greeting
     }
 }
 
-/// Sends `bytes`, then waits briefly for the peer to close: closing a socket that has unread input can
-/// discard the bytes sent last.
+/// Sends `bytes`, then waits up to [`FAREWELL`] for the peer to close the connection. Reason: closing a socket with
+/// unread input can discard the bytes sent last.
 pub(super) async fn part(socket: &dyn Socket, bytes: &[u8]) {
     let parting = async {
         socket.write_all(bytes).await?;
@@ -84,7 +84,8 @@ pub(super) async fn part(socket: &dyn Socket, bytes: &[u8]) {
     drop(timeout(FAREWELL, parting).await);
 }
 
-/// Encodes an error about the connection itself, preceded by the preface.
+/// Returns the bytes that tell a client an error about the connection as a whole: the preface of the protocol and the
+/// error.
 pub(super) fn error_bytes(error: &Error) -> Vec<u8> {
     let mut bytes = PREFACE.to_vec();
     if let Ok(messages) = Response::Error(error.clone()).encode() {
@@ -120,7 +121,8 @@ async fn exchange(stage: &mut GreetingState, node: &Arc<Node>) -> io::Result<Gre
 }
 
 impl GreetingState {
-    /// Reads until the protocol that the peer speaks is known; `Incomplete` when the peer closes before.
+    /// Reads until it is known which protocol the peer speaks; returns `Incomplete` if the peer closes the connection
+    /// before.
     async fn opening(&mut self) -> io::Result<DetectedProtocol> {
         let mut requests = 0;
         loop {
@@ -150,7 +152,7 @@ impl GreetingState {
         Ok(())
     }
 
-    /// Waits for the hello, and admits the client.
+    /// Waits for the hello and authenticates the client.
     async fn hello(&mut self, node: &Arc<Node>) -> io::Result<Greeting> {
         self.received.advance(PREFACE.len());
         let mut assembler = Assembler::new();
@@ -172,12 +174,12 @@ impl GreetingState {
         Ok(Greeting::Welcome(Box::new(Client { socket, caller, pass, received, guard })))
     }
 
-    /// Refuses a farpool client.
+    /// Returns the refusal of a farpool client.
     fn refuse(&self, error: Error) -> Greeting {
         Greeting::Refused(self.socket.clone(), error_bytes(&error), error)
     }
 
-    /// Refuses a peer that is not a farpool client.
+    /// Returns the refusal of a peer that speaks another protocol.
     fn turn_away(&self, error: Error) -> Greeting {
         Greeting::Refused(self.socket.clone(), reply_to_stranger(&self.received), error)
     }
@@ -188,7 +190,8 @@ impl GreetingState {
     }
 }
 
-/// Returns the first message, once complete. Before the hello, nothing larger than a hello is accepted.
+/// Returns the first message; `None` while it is incomplete. Fails for a message larger than a hello may be, so that an
+/// unauthenticated peer takes little memory.
 fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Option<Message>> {
     while let Some((header, payload)) = split_frame(received)? {
         if header.stream != 0 || header.kind != farpool_wire::FrameKind::Hello {
@@ -201,7 +204,7 @@ fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Op
     Ok(None)
 }
 
-/// Admits a client if its token is valid and there is room for its connection.
+/// Authenticates the client that sent a hello; fails if its token is not valid or there are too many connections.
 fn hello(
     message: &Message,
     socket: &dyn Socket,
@@ -215,7 +218,8 @@ fn hello(
     let timeout = timeout_ms.map(Duration::from_millis);
     let (caller, pass) = node.admit(token.as_deref())?;
     tracing::debug!(tenant = ?caller.tenant(), ?client, "a client connects");
-    // A guessable token is unsuitable for sealing answers; a client that requests sealing gets an error.
+    // A token that can be guessed is unsuitable for sealing (encrypting) answers; a client that requests sealed answers
+    // with such a token gets an error.
     let shown = sealed::shown(token.as_deref());
     let token_key = token.and_then(|token| TokenKey::of(&token).ok()).map(Arc::new);
     let token = pass.token_name().map(str::to_string);

@@ -1,7 +1,8 @@
-//! The inbox of a load: received rows that wait to be decoded.
+//! The inbox of a load: a queue of received messages with rows that wait to be decoded.
 //!
-//! Invariant: a client that respects its credit has at most a window and one message in the inbox; one that does not is
-//! disconnected. The memory of one window belongs to the load; anything beyond is reserved here.
+//! Invariant: the inbox has at most a window (the bytes that the client has credit for) and one message. A client that
+//! sends more than its credit is disconnected. The memory of one window is reserved by the load; the inbox reserves
+//! what exceeds it.
 
 use farpool_catalog::Claim;
 use farpool_memory::{Account, Reservation};
@@ -12,23 +13,23 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-/// The queue between a connection and one of its loads.
+/// The queue of rows between a connection and one of its loads.
 pub(crate) struct Inbox {
     state: Mutex<InboxState>,
 }
 
 struct InboxState {
-    /// The task that decodes the rows, once it was submitted.
+    /// Id of the task that decodes the rows; `None` until it is submitted.
     task: Option<TaskId>,
-    /// The claim to the table's name, if the load creates it.
+    /// The claim to the name of the table, if the load creates the table.
     claim: Weak<Claim>,
     window: Window,
     rows: VecDeque<Message>,
-    /// Memory for queued rows beyond a window.
+    /// Reservation of memory for queued rows beyond a window.
     held: Reservation,
-    /// Result of a wait for memory.
+    /// Result of the load's wait for memory, until it is taken.
     memory: Option<Result<Reservation>>,
-    /// Number of consecutive calls of [`Inbox::is_silent`] without new rows.
+    /// Number of calls of [`Inbox::is_silent`] since rows arrived.
     looks_silent: u32,
     messages: u64,
     is_complete: bool,
@@ -36,7 +37,7 @@ struct InboxState {
 }
 
 impl InboxState {
-    /// Reserves memory for the rows that wait.
+    /// Adjusts the reservation to the rows that are queued.
     fn hold(&mut self) {
         let bytes: usize = self.rows.iter().map(|message| message.body.len()).sum();
         self.held.set(bytes.saturating_sub(limits::STREAM_WINDOW_BYTES));
@@ -50,14 +51,14 @@ pub(crate) enum InboxItem {
     Rows(Message),
     /// Nothing has arrived yet.
     Nothing,
-    /// All rows have arrived.
+    /// All rows have arrived and were taken.
     Complete,
-    /// The client cancelled or disconnected.
+    /// The client cancelled the load or disconnected.
     Gone,
 }
 
 impl Inbox {
-    /// Creates the inbox of a new load.
+    /// Creates the inbox of a new load, with memory from `account`.
     pub fn new(account: &Account) -> Self {
         let state = InboxState {
             task: None,
@@ -79,10 +80,10 @@ impl Inbox {
         self.state.lock().task = Some(task);
     }
 
-    /// Adds rows, or their end. Returns the task to be woken.
+    /// Adds a message with rows, or the end of the rows. Returns the task to wake, if there is one.
     ///
     /// # Errors
-    /// When the client sends more than its credit, or continues after the end.
+    /// Violations of the protocol: more rows than the client has credit for, or rows after the end.
     pub fn put(&self, message: Message) -> Result<Option<TaskId>> {
         let mut state = self.state.lock();
         if state.is_complete {
@@ -102,7 +103,7 @@ impl Inbox {
         Ok(state.task)
     }
 
-    /// Sets the claim of the load, so that the name is free as soon as the client disconnects, before a
+    /// Sets the load's claim to the name of a new table, so that closing the inbox frees the name at once, before a
     /// worker ends the load.
     pub fn set_claim(&self, claim: &Arc<Claim>) {
         let is_closed = {
@@ -115,7 +116,7 @@ impl Inbox {
         }
     }
 
-    /// Closes the inbox because the client cancelled or disconnected.
+    /// Closes the inbox, because the client cancelled the load or disconnected.
     pub fn close(&self) {
         let claim = {
             let mut state = self.state.lock();
@@ -128,12 +129,12 @@ impl Inbox {
         claim.into_iter().for_each(|claim| claim.give_up());
     }
 
-    /// Reopens the window by `bytes`, the size of rows that were taken and encoded.
+    /// Adds `bytes` to the client's credit, for rows that were taken and encoded.
     pub fn grant(&self, bytes: u64) -> Result<()> {
         self.state.lock().window.granted(bytes)
     }
 
-    /// Returns whether [`Inbox::take`] has something to return.
+    /// Returns whether [`Inbox::take`] would return something other than [`InboxItem::Nothing`].
     pub fn has_news(&self) -> bool {
         let state = self.state.lock();
         state.is_closed || state.is_complete || !state.rows.is_empty()
@@ -155,7 +156,7 @@ impl Inbox {
         }
     }
 
-    /// Stores the result of the load's wait for memory. Returns the task to be woken.
+    /// Stores the result of the load's wait for memory. Returns the task to wake, if there is one.
     pub fn put_memory(&self, memory: Result<Reservation>) -> Option<TaskId> {
         let mut state = self.state.lock();
         if !state.is_closed {
@@ -164,7 +165,7 @@ impl Inbox {
         state.task
     }
 
-    /// Takes the result of a wait for memory.
+    /// Takes the result of the load's wait for memory; `None` if there is none.
     pub fn take_memory(&self) -> Option<Result<Reservation>> {
         self.state.lock().memory.take()
     }
@@ -174,7 +175,8 @@ impl Inbox {
         self.state.lock().memory.is_some()
     }
 
-    /// Called once per tick; returns whether nothing has arrived for `looks` calls and nothing is queued.
+    /// Returns whether nothing has arrived since `looks` calls of this function and nothing is queued. Called once per
+    /// tick.
     pub fn is_silent(&self, looks: u32) -> bool {
         let mut state = self.state.lock();
         let messages = std::mem::take(&mut state.messages);
@@ -188,7 +190,7 @@ impl Inbox {
         self.state.lock().is_complete
     }
 
-    /// Returns whether the client cancelled or disconnected.
+    /// Returns whether the client cancelled the load or disconnected.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
     }

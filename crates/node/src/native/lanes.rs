@@ -1,9 +1,10 @@
-//! The messages queued to be sent on one connection, a queue for each open stream, and the order in which
-//! they are sent.
+//! The messages to be sent on one connection: a queue (*lane*) per open stream, and the order in which the frames of
+//! all queues are sent.
 //!
-//! Invariants: frames of one message are sent in order and nothing comes between them on their stream;
-//! streams take turns frame by frame; a metered message starts only while its stream's window is open, so
-//! that at most one message more than the window is in flight to a client that does not read. No IO here.
+//! Invariants: the frames of a message are sent in order and without frames of other messages of the same stream in
+//! between. Streams take turns frame by frame. A metered message (one with rows) is begun only while the stream's
+//! window, the credit that the client has given, is open. So a client that does not read has at most one message more
+//! than the window in flight. This module does no I/O.
 
 use bytes::{Buf, Bytes};
 use farpool_model::{Error, Result, cast, limits};
@@ -12,7 +13,7 @@ use farpool_wire::{FRAME_HEADER_BYTES, Outgoing, Window};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A message and the part of it that has not been sent.
+/// A queued message and the part of it that has not been sent.
 #[derive(Debug)]
 struct Queued {
     metered: bool,
@@ -31,7 +32,7 @@ impl Queued {
         }
     }
 
-    /// Moves the next frame to `out`; returns its size in bytes.
+    /// Appends the next frame of the message to `out`; returns the bytes of the frame.
     fn take_frame(&mut self, out: &mut Vec<Bytes>) -> usize {
         self.started = true;
         let Some(header) = self.pieces.pop_front() else { return 0 };
@@ -47,17 +48,18 @@ impl Queued {
     }
 }
 
-/// Bytes queued on a stream beyond which its program pauses.
+/// Bytes queued on a stream from which on its program pauses.
 const WINDOW_BYTES: u64 = limits::STREAM_WINDOW_BYTES as u64;
 
-/// Bytes queued on all streams of a connection beyond which the connection is crowded.
+/// Bytes queued on all streams of a connection from which on the connection is crowded, that is, programs pause unless
+/// their stream has nothing queued.
 const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 
-/// One open stream.
+/// An open stream: its work, and the messages queued on it.
 struct Lane<W> {
-    /// `None` once the stream was given up: only the error is still to be sent.
+    /// The work of the stream; `None` after it was given up and only the error is left to be sent.
     work: Option<W>,
-    /// Sealer of the answers, if the client requested that.
+    /// Encrypts the answers, if the client requested sealed answers.
     sealer: Option<Arc<Sealer>>,
     opened_ns: u64,
     queue: VecDeque<Queued>,
@@ -66,7 +68,7 @@ struct Lane<W> {
     waiting: bool,
     ended: bool,
     bytes_total: u64,
-    /// Calls of [`Lanes::tick`] since a frame was sent or the queue was empty.
+    /// Number of calls of [`Lanes::tick`] since a frame was sent or the queue was empty.
     ticks_still: u32,
 }
 
@@ -75,16 +77,16 @@ impl<W> Lane<W> {
         self.queue.front().is_some_and(|m| m.started || !m.metered || self.window.is_open())
     }
 
-    /// Returns whether the stream's program may continue. While its window is closed, or the connection as a whole has
-    /// much to send (`crowded`), only a stream with nothing queued has room. So each stream can still make progress,
-    /// and a client may read its streams in any order.
+    /// Returns whether the stream's program may make more rows. While the stream has no credit, or the connection is
+    /// crowded, only a stream with nothing queued has room. So each stream can make progress, and a client may read its
+    /// streams in any order.
     fn has_room(&self, crowded: bool) -> bool {
         let full = self.queue.len() >= limits::QUEUED_BATCHES_MAX || self.bytes_queued >= WINDOW_BYTES;
         self.queue.is_empty() || !(full || crowded || !self.window.is_open())
     }
 }
 
-/// All open streams of a connection. `W` is the work of a stream.
+/// All open streams of a connection. `W` is the type of the work of a stream.
 pub(crate) struct Lanes<W> {
     lanes: BTreeMap<u32, Lane<W>>,
     turns: VecDeque<u32>,
@@ -92,20 +94,20 @@ pub(crate) struct Lanes<W> {
     bytes_left: u64,
 }
 
-/// A stream on which nothing is being sent although something is queued.
+/// A stream on which nothing has been sent for a while although messages are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stalled {
     pub stream: u32,
-    /// Bytes queued on the stream, apart from what its program holds.
+    /// Bytes queued on the stream, without the memory of its program.
     pub bytes_queued: u64,
 }
 
-/// Frames to be sent next.
+/// Frames to be sent next, as [`Lanes::pick`] chose them.
 #[derive(Default)]
 pub(crate) struct Picked {
-    /// Headers and bodies, in order.
+    /// Headers and bodies of the frames, in order.
     pub segments: Vec<Bytes>,
-    /// Whether a stream that had no room has room now.
+    /// Whether a stream that had no room for its program has room now.
     pub room: bool,
 }
 
@@ -115,10 +117,10 @@ impl<W> Lanes<W> {
         Lanes { lanes: BTreeMap::new(), turns: VecDeque::new(), bytes_queued: 0, bytes_left: 0 }
     }
 
-    /// Opens a stream for a request of `bytes_received`, at time `now_ns`.
+    /// Opens a stream for a request of `bytes_received` bytes, at the time `now_ns`.
     ///
     /// # Errors
-    /// When the stream is open already, or too many are. Both violate the protocol.
+    /// Violations of the protocol: the stream is open already, or too many streams are open.
     pub fn open(&mut self, stream: u32, bytes_received: u64, now_ns: u64, work: W) -> Result<()> {
         if self.lanes.len() >= limits::STREAMS_PER_CONNECTION_MAX {
             return Err(Error::over_limit(format!(
@@ -150,41 +152,41 @@ impl<W> Lanes<W> {
         self.lanes.len()
     }
 
-    /// Bytes queued on all streams.
+    /// Returns the bytes queued on all streams.
     pub fn bytes_queued(&self) -> u64 {
         self.bytes_queued
     }
 
-    /// Returns the work of a stream, while it is open and its last message is not yet queued.
+    /// Returns the work of a stream; `None` if the stream is not open, was given up, or has its last message queued.
     pub fn work(&mut self, stream: u32) -> Option<&mut W> {
         self.lanes.get_mut(&stream).filter(|lane| !lane.ended)?.work.as_mut()
     }
 
-    /// Sets the sealer that encrypts the answers of a stream, if it is open.
+    /// Sets the sealer that encrypts the answers on a stream; does nothing if the stream is not open.
     pub fn set_sealer(&mut self, stream: u32, sealer: Arc<Sealer>) {
         if let Some(lane) = self.lanes.get_mut(&stream) {
             lane.sealer = Some(sealer);
         }
     }
 
-    /// Returns the sealer that encrypts the answers of a stream, if there is one.
+    /// Returns the sealer that encrypts the answers on a stream; `None` if the answers are not sealed.
     pub fn sealer(&self, stream: u32) -> Option<Arc<Sealer>> {
         self.lanes.get(&stream)?.sealer.clone()
     }
 
-    /// Returns the work of each open stream whose last message is not yet queued.
+    /// Iterates over the open streams whose last message is not queued yet, with their work.
     pub fn works(&self) -> impl Iterator<Item = (u32, &W)> {
         let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
         open.filter_map(|(stream, lane)| lane.work.as_ref().map(|work| (*stream, work)))
     }
 
-    /// Returns the opening time of each stream whose last message is not yet queued.
+    /// Iterates over the open streams whose last message is not queued yet, with the times when they were opened.
     pub fn opened(&self) -> impl Iterator<Item = (u32, u64)> {
         let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
         open.map(|(stream, lane)| (*stream, lane.opened_ns))
     }
 
-    /// Queues a message; false when the stream is not open.
+    /// Queues a message on a stream; returns false if the stream is not open or has its last message queued.
     pub fn push(&mut self, stream: u32, message: Outgoing) -> bool {
         let Some(lane) = self.lanes.get_mut(&stream).filter(|lane| !lane.ended) else { return false };
         let message = Queued::new(stream, message);
@@ -199,7 +201,7 @@ impl<W> Lanes<W> {
         true
     }
 
-    /// Queues the last message of a stream; the stream closes when it has been sent.
+    /// Queues the last message of a stream, which closes when the message has been sent.
     pub fn end(&mut self, stream: u32, message: Outgoing) {
         if self.push(stream, message)
             && let Some(lane) = self.lanes.get_mut(&stream)
@@ -208,11 +210,11 @@ impl<W> Lanes<W> {
         }
     }
 
-    /// Opens the window of a stream by `bytes`; returns whether the stream had no room and now has. Credit
-    /// for a stream that has ended is ignored.
+    /// Adds `bytes` to the credit of a stream; returns whether the stream had no room for its program and has room now.
+    /// Credit for a closed stream is ignored.
     ///
     /// # Errors
-    /// When the credit exceeds what the protocol allows.
+    /// A violation of the protocol: more credit than a stream may have.
     pub fn grant(&mut self, stream: u32, bytes: u64) -> Result<bool> {
         let crowded = self.is_crowded();
         let Some(lane) = self.lanes.get_mut(&stream) else { return Ok(false) };
@@ -223,27 +225,28 @@ impl<W> Lanes<W> {
         Ok(room)
     }
 
-    /// Adds received bytes to the stream's count.
+    /// Adds bytes received from the client to the count of a stream.
     pub fn received(&mut self, stream: u32, bytes: u64) {
         if let Some(lane) = self.lanes.get_mut(&stream) {
             lane.bytes_total += bytes;
         }
     }
 
-    /// Bytes of the stream in both directions, including frames; queued ones count as sent.
+    /// Returns the bytes of a stream in both directions, including headers of frames. Queued bytes count as sent.
     pub fn bytes_total(&self, stream: u32) -> u64 {
         self.lanes.get(&stream).map_or(0, |lane| lane.bytes_total)
     }
 
-    /// Closes a stream at once and drops what is queued.
+    /// Closes a stream at once and drops its queued messages; returns its work, or `None` if it is not open or was
+    /// given up.
     pub fn remove(&mut self, stream: u32) -> Option<W> {
         let lane = self.lanes.remove(&stream)?;
         self.bytes_queued -= lane.bytes_queued;
         lane.work
     }
 
-    /// Ends a stream with `error` in place of what is queued, even in the middle of a message; returns its
-    /// work, or `None` when the stream is not open.
+    /// Replaces the queued messages of a stream by `error`, even in the middle of a message, after which the stream
+    /// closes. Returns the work of the stream; `None` if it is not open.
     pub fn give_up(&mut self, stream: u32, error: Outgoing) -> Option<W> {
         let lane = self.lanes.get_mut(&stream)?;
         let work = lane.work.take()?;
@@ -254,39 +257,39 @@ impl<W> Lanes<W> {
         Some(work)
     }
 
-    /// Advances time by a tick, from which streams that make no progress are found.
+    /// Counts a tick for each stream with queued messages; see [`Lanes::stalled`].
     pub fn tick(&mut self) {
         for lane in self.lanes.values_mut().filter(|lane| !lane.queue.is_empty()) {
             lane.ticks_still += 1;
         }
     }
 
-    /// Returns the streams that have had something queued for `ticks` calls of [`Lanes::tick`] without a frame being
-    /// sent: their client gives no credit or does not read.
+    /// Returns the streams that have had messages queued during `ticks` calls of [`Lanes::tick`] without a frame being
+    /// sent, because their client gives no credit or does not read.
     pub fn stalled(&self, ticks: u32) -> Vec<Stalled> {
         let stalled = self.lanes.iter().filter(|(_, lane)| lane.ticks_still >= ticks);
         stalled.map(|(stream, lane)| Stalled { stream: *stream, bytes_queued: lane.bytes_queued }).collect()
     }
 
-    /// Bytes sent, on all streams.
+    /// Returns the number of bytes sent on all streams so far.
     pub fn bytes_left(&self) -> u64 {
         self.bytes_left
     }
 
-    /// Closes all streams at once and returns their work.
+    /// Closes all streams at once, drops their queued messages and returns their work.
     pub fn drain(&mut self) -> Vec<W> {
         self.turns.clear();
         self.bytes_queued = 0;
         std::mem::take(&mut self.lanes).into_values().filter_map(|lane| lane.work).collect()
     }
 
-    /// Returns whether a program may continue to make batches for the stream. Also true when the stream is closed: then
-    /// nothing is queued, and the program will soon notice that it is cancelled.
+    /// Returns whether the program of a stream may make more rows. Also true if the stream is closed, because its
+    /// program will soon notice that it is cancelled.
     pub fn has_room(&self, stream: u32) -> bool {
         self.lanes.get(&stream).is_none_or(|lane| lane.has_room(self.is_crowded()))
     }
 
-    /// Takes frames from the streams in turn, until they amount to `bytes_max`.
+    /// Takes frames from the streams in turn, until they have at least `bytes_max` bytes or nothing may be sent.
     pub fn pick(&mut self, bytes_max: usize) -> Picked {
         let mut picked = Picked::default();
         let mut bytes = 0;
@@ -320,7 +323,8 @@ impl<W> Lanes<W> {
         let crowded = self.bytes_queued >= CROWDED_BYTES;
         picked.room |= (was_crowded && !crowded) || (!had_room && lane.has_room(crowded));
         if lane.ended && lane.queue.is_empty() {
-            // Closed before the bytes are written: the client may reuse the number once it has them.
+            // Closed before the bytes are written, because the client may reuse the number of the stream as soon as it
+            // has them.
             self.lanes.remove(&stream);
         } else {
             self.take_place(stream);

@@ -1,12 +1,14 @@
-//! Loads: rows arrive on a stream, are decoded and encoded by workers within the caller's share, and become a version
-//! of a table once all have arrived.
+//! Loads: rows arrive on a stream, are decoded and encoded by workers within the caller's share of time, and become a
+//! new version of a table when all have arrived.
 //!
-//! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a row group
-//! in the pool, writes some of them to a segment, works on earlier profiles that an append would otherwise get too far
-//! ahead of, or makes the rows visible (those of an append together with other waiting appends). Several workers may
-//! encode at once, one decodes. Credit is returned to the client once its rows have been encoded, which is the only
-//! backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded yet; there is
-//! one such row group per load, and its bytes are bounded.
+//! A load is a task of the scheduler. A step of it decodes one message, encodes one column of a row group, places a row
+//! group in the pool, writes row groups to disk (a segment), works on earlier profiles (statistics) that are too far
+//! behind, or makes the rows visible (those of an append together with other waiting appends). Several workers may
+//! encode at the same time; one decodes.
+//!
+//! Credit (permission to send more rows) is returned to the client when its rows have been encoded. This is the only
+//! backpressure, so a silent client occupies no thread. Rows that do not fill a row group cannot be encoded yet; there
+//! is one such row group per load, and its bytes are limited.
 
 use super::connection::{Connection, StreamWork};
 use super::inbox::{Inbox, InboxItem};
@@ -28,21 +30,21 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// Number of copies of rows in memory until their row group is placed: as received, and encoded.
+/// Number of copies of a row in memory until its row group is placed in the pool: as received, and encoded.
 const FORMS: usize = 2;
 
 /// Opens a stream for the load that `message` begins.
 ///
 /// # Errors
-/// When the client may not open the stream, so that the connection cannot continue. Errors of the load itself
-/// are answered on its stream.
+/// Violations of the protocol, when the client may not open the stream; the connection then ends. Errors of the load
+/// itself are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let account = connection.caller.account();
     let inbox = Arc::new(Inbox::new(account));
     let stream = message.stream;
     connection.outbox.open(stream, message.bytes_on_wire, StreamWork::Load(inbox.clone()))?;
-    // Reserved now, since the client may send a whole window before a worker has read the request, and since what has
-    // come may take all memory by then.
+    // Reserved before a worker reads the request, because the client may send a whole window of rows until then, and
+    // because no memory might be left.
     let held = match account.try_reserve(limits::STREAM_WINDOW_BYTES + limits::LOAD_OUTCOME_BYTES) {
         Ok(held) => held,
         Err(error) => {
@@ -60,7 +62,7 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         state: Mutex::new(state),
         outcome: Mutex::default(),
     };
-    // The rows that follow are put into the inbox by this same thread, after the task is known.
+    // Safe, because rows that follow are put into the inbox by this thread, that is, after the task is set.
     inbox.set_task(connection.caller.submit_task(Arc::new(task)));
     Ok(())
 }
@@ -69,46 +71,47 @@ struct LoadTask {
     connection: Arc<Connection>,
     stream: u32,
     inbox: Arc<Inbox>,
-    /// Locked for no longer than it takes to buffer the rows of a message.
+    /// Locked for at most the time of buffering the rows of one message.
     state: Mutex<LoadState>,
-    /// `None` when the client cancelled or disconnected.
+    /// The result of the load; `None` if the client cancelled the load or disconnected.
     outcome: Mutex<Option<Result<TableInfo>>>,
 }
 
 struct LoadState {
     phase: LoadPhase,
-    /// Number of steps in progress.
+    /// Number of steps that workers are executing.
     in_hand: usize,
-    /// Messages whose credit was not returned yet, in order: the number of rows up to the end of each, and its bytes.
+    /// Messages whose credit was not returned to the client yet, in order: the number of rows of the load up to the end
+    /// of the message, and the bytes of the message.
     unpaid: VecDeque<(u64, u64)>,
-    /// Memory of rows from their arrival until they are in the pool.
+    /// Reservation of memory for rows from their arrival until they are in the pool.
     held: Reservation,
     /// The part of `held` for the message being decoded.
     decoding: usize,
     /// Aborts the wait for memory.
     waits: Option<AbortHandle>,
-    /// Record of the outcome, if the load has an id.
+    /// Records the outcome, if the load has an id.
     recording: Option<OutcomeRecorder>,
 }
 
 enum LoadPhase {
-    /// The request that begins the load has not been decoded.
+    /// The request that begins the load has not been decoded yet.
     New(Message),
-    /// Rows are arriving. Boxed, as are large variants everywhere.
+    /// Rows are arriving.
     Open(Box<OpenLoad>),
-    /// All rows are encoded, but profiles have to be computed before they are published.
+    /// All rows are encoded, but profiles of earlier versions have to be computed before the rows become visible.
     Behind(Box<OpenLoad>, Arc<ProfileWait>),
-    /// The append waits in line for its version.
+    /// The append waits in the queue of appends to the table.
     InLine(Arc<Append>),
-    /// The version is made, and is not durable yet. The outcome is put here.
+    /// The version is made and not durable yet; the outcome arrives here when it is.
     Committed(Durable),
-    /// A load with the same id was begun before; this one waits for its outcome.
+    /// A load with the same id was registered before; this load waits for its outcome.
     Again(Arc<RepeatedLoad>),
-    /// A worker has taken the state and decides how the load continues.
+    /// A worker has taken the phase out to change it.
     Taken,
 }
 
-/// A load with the id of an earlier one.
+/// A load with the id of an earlier load, which it must not repeat.
 struct RepeatedLoad {
     first: Arc<Record>,
     table: TableName,
@@ -116,7 +119,7 @@ struct RepeatedLoad {
     schema: SchemaRef,
 }
 
-/// The outcome of a load whose version is made, once that is durable.
+/// The outcome of a load whose version is made: `None` until the version is durable.
 type Durable = Arc<Mutex<Option<Result<TableInfo>>>>;
 
 /// Profiles of earlier versions that a load waits for.
@@ -129,7 +132,7 @@ struct OpenLoad {
     load: Load,
     /// The schema of the messages.
     schema: SchemaRef,
-    /// Whether a worker decodes a message: later ones wait, since rows are kept in order.
+    /// Whether a worker is decoding a message. Later messages wait, because rows are kept in order.
     is_decoding: bool,
     /// A message that waits for memory to be decoded.
     unread: Option<Message>,
@@ -137,7 +140,7 @@ struct OpenLoad {
     is_complete: bool,
 }
 
-/// The next step of a worker.
+/// What a worker has to do next for a load.
 enum Step {
     Begin(Message),
     Decode(Message, SchemaRef),
@@ -145,19 +148,19 @@ enum Step {
     KeepUp(Arc<ProfileWait>),
     Commit(Box<OpenLoad>),
     Append(Arc<Append>),
-    /// Answer with this outcome.
+    /// Answer the client with this outcome.
     Answer(Result<TableInfo>),
-    /// Answer with the outcome of the first load with this id.
+    /// Answer the client with the outcome of the first load with this id.
     Repeat(Arc<RepeatedLoad>),
-    /// The client is gone: drop what was loaded.
+    /// The client cancelled the load or disconnected: drop what was loaded.
     Abandon(LoadPhase),
-    /// Other workers have all the work.
+    /// Nothing, because other workers do what is left.
     Nothing,
 }
 
 impl Task for LoadTask {
     fn readiness(&self) -> Readiness {
-        // If the lock is taken, its holder is about to find more to do.
+        // If another worker has the lock, it may be about to make more work ready.
         let is_ready = self.state.try_lock().is_none_or(|state| state.has_step(&self.inbox));
         if is_ready { Readiness::Ready } else { Readiness::Waiting }
     }
@@ -174,15 +177,15 @@ impl Task for LoadTask {
     }
 
     fn finish(&self, end: End) {
-        // Whatever the outcome, the pages of a failed load are freed before anyone learns of it.
+        // Memory of a failed load is freed before anyone learns of the outcome.
         self.let_go();
         let outcome = self.outcome.lock().take();
         let recording = self.state.lock().recording.take();
         if let Some(recording) = recording {
             recording.settle(match (&outcome, &end.error) {
                 (Some(Ok(info)), _) => LoadOutcome::Loaded(made(info)),
-                // After the client disconnected, a failure may only follow from that (its name may have been
-                // claimed by another load), so it is not recorded as one.
+                // After the client disconnected, a failure may be a mere consequence of that (another load may have
+                // claimed the name of the table), so it is not recorded as a failure.
                 _ if self.inbox.is_closed() => LoadOutcome::NotLoaded,
                 (Some(Err(error)), _) | (None, Some(error)) => LoadOutcome::Failed(error.clone()),
                 (None, None) => LoadOutcome::NotLoaded,
@@ -197,7 +200,7 @@ impl Task for LoadTask {
 }
 
 impl LoadTask {
-    /// Frees pages and memory.
+    /// Frees the pages and the memory of the load.
     fn let_go(&self) {
         let mut state = self.state.lock();
         let phase = mem::replace(&mut state.phase, LoadPhase::Taken);
@@ -221,10 +224,10 @@ impl LoadTask {
             Step::KeepUp(profile_wait) => {
                 let ProfileWait { profile, memory } = &*profile_wait;
                 match profiles::step(profile, memory, clock, || self.inbox.is_closed()) {
-                    // The load does not depend on whether the profile succeeds.
+                    // The load continues whether or not the profile succeeds.
                     Ok(Progress::Worked | Progress::Done) => {}
                     Ok(Progress::Busy) => return Ok(Progress::Busy),
-                    // It does not wait for a profile without end, either.
+                    // A profile that cannot be computed is given up, so that the load does not wait for it forever.
                     Err(error) => profile.give_up(&error),
                 }
             }
@@ -257,7 +260,8 @@ impl LoadTask {
         Ok(Progress::Worked)
     }
 
-    /// Continues a load whose rows are all encoded, and durable where they are on disk.
+    /// Continues a load whose rows are all encoded and, if they are on disk, durable: makes them visible, or waits for
+    /// what must come first.
     fn commit(&self, open: Box<OpenLoad>) -> Result<()> {
         let wake = || self.connection.caller.waker();
         if let Some(profile) = open.load.profile_before(wake()) {
@@ -270,7 +274,7 @@ impl LoadTask {
                 wake();
             });
         } else if open.load.is_append() {
-            // Commits in a later step: until then other appends can join the line, for the same version.
+            // Commits in a later step, so that other appends can join the queue and be part of the same version.
             let append = open.load.append(wake())?;
             self.state.lock().phase = LoadPhase::InLine(Arc::new(append));
         } else {
@@ -284,7 +288,7 @@ impl LoadTask {
         Ok(())
     }
 
-    /// Makes the load wait for a profile, which may wait for memory: meanwhile the load reserves none.
+    /// Makes the load wait for a profile. The profile may wait for memory, so the load releases its own reservation.
     fn fall_behind(&self, open: Box<OpenLoad>, profile: AwaitedProfile) {
         let connection = &self.connection;
         let memory = connection.caller.profile_memory(connection.runtime.clone());
@@ -318,10 +322,10 @@ impl LoadTask {
         Ok(())
     }
 
-    /// Registers the id for this load, or returns the record of an earlier load with it.
+    /// Registers the id for this load and returns `None`, or returns the record of an earlier load with this id.
     fn record(&self, id: LoadId) -> Result<Option<Arc<Record>>> {
         let (connection, stream, inbox) = (Arc::downgrade(&self.connection), self.stream, self.inbox.clone());
-        // After a client was told that the load has ended, the rest of its rows must not be accepted.
+        // After a client was told that the load has ended, the remaining rows must not be accepted.
         let end = move || {
             if let Some(connection) = connection.upgrade().filter(|_| !inbox.is_complete()) {
                 connection.give_up(stream, ended_by_asking());
@@ -337,7 +341,7 @@ impl LoadTask {
         }
     }
 
-    /// Returns the answer to this load, given the outcome of the first with its id.
+    /// Returns the answer to this load, given the outcome of the first load with its id.
     fn repeated(&self, again: &RepeatedLoad, outcome: LoadOutcome) -> Result<TableInfo> {
         match outcome {
             LoadOutcome::Loaded(made) => Ok(self.connection.caller.loaded(&again.table, &again.schema, made)),
@@ -361,7 +365,7 @@ impl LoadTask {
         })
     }
 
-    /// Records the result of a step, and returns credit for rows that were encoded.
+    /// Records the result of a step, and returns credit to the client for rows that were encoded.
     fn settle(
         &self,
         book: impl FnOnce(&mut OpenLoad, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,
@@ -378,8 +382,8 @@ impl LoadTask {
         if bytes > 0 { self.grant(bytes) } else { Ok(()) }
     }
 
-    /// Reserves memory to decode a message and for its rows. If memory is short, the message waits, up to a
-    /// time limit, and this returns `None`.
+    /// Reserves memory to decode a message and for its rows; returns the message. If memory is short, returns `None`;
+    /// the message then waits for memory, up to a time limit.
     fn reserve_for(&self, message: Message) -> Result<Option<Message>> {
         let rows = bytes_to_decode(&message.body)?.max(message.body.len());
         let wanted = message.body.len() + FORMS * rows;
@@ -421,7 +425,7 @@ impl LoadTask {
     }
 }
 
-/// Returns the error of a load that its client has ended by asking for the outcome.
+/// Returns the error of a load that was ended because its client asked for the outcome.
 pub(super) fn ended_by_asking() -> Error {
     Error::new(ErrorKind::Cancelled, "the load with this id was given up before all of its rows had come")
         .advise("nothing of it was loaded; load again, with another id")
@@ -432,8 +436,8 @@ pub(super) fn made(info: &TableInfo) -> LoadedVersion {
     LoadedVersion { version, rows, bytes_plain, bytes_encoded }
 }
 
-/// Removes the messages whose rows were encoded, or wait only for more rows to fill a row group; returns
-/// their bytes.
+/// Removes the messages whose rows were encoded, or only wait for more rows to fill a row group, from `unpaid`; returns
+/// their bytes, for which credit is due.
 fn take_paid(unpaid: &mut VecDeque<(u64, u64)>, load: &Load) -> u64 {
     let rows = if load.is_encoding() { load.rows_added() } else { load.rows_buffered() };
     let mut bytes = 0;
@@ -451,7 +455,7 @@ impl LoadState {
                 let news = inbox.has_memory() || inbox.is_closed();
                 return open.load.has_piece() || self.in_hand > 0 || news;
             }
-            // All that is left is with other threads.
+            // What is left is being done by other threads.
             LoadPhase::Open(open) if open.is_complete && open.load.is_waiting() => {
                 return open.load.has_piece() || self.in_hand > 0 || inbox.is_closed();
             }
@@ -471,7 +475,8 @@ impl LoadState {
     }
 
     fn take_step(&mut self, inbox: &Inbox) -> Step {
-        // A load that is already part of a version in progress is not dropped: its outcome may be asked for.
+        // A load that is already part of a version being made is not dropped, because its client may ask for the
+        // outcome.
         let is_taken = |phase: &LoadPhase| match phase {
             LoadPhase::InLine(append) => !append.leave(),
             LoadPhase::Committed(_) => true,
@@ -525,10 +530,9 @@ impl LoadState {
 }
 
 impl OpenLoad {
-    /// Returns the next step, given that `in_hand` others are in progress; `None` when the load can be
-    /// committed.
+    /// Returns the next step, given that `in_hand` other steps are in progress; `None` if the load can be committed.
     fn take_step(&mut self, inbox: &Inbox, in_hand: usize) -> Option<Step> {
-        // Encoding comes first: it frees the memory of rows before more are decoded.
+        // Encoding comes first, because it frees the memory of rows before more are decoded.
         if let Some(piece) = self.load.next_piece() {
             return Some(Step::Encode(Box::new(piece)));
         }

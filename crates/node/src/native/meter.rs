@@ -1,24 +1,24 @@
-//! Measures how fast the socket of a connection takes bytes.
+//! Measures how many bytes per second the socket of a connection accepts.
 //!
-//! Only periods in which the socket was full count: then the link, or the reader at its other end, is the
-//! bottleneck. Until then an estimate is used, which depends on where the client is. Times are nanoseconds of
-//! the node's clock.
+//! Only periods in which the socket was full are measured, because the network or the client was the bottleneck then.
+//! Before the first such period, an estimate is used, which depends on whether the client is on the same machine. Times
+//! are nanoseconds of the node's clock.
 
-/// Estimated rate for a client on the same machine (`cargo run -p farpool-node --example loopback`): a byte
-/// costs the copies into and out of the system, and building an array of it.
+/// Estimated rate for a client on the same machine, measured with `cargo run -p farpool-node --example loopback`: the
+/// time of copying a byte into and out of the system and of building an array of it.
 const LOOPBACK_BYTES_PER_S: f64 = 0.8e9;
 
-/// Estimated rate for a client on another machine: a network of 10 Gbit/s.
+/// Estimated rate for a client on another machine: that of a network of 10 Gbit/s.
 const NETWORK_BYTES_PER_S: f64 = 1.25e9;
 
-/// Bytes after which a rate is computed: several times what the buffers of a socket absorb at once.
+/// Minimum bytes of a measurement. Reason for 8 MiB: several times what the buffers of a socket accept at once.
 const SAMPLE_BYTES: usize = 8 << 20;
 
 /// The measured rate of one connection.
 #[derive(Debug)]
 pub(super) struct Meter {
     bytes_per_s: f64,
-    /// The current period in which there has always been something to write.
+    /// The current period in which there was always something to write; `None` if nothing is left to write.
     busy: Option<Busy>,
 }
 
@@ -35,12 +35,12 @@ impl Meter {
         Meter { bytes_per_s: if is_near { LOOPBACK_BYTES_PER_S } else { NETWORK_BYTES_PER_S }, busy: None }
     }
 
-    /// Returns the bytes per second that the socket takes, by the latest measurement.
+    /// Returns the bytes per second that the socket accepts, by the latest measurements or estimate.
     pub fn bytes_per_s(&self) -> f64 {
         self.bytes_per_s
     }
 
-    /// Records that the socket took `bytes`; `more` says whether there is more to write.
+    /// Records that the socket accepted `bytes` bytes; `more` says whether there is more to write.
     pub fn wrote(&mut self, bytes: usize, more: bool, now_ns: u64) {
         let busy = self.busy.get_or_insert_with(|| Busy::since(now_ns));
         busy.bytes += bytes;
@@ -64,7 +64,7 @@ impl Meter {
         }
     }
 
-    /// Averages the previous rate and the new one, with equal weights.
+    /// Replaces the rate by the average of the previous rate and that of `bytes` bytes in `ns` nanoseconds.
     fn add(&mut self, bytes: usize, ns: u64) {
         let seen = bytes as f64 / (ns.max(1) as f64 / 1e9);
         self.bytes_per_s = (self.bytes_per_s + seen) / 2.0;

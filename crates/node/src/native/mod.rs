@@ -1,7 +1,7 @@
-//! The native protocol: accepts and authenticates connections, and shuts down in order.
+//! The server of the native protocol: accepts and authenticates connections, and ends them in order at a shutdown.
 //!
-//! Each connection is an async task that reads, writes and supervises; its requests are work for the node's
-//! worker threads. No tables are scanned here.
+//! Each connection is an async task that reads, writes and checks timeouts. Its requests are executed by the node's
+//! worker threads, so that no request blocks the threads that serve connections.
 
 mod backups;
 mod changes;
@@ -38,24 +38,24 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-/// Time that requests in progress at a shutdown get to finish.
+/// Maximum time that requests in progress get to finish at a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Interval at which a closing connection checks whether its last request has been answered.
 const IDLE_CHECK: Duration = Duration::from_millis(10);
 
-/// Progress of a server's shutdown.
+/// The phases of a server's shutdown, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ShutdownPhase {
     Serving,
-    /// Connections close when nothing is in progress on them.
+    /// Each connection closes when no request is in progress on it.
     Draining,
-    /// Connections close.
+    /// All connections close.
     Ending,
 }
 
-/// Serves clients until `shutdown` resolves; then accepts no new ones, gives requests in progress a moment to finish,
-/// and ends the rest. The node itself is left running.
+/// Serves clients until `shutdown` resolves. Then accepts no new connections, gives requests in progress up to
+/// some seconds to finish, and ends all connections. The node itself is not shut down.
 ///
 /// # Errors
 /// None at present: an error of one connection ends that connection.
@@ -67,8 +67,8 @@ pub async fn serve(
     serve_ticking(node, listener, shutdown, Duration::from_millis(timeouts::TICK_MS)).await
 }
 
-/// Serves with ticks of length `tick`, by which keepalive and unread results are timed: tests use short ones
-/// to let minutes pass in a moment.
+/// Does the same as [`serve`] with ticks of length `tick`, which are the unit of all timeouts. For tests, which use
+/// short ticks.
 ///
 /// # Errors
 /// Errors of [`serve`].
@@ -92,7 +92,8 @@ pub async fn serve_ticking<L: Listener>(
             () = &mut shutdown => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = ticks.tick() => node.forget_old(),
-            // When the system has no sockets left, unauthenticated connections are closed first.
+            // If accepting fails because the system has no sockets left, the oldest unauthenticated connection is
+            // closed.
             arrival = accept(&mut listener, || unauthenticated.evict_oldest()) => {
                 let (node, refusals) = (node.clone(), refusals.clone());
                 match L::open(arrival) {
@@ -153,7 +154,7 @@ async fn handle(
     }
 }
 
-/// Serves the client; returns the error that ends the connection, if any.
+/// Serves an authenticated client; returns the error that ends the connection, or `None` if the client closed it.
 async fn converse(
     connection: &Arc<Connection>,
     pass: &mut AccessPass,
@@ -176,8 +177,8 @@ async fn converse(
     }
 }
 
-/// Sends the error to the client, and waits for it to close: closing a socket that has unread input can
-/// discard the bytes sent last.
+/// Sends the error to the client, and waits for the client to close the connection. Reason: closing a socket with
+/// unread input can discard the bytes sent last.
 async fn say_why(connection: &Connection, error: Error) {
     connection.close(Some(error));
     while connection.outbox.write_all().await.is_ok() {
@@ -185,17 +186,17 @@ async fn say_why(connection: &Connection, error: Error) {
             connection.ignore_the_rest().await;
             return;
         }
-        // A worker is still writing, and stops once the socket is full.
+        // Waits for a worker that is the writer; it stops when the socket is full.
         sleep(IDLE_CHECK).await;
     }
 }
 
-/// Resolves when the server has reached `phase`.
+/// Waits until the server's shutdown has reached `phase`.
 async fn reached(phases: &mut watch::Receiver<ShutdownPhase>, phase: ShutdownPhase) {
     drop(phases.wait_for(|now| *now >= phase).await);
 }
 
-/// Resolves when the server is shutting down and no request is in progress on the connection.
+/// Waits until the server is shutting down and no request is in progress on the connection.
 async fn drained(connection: &Connection, phases: &mut watch::Receiver<ShutdownPhase>) {
     reached(phases, ShutdownPhase::Draining).await;
     while !connection.outbox.is_idle() {
@@ -203,7 +204,7 @@ async fn drained(connection: &Connection, phases: &mut watch::Receiver<ShutdownP
     }
 }
 
-/// A connection whose work is stopped when this is dropped, however it ends.
+/// A guard that stops all work of a connection when it is dropped, however the connection ends.
 struct OpenConnection(Arc<Connection>);
 
 impl Drop for OpenConnection {

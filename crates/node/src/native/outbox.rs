@@ -1,10 +1,9 @@
-//! The sending side of a connection: any thread queues messages and may write them itself.
+//! The sending side of a connection: any thread can queue messages and write them to the socket.
 //!
-//! One thread at a time writes; the others only queue, and the writer checks the queue again before it stops,
-//! so that nothing is left behind. Thus the end of a result, and a message that finds nothing else waiting,
-//! are sent by the worker that made them, without waking another thread; what the socket does not take at
-//! once is left to the writer task. Writes are vectored and at most a frame or two long, which stays in the
-//! CPU caches.
+//! One thread at a time is the writer; other threads only queue messages, and the writer checks the queue again before
+//! it stops, so that no message is forgotten. So a message that finds no other queued, and the end of a result, are
+//! sent by the worker that made them, without waking another thread. What the socket does not accept at once is left to
+//! the writer task. Writes are vectored and at most a frame or two long, so that the bytes stay in the CPU caches.
 
 use super::lanes::Lanes;
 use super::meter::Meter;
@@ -17,16 +16,16 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Segments per vectored write; the system's limit is 1024.
+/// Maximum number of segments per vectored write; the limit of the system is 1024.
 const SEGMENTS_PER_WRITE: usize = 128;
 
-/// Number of writes that a worker makes before it leaves the rest to the writer task.
+/// Maximum number of writes that a worker makes before it leaves the rest to the writer task.
 const WRITES_BY_WORKER: usize = 2;
 
-/// Number of writes that the writer task makes before it yields.
+/// Maximum number of writes that the writer task makes before it yields to other connections.
 const WRITES_PER_TURN: usize = 16;
 
-/// The sending side of a connection.
+/// The sending side of a connection: the queued messages and the socket. `W` is the type of the work of a stream.
 pub(crate) struct Outbox<W> {
     socket: Arc<dyn Socket>,
     clock: Arc<dyn Clock>,
@@ -44,8 +43,8 @@ struct OutboxState<W> {
     closed: bool,
 }
 
-/// Frames about the connection itself, which are sent before anything else. Flags, not a queue: a peer that
-/// sends pings without end and reads nothing cannot make them grow.
+/// Pings and answers to pings that are to be sent before anything else. Flags instead of a queue, so that a peer that
+/// sends pings without end and reads nothing cannot make a queue grow.
 #[derive(Default)]
 struct Keepalive {
     ping: bool,
@@ -53,7 +52,7 @@ struct Keepalive {
 }
 
 impl Keepalive {
-    /// Takes the frames and clears the flags.
+    /// Returns the frames to be sent, and clears the flags.
     fn take(&mut self) -> Vec<Bytes> {
         let Keepalive { ping, pong } = std::mem::take(self);
         let wanted = [(ping, Response::Ping), (pong, Response::Pong)];
@@ -63,17 +62,17 @@ impl Keepalive {
 }
 
 enum WriteProgress {
-    /// Nothing is left, or another thread is writing.
+    /// Nothing is left to write, or another thread is the writer.
     Done,
-    /// The caller's number of writes is used up, and there is more to write.
+    /// The maximum number of writes was made, and there is more to write.
     More,
-    /// The socket is full.
+    /// The socket accepts no more bytes now, and there is more to write.
     Blocked,
 }
 
 impl<W> Outbox<W> {
-    /// Creates an outbox for `socket`, timed by `clock`. `on_room` is called when a stream that had no room
-    /// has room again.
+    /// Creates an outbox for `socket`. `clock` measures the rate of the socket. `on_room` is called when a stream that
+    /// had no room for its program has room again.
     pub fn new(socket: Arc<dyn Socket>, clock: Arc<dyn Clock>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
         let state = OutboxState {
             lanes: Lanes::new(),
@@ -86,12 +85,13 @@ impl<W> Outbox<W> {
         Outbox { socket, clock, state: Mutex::new(state), writer: Notify::new(), on_room }
     }
 
-    /// Reads or changes the streams. Nothing is sent before [`Outbox::flush`] or [`Outbox::wake`].
+    /// Calls `change` with the streams, under a lock, and returns the result. What it queues is not sent before
+    /// [`Outbox::flush`] or [`Outbox::wake`].
     pub fn with<T>(&self, change: impl FnOnce(&mut Lanes<W>) -> T) -> T {
         change(&mut self.state.lock().lanes)
     }
 
-    /// Returns the bytes per second that the socket takes.
+    /// Returns the bytes per second that the socket accepts, measured or estimated.
     pub fn bytes_per_s(&self) -> f64 {
         self.state.lock().meter.bytes_per_s()
     }
@@ -117,13 +117,13 @@ impl<W> Outbox<W> {
         state.lanes.open(stream, bytes_received, now_ns, work)
     }
 
-    /// Queues a message and sends it: from this thread if nothing else waits, since the writer task would
-    /// have to be woken and the bytes brought to its core.
+    /// Queues a message and sends it. If no other message is queued, this thread writes it, because waking the writer
+    /// task and moving the bytes to its CPU would take longer.
     pub fn push(&self, stream: u32, message: Outgoing) {
         self.push_each(stream, |put| put(message));
     }
 
-    /// Does the same as [`Outbox::push`] for each message that `deliver` passes on.
+    /// Does the same as [`Outbox::push`] for each message that `deliver` passes to its argument.
     pub fn push_each(&self, stream: u32, deliver: impl FnOnce(&mut dyn FnMut(Outgoing))) {
         let mut alone = None;
         deliver(&mut |message| {
@@ -140,22 +140,23 @@ impl<W> Outbox<W> {
         }
     }
 
-    /// Makes the writer task send what is queued.
+    /// Makes the writer task send the queued messages.
     pub fn wake(&self) {
         self.writer.notify_one();
     }
 
-    /// Sends what the socket takes at once from this thread; the writer task sends the rest.
+    /// Writes queued messages from this thread as far as the socket accepts them at once; the writer task sends the
+    /// rest. Does not block.
     pub fn flush(&self) {
         match self.write(WRITES_BY_WORKER) {
             Ok(WriteProgress::Done) => {}
-            // On an error the writer task gets the same error and closes the connection.
+            // After an error, the writer task gets the same error and closes the connection.
             Ok(WriteProgress::More | WriteProgress::Blocked) | Err(_) => self.wake(),
         }
     }
 
-    /// Closes all streams and returns their work. Nothing more is sent except the rest of a frame that is
-    /// half written and, if given, a last message about the connection itself.
+    /// Closes all streams and returns their work. Nothing more is sent except the rest of a frame that is partly
+    /// written and, if given, the message `last` about the connection as a whole.
     pub fn close(&self, last: Option<Outgoing>) -> Vec<W> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -164,7 +165,7 @@ impl<W> Outbox<W> {
         state.lanes.drain()
     }
 
-    /// Returns whether everything that was queued has been handed to the system.
+    /// Returns whether all queued messages have been written to the socket.
     pub fn is_idle(&self) -> bool {
         let state = self.state.lock();
         state.lanes.len() == 0 && !state.writing && state.unwritten.is_empty()
@@ -178,7 +179,7 @@ impl<W> Outbox<W> {
         }
     }
 
-    /// Sends all that is queued now, unless another thread is writing.
+    /// Writes all queued messages, waiting while the socket is full, unless another thread is the writer.
     pub async fn write_all(&self) -> io::Result<()> {
         loop {
             match self.write(WRITES_PER_TURN)? {
@@ -222,7 +223,8 @@ impl<W> Outbox<W> {
         }
     }
 
-    /// Makes the caller the writer, if there is something to write and no other thread writes.
+    /// Makes the calling thread the writer and returns the segments to write; returns `None` if there is nothing to
+    /// write or another thread is the writer.
     fn begin(&self) -> Option<VecDeque<Bytes>> {
         {
             let mut state = self.state.lock();
@@ -234,8 +236,8 @@ impl<W> Outbox<W> {
         self.next(0)
     }
 
-    /// Returns what to write next, after `bytes` were written; when there is nothing, the caller stops being
-    /// the writer.
+    /// Returns the segments to write next, after `bytes` bytes were written; `None` if there are none, and the calling
+    /// thread is then no longer the writer.
     fn next(&self, bytes: usize) -> Option<VecDeque<Bytes>> {
         let mut room = false;
         let segments = {
@@ -258,8 +260,8 @@ impl<W> Outbox<W> {
         (!segments.is_empty()).then_some(segments)
     }
 
-    /// Ends the caller's role as the writer after it has written `bytes`; `full` says whether the socket was
-    /// full. `segments` are left to the next writer.
+    /// Ends the role of the calling thread as the writer, after it has written `bytes` bytes, and leaves `segments` to
+    /// the next writer. `full` says whether the socket was full.
     fn pause(&self, mut segments: VecDeque<Bytes>, bytes: usize, full: bool) {
         let now_ns = self.clock.now_ns();
         let mut state = self.state.lock();
@@ -273,7 +275,8 @@ impl<W> Outbox<W> {
     }
 }
 
-/// Writes the first segments and removes what was written; returns the number of bytes.
+/// Writes the first segments to the socket and removes what was written from `segments`; returns the number of bytes
+/// written.
 fn write_some(socket: &dyn Socket, segments: &mut VecDeque<Bytes>) -> io::Result<usize> {
     let slices: Vec<IoSlice<'_>> =
         segments.iter().take(SEGMENTS_PER_WRITE).map(|segment| IoSlice::new(segment)).collect();

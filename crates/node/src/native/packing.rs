@@ -1,9 +1,10 @@
-//! Chooses the form in which the rows of one result are sent: plain Arrow batches or parcels.
+//! Chooses the form in which the rows of one result are sent: plain Arrow batches, or *parcels* (rows in the encoding
+//! of the pool).
 //!
-//! Rows that are still encoded as in the pool, whole row groups or rows selected from them, are sent in that form,
-//! which costs the least time and the fewest bytes. Rows that were decoded or computed are packed when the link to the
-//! client is so slow that the saved bytes are worth the time of packing, which is measured, and of unpacking. Every
-//! result begins with a trial, which also makes the messages of small results small.
+//! Rows that are still encoded as in the pool are sent in that form, which takes the least time and the fewest bytes.
+//! Rows that were decoded or computed are packed (encoded again) if the network to the client is so slow that sending
+//! the saved bytes would take longer than packing, which is measured, and unpacking. Each result begins with a trial of
+//! packing, which also makes the messages of small results small.
 
 use arrow_array::RecordBatch;
 use farpool_columns::{Chunk, RowGroup, pack_array, pack_chunks};
@@ -12,20 +13,20 @@ use farpool_wire::{ChunkImage, FrameKind, Outgoing, encode_batch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes of plain rows that are packed as a trial.
+/// Bytes of plain rows that are packed as a trial at the beginning of a result.
 const TRIAL_BYTES: u64 = 256 << 10;
 
-/// Plain bytes per second that a client unpacks (measured by `cargo run -p farpool-node --example loopback`).
+/// Plain bytes per second that a client unpacks, measured with `cargo run -p farpool-node --example loopback`.
 const UNPACKED_BYTES_PER_S: f64 = 4e9;
 
-/// The form of one result, and counters of what has been sent.
+/// The form of the rows of one result, and counters of what has been sent.
 #[derive(Debug)]
 pub(super) struct ResultPacker {
     clock: Arc<dyn Clock>,
     form: ResultForm,
     plain: Tally,
     packed: Tally,
-    /// Duration of packing, and the bytes before and after it.
+    /// Total nanoseconds of packing; the next fields are the total bytes before and after packing.
     packing_ns: AtomicU64,
     packing_bytes_plain: AtomicU64,
     packing_bytes: AtomicU64,
@@ -45,19 +46,19 @@ impl Tally {
 }
 
 impl ResultPacker {
-    /// Creates the packing for a client that asks for `form`; the time of packing is measured by `clock`.
+    /// Creates the state for a result that the client requested in `form`; `clock` measures the time of packing.
     pub fn new(form: ResultForm, clock: Arc<dyn Clock>) -> Self {
         let (plain, packed) = Default::default();
         let (packing_ns, packing_bytes_plain, packing_bytes) = Default::default();
         ResultPacker { clock, form, plain, packed, packing_ns, packing_bytes_plain, packing_bytes }
     }
 
-    /// Encodes `batch` as messages, for a link that takes `link_bytes_per_s`.
+    /// Encodes `batch` as messages, for a connection that accepts `link_bytes_per_s` bytes per second.
     ///
     /// # Errors
     /// `OverLimit` when a row does not fit a message.
     pub fn batch(&self, batch: RecordBatch, link_bytes_per_s: f64) -> Result<Vec<Outgoing>> {
-        // A batch without columns has nothing to pack.
+        // A batch without columns has no bytes to pack.
         if batch.num_columns() == 0 || !self.packs(link_bytes_per_s) {
             return self.plain(&batch);
         }
@@ -69,7 +70,7 @@ impl ResultPacker {
         Ok(messages)
     }
 
-    /// Encodes rows that are still encoded as in the pool. `schema` is that of the result.
+    /// Returns the messages for rows that are still encoded as in the pool. `schema` is the schema of the result.
     ///
     /// # Errors
     /// Errors of [`ResultPacker::batch`].
@@ -79,7 +80,7 @@ impl ResultPacker {
             self.packed.add(group.bytes_plain());
             return Ok(vec![message]);
         }
-        // Too large for one message: its rows are sent as several plain batches.
+        // Too large for one message, so the rows are sent as several plain batches.
         let mut messages = Vec::new();
         for start in (0..group.rows).step_by(limits::BATCH_ROWS) {
             let rows = start..group.rows.min(start + limits::BATCH_ROWS);
@@ -92,10 +93,10 @@ impl ResultPacker {
         Ok(messages)
     }
 
-    /// Encodes the chunks of the row group at a position as they are.
+    /// Returns the messages for whole column chunks of the row group with the index `place`, encoded as in the pool.
     ///
     /// # Errors
-    /// Errors of [`ResultPacker::batch`]; that of a chunk whose data are damaged.
+    /// Errors of [`ResultPacker::batch`]; `Corrupt` for a chunk whose data are corrupt.
     pub fn fetched(&self, place: usize, group: &RowGroup) -> Result<Vec<Outgoing>> {
         self.packed.add(group.bytes_plain());
         let message = |(column, chunk): (usize, &Arc<Chunk>)| {
@@ -107,7 +108,7 @@ impl ResultPacker {
         group.chunks.iter().enumerate().map(message).collect()
     }
 
-    /// Records in the receipt in which form the rows were sent.
+    /// Records the form in which the rows were sent in the execution statistics (`receipt`).
     pub fn settle(&self, receipt: &mut Receipt) {
         let form = |tally: &Tally, form| if tally.messages.load(Relaxed) > 0 { form } else { Encoding::None };
         let of_plain = match self.form {
@@ -156,7 +157,7 @@ impl ResultPacker {
     }
 }
 
-/// Returns whether sending the saved bytes would take longer than packing and unpacking.
+/// Returns whether sending the bytes that packing saves would take longer than packing and unpacking.
 fn pays(bytes_plain: u64, bytes_packed: u64, packing_ns: u64, link_bytes_per_s: f64) -> bool {
     let saved_s = bytes_plain.saturating_sub(bytes_packed) as f64 / link_bytes_per_s;
     let spent_s = packing_ns as f64 / 1e9 + bytes_plain as f64 / UNPACKED_BYTES_PER_S;

@@ -1,13 +1,13 @@
-//! The memory of plans while they are decoded and compiled: checked against a bound computed from the plan's
-//! bytes before it is read, and growing with the result.
+//! Reserves memory for plans (encoded programs) while they are decoded and compiled. A bound computed from the plan's
+//! bytes is checked before it is decoded; the reservation then grows with the result.
 //!
-//! A small plan counts as part of a thread's working memory. A large one reserves in steps; if a step cannot be
-//! reserved, the decoded part is dropped, and the request waits for more memory than the step needs, up to a total time
-//! limit.
+//! A small plan needs no reservation and counts as part of a thread's working memory. A large plan reserves in steps.
+//! If a step cannot be reserved, the decoded part is dropped, the request waits for more memory than the step needs, up
+//! to a total time limit, and then begins again.
 //!
-//! A program that has to wait before it begins keeps its plan, and a place for it. All places together are a fraction
-//! of the memory for work; without that limit, waiting programs could take so much that none could begin. If there is
-//! no place, the plan is dropped, too.
+//! A program that waits for its turn keeps its plan in memory reserved from a separate account, its *place*. All places
+//! together are a fraction of the memory for work, because waiting programs could otherwise take so much that none
+//! could begin. If there is no place, the plan is dropped, and the request waits as above.
 
 use crate::admission::{PATIENCE, waited};
 use farpool_memory::{Account, Reservation, size_text};
@@ -16,49 +16,49 @@ use farpool_model::{Error, Result};
 use std::cell::{Cell, RefCell};
 use tokio::time::{Instant, timeout_at};
 
-/// Bytes of a plan that need no reservation: usual plans have some kilobytes.
+/// Maximum bytes of a plan without a reservation. Reason for 256 KiB: usual plans have some kilobytes.
 const IN_HAND_BYTES: usize = 256 << 10;
 
-/// Bytes by which the reservation of a larger plan grows.
+/// Bytes by which the reservation of a larger plan grows in one step.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Divisor of the memory for work: up to that fraction, a plan waits for twice as much memory as it lacked, as it would
-/// otherwise have to wait again and again.
+/// A plan waits for twice as much memory as it lacked, up to 1/4 of the memory for work. Reason: it would otherwise
+/// have to wait again and again as it grows.
 const AHEAD_PART: usize = 4;
 
-/// The memory of one request: its message, and its plan while a worker handles it.
+/// The reserved memory of one request: that of its message, and that of its plan while a worker handles it.
 pub(super) struct PlanMemory {
     message_bytes: usize,
     held: RefCell<Reservation>,
-    /// Place of the program while it waits.
+    /// Reservation of the place where the program waits for its turn, if it has one.
     place: Option<Reservation>,
-    /// The reservation that failed last.
+    /// The reservation that failed last; `None` if none has failed.
     lacked: Cell<Option<PlanShortage>>,
-    /// Deadline of all waits, set by the first.
+    /// Deadline of all waits of the request together, set when the first begins.
     deadline: Option<Instant>,
 }
 
-/// The memory that a request waits for, in bytes.
+/// What a request lacks memory for, and how many bytes it waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum PlanShortage {
-    /// For its plan.
+    /// Memory for its plan.
     Plan(usize),
-    /// For a place of its program.
+    /// A place where its program can wait.
     Place(usize),
 }
 
 impl PlanMemory {
-    /// Creates the memory of a request; `held` is that of its message.
+    /// Creates the memory of a request; `held` is the reservation for its message.
     pub fn new(held: Reservation) -> Self {
         let message_bytes = held.bytes();
         let held = RefCell::new(held);
         PlanMemory { message_bytes, held, place: None, lacked: Cell::new(None), deadline: None }
     }
 
-    /// Makes sure that a plan may take `bytes`.
+    /// Makes sure that the reservation suffices for a plan of `bytes` bytes.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, when so much is not available now.
+    /// `OverLimit`, with sizes in the message, when so much is not available now.
     pub fn hold(&self, bytes: usize) -> Result<()> {
         let mut held = self.held.borrow_mut();
         let wanted = bytes.saturating_sub(IN_HAND_BYTES).next_multiple_of(STEP_BYTES);
@@ -69,10 +69,11 @@ impl PlanMemory {
         held.try_grow(more).inspect_err(|_| self.lacked.set(Some(PlanShortage::Plan(wanted))))
     }
 
-    /// Returns a reservation of `bytes` for the program that the plan became; the plan's reservation is moved into it.
+    /// Returns a reservation of `bytes` bytes for the program compiled from the plan. The reservation of the plan
+    /// becomes part of it.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, when so much is not available now.
+    /// `OverLimit`, with sizes in the message, when so much is not available now.
     pub fn keep(&mut self, bytes: usize) -> Result<Reservation> {
         let held = self.held.get_mut();
         let more = (self.message_bytes + bytes).saturating_sub(held.bytes());
@@ -82,14 +83,14 @@ impl PlanMemory {
         Ok(kept)
     }
 
-    /// Reserves a place where the program may wait, with a plan of `bytes`; `places` is the tenant's account for
-    /// places.
+    /// Reserves a place from `places`, the tenant's account for them, where the program can wait with a plan of `bytes`
+    /// bytes.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, when there is no place now.
+    /// `OverLimit`, with sizes in the message, when there is no place now.
     pub fn find_place(&mut self, bytes: usize, places: &Account) -> Result<()> {
         if self.place.is_none() {
-            // A program larger than all places waits until it is alone.
+            // A program larger than all places together takes all of them, and so waits until no other program waits.
             let bytes = bytes.min(places.largest());
             let place = places.try_reserve(bytes);
             self.place = Some(place.inspect_err(|_| self.lacked.set(Some(PlanShortage::Place(bytes))))?);
@@ -97,12 +98,13 @@ impl PlanMemory {
         Ok(())
     }
 
-    /// Takes the place of the program, to be kept while it waits.
+    /// Returns the reservation of the place, which the program keeps while it waits; `None` if it has none.
     pub fn take_place(&mut self) -> Option<Reservation> {
         self.place.take()
     }
 
-    /// If a reservation has failed, releases the plan's memory and returns what to wait for before decoding it again.
+    /// Returns what to wait for before decoding the plan again, after releasing the plan's memory; `None` if no
+    /// reservation has failed.
     pub fn wait_wanted(&mut self) -> Option<PlanShortage> {
         let lacked = self.lacked.take()?;
         let limit = self.held.get_mut().account().memory().limit();
@@ -113,11 +115,12 @@ impl PlanMemory {
         })
     }
 
-    /// Waits for the memory that lacked, within the total time limit for waits. `places` is the tenant's account for
-    /// places.
+    /// Waits until what `lacked` says is available, within the total time limit for waits. `places` is the tenant's
+    /// account for places.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, after that, or at once when so much can never be reserved.
+    /// `OverLimit`, with sizes in the message, when the time limit has passed, or at once if so much can never be
+    /// reserved.
     pub async fn wait(&mut self, lacked: PlanShortage, places: &Account) -> Result<()> {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
         let (account, bytes) = match lacked {
@@ -137,7 +140,7 @@ impl PlanMemory {
     }
 }
 
-/// Returns the error of a program that has waited in vain for a place.
+/// Returns the error of a program whose wait for a place timed out.
 fn no_place(places: &Account) -> Error {
     let all = size_text(u64_from(places.memory().limit()));
     let waited = PATIENCE.as_secs();

@@ -1,5 +1,5 @@
-//! Starts programs of clients. Each waits for a turn among those of its tenant, then for its memory, and then runs on
-//! the workers.
+//! Starts programs of clients. A program first waits for its turn (the number of a tenant's concurrent programs is
+//! limited), then for its memory; then the workers execute it.
 
 use super::changes::{Change, ChangeSink};
 use super::connection::{Connection, RequestCancel, StreamWork};
@@ -19,10 +19,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Longest time that a program waits for its turn.
+/// Maximum time that a program waits for its turn.
 const PATIENCE: Duration = Duration::from_millis(limits::PROGRAM_WAIT_MS_MAX);
 
-/// A program to be run for a stream.
+/// A program to be executed, whose result is sent on a stream.
 pub(super) struct ProgramStart {
     pub connection: Arc<Connection>,
     pub stream: u32,
@@ -30,20 +30,22 @@ pub(super) struct ProgramStart {
     pub wanted: RequestedResult,
 }
 
-/// The kind of result that a client requests of a program.
+/// What a client wants from a program.
 pub(super) enum RequestedResult {
-    /// Rows in the form `results`; `answer` is sent before them.
+    /// Rows in the form `results`; the message `answer` is sent before them.
     Rows { answer: Response, results: ResultForm },
     /// A change of the table's rows.
     Change(Change),
 }
 
 impl ProgramStart {
-    /// Starts the run at once if its turn and memory are available, else as soon as they are; its sink ends
-    /// the stream. `held` is the memory of the program, of the request's `memory`.
+    /// Starts the program at once if its turn and memory are available, otherwise as soon as they are. Does not block.
+    /// The sink of the run closes the stream at the end. `held` is the reservation for the compiled program, `memory`
+    /// that of the request.
     ///
     /// # Errors
-    /// `Busy` when too many programs of the tenant wait; `OverLimit` when there is no place to wait.
+    /// `Busy` when too many programs of the tenant wait; `OverLimit` when there is no memory in which the program can
+    /// wait.
     pub fn begin(
         self,
         caller: &Caller,
@@ -105,7 +107,7 @@ impl ProgramStart {
     }
 }
 
-/// Waits for the turn of a program, then for its memory.
+/// Waits for the turn of a program, then reserves its memory, waiting for that, too.
 async fn admit(
     caller: &Caller,
     run: &Run,

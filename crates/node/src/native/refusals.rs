@@ -1,14 +1,14 @@
-//! Logs refused connections, at a limited rate so that strangers cannot fill the log.
+//! Logs refused connections at a limited rate, so that peers without access cannot fill the log.
 
 use parking_lot::Mutex;
 
-/// Number of refusals logged individually per period.
+/// Maximum number of refusals per period that are logged individually; others are only counted.
 const LINES_PER_PERIOD: u32 = 20;
 
 /// Nanoseconds of a period: a minute.
 const PERIOD_NS: u64 = 60_000_000_000;
 
-/// The log of refusals.
+/// Logs refused connections and counts those of the current period.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<Period>);
 
@@ -19,23 +19,24 @@ struct Period {
     kept_back: u64,
 }
 
-/// A decision of the rate limit.
+/// What the rate limit decides about a refusal.
 #[derive(Debug, PartialEq, Eq)]
 enum LogDecision {
-    /// Log the refusal, and how many were suppressed in the previous period.
+    /// Log the refusal, and that `kept_back` refusals were not logged in the previous period.
     Whole { kept_back: u64 },
-    /// Suppress the refusal.
+    /// Only count the refusal.
     KeptBack,
 }
 
 impl Refusals {
-    /// Logs that `peer` was refused, at time `now_ns`, unless the limit of the period is reached.
+    /// Logs that the connection of `peer` was refused at the time `now_ns`, unless the limit of the period is reached.
     pub fn log(&self, peer: &str, reason: &str, now_ns: u64) {
         let LogDecision::Whole { kept_back } = self.0.lock().next(now_ns) else { return };
         if kept_back > 0 {
             tracing::warn!(kept_back, "connections were refused that are not listed here");
         }
-        // Debug format escapes them: both may contain text sent by the peer.
+        // Logged in debug format, which escapes control characters, because both texts may contain bytes sent by the
+        // peer.
         tracing::warn!(?peer, error = ?reason, "a connection was refused");
     }
 }

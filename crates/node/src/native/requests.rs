@@ -1,7 +1,7 @@
-//! Requests that are answered with messages, and programs.
+//! Decodes and executes requests other than loads.
 //!
-//! Invariant: no part of a request is decoded on the thread that reads the socket; that is work for the
-//! scheduler, within the caller's share.
+//! Invariant: no request is decoded on the thread that reads the socket, because decoding takes time. Workers do that,
+//! within the caller's share of time.
 
 use super::backups;
 use super::changes::ChangeRequest;
@@ -19,28 +19,28 @@ use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, Role, substr
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Result of executing a request.
+/// What follows from executing a request.
 enum RequestOutcome {
-    /// The answer, which ends the stream.
+    /// The messages of the answer, after which the stream closes.
     Answer(Vec<Outgoing>),
-    /// The answer to a change, once that is durable.
+    /// The answer to a change of tables or views, to be sent when the change is durable.
     Commit(Box<Commit<Response>>),
-    /// Something was started that will answer later.
+    /// A program or job was started that will send the answer.
     Started,
-    /// The statistics have to be computed first.
+    /// Statistics that have to be computed before they can be sent.
     Statistics(Box<AwaitedStatistics>),
-    /// Memory for the plan is short: try again once this many bytes are available.
+    /// There is too little memory for the plan: the request is to be executed again when this much is available.
     Waits(Box<QueuedRequest>, PlanShortage),
 }
 
 impl RequestOutcome {
-    /// Returns the outcome of a change that is answered by `response` once it is durable.
+    /// Returns the outcome of a change whose answer, to be sent when the change is durable, is `response`.
     fn committed(made: Commit<()>, response: Response) -> Self {
         RequestOutcome::Commit(Box::new(made.map(|()| response)))
     }
 }
 
-/// A request for a worker to execute.
+/// A request to be executed by a worker.
 struct QueuedRequest {
     connection: Arc<Connection>,
     message: Message,
@@ -48,11 +48,11 @@ struct QueuedRequest {
     memory: PlanMemory,
 }
 
-/// Opens a stream for the request in `message`, and submits it to the workers.
+/// Opens a stream for the request in `message` and submits the request to the workers.
 ///
 /// # Errors
-/// When the client may not open the stream, so that the connection cannot continue. Errors of the request itself
-/// are answered on its stream.
+/// Violations of the protocol, when the client may not open the stream; the connection then ends. Errors of the request
+/// itself are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let cancel_signal = RequestCancel::default();
     let stream = message.stream;
@@ -62,14 +62,15 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
         return Ok(());
     }
-    // The bytes have arrived already, so they are accounted for even beyond the limit; further reads wait for memory.
+    // The bytes have been received already, so they are charged even beyond the limit; further reads then wait for
+    // memory.
     let memory = PlanMemory::new(connection.caller.account().take(message.body.len()));
     QueuedRequest { connection: connection.clone(), message, cancel_signal, memory }.look();
     Ok(())
 }
 
 impl QueuedRequest {
-    /// Submits the request to a worker, which executes or starts it.
+    /// Submits the request to a worker, which executes it and sends the answer.
     fn look(self) {
         let (to, stream) = (self.connection.clone(), self.message.stream);
         let caller = self.connection.caller.until(self.cancel_signal.cancel.clone());
@@ -100,8 +101,8 @@ impl QueuedRequest {
         }
     }
 
-    /// Submits the request again once the memory that lacked is available, unless the client has cancelled it
-    /// by then.
+    /// Waits in a task of its own until the memory that `lacked` says is available, then submits the request again,
+    /// unless the client has cancelled it.
     fn wait_for(mut self, lacked: PlanShortage) {
         let (connection, stream) = (self.connection.clone(), self.message.stream);
         let Some(runtime) = &connection.runtime else { return connection.fail(stream, cannot_wait()) };
@@ -120,7 +121,8 @@ impl QueuedRequest {
     }
 }
 
-/// Returns the request in `message`, and seals its answers from now on.
+/// Decrypts the sealed request in `message` and returns the request inside it; answers on its stream are sealed
+/// (encrypted) from now on.
 fn unwrap(caller: &Caller, connection: &Connection, message: &Message) -> Result<Message> {
     let sealed = SealedRequest::read(message)?;
     let prepared = sealed.handle()?.and_then(|handle| connection.prepared_programs.lock().bound(handle));
@@ -267,8 +269,7 @@ fn carry_out(
     response.encode().map(RequestOutcome::Answer)
 }
 
-/// Sends the statistics of a table, once they have been computed. They may be long, so encoding them is a job
-/// of its own.
+/// Computes the statistics of a table and sends them. Encoding them is a job of its own, because they may be long.
 fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, statistics: AwaitedStatistics) {
     let asker = caller.clone();
     caller.submit_statistics(statistics, connection.runtime.clone(), move |outcome| match outcome {
@@ -283,20 +284,21 @@ fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, sta
     });
 }
 
-/// Returns the prepared program of a handle, for a request on `stream`.
+/// Returns the prepared program with a handle, for a request on `stream`; fails if there is none.
 fn kept(connection: &Connection, stream: u32, handle: u32) -> Result<Arc<BoundProgram>> {
     let (program, bound) = {
         let mut prepared_programs = connection.prepared_programs.lock();
         (prepared_programs.get(handle), prepared_programs.bound(handle))
     };
-    // The handle may have been reused for another program since.
+    // The client may have reused the handle for another program. For a sealed request, the program must be the one that
+    // the request means.
     let is_it = connection.sealer(stream).is_none_or(|sealer| sealer.is_bound_to(bound.as_ref()));
     let program = program.filter(|_| is_it);
     program.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))
 }
 
-/// Stores a program prepared on a stream, with the memory `held` for it, unless the client has cancelled the stream.
-/// `bound` is the digest that sealed answers of its runs are bound to.
+/// Stores a program that was prepared on a stream, with the reservation `held` for it, unless the client has cancelled
+/// the stream. `bound` is the digest to which sealed answers of its runs are bound.
 fn keep(
     connection: &Connection,
     stream: u32,
@@ -321,13 +323,13 @@ fn shape(results: ResultForm) -> Shape {
     }
 }
 
-/// Returns the response to a client that prepares or runs a plan.
+/// Returns the response to the request to prepare or run a plan: which of the program's operators the node executes.
 fn answers(program: &BoundProgram) -> Response {
     let (prepared, table_schema) = (Prepared::clone(program.prepared()), program.table().schema.clone());
     Response::Prepared { prepared, table_schema }
 }
 
-/// Prepares the program in a plan that was made for columns with the fingerprint `expected`.
+/// Decodes a plan that was made for columns with the fingerprint `expected`, and binds its program to a table version.
 fn prepare(
     caller: &Caller,
     connection: &Connection,
@@ -339,7 +341,7 @@ fn prepare(
     let schema_of = |name: &TableName| {
         let choice = caller.choose_version(name, expected, &connection.prepared_programs)?;
         let schema = choice.schema().clone();
-        // A plan reads one table; if it is looked up twice, the first result counts.
+        // A plan reads one table. If the decoder looks it up twice, the first result counts.
         drop(found.set((name.clone(), choice)));
         Ok(schema)
     };
@@ -351,7 +353,8 @@ fn prepare(
     caller.prepare(&program, version, table)
 }
 
-/// Decodes the conditions of a plan over the table of a stored program.
+/// Decodes a plan that has additional conditions for the prepared program `kept`; returns them as one condition, or
+/// `None` if there are none.
 fn read_conditions(kept: &BoundProgram, plan: &[u8], memory: &PlanMemory) -> Result<Option<Expr>> {
     let schema_of = |name: &TableName| match *name == kept.prepared().effective.table {
         true => Ok(kept.table().schema.clone()),

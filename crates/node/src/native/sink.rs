@@ -1,4 +1,4 @@
-//! Encodes a program's batches into messages, in the worker that made them.
+//! Encodes the batches of a program's result as messages, on the worker that made them.
 
 use super::connection::Connection;
 use super::packing::ResultPacker;
@@ -14,24 +14,24 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-/// The sink of a running program, which sends to a stream.
+/// The sink of a running program, which sends its result on a stream.
 pub(super) struct StreamSink {
     connection: Arc<Connection>,
     stream: u32,
     run: Weak<Run>,
     schema: SchemaRef,
     packing: ResultPacker,
-    /// Bytes of rows sent so far, and their maximum.
+    /// Bytes of rows sent so far; `bytes_max` is the maximum for the whole result.
     bytes: AtomicU64,
     bytes_max: u64,
-    /// The entry in the list of programs, until the end.
+    /// The program's entry in the list of running programs; `None` after the end.
     listed: Mutex<Option<ListedQuery>>,
-    /// The error of a batch that could not be sent.
+    /// The error of the first batch that could not be sent, if any.
     failure: Mutex<Option<Error>>,
 }
 
 impl StreamSink {
-    /// Creates a sink for the batches of `run`, whose client asks for `form`.
+    /// Creates a sink for the result of `run`, which the client requested in `form`.
     pub fn new(
         connection: Arc<Connection>,
         stream: u32,
@@ -54,7 +54,7 @@ impl StreamSink {
         }
     }
 
-    /// Sends the messages that `make` returns, unless the stream was closed.
+    /// Sends the messages that `make` returns; does nothing if the stream was closed.
     fn send(&self, make: impl FnOnce() -> Result<Vec<Outgoing>>) {
         let outbox = &self.connection.outbox;
         if outbox.with(|lanes| lanes.work(self.stream).is_none()) {
@@ -69,10 +69,10 @@ impl StreamSink {
         }
     }
 
-    /// Counts the bytes of `messages` and returns them.
+    /// Counts the bytes of `messages` and returns the messages.
     ///
     /// # Errors
-    /// `OverLimit` when the result exceeds its maximum.
+    /// `OverLimit` when the result exceeds its maximum size.
     fn count(&self, messages: Vec<Outgoing>) -> Result<Vec<Outgoing>> {
         let more: u64 = messages.iter().map(Outgoing::bytes_on_wire).sum();
         let bytes = self.bytes.fetch_add(more, Relaxed) + more;
@@ -111,7 +111,7 @@ impl Sink for StreamSink {
 
     fn finish(&self, outcome: Result<Receipt>) {
         drop(self.listed.lock().take());
-        // A result that lacks a batch is an error, even if the program ran to its end.
+        // If a batch could not be sent, the result ends with that error even if the program ran to its end.
         let failure = self.failure.lock().take();
         match failure.map_or(outcome, Err) {
             Ok(mut receipt) => {

@@ -1,8 +1,8 @@
-//! Timeouts of a connection: a silent client is pinged, one that does not answer is disconnected, and a
-//! result that is not read is given up.
+//! The timeouts of a connection: pings a silent client, disconnects a client that does not answer, and ends results
+//! that are not read.
 //!
-//! Time is counted in ticks, so that the hot path takes no timestamps; all periods are exact to a tick.
-//! Invariant: a client that answers, or still reads its results, is never disconnected as dead.
+//! Time is measured in ticks, so that sending and receiving need not read the clock; all timeouts are exact to a tick.
+//! Invariant: a client that answers pings, or still reads its results, is not disconnected.
 
 use super::connection::{Connection, StreamWork};
 use super::lanes::Stalled;
@@ -11,26 +11,25 @@ use std::future::pending;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Milliseconds per tick: short compared with the periods below, while a thousand connections wake a core
-/// only a few hundred times a second.
+/// Milliseconds per tick. Reason for 5 s: short compared with the timeouts, and a thousand connections wake a CPU only
+/// a few hundred times per second.
 pub(super) const TICK_MS: u64 = 5_000;
 
-/// Ticks of silence after which a client is pinged.
+/// Number of ticks without bytes from or to a client after which it is pinged.
 const ASK_TICKS: u64 = limits::CLIENT_PING_AFTER_MS / TICK_MS;
 
-/// Ticks of silence after which a client is disconnected.
+/// Number of ticks without bytes from or to a client after which it is disconnected.
 const GONE_TICKS: u64 = ASK_TICKS + limits::PONG_MS_MAX / TICK_MS;
 
-/// Ticks after which a result that is not read is given up.
+/// Number of ticks without progress after which a result that the client does not read is ended.
 const UNREAD_TICKS: u32 = (limits::UNREAD_MS_MAX / TICK_MS) as u32;
 
-/// Ticks without progress after which something is given up while others wait for memory.
+/// Number of ticks without progress after which results and loads are ended while others wait for memory.
 const SHORT_TICKS: u32 = 2;
 
 const _: () = assert!(ASK_TICKS > 0 && GONE_TICKS > ASK_TICKS && UNREAD_TICKS as u64 > GONE_TICKS);
 
-/// Supervises a connection until its client must be disconnected; returns the reason. `tick` is the length of
-/// a tick.
+/// Checks the timeouts of a connection every `tick`, until the client must be disconnected; returns the reason.
 pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error {
     let mut silence = Silence::default();
     loop {
@@ -49,7 +48,7 @@ pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error
     }
 }
 
-/// Ends the requests of a client that exceed its timeout; runs for as long as it is polled.
+/// Ends requests of a client that exceed the caller's timeout; never resolves.
 pub(super) async fn end_late_requests(connection: &Connection) {
     let Some(timeout) = connection.caller.timeout() else { return pending().await };
     let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
@@ -60,13 +59,13 @@ pub(super) async fn end_late_requests(connection: &Connection) {
         for (stream, _) in open.iter().filter(|(_, opened_ns)| left_ns(*opened_ns) == 0) {
             connection.give_up(*stream, Error::timed_out("the request", timeout));
         }
-        // All requests have the same timeout, so that one opened meanwhile is not due before these.
+        // All requests have the same timeout, so a request opened during the sleep is not due before the earlier ones.
         let left = open.iter().map(|(_, opened_ns)| left_ns(*opened_ns)).filter(|left| *left > 0).min();
         sleep(left.map_or(timeout, Duration::from_nanos)).await;
     }
 }
 
-/// Ends programs whose clients give no credit or do not read, since they hold tables and groups in vain.
+/// Ends programs whose client gives no credit or does not read, because they hold memory of tables and groups.
 fn give_up_unread(connection: &Connection, is_short: bool) {
     let stalled = connection.outbox.with(|lanes| {
         lanes.tick();
@@ -87,7 +86,7 @@ fn give_up_unread(connection: &Connection, is_short: bool) {
     }
 }
 
-/// Ends loads whose clients have sent nothing for a while, if others wait for the memory that their rows take.
+/// Ends loads whose client has sent nothing for a while, if others wait for the memory that their rows take.
 fn give_up_silent_loads(connection: &Connection, is_short: bool) {
     let silent: Vec<u32> = connection.outbox.with(|lanes| {
         let loads = lanes.works().filter_map(|(stream, work)| match work {
@@ -101,7 +100,7 @@ fn give_up_silent_loads(connection: &Connection, is_short: bool) {
     }
 }
 
-/// Returns the error for work that held memory without progress while others waited for it.
+/// Returns the error for work that made no progress and held memory for which others waited.
 fn needed(what: &str) -> Error {
     let seconds = u64::from(SHORT_TICKS) * TICK_MS / 1000;
     Error::over_limit(format!("{what} for {seconds} s, while others waited for the memory that it takes"))
@@ -113,16 +112,16 @@ fn gone() -> Error {
     Error::unavailable(format!("the client does not answer: nothing came from it for {seconds} s"))
 }
 
-/// Liveness of a peer.
+/// What the silence of a client means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Liveness {
     Alive,
-    /// Silent for a while: send a ping.
+    /// Silent for so long that it must be pinged.
     Unknown,
     Gone,
 }
 
-/// Measures how long a peer has been silent.
+/// Measures for how many ticks a client has been silent.
 #[derive(Debug, Default)]
 struct Silence {
     progress: (u64, u64),
@@ -130,7 +129,7 @@ struct Silence {
 }
 
 impl Silence {
-    /// Counts a tick; `progress` is that of [`Connection::progress`] at the tick.
+    /// Counts a tick; `progress` is the result of [`Connection::progress`] now.
     fn tick(&mut self, progress: (u64, u64)) -> Liveness {
         if std::mem::replace(&mut self.progress, progress) != progress {
             self.ticks = 0;

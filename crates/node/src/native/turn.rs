@@ -1,31 +1,32 @@
-//! Turns of connections on a reading thread: how much one may do before others get it.
+//! The turns of connections on a thread that reads sockets: how much one connection may do before it yields to others.
 //!
-//! A client that sends without pause never makes the thread wait, and would keep it for itself. Turns are
-//! counted in bytes and frames, not in time, so that the same bytes always make the same turns.
+//! A client that sends without pause never makes the thread wait, and would occupy it. Turns are measured in bytes and
+//! frames instead of time, so that the same bytes always make the same turns.
 
 use farpool_wire::{FrameHeader, FrameKind};
 
-/// Bytes of a turn: one read of the socket, and at most 64 frames. Shorter turns would switch between loads
-/// all the time.
+/// Cost of a whole turn, in bytes. Reason for 256 KiB: one read of the socket, and at most 64 frames; with shorter
+/// turns, the thread would switch between loads all the time.
 const TURN_BYTES: usize = 256 << 10;
 
-/// Bytes counted for a frame beside its own: handling the smallest takes about as long as copying that many.
+/// Cost of a frame in addition to its bytes. Reason for 4 KiB: handling the smallest frame takes about as long as
+/// copying so many bytes.
 const FRAME_BYTES: usize = 4 << 10;
 
-/// The rest of a turn.
+/// The rest of the current turn of a connection.
 #[derive(Debug)]
 pub(super) struct Turn {
     bytes_left: usize,
 }
 
 impl Turn {
-    /// Begins a turn.
+    /// Creates a turn of which nothing is used.
     pub fn new() -> Self {
         Turn { bytes_left: TURN_BYTES }
     }
 
-    /// Counts a frame. A request that is answered on this thread ends the turn, since its cost is not known
-    /// from its bytes.
+    /// Subtracts the cost of a frame. A request that is answered on this thread uses up the turn, because its cost
+    /// cannot be known from its bytes.
     pub fn took(&mut self, header: FrameHeader) {
         let cost = match header.kind {
             FrameKind::Cancel | FrameKind::Credit | FrameKind::Ping | FrameKind::Pong => FRAME_BYTES,

@@ -1,5 +1,5 @@
-//! Memory for a profile that a client waits for: waits in a queue with others, for a limited time in total, however
-//! often the profile lacks memory.
+//! Waits for memory for a profile (statistics of a table) that a client waits for. Several waits of the same profile
+//! share one time limit.
 
 use crate::admission::{PATIENCE, cannot_wait, waited};
 use farpool_catalog::AwaitedProfile;
@@ -11,49 +11,50 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-/// The waits for memory of one profile. Dropping it ends the wait.
+/// The waits for memory of one profile. Dropping this ends a wait in progress.
 pub(crate) struct ProfileMemory(Arc<MemoryWait>);
 
 struct MemoryWait {
     account: Account,
-    /// The runtime that waits run on; without one, waiting fails.
+    /// The async runtime on which waits run; with `None`, waiting fails.
     runtime: Option<Handle>,
-    /// Called when a wait has ended.
+    /// Callback that is called when a wait has ended.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<MemoryWaitState>,
 }
 
 #[derive(Default)]
 struct MemoryWaitState {
-    /// Deadline of all waits, set by the first.
+    /// Deadline of all waits together, set when the first begins.
     deadline: Option<Instant>,
     waits: Option<AbortHandle>,
-    /// Result of a finished wait, until it is taken.
+    /// Result of a finished wait, until [`ProfileMemory::give_to`] takes it.
     outcome: Option<Result<Reservation>>,
 }
 
 impl ProfileMemory {
-    /// Creates the waits of a profile for memory from `account`, on `runtime`.
+    /// Creates the waits of a profile for memory from `account`, to be run on `runtime`; `wake` is called when a wait
+    /// has ended.
     pub fn new(account: Account, runtime: Option<Handle>, wake: Box<dyn Fn() + Send + Sync>) -> Self {
         ProfileMemory(Arc::new(MemoryWait { account, runtime, wake, state: Mutex::default() }))
     }
 
-    /// Returns whether [`ProfileMemory::give_to`] has a result to pass on.
+    /// Returns whether a wait has ended whose result [`ProfileMemory::give_to`] has not passed on yet.
     pub fn has_come(&self) -> bool {
         self.0.state.lock().outcome.is_some()
     }
 
-    /// Passes memory that was waited for to `profile`, if any has arrived.
+    /// Passes the memory of a finished wait to `profile`; does nothing if no wait has ended.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, when the wait timed out.
+    /// `OverLimit`, with sizes in the message, when the wait timed out.
     pub fn give_to(&self, profile: &AwaitedProfile) -> Result<()> {
         let outcome = self.0.state.lock().outcome.take();
         outcome.transpose()?.into_iter().for_each(|memory| profile.give(memory));
         Ok(())
     }
 
-    /// Starts a wait for `bytes`, unless one is in progress.
+    /// Starts a wait for `bytes` bytes, unless a wait is in progress. Does not block.
     pub fn wait_for(&self, bytes: usize) {
         let mut state = self.0.state.lock();
         if state.waits.is_some() || state.outcome.is_some() {

@@ -1,9 +1,10 @@
 //! Read-ahead: receives bytes while a connection waits for something other than its client, such as a turn for a long
 //! command, a shard, or the end of a pause.
 //!
-//! Invariant: a client that disconnects meanwhile is noticed, which only reading can tell, unless it has sent more than
-//! the read-ahead keeps. Without it, abandoned connections would occupy their places, descriptors and memory until
-//! their turn came: a client that sends `KEYS *`, times out and reconnects would leave one such connection per attempt.
+//! Invariant: while a connection waits, it notices if its client disconnects, unless the client has sent more than the
+//! read-ahead keeps. Only reading can tell this. Otherwise abandoned connections would occupy places, file descriptors
+//! and memory until their turn came: a client that sends `KEYS *`, times out and connects again would leave one such
+//! connection per attempt.
 
 use bytes::BytesMut;
 use farpool_memory::{Account, Reservation};
@@ -12,13 +13,14 @@ use farpool_wire::Socket;
 use std::io;
 use std::pin::pin;
 
-/// Bytes read without reserving memory: even if the tenant has no memory left, a closed connection is noticed.
+/// Maximum bytes that are read without reserving memory, so that a closed connection is noticed even if the tenant has
+/// no memory left.
 const FIRST_BYTES: usize = 512;
 
-/// Bytes per read beyond that.
+/// Maximum bytes per read after the first [`FIRST_BYTES`].
 const READ_BYTES: usize = 16 << 10;
 
-/// The received bytes, and the memory reserved for them.
+/// The bytes read ahead, and the memory reserved for them.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     bytes: BytesMut,
@@ -26,15 +28,15 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Charges further bytes to this account.
+    /// Reserves memory for further bytes from this account.
     pub fn charge_to(&mut self, account: Account) {
         self.memory = Some(account.empty());
     }
 
-    /// Waits for `waited`, and receives bytes meanwhile.
+    /// Waits for `waited` and returns its result; receives bytes from `socket` in the meantime.
     ///
     /// # Errors
-    /// When the client has closed its side, or the connection is broken.
+    /// An error if the client has closed the connection, or the connection is broken.
     pub async fn while_there<T>(
         &mut self,
         socket: &dyn Socket,
@@ -55,7 +57,7 @@ impl ReadAhead {
         }
     }
 
-    /// Makes room for the next read; returns false when the limit is reached or there is no memory.
+    /// Makes room in the buffer for the next read; returns false if the limit is reached or there is no memory.
     fn make_room(&mut self) -> bool {
         if self.bytes.len() < self.bytes.capacity() {
             return true;
@@ -64,7 +66,7 @@ impl ReadAhead {
             self.bytes.reserve(FIRST_BYTES);
             return true;
         }
-        // The buffer doubles, but grows by a read at least.
+        // The buffer doubles, but grows by at least one read.
         let more = self.bytes.len().max(READ_BYTES);
         let is_charged = self.bytes.len() + more <= RESP_WAITING_BYTES_MAX
             && self.memory.as_mut().is_some_and(|memory| memory.try_grow(more).is_ok());
@@ -74,7 +76,7 @@ impl ReadAhead {
         is_charged
     }
 
-    /// Appends the bytes to the receive buffer of the connection.
+    /// Moves the bytes to the end of the receive buffer of the connection.
     pub fn give_to(&mut self, received: &mut BytesMut) {
         received.extend_from_slice(&self.bytes);
         (self.bytes, self.memory) = (BytesMut::new(), None);

@@ -1,40 +1,43 @@
-//! The complete requests in a client's receive buffer.
+//! A batch: the complete requests in a client's receive buffer, parsed and not executed yet.
 //!
-//! Invariant: no call does more than a step's work, however long a request is. A request of many arguments is parsed in
-//! several calls, and its arguments are gathered by the thread that executes it.
+//! Invariant: no call takes longer than a step, however long a request is, so that other clients of the thread need not
+//! wait. A request with many arguments is parsed in several calls, and its arguments are collected by the thread that
+//! executes it.
 
 use farpool_kv::resp::{Parser, ParserLimits, ProtocolError, Step};
 use farpool_kv::{Keyspace, LookAhead, PrefetchList, SpaceId};
 use farpool_model::limits;
 use std::ops::{Deref, Range};
 
-/// Most requests parsed before the first of them is executed.
+/// Maximum number of requests that are parsed before the first of them is executed.
 const REQUESTS: usize = 64;
 
-/// Most arguments of usual commands.
+/// Maximum number of arguments of usual commands.
 const FEW: usize = 8;
 
-/// Number of arguments above which any request exceeds a step; `farpool_kv` counts each as 256 bytes of work.
+/// Number of arguments above which any request takes longer than a step, because `farpool_kv` counts each as at least
+/// 256 bytes of work.
 const MANY: usize = limits::KV_STEP_WORK_MAX / 256;
 
-/// Most bytes parsed per call, not counting long arguments, which are skipped.
+/// Maximum bytes parsed per call, without long arguments, which are skipped and not read.
 const PARSED_BYTES: usize = limits::KV_STEP_WORK_MAX;
 
-/// Parsed requests in order, starting with the first that was not executed.
+/// Parsed requests, in the order of their arrival.
 #[derive(Default)]
 pub(super) struct Batch {
     parser: Parser,
     requests: Vec<PendingRequest>,
-    /// Arguments of the requests with few arguments.
+    /// Ranges in the buffer of the arguments of all requests with few arguments.
     arguments: Vec<Range<usize>>,
-    /// Index of the next request.
+    /// Index of the next request to execute.
     next: usize,
-    /// Bytes of the buffer that the requests take.
+    /// Number of bytes of the buffer that the parsed requests occupy.
     bytes: usize,
-    /// Bytes after the requests that the parser has seen, and the least number of further bytes that it needs.
+    /// Number of bytes after the parsed requests that the parser has seen; the next field is the minimum number of
+    /// further bytes that it needs.
     seen: usize,
     needed: usize,
-    /// The protocol error after the requests, if any.
+    /// The protocol error after the parsed requests, if there is one.
     broken: Option<ProtocolError>,
 }
 
@@ -43,7 +46,7 @@ struct PendingRequest {
     ahead: LookAhead,
 }
 
-/// The location of a request's arguments.
+/// Where the arguments of a request are in the buffer.
 enum ArgumentRanges {
     /// Indexes into [`Batch::arguments`], whose ranges refer to the buffer.
     Few(Range<usize>),
@@ -63,7 +66,7 @@ pub(super) enum FillOutcome {
 }
 
 impl Batch {
-    /// Returns the bytes of memory that the batch takes.
+    /// Returns the bytes of memory that the batch takes, without the buffer.
     pub fn bytes_held(&self) -> usize {
         let many = self.requests.iter().map(|waiting| match &waiting.argument_ranges {
             ArgumentRanges::Few(_) => 0,
@@ -78,7 +81,7 @@ impl Batch {
         self.next == self.requests.len()
     }
 
-    /// Clears the requests, all of which were executed; returns the bytes of the buffer that they took.
+    /// Clears the batch, all of whose requests were executed; returns the number of bytes to remove from the buffer.
     pub fn clear(&mut self) -> usize {
         self.requests.clear();
         self.arguments.clear();
@@ -137,7 +140,7 @@ impl Batch {
         })
     }
 
-    /// Adds the parsed request, of `bytes` bytes and `count` arguments.
+    /// Adds a parsed request of `bytes` bytes with `count` arguments.
     fn push(&mut self, bytes: usize, count: usize) {
         let before = self.bytes;
         self.bytes += bytes;
@@ -155,7 +158,8 @@ impl Batch {
         self.requests.push(PendingRequest { argument_ranges, ahead: LookAhead::default() });
     }
 
-    /// Parses and prefetches requests not executed yet, for the keyspace that they go to.
+    /// Looks up the commands and hashes the keys of the requests not executed yet, and prefetches the memory of the
+    /// keys in `keys`.
     pub fn look_ahead(&mut self, buffer: &[u8], keys: &Keyspace, space: SpaceId) {
         let mut upcoming = PrefetchList::new();
         for PendingRequest { argument_ranges, ahead } in &mut self.requests[self.next..] {
@@ -173,14 +177,16 @@ impl Batch {
         upcoming.prefetch(keys, space);
     }
 
-    /// Returns whether the next request has so many arguments that it is a long command in any case.
+    /// Returns whether the next request has so many arguments that it takes longer than a step, whatever its command
+    /// is.
     pub fn is_next_long(&self) -> bool {
         self.requests
             .get(self.next)
             .is_some_and(|waiting| matches!(waiting.argument_ranges, ArgumentRanges::Many(..)))
     }
 
-    /// Takes the next request.
+    /// Takes the next request: returns its arguments and what the look-ahead has found; `None` if all requests were
+    /// executed.
     pub fn take<'a>(&mut self, buffer: &'a [u8]) -> Option<(Arguments<'a>, LookAhead)> {
         let PendingRequest { argument_ranges, ahead } = self.requests.get(self.next)?;
         self.next += 1;

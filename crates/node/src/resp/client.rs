@@ -1,4 +1,4 @@
-//! `CLIENT`: commands about a connection and the others of its tenant.
+//! The subcommands of `CLIENT`, about a connection and the other connections of its tenant.
 
 use super::clients::ConnectionRecord;
 use super::host::{Client, Done, ReplyMode};
@@ -9,14 +9,14 @@ use farpool_model::limits::CLIENT_PAUSE_MS_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The filter of `CLIENT KILL`.
+/// Which clients `CLIENT KILL` selects.
 #[derive(Default)]
 struct KillFilter<'a> {
     number: Option<u64>,
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
-    /// Whether the given type has no clients on this server.
+    /// Whether the option `TYPE` names a type of clients that this server does not have, such as replicas.
     is_absent: bool,
     is_own_spared: bool,
 }
@@ -179,7 +179,8 @@ impl Client {
         Ok(killed)
     }
 
-    /// Closes clients; returns how many. If the client itself is among them, it gets its reply first.
+    /// Closes the connections of the selected clients; returns their number. If this client is selected, it gets its
+    /// reply before.
     fn kill(&mut self, killed: &KillFilter<'_>) -> usize {
         let all = self.clients().map(|clients| clients.all()).unwrap_or_default();
         let mut count = 0;
@@ -188,7 +189,7 @@ impl Client {
             if is_own && killed.is_own_spared {
                 continue;
             }
-            // A client that was killed before is still listed until its connection has ended.
+            // A client that was killed before stays in the list until its connection has ended.
             if is_own {
                 self.leave();
                 count += 1;
@@ -217,7 +218,8 @@ impl Client {
         Ok(())
     }
 
-    /// Returns whether a command must wait for the end of a pause. Commands that would be refused do not wait.
+    /// Returns whether a command must wait for the end of a pause (`CLIENT PAUSE`). Commands that would be refused do
+    /// not wait.
     #[inline]
     pub fn must_wait(&self, session: &Session, args: &Args<'_>) -> bool {
         let Some(clients) = self.clients() else { return false };
@@ -227,7 +229,7 @@ impl Client {
         }
     }
 
-    /// Resolves when the pause has ended.
+    /// Waits until no pause is in effect.
     pub fn unpaused(&self) -> impl Future<Output = ()> + use<> {
         let (clients, record) = (self.clients().cloned(), Arc::clone(self.record()));
         let keyspaces = Arc::clone(self.keyspaces());
@@ -238,7 +240,7 @@ impl Client {
         }
     }
 
-    /// Publishes the results of a batch to other clients.
+    /// Publishes the data and the counters of a batch, for other clients to read.
     pub fn settle(&mut self, session: &Session) {
         self.usage.facts.space = session.space();
         (self.usage.facts.queued, self.usage.facts.queued_bytes) = (session.queued(), session.bytes());
@@ -272,14 +274,14 @@ fn waits(kind: PauseScope, session: &Session, args: &Args<'_>) -> bool {
     };
     match kind {
         PauseScope::All => true,
-        // In Redis, `PFCOUNT` may change how the value is encoded.
+        // Blocked, as in Redis, because `PFCOUNT` may write the cached result to the value.
         PauseScope::Writes if command.name == "pfcount" => true,
         PauseScope::Writes if command.is_exec() => session.queues_writes(),
         PauseScope::Writes => command.writes(args),
     }
 }
 
-/// Accepts the argument of a switch that changes nothing.
+/// Executes a command with the argument `ON` or `OFF` that has no effect here: checks the argument and replies `OK`.
 pub(super) fn accept_switch(on: &[u8], replies: &mut Replies<'_>) -> Done {
     match on.to_ascii_lowercase().as_slice() {
         b"on" | b"off" => replies.ok(),
@@ -288,7 +290,7 @@ pub(super) fn accept_switch(on: &[u8], replies: &mut Replies<'_>) -> Done {
     Ok(())
 }
 
-/// Accepts that keys are not tracked.
+/// Executes `CLIENT TRACKING`: accepts `OFF`, as tracking keys is not supported.
 pub(super) fn accept_no_tracking(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     match args {
         [off] if off.eq_ignore_ascii_case(b"off") => replies.ok(),
@@ -308,7 +310,7 @@ pub(super) fn tell_no_tracking(replies: &mut Replies<'_>) {
     replies.array(0);
 }
 
-/// Replies that no client was unblocked, as no command waits.
+/// Executes `CLIENT UNBLOCK`: replies 0, because there are no blocking commands.
 pub(super) fn unblock(command: &Command, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     let (id, reason) = match args {
         [id] => (id, None),
@@ -325,7 +327,7 @@ pub(super) fn unblock(command: &Command, args: &Args<'_>, replies: &mut Replies<
     Ok(())
 }
 
-/// Returns whether clients of this type exist on this server.
+/// Returns whether `kind` is the only type of clients that this server has, `normal`; fails for an unknown type.
 fn is_normal(kind: &[u8]) -> Result<bool, Refusal> {
     match kind.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(true),
@@ -334,7 +336,7 @@ fn is_normal(kind: &[u8]) -> Result<bool, Refusal> {
     }
 }
 
-/// Returns the start of a client's text, escaped.
+/// Returns the beginning of a text sent by a client, with special characters escaped, for an error message.
 fn shown(text: &[u8]) -> String {
     text[..text.len().min(64)].escape_ascii().to_string()
 }

@@ -1,7 +1,7 @@
-//! The clients of a tenant: the data behind `CLIENT LIST` and `INFO`, `CLIENT KILL` and `CLIENT PAUSE`.
+//! The clients of a tenant: the data for `CLIENT LIST`, `INFO`, `CLIENT KILL` and `CLIENT PAUSE`.
 //!
-//! A connection counts its commands locally and publishes the counts once per batch, under a lock of its own; only
-//! requests that visit all clients contend for it.
+//! A connection counts its commands locally and publishes the counts once per batch, under a lock of its own, for which
+//! only requests that visit all clients contend.
 
 use crate::pause::Pause;
 use farpool_kv::{Outcome, UsageCounters};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// Interval at which commands are counted for the rate per second, in milliseconds.
+/// Interval in milliseconds at which the rate of commands per second is updated.
 const SECOND_MS: u64 = 1000;
 
-/// Command counts, by name.
+/// Counters of executed commands, by name.
 #[derive(Default)]
 pub(super) struct Tallies(Vec<Tally>);
 
-/// The counts of one command.
+/// The counters of one command.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     name: &'static str,
@@ -45,8 +45,8 @@ impl Tallies {
         }
     }
 
-    /// Returns the tally of a command. Names are compared by address, as a client uses few commands; an equal name at
-    /// another address gets a tally of its own, and readers merge the two.
+    /// Returns the counters of a command. Names are compared by address, which is fast. An equal name at another
+    /// address gets counters of its own, which readers add up.
     #[inline]
     fn of(&mut self, name: &'static str) -> &mut Tally {
         let place = self.0.iter().position(|tally| std::ptr::eq(tally.name, name));
@@ -72,7 +72,7 @@ impl Tallies {
     }
 }
 
-/// A connection as other clients see it.
+/// The data of a connection that other clients of the tenant can read.
 pub(super) struct ConnectionRecord {
     pub number: u64,
     /// Address of the client.
@@ -80,13 +80,13 @@ pub(super) struct ConnectionRecord {
     /// Local address that the client connected to.
     pub local: String,
     since_ms: u64,
-    /// Notified when the connection must close.
+    /// Notified when the connection must close because another client has killed it.
     ending: Notify,
     is_ending: AtomicBool,
     state: Mutex<PublishedState>,
 }
 
-/// The data that a connection published last.
+/// The data that a connection has published at the end of its last batch.
 #[derive(Default)]
 pub(super) struct PublishedState {
     pub name: String,
@@ -102,7 +102,7 @@ pub(super) struct BatchFacts {
     pub space: u32,
     /// Version of the protocol, 2 or 3.
     pub protocol: i64,
-    /// Number of commands queued by `MULTI`, if it is open, and their bytes.
+    /// Number of commands queued since `MULTI`, `None` outside a transaction; the next field is their bytes.
     pub queued: Option<usize>,
     pub queued_bytes: usize,
     /// Name of the latest command; empty if there was none.
@@ -115,7 +115,7 @@ pub(super) struct BatchFacts {
 /// Sizes of a connection's buffers, in bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Buffers {
-    /// Received bytes, and free capacity of the receive buffer.
+    /// Number of received bytes in the receive buffer; the next field is its free capacity.
     pub received: usize,
     pub free: usize,
     /// Capacity of the reply buffer.
@@ -135,12 +135,12 @@ impl ConnectionRecord {
         }
     }
 
-    /// Resolves when another client has killed this one.
+    /// Waits until another client has killed this connection.
     pub async fn ended(&self) {
         self.ending.notified().await;
     }
 
-    /// Has the connection end, which may take a moment; returns false if another client has killed it already.
+    /// Makes the connection end, which may take a moment; returns false if it was killed before.
     pub fn end(&self) -> bool {
         self.ending.notify_one();
         !self.is_ending.swap(true, Ordering::Relaxed)
@@ -158,7 +158,7 @@ impl ConnectionRecord {
         self.state.lock().user.clone()
     }
 
-    /// Publishes the facts and counts of a batch, and clears the counts.
+    /// Publishes the data and the counters of a batch, and clears the counters in `counted`.
     pub fn settle(&self, facts: BatchFacts, counted: &mut Tallies) {
         let mut state = self.state.lock();
         state.facts = facts;
@@ -195,27 +195,28 @@ impl ConnectionRecord {
 pub(super) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ConnectionRecord>>>,
     retired: Mutex<RetiredCounts>,
-    /// The tenant's pause, if one is in force.
+    /// The state of `CLIENT PAUSE` of the tenant.
     pause: Arc<Pause>,
-    /// Number of clients blocked by the pause.
+    /// Number of clients whose next command the pause blocks.
     waiting: AtomicUsize,
 }
 
-/// Counts that are not those of a connected client.
+/// Counters of the tenant that do not belong to a connected client.
 #[derive(Default)]
 struct RetiredCounts {
-    /// Counts of clients that have disconnected.
+    /// Counters of clients that have disconnected.
     tallies: Tallies,
     /// Number of clients that have ever connected.
     received: u64,
     /// Key counters at the last `CONFIG RESETSTAT`.
     uses: UsageCounters,
-    /// Time of the last sample in milliseconds since the epoch, and the number of commands until then.
+    /// Time of the last update of the command rate, in milliseconds since the epoch, and the number of commands until
+    /// then.
     sampled: (u64, u64),
     per_second: u64,
 }
 
-/// The command counts that `INFO` reports for a tenant.
+/// The counters that `INFO` reports for a tenant.
 pub(super) struct Counts {
     pub by_name: BTreeMap<&'static str, Tally>,
     pub received: u64,
@@ -238,7 +239,7 @@ impl Drop for Membership {
 }
 
 impl Clients {
-    /// Returns the clients of a tenant whose pause is `pause`, none at first.
+    /// Creates the empty list of clients of a tenant whose pause is `pause`.
     pub(super) fn new(pause: Arc<Pause>) -> Self {
         Clients { pause, ..Clients::default() }
     }
@@ -267,7 +268,7 @@ impl Clients {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns the command counts, including those of disconnected clients.
+    /// Returns the counters, including those of disconnected clients.
     pub(super) fn counts(&self) -> Counts {
         let mut by_name = BTreeMap::<_, Tallies>::new();
         let all = self.all();
@@ -291,7 +292,7 @@ impl Clients {
         Counts { by_name: by_name.collect(), received, per_second, uses }
     }
 
-    /// Resets all counts; `uses` are the key counters so far.
+    /// Resets all counters; `uses` are the current counters of keys, which are subtracted from later ones.
     pub(super) fn reset_counts(&self, uses: UsageCounters) {
         let all = self.all();
         let mut retired = self.retired.lock();
@@ -314,19 +315,19 @@ impl Clients {
         retired.sampled = (now_ms, calls);
     }
 
-    /// Returns the tenant's pause.
+    /// Returns the state of `CLIENT PAUSE` of the tenant.
     pub(super) fn pause(&self) -> &Pause {
         &self.pause
     }
 
-    /// Resolves when the pause is over; `record` is the blocked client.
+    /// Waits until no pause is in effect; `record` is the connection that waits.
     pub(super) async fn unpaused(&self, record: &ConnectionRecord, now_ms: impl Fn() -> u64) {
         let _waiting = PauseWait::new(self, record);
         self.pause.over(now_ms).await;
     }
 }
 
-/// A guard that marks a client as blocked by a pause.
+/// A guard that counts a client as blocked by a pause until it is dropped.
 struct PauseWait<'a>(&'a Clients, &'a ConnectionRecord);
 
 impl<'a> PauseWait<'a> {

@@ -1,4 +1,5 @@
-//! `CONFIG`: settings that clients read, and those that they may change for the keys of their tenant.
+//! The subcommands of `CONFIG`: settings that clients can read, and those that they can change for the keys of their
+//! tenant.
 
 use super::host::{Client, Done};
 use farpool_keystore::Fsync;
@@ -8,7 +9,7 @@ use farpool_kv::{Args, Limits, Pattern, Refusal, TimeAndRandom};
 use farpool_model::limits::SLOW_LOG_ENTRIES_MAX;
 use std::borrow::Cow;
 
-/// Settings that are the same for all tenants.
+/// Settings that clients can read only, with their values.
 const FIXED: &[(&str, &str)] = &[
     ("databases", "16"),
     ("latency-monitor-threshold", "0"),
@@ -19,13 +20,13 @@ const FIXED: &[(&str, &str)] = &[
 /// Number of all settings.
 pub(super) const SETTINGS: usize = FIXED.len() + 6;
 
-/// An action deferred until the transaction has released its shards.
+/// An action that is executed after the transaction has released its shards, because it locks all shards.
 pub(super) enum DeferredAction {
     Change(Changes),
     ResetCounts,
 }
 
-/// Settings to change.
+/// New values of settings; `None` for settings that stay.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Changes {
     maxmemory: Option<u64>,
@@ -36,7 +37,7 @@ pub(super) struct Changes {
 
 impl Client {
     pub(super) fn set_settings(&mut self, pairs: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        // In Redis, too, a missing value is only found after the presence of arguments was checked.
+        // Checked after the number of arguments, so that the errors are those of Redis.
         if !pairs.len().is_multiple_of(2) {
             return Err("ERR syntax error".into());
         }
@@ -85,13 +86,14 @@ impl Client {
         Ok(())
     }
 
-    /// Executes an action now or, inside a transaction, after it has ended, because the action locks all shards.
+    /// Executes an action now; inside a transaction, which holds shards, notes it for the end of the transaction,
+    /// because the action locks all shards.
     fn do_or_leave(&mut self, what: DeferredAction) -> Done {
         self.transaction.deferred.push(what);
         if self.is_in_transaction() { Ok(()) } else { self.do_later() }
     }
 
-    /// Executes deferred actions.
+    /// Executes the actions that were noted during a transaction.
     pub(super) fn do_later(&mut self) -> Done {
         for what in std::mem::take(&mut self.transaction.deferred) {
             match what {
@@ -106,14 +108,14 @@ impl Client {
         Ok(())
     }
 
-    /// Parses the settings to change.
+    /// Parses the pairs of setting and value of `CONFIG SET`.
     fn changes(&self, pairs: &Args<'_>) -> Result<Changes, Refusal> {
         self.check_may_write()?;
         let mut changes = Changes::default();
         if pairs.len() / 2 > self.settings().len() {
             return Err("ERR more parameters than there are".into());
         }
-        // All names are checked first, as in Redis.
+        // All names are checked before the first value, so that the errors are those of Redis.
         for (at, pair) in pairs.chunks_exact(2).enumerate() {
             if pairs.chunks_exact(2).take(at).any(|before| before[0].eq_ignore_ascii_case(pair[0])) {
                 return Err(failed(&pair[0].escape_ascii().to_string(), "duplicate parameter"));
@@ -156,7 +158,7 @@ impl Client {
         Ok(changes)
     }
 
-    /// Changes settings.
+    /// Changes settings; blocks until all shards are locked.
     fn change_settings(&mut self, changes: Changes) -> Done {
         if let Some(log) = self.slow_log() {
             if let Some(us) = changes.slower_than_us {
@@ -196,13 +198,13 @@ pub(super) const HELP: &[&str] = &[
     "    Set the counters of INFO to zero.",
 ];
 
-/// Returns the error of an invalid value.
+/// Returns the error reply for an invalid value of a setting.
 fn failed(name: &str, why: &str) -> Refusal {
     Refusal(Cow::Owned(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")))
 }
 
-/// Parses a number of bytes in Redis' notation: `100`, `100b`, `1k` (1000), `1kb` (1024), and likewise with `m` and
-/// `g`.
+/// Parses a number of bytes in the notation of Redis: `100`, `100b`, `1k` (1000), `1kb` (1024), and so on with `m` and
+/// `g`; returns `None` for anything else.
 fn bytes(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());

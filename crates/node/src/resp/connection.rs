@@ -1,4 +1,4 @@
-//! A connection of the Redis protocol, from its first byte to its last.
+//! A connection of a client of the Redis protocol: reading, executing, replying, waiting, closing.
 
 use super::ahead::ReadAhead;
 use super::executor::{ExecutorProgress, RequestExecutor, TURN_NS};
@@ -25,25 +25,26 @@ use tokio::time::{sleep, timeout};
 /// Bytes per read.
 const READ_BYTES: usize = 16 << 10;
 
-/// Capacity of an empty buffer that is kept, in bytes.
+/// Maximum capacity in bytes of an empty buffer that is kept for later use.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Nanoseconds of work that are charged together, because each charge takes a lock of the scheduler.
+/// Nanoseconds of work after which the tenant is charged for them. Not for each command, because charging takes a lock
+/// of the scheduler.
 const CHARGED_NS: u64 = 200_000;
 
-/// Time after which a client that does not read its replies is closed.
+/// Time after which the connection of a client that does not read its replies is closed.
 const UNREAD: Duration = Duration::from_millis(limits::UNREAD_MS_MAX);
 
-/// Time that a client that has sent too much gets to read the error; what it sends meanwhile is dropped.
+/// Maximum time that a client which has sent too much gets to read the error. What it sends in this time is dropped.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// Bytes of read-ahead after which the client is charged again.
+/// Bytes of read-ahead after which the memory reservation of the client is updated.
 const CHARGED_BYTES: usize = 1 << 20;
 
-/// Time that a peer gets to authenticate.
+/// Maximum time that a peer gets to authenticate.
 const HANDSHAKE: Duration = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
 
-/// State that the connections of a thread share.
+/// The state that all connections of a serving thread share.
 #[derive(Clone)]
 pub(super) struct LaneContext {
     pub turns: Arc<LaneTurns>,
@@ -55,26 +56,26 @@ pub(super) struct Connection {
     node: Arc<Node>,
     socket: Arc<dyn Socket>,
     shared: LaneContext,
-    /// The state that requests are executed on; absent while a long command has it.
+    /// The state without the socket, which executes requests; `None` while a thread for long commands has it.
     executor: Option<Box<RequestExecutor>>,
-    /// The long command that is queued or running.
+    /// The long command of this connection that is queued or running, if there is one.
     submitted: Option<SubmittedCommand>,
-    /// Bytes that arrived while the connection waited for something else.
+    /// Bytes that were received while the connection waited for something other than its client.
     ahead: ReadAhead,
-    /// Follower of the log of keys, if there is one.
+    /// Waits for the log of keys, if there is one.
     log: Option<Follower>,
     /// Nanoseconds of work not yet charged to the client's share.
     unpaid_ns: u64,
-    /// Nanoseconds of work since other connections of the thread had their turn.
+    /// Nanoseconds of work since the connection's turn began.
     turn_ns: u64,
     /// Whether the next command waits for the end of a pause.
     is_paused: bool,
 }
 
-/// The executor of a connection whose next command is long, until that command begins.
+/// The executor of a connection whose next command is long; `None` after the command has begun or was withdrawn.
 type WaitingExecutor = Arc<Mutex<Option<Box<RequestExecutor>>>>;
 
-/// A long command in the queue of its tenant.
+/// A long command that was submitted to the queue of its tenant.
 struct SubmittedCommand {
     tenant: TenantName,
     place: Option<QueuePosition>,
@@ -82,7 +83,7 @@ struct SubmittedCommand {
 }
 
 impl SubmittedCommand {
-    /// Removes the command from the queue and returns its executor; `None` if it has begun.
+    /// Removes the command from the queue and returns the executor; `None` if the command has begun.
     fn withdraw(self, long: &LongCommands) -> Option<Box<RequestExecutor>> {
         let executor = self.executor.lock().take()?;
         self.place.into_iter().for_each(|place| long.withdraw(&self.tenant, place));
@@ -90,7 +91,7 @@ impl SubmittedCommand {
     }
 }
 
-/// Marks the client as disconnected on drop.
+/// Marks the client as disconnected when this is dropped, so that a running command that only reads stops.
 struct DisconnectMark(Option<Arc<AtomicBool>>);
 
 impl Drop for DisconnectMark {
@@ -141,10 +142,10 @@ impl Connection {
         if let Err(error) = ended {
             tracing::debug!(peer, %error, "a client of the Redis protocol is gone");
         }
-        // A command that is running cleans up after itself.
+        // If the long command is running, its thread cleans up.
         let submitted = self.submitted.take();
         let executor = self.executor.take().or_else(|| submitted?.withdraw(&self.shared.long));
-        // The descriptor is freed before the connection's place is.
+        // The file descriptor is freed before the connection is no longer counted.
         drop(self.socket);
         if let Some(executor) = executor {
             executor.part(&self.shared.long);
@@ -152,13 +153,13 @@ impl Connection {
     }
 
     /// # Errors
-    /// When a long command has the executor, and the connection has not waited for it.
+    /// An internal error if a thread for long commands has the executor.
     fn executor(&mut self) -> io::Result<&mut RequestExecutor> {
         self.executor.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))
     }
 
     async fn converse(&mut self, unauthenticated: &Arc<Unauthenticated>) -> io::Result<()> {
-        // The handshake timeout starts here: when many connections arrive at once, waiting for this task's turn must
+        // The timeout of the handshake starts here, because the time in which this task waited for its first turn must
         // not count as silence.
         let slot = unauthenticated.enter();
         if let Some(tls) = self.node.tls() {
@@ -210,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the client is authenticated; returns whether the connection stays open.
+    /// Serves the client until it is authenticated; returns whether the connection stays open.
     async fn greet(&mut self) -> io::Result<bool> {
         while !self.executor()?.client.is_admitted() {
             if !self.exchange().await? {
@@ -226,7 +227,7 @@ impl Connection {
             let unpaused = self.executor()?.client.unpaused();
             self.while_there(unpaused).await?;
         }
-        // Requests received earlier come first.
+        // Executes requests received earlier before it reads more.
         loop {
             if let Some(log) = &mut self.log {
                 log.keep_up().await;
@@ -258,11 +259,12 @@ impl Connection {
         let looked_at = self.executor()?.received.len();
         self.send().await?;
         if self.executor()?.client.has_new_pass() {
-            // From here on, the connection lasts until the client's pass ends.
+            // From now on, the connection ends when the client's token is no longer valid.
             return Ok(true);
         }
         if self.executor()?.received.len() > looked_at {
-            // Requests came while the replies were sent: the client may wait for theirs and send nothing more.
+            // Does not read, because requests arrived while the replies were sent, and the client may send nothing more
+            // before it gets the replies to them.
             return Ok(true);
         }
         let held = self.socket.bytes_held();
@@ -277,7 +279,7 @@ impl Connection {
         Ok(self.socket.read(&mut executor.received).await? > 0)
     }
 
-    /// Waits for a turn and executes requests for its duration.
+    /// Waits for a turn of the thread and executes requests for the duration of the turn.
     async fn take_turn(&mut self) -> io::Result<ExecutorProgress> {
         let rests = self.turn_ns >= TURN_NS;
         if rests {
@@ -298,11 +300,11 @@ impl Connection {
         Ok(progress)
     }
 
-    /// Passes the next command to a thread for long commands and waits for it.
+    /// Submits the next command, which is long, to the threads for long commands and waits for its end.
     async fn carry_out_long(&mut self) -> io::Result<ExecutorProgress> {
         let Some(executor) = self.executor.take() else { return Ok(ExecutorProgress::Leaves) };
         let Some(tenant) = executor.client.tenant().cloned() else {
-            // Before authentication no command is long.
+            // Clients that are not authenticated have no long commands.
             self.executor = Some(executor);
             return Ok(ExecutorProgress::Leaves);
         };
@@ -323,13 +325,13 @@ impl Connection {
         Ok(progress)
     }
 
-    /// Waits until a long command of the tenant has released shards.
+    /// Waits until a long command of the tenant has released shards since `releases` was read.
     async fn released(&mut self, releases: u64) -> io::Result<()> {
         let Some(keys) = self.executor()?.client.keys() else { return Ok(()) };
         self.while_there(poll_fn(|context| keys.poll_released(releases, context))).await
     }
 
-    /// Waits for `waited` while the client stays connected.
+    /// Waits for `waited`, and reads ahead to notice if the client disconnects.
     async fn while_there(&mut self, waited: impl Future<Output = ()>) -> io::Result<()> {
         let executor =
             self.executor.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))?;
@@ -341,9 +343,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends replies once the changes they acknowledge are as durable as `--fsync` asks for. If they cannot become
-    /// durable, an error is sent instead and the connection is closed: a client that got `OK` for `SET a 1` under
-    /// `always`, followed by a loss of power, would find `a` missing.
+    /// Sends the replies when the log records that they depend on are as durable as `--fsync` requires. If the records
+    /// cannot become durable, sends an error instead and closes the connection. Otherwise a client could get `OK` for
+    /// `SET a 1` under `always` and find `a` missing after a loss of power.
     async fn send(&mut self) -> io::Result<()> {
         let Some(executor) = self.executor.as_deref_mut() else { return Ok(()) };
         if let (Some(number), Some(log)) = (executor.session.take_recorded(), &mut self.log)
@@ -374,8 +376,8 @@ impl Connection {
     }
 }
 
-/// Returns the work of a long command, which sends back the executor and the progress; does nothing if the executor was
-/// withdrawn.
+/// Returns the function with which a thread executes the long command and sends back the executor and the progress. The
+/// function does nothing if the command was withdrawn.
 fn long_work(
     waiting: WaitingExecutor,
     clock: Arc<dyn Clock>,
@@ -391,7 +393,7 @@ fn long_work(
         if let Err((mut executor, _)) = tell.send((executor, progress)) {
             executor.end();
         }
-        // Commands that have waited get a moment before the next long command.
+        // If commands have waited for shards, they get a moment to be executed before the next long command.
         if keys.is_some_and(|keys| keys.take_waited()) {
             #[expect(
                 clippy::disallowed_methods,
@@ -402,14 +404,14 @@ fn long_work(
     }
 }
 
-/// Pause between two long commands while other commands wait for the shards.
+/// Pause between two long commands of a tenant if other commands wait for its shards.
 const BREATH: Duration = Duration::from_micros(500);
 
-/// Writes replies and reads requests meanwhile, because a client may write a whole pipeline before it reads. Without
-/// that, both sides could block on full socket buffers.
+/// Writes replies and reads requests at the same time, because a client may write a whole pipeline of requests before
+/// it reads; otherwise both sides could block on full socket buffers.
 ///
 /// # Errors
-/// When the client has sent more than the limit, or the connection is broken.
+/// An error if the client has sent more than the limit, or the connection is broken.
 async fn write_and_read(socket: &dyn Socket, executor: &mut RequestExecutor) -> io::Result<()> {
     let RequestExecutor { client, received, replies, session, .. } = executor;
     let mut writing = pin!(socket.write_all(replies));
@@ -444,7 +446,8 @@ async fn write_and_read(socket: &dyn Socket, executor: &mut RequestExecutor) -> 
             socket.write_all(format!("-{refusal}\r\n").as_bytes()).await?;
             socket.end_writing()
         };
-        // A client whose bytes are not read may lose the last bytes sent to it.
+        // Reads and drops what the client sends, because closing a socket with unread input can discard the bytes sent
+        // last.
         let (sent, _) = tokio::join!(last, drop_what_comes(socket));
         sent
     };
@@ -455,7 +458,7 @@ async fn write_and_read(socket: &dyn Socket, executor: &mut RequestExecutor) -> 
     Err(io::Error::other(refusal))
 }
 
-/// Reads and discards until the client closes.
+/// Reads and discards bytes until the client closes the connection.
 async fn drop_what_comes(socket: &dyn Socket) -> io::Result<()> {
     let mut dropped = BytesMut::with_capacity(READ_BYTES);
     while socket.read(&mut dropped).await? > 0 {

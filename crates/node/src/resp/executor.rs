@@ -1,5 +1,5 @@
-//! The state of a connection without its socket, and the loop that executes requests. A long command moves this state
-//! to another thread.
+//! The executor: the state of a connection without its socket, and the loop that executes requests. For a long command,
+//! the executor is moved to another thread.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use farpool_model::limits;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Length of a turn: nanoseconds of work for one connection before others of its thread get theirs.
+/// Length of a turn: nanoseconds of work for one connection before other connections of the thread get a turn.
 pub(super) const TURN_NS: u64 = 100_000;
 
 pub(super) struct RequestExecutor {
@@ -24,28 +24,28 @@ pub(super) struct RequestExecutor {
     pub client: Client,
     pub session: Session,
     pub received: BytesMut,
-    /// Parsed requests at the start of `received`.
+    /// The parsed requests at the beginning of `received`.
     batch: Batch,
-    /// Replies not sent yet.
+    /// Replies that have not been sent yet.
     pub replies: Vec<u8>,
     /// State of the generator of pseudo-random numbers.
     random: u64,
 }
 
-/// The reason why [`RequestExecutor::carry_out`] returned.
+/// The reason why [`RequestExecutor::carry_out`] returned, and what the connection has to do next.
 pub(super) enum ExecutorProgress {
-    /// The next request is incomplete.
+    /// The next request is incomplete: receive more bytes.
     Waits,
-    /// There may be more complete requests.
+    /// There may be more complete requests: wait for the next turn.
     HasMore,
-    /// The next command waits for the end of a pause.
+    /// The next command must wait for the end of a pause (`CLIENT PAUSE`).
     Paused,
-    /// The next command takes long.
+    /// The next command takes longer than a step and must be executed by a thread for long commands.
     Long,
-    /// The next command waits for a long command of the same tenant; the value of [`farpool_kv::Keyspace::releases`]
-    /// before it was tried.
+    /// The next command must wait for a shard that a long command of the same tenant holds. The number is the result of
+    /// [`farpool_kv::Keyspace::releases`] before the command was tried.
     Held(u64),
-    /// The connection is to be closed.
+    /// The connection must be closed after the replies are sent.
     Leaves,
 }
 
@@ -67,7 +67,7 @@ impl RequestExecutor {
     /// Returns the bytes of memory that the state takes.
     pub fn bytes_held(&self) -> usize {
         let buffers = self.received.capacity() + self.replies.capacity() + self.batch.bytes_held();
-        // The name is stored here and in the state that others see.
+        // The name is counted twice, because it is stored here and in the data that other clients read.
         buffers + self.session.bytes() + 2 * self.client.name().len()
     }
 
@@ -75,7 +75,7 @@ impl RequestExecutor {
         Replies::new(&mut self.replies, self.client.protocol()).error(text);
     }
 
-    /// Publishes the results of a batch to other clients.
+    /// Publishes the data and the counters of the batch, for other clients to read.
     pub fn settle(&mut self) {
         self.note_buffers();
         self.client.settle(&self.session);
@@ -89,15 +89,15 @@ impl RequestExecutor {
         });
     }
 
-    /// Resets the session; waits for long commands if keys are watched.
+    /// Resets the session. Blocks on shards that long commands hold if keys are watched.
     pub fn end(&mut self) {
         if let Some(keys) = self.client.keys() {
             self.session.reset(&keys);
         }
     }
 
-    /// Ends the connection without waiting for long commands: watched keys and large queues are cleaned up by a thread
-    /// for long commands; the connection's place is free at once.
+    /// Ends the connection without blocking: watched keys and large queues of commands are cleaned up by a thread for
+    /// long commands. The connection is no longer counted when this returns.
     pub fn part(self, long: &Arc<LongCommands>) {
         let RequestExecutor { client, mut session, .. } = self;
         let tenant = client.tenant().cloned();
@@ -112,7 +112,7 @@ impl RequestExecutor {
         }
     }
 
-    /// Executes the next command, which takes long.
+    /// Executes the next command without a limit of time; blocks. Called on a thread for long commands.
     pub fn carry_out_long(&mut self) -> ExecutorProgress {
         self.session.set_mode(ExecutionMode::Long);
         let progress = self.carry_out_some(1);
@@ -120,7 +120,8 @@ impl RequestExecutor {
         progress
     }
 
-    /// Executes complete requests for the duration of a turn, or until many bytes of replies have accumulated.
+    /// Executes complete requests for the duration of a turn, or until many bytes of replies have accumulated. Returns
+    /// why it stopped.
     pub fn carry_out(&mut self) -> ExecutorProgress {
         self.carry_out_some(usize::MAX)
     }
@@ -128,7 +129,7 @@ impl RequestExecutor {
     fn carry_out_some(&mut self, most: usize) -> ExecutorProgress {
         self.note_buffers();
         let RequestExecutor { node, client, session, batch, received, replies, random } = self;
-        // One clock reading per command gives the start of this one and the duration of the previous one.
+        // The clock is read once per command, which gives its start and the duration of the previous command.
         let (began_ms, began_ns) = (node.keyspaces().time().now_ms(), node.clock().now_ns());
         let (mut now_ms, mut now_ns) = (began_ms, began_ns);
         let mut replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
@@ -160,7 +161,7 @@ impl RequestExecutor {
                 batch.put_back();
                 return ExecutorProgress::Paused;
             }
-            // These commands end watches, which locks the shards of watched keys and may wait.
+            // These commands unwatch keys, which locks the shards of watched keys and may block.
             if most > 1 && session.is_watching() && client.would_reset(ahead.command()) {
                 batch.put_back();
                 return ExecutorProgress::Long;
@@ -185,7 +186,7 @@ impl RequestExecutor {
             if client.is_leaving() {
                 return ExecutorProgress::Leaves;
             }
-            // The client may have changed its tenant, and so its keys.
+            // The command may have changed the client's tenant, and so its keyspace.
             if !ahead.is_of_keys() && !client.has_keys(keys.as_ref()) {
                 keys = client.keys();
                 replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);

@@ -1,29 +1,31 @@
-//! The scheduler of one thread's connections: fair queueing among tenants by working time, and first come, first served
-//! among the connections of a tenant. However many connections of one tenant have work, a connection of another tenant
-//! is next.
+//! The scheduler of a serving thread's connections. Tenants share the thread fairly by working time (fair queueing);
+//! the connections of a tenant are served in the order in which they ask. So a tenant gets no more time by opening more
+//! connections.
 //!
-//! Invariant: while a connection waits, a turn is granted. Ending a turn, or giving one up, grants the next; otherwise
-//! a connection whose task was cancelled while it held the grant would leave all others waiting forever.
+//! Invariant: while a connection waits, a turn is granted to some connection. So ending a turn grants the next, and so
+//! does dropping a ticket that was granted a turn; otherwise all connections would wait forever after the task of such
+//! a connection was cancelled.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Identifies a tenant; 0 stands for clients that are not authenticated.
+/// Identifies a tenant among those of a thread; 0 stands for clients that are not authenticated.
 pub(super) type TenantKey = usize;
 
-/// The turns of one thread.
+/// The turns of the connections of one serving thread.
 #[derive(Debug, Default)]
 pub(super) struct LaneTurns(Mutex<TurnQueue>);
 
 #[derive(Debug, Default)]
 struct TurnQueue {
     tenants: HashMap<TenantKey, Tenant>,
-    /// Ticket that was granted the turn and has not begun it.
+    /// The ticket that was granted a turn and has not begun it yet, if there is one.
     granted: Option<u64>,
     last_ticket: u64,
-    /// Virtual time: the time spent by the tenant of the latest turn. A tenant that was idle starts from there.
+    /// Virtual time in nanoseconds: the time spent by the tenant of the latest turn. A tenant that was idle starts with
+    /// this time, so that it cannot claim the time in which it was idle.
     floor_ns: u64,
 }
 
@@ -34,7 +36,7 @@ struct Tenant {
 }
 
 impl TurnQueue {
-    /// Returns the waiting tenant that has spent the least time.
+    /// Returns the waiting tenant that has spent the least time and its first ticket; `None` if no tenant waits.
     fn next(&self) -> Option<(TenantKey, u64)> {
         let waiting = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty());
         waiting.map(|(key, tenant)| (*key, tenant.spent_ns)).min_by_key(|(_, spent_ns)| *spent_ns)
@@ -49,7 +51,7 @@ impl TurnQueue {
         tenant
     }
 
-    /// Returns whether a connection of a tenant need not wait.
+    /// Returns whether a connection of this tenant can begin a turn without waiting.
     fn is_first(&mut self, key: TenantKey) -> bool {
         let Some((_, least_ns)) = self.next() else { return self.granted.is_none() };
         let tenant = self.tenant(key);
@@ -63,7 +65,8 @@ impl TurnQueue {
         ticket
     }
 
-    /// Grants the next turn unless one is granted; returns the waker of its connection.
+    /// Grants the next turn unless one is granted already; returns the waker of the connection, which the caller must
+    /// wake after releasing the lock.
     fn grant(&mut self) -> Option<Waker> {
         if self.granted.is_some() {
             return None;
@@ -75,14 +78,14 @@ impl TurnQueue {
         Some(waker)
     }
 
-    /// Removes tenants that neither wait nor have spent more than the floor.
+    /// Removes tenants that do not wait and have not spent more than the virtual time.
     fn forget_idle(&mut self) {
         let floor_ns = self.floor_ns;
         self.tenants.retain(|_, tenant| !tenant.waiting.is_empty() || tenant.spent_ns > floor_ns);
     }
 }
 
-/// A place in the queue, given up on drop.
+/// A place in the queue, given up when this is dropped.
 struct QueueTicket<'a> {
     turns: &'a LaneTurns,
     key: TenantKey,
@@ -106,7 +109,8 @@ impl Drop for QueueTicket<'_> {
 }
 
 impl LaneTurns {
-    /// Waits for a turn of a tenant. With `rests`, other connections of the thread go first in any case.
+    /// Waits for a turn of a connection of a tenant. With `rests`, other waiting connections of the thread get a turn
+    /// first in any case.
     pub async fn turn(&self, key: TenantKey, rests: bool) {
         if !rests && self.0.lock().is_first(key) {
             return;
@@ -135,13 +139,13 @@ impl LaneTurns {
         .await;
     }
 
-    /// Ends a turn that took `ns` nanoseconds of the tenant's time.
+    /// Ends a turn that took `ns` nanoseconds, which are charged to the tenant.
     pub fn spent(&self, key: TenantKey, ns: u64) {
         let mut line = self.0.lock();
         line.tenant(key).spent_ns += ns;
         let woken = line.grant();
         if woken.is_none() && line.granted.is_none() {
-            // With an empty queue, time spent so far gives no tenant an advantage.
+            // When nobody waits, the times spent so far are forgotten, so that they give no tenant an advantage.
             line.floor_ns = line.tenants.values().map(|tenant| tenant.spent_ns).max().unwrap_or(0);
             line.forget_idle();
         }

@@ -1,5 +1,5 @@
-//! A client of the Redis protocol, and how it executes its commands: what concerns keys goes to the session, whose host
-//! the client is (`host/commands.rs`).
+//! A client of the Redis protocol, which executes its commands: those about keys by its session
+//! ([`farpool_kv::Session`]), and, as the session's host, those about the connection and the node (`host/commands.rs`).
 
 mod auth;
 mod commands;
@@ -29,24 +29,24 @@ use state::{AdmittedClient, Identity, ProtocolState, SessionOrders, TransactionS
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Version of Redis whose commands are implemented; clients check it.
+/// Version of Redis whose commands are implemented. Reported to clients, some of which check it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-/// The state of one connection, which may not be authenticated yet.
+/// The state of one client apart from its session; the client may not be authenticated yet.
 pub(super) struct Client {
     node: Arc<Node>,
     tenants: Arc<Tenants>,
     identity: Identity,
     pub(super) protocol: ProtocolState,
     pub(super) transaction: TransactionState,
-    /// Requests to the session that are carried out when the running command has ended.
+    /// Changes of the session that the current command has requested; made when the command has ended.
     orders: SessionOrders,
     pub(super) usage: Usage,
-    /// Time of the running command, in milliseconds since the epoch.
+    /// Time of the current command, in milliseconds since the epoch.
     now_ms: u64,
-    /// Cache of the condition on columns that was compiled last.
+    /// Cache of the SQL condition on columns that was compiled last.
     judge: LastCondition,
-    /// Whether the connection has closed while a command runs on another thread.
+    /// Whether the connection has closed; set while a command is executed by another thread.
     gone: Arc<AtomicBool>,
 }
 
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    /// Returns the state that other clients of the tenant can read.
+    /// Returns the data of this connection that other clients of the tenant can read.
     pub fn record(&self) -> &Arc<ConnectionRecord> {
         &self.identity.record
     }
@@ -95,28 +95,28 @@ impl Client {
         self.identity.pass.is_some()
     }
 
-    /// Returns the client's tenant, or `None` before authentication.
+    /// Returns the client's tenant; `None` before authentication.
     pub fn tenant(&self) -> Option<&TenantName> {
         self.identity.admitted.as_ref().map(|admitted| admitted.caller.tenant())
     }
 
-    /// Returns the key that identifies the tenant when turns are shared; 0 before authentication.
+    /// Returns the key that identifies the tenant in the turns of the thread; 0 before authentication.
     pub fn tenant_key(&self) -> TenantKey {
         self.identity.admitted.as_ref().map_or(0, |admitted| Arc::as_ptr(&admitted.keys).addr())
     }
 
-    /// Returns the flag that is set when the connection has closed.
+    /// Returns the flag to set when the connection has closed.
     pub fn gone(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.gone)
     }
 
-    /// Returns whether a command may reset what the session has begun (`MULTI`, `WATCH`).
+    /// Returns whether a command may drop queued commands and watched keys (as `RESET` and `AUTH` may).
     pub fn would_reset(&self, command: Option<&Command>) -> bool {
         let of_host = command.and_then(Command::of_host);
         matches!(of_host, Some(HostCommand::Auth | HostCommand::Hello | HostCommand::Reset))
     }
 
-    /// Returns the clients of the same tenant, this one included.
+    /// Returns the list of clients of the same tenant, including this client; `None` before authentication.
     pub fn clients(&self) -> Option<&Arc<Clients>> {
         self.identity.admitted.as_ref().map(|admitted| &admitted.clients)
     }
@@ -130,7 +130,7 @@ impl Client {
         self.identity.name = name;
     }
 
-    /// Closes the connection after the reply.
+    /// Makes the connection close after the reply.
     pub fn leave(&mut self) {
         self.protocol.is_leaving = true;
     }
@@ -140,12 +140,12 @@ impl Client {
         self.usage.facts.buffers = buffers;
     }
 
-    /// Returns the time of keys, in milliseconds since the epoch.
+    /// Returns the time of the keys' clock, in milliseconds since the epoch.
     pub fn unix_ms(&self) -> u64 {
         self.node.keyspaces().time().now_ms()
     }
 
-    /// Returns by how many milliseconds the time of keys is ahead of the machine's clock.
+    /// Returns by how many milliseconds the keys' clock is ahead of the machine's clock.
     pub fn clock_ahead_ms(&self) -> i64 {
         self.node.keyspaces().time().ahead_ms()
     }
@@ -160,17 +160,17 @@ impl Client {
         self.node.clock().now_ns()
     }
 
-    /// Returns the log that records changes of keys, or `None` without a data directory.
+    /// Returns the log of changes of keys; `None` if keys are in memory only.
     pub fn key_log(&self) -> Option<&Arc<KeyLog>> {
         self.node.keyspaces().log()
     }
 
-    /// Returns whether the command runs inside a transaction, which holds the shards of its keys.
+    /// Returns whether the current command is part of a transaction, which holds the shards of its keys.
     pub fn is_in_transaction(&self) -> bool {
         self.transaction.is_queueing
     }
 
-    /// Fails with `NOPERM` if the client may not write.
+    /// Fails with `NOPERM` if the client has no right to change keys.
     pub fn check_may_write(&self) -> Done {
         match self.may_write() {
             true => Ok(()),
@@ -178,7 +178,7 @@ impl Client {
         }
     }
 
-    /// Returns the slow log of the client's tenant.
+    /// Returns the slow log of the client's tenant; `None` before authentication.
     pub fn slow_log(&self) -> Option<&SlowLog> {
         self.identity.admitted.as_ref().map(|admitted| &*admitted.slow)
     }
@@ -211,22 +211,22 @@ impl Client {
         self.protocol.is_leaving
     }
 
-    /// Returns the time of the running command, in milliseconds since the epoch.
+    /// Returns the time of the current command, in milliseconds since the epoch.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// Returns the durability mode of the log, or `None` without a log.
+    /// Returns the durability mode of the log of keys; `None` if there is no log.
     pub fn fsync(&self) -> Option<Fsync> {
         self.node.keyspaces().log().map(|log| log.fsync())
     }
 
-    /// Notes the number of a log record that a reply depends on.
+    /// Notes the sequence number of a log record that the reply depends on.
     pub fn note_recorded(&mut self, number: Option<u64>) {
         self.orders.recorded = self.orders.recorded.max(number);
     }
 
-    /// Returns the keyspace of the client's tenant.
+    /// Returns the keyspace of the client's tenant; `None` before authentication.
     pub fn keys(&self) -> Option<Arc<Keyspace>> {
         self.identity.admitted.as_ref().map(|admitted| Arc::clone(&admitted.keys))
     }
@@ -236,27 +236,28 @@ impl Client {
         self.identity.admitted.as_ref().map(|admitted| Arc::as_ptr(&admitted.keys)) == keys.map(Arc::as_ptr)
     }
 
-    /// Takes the pass, which tells when the connection must be closed (see `AccessPass`).
+    /// Takes the [`AccessPass`], which tells when the connection must be closed; `None` if there is none.
     pub fn take_pass(&mut self) -> Option<AccessPass> {
         self.identity.pass.take()
     }
 
-    /// Puts back a pass taken by [`Client::take_pass`], unless a newer one has arrived since.
+    /// Puts back a pass that [`Client::take_pass`] returned, unless the client has authenticated again since.
     pub fn return_pass(&mut self, pass: AccessPass) {
         self.identity.pass.get_or_insert(pass);
     }
 
-    /// Ends the client's membership; returns the keyspace of its tenant and its memory reservation.
+    /// Removes the client from the list of its tenant; returns the keyspace of the tenant and the client's memory
+    /// reservation.
     pub fn part(self) -> Option<(Arc<Keyspace>, Reservation)> {
         self.identity.admitted.map(|admitted| (admitted.keys, admitted.buffers))
     }
 
-    /// Returns how many more bytes the client's tenant may reserve.
+    /// Returns how many more bytes of memory the client's tenant can reserve.
     pub fn room(&self) -> usize {
         self.identity.admitted.as_ref().map_or(0, |admitted| admitted.buffers.account().free())
     }
 
-    /// Charges `ns` nanoseconds of work to the tenant's share.
+    /// Charges `ns` nanoseconds of work to the tenant's share of time.
     pub fn charge_time(&self, ns: u64) {
         if let Some(AdmittedClient { caller, .. }) = &self.identity.admitted {
             caller.charge(ns);
@@ -278,8 +279,8 @@ impl Client {
         }
     }
 
-    /// Executes a command on the keyspace of the client's tenant and appends one reply; returns the reason if the
-    /// command was put off.
+    /// Executes a command on the keyspace of the client's tenant and appends one reply. If the command is deferred,
+    /// appends no reply and returns the reason.
     pub fn execute(
         &mut self,
         keys: Option<&Keyspace>,
@@ -315,7 +316,7 @@ impl Client {
                 replies.truncate(before);
                 replies.error(&*text);
             }
-            // There is no session that `RESET` could reset.
+            // A client that is not authenticated has no session that `RESET` could reset.
             self.orders = SessionOrders::default();
             return;
         };
@@ -341,7 +342,7 @@ impl Client {
         }
     }
 
-    /// Executes a command of a client that is not authenticated.
+    /// Executes a command of a client that is not authenticated, of which only a few are allowed.
     fn execute_of_stranger(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
         self.usage.ran = ExecutedCommand { name: "", outcome: Outcome::Done };
         let command = command(args).filter(|command| command.has_flag("no_auth"));

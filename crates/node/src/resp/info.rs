@@ -1,4 +1,4 @@
-//! `INFO`: the state of the node, limited to what the client's tenant may know.
+//! The command `INFO`: the state of the node, without information about other tenants.
 
 use super::clients::{Counts, command_lines};
 use super::host::{Client, REDIS_VERSION};
@@ -6,7 +6,7 @@ use farpool_kv::resp::Replies;
 use farpool_kv::{Args, UsageCounters};
 use farpool_model::limits::RESP_CONNECTIONS_MAX;
 
-/// The requested sections.
+/// The sections that the arguments of `INFO` request.
 struct RequestedSections {
     names: Vec<Vec<u8>>,
     /// Whether the default sections are requested.
@@ -29,7 +29,7 @@ impl RequestedSections {
     }
 }
 
-/// A writer of the requested sections.
+/// Writes the requested sections, and skips the others.
 struct Sections {
     wanted: RequestedSections,
     text: String,
@@ -71,7 +71,8 @@ impl Client {
         sections
             .add("commandstats", "Commandstats", || counts.as_ref().map_or_else(String::new, command_lines));
         sections.add("keyspace", "Keyspace", || self.keyspace());
-        // The counts of keys may include changes that are not durable yet.
+        // The reply depends on the last log record, because the counts of keys may include changes that are not durable
+        // yet.
         let last = self.keys().and_then(|keys| keys.last_record());
         self.note_recorded(last);
         replies.verbatim(*b"txt", sections.text.as_bytes());
@@ -135,7 +136,7 @@ impl Client {
         counts.iter().map(line).collect()
     }
 
-    /// Returns the state of the log of keys, under Redis' names.
+    /// Returns the lines about the log of keys, under the names that Redis uses.
     fn persistence(&self) -> String {
         let loading = ("loading", "0".into());
         let Some(log) = self.key_log() else { return lines([loading, ("aof_enabled", "0".into())]) };
@@ -155,7 +156,8 @@ impl Client {
     }
 }
 
-/// Returns the time that commands of the tenant have taken; CPU time of the process would include other tenants.
+/// Returns the lines about CPU time: the time that commands of the tenant have taken, because the CPU time of the
+/// process would include other tenants.
 fn cpu(counts: &Counts) -> String {
     let ns: u64 = counts.by_name.values().map(|tally| tally.ns).sum();
     let zero = || "0.000000".to_string();

@@ -1,4 +1,4 @@
-//! `COMMAND`: descriptions of all commands and subcommands, from their rows in the table.
+//! The command `COMMAND`: descriptions of all commands and subcommands, from their rows in the table of commands.
 
 use super::host::Done;
 use farpool_kv::resp::Replies;
@@ -22,7 +22,7 @@ pub(super) const HELP: &[&str] = &[
     "    Return the keys of a command, and what it does with them.",
 ];
 
-/// ACL categories in the order in which Redis tells them.
+/// ACL categories, in the order of Redis' replies.
 const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
@@ -39,8 +39,8 @@ const CATEGORIES: &[&str] = &[
     "transaction",
 ];
 
-/// Returns the ACL categories of a command: those that follow from its flags and its group, as in Redis, and those that
-/// its row has.
+/// Returns the ACL categories of a command: those that follow from its flags and its group, as in Redis, and those in
+/// its row.
 fn categories(command: &Command) -> Vec<&'static str> {
     let is_container = command.flags.is_empty() && command.subcommands().next().is_some();
     let of_group = match command.description.group {
@@ -71,7 +71,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').filter(|word| !word.is_empty())
 }
 
-/// Returns the command or subcommand with this full name; case is ignored.
+/// Returns the command or subcommand with this full name, such as `client|list`; `None` if there is none. Case is
+/// ignored.
 fn find(name: &[u8]) -> Option<&'static Command> {
     let name = name.to_ascii_lowercase();
     let found = COMMANDS.binary_search_by(|command| command.name.as_bytes().cmp(&name));
@@ -157,10 +158,10 @@ fn listed(filter: &Args<'_>) -> Result<Vec<&'static Command>, Refusal> {
     }
 }
 
-/// A key, and the flags that tell how a command uses it.
+/// A key, and Redis' flags that say how a command uses it.
 type FlaggedKey<'a> = (&'a [u8], Vec<&'static str>);
 
-/// Returns the keys of a command and how it uses them.
+/// Returns the keys among the arguments of a whole command (name included), with the flags of their use.
 fn keys_of<'a>(whole: &Args<'a>) -> Result<Vec<FlaggedKey<'a>>, Refusal> {
     let command = command(whole).filter(|command| !command.lacks_subcommand(whole));
     let command = command.ok_or("ERR Invalid command specified")?;
@@ -171,7 +172,7 @@ fn keys_of<'a>(whole: &Args<'a>) -> Result<Vec<FlaggedKey<'a>>, Refusal> {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let flags = |flags: &'static str| match command.name {
-        // `SET` reads the old value only with the option `GET`.
+        // Only with the option `GET`, `SET` reads the old value.
         "set" if whole.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")) => {
             vec!["RW", "access", "update"]
         }
@@ -185,7 +186,8 @@ fn keys_of<'a>(whole: &Args<'a>) -> Result<Vec<FlaggedKey<'a>>, Refusal> {
     Ok(used.collect())
 }
 
-/// Returns first and last position and step of keys, as Redis tells them; zeros without keys.
+/// Returns the position of the first key, that of the last key, and the step, as Redis reports them; zeros if there are
+/// no keys.
 fn positions(keys: Keys) -> [i64; 3] {
     match keys {
         Keys::None | Keys::All => [0; 3],
@@ -218,7 +220,7 @@ fn tell_info(command: &Command, replies: &mut Replies<'_>) {
 
 fn tell_key_use(KeyUse(flags, keys): KeyUse, replies: &mut Replies<'_>) {
     let [first, last, step] = positions(keys);
-    // A position that is not counted from the end is told as the distance from the first key.
+    // If not counted from the end, the last position is reported as the distance from the first key.
     let last = if last < 0 { last } else { last - first };
     replies.map(3);
     replies.bulk(b"flags");

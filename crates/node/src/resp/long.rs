@@ -1,11 +1,12 @@
-//! Threads for long commands; the threads that serve connections never execute these.
+//! The threads for long commands (those that may take longer than a step), which the serving threads do not execute.
 //!
-//! One command of a tenant runs at a time, so that a tenant gets one thread, and the operating system divides the
-//! processors among the threads. With more tenants than threads, tenants take turns, one command each.
+//! One command of a tenant runs at a time, so that a tenant occupies at most one thread. The operating system divides
+//! the processors among the threads. If more tenants than threads have commands, the tenants take turns, one command
+//! each.
 //!
-//! Invariant: a tenant is in `ready` exactly once while it has queued commands and none of them runs, and is not in it
-//! otherwise. A tenant whose commands were all withdrawn may stay in `ready` until its turn comes. If a tenant were
-//! listed twice, two of its commands would run at the same time and it would get two threads.
+//! Invariant: a tenant that has queued commands, none of which runs, is in `ready` exactly once; other tenants are not
+//! in it, except that a tenant whose commands were all withdrawn may stay until its turn comes. If a tenant were in
+//! `ready` twice, two of its commands would run at the same time.
 
 use crate::precedence::step_back;
 use farpool_model::limits::KV_LONG_THREADS_MAX;
@@ -16,12 +17,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that an idle thread waits for another command before it ends; the first thread never ends.
+/// Time that an idle thread waits for another command before it ends. The first thread does not end.
 const LINGER: Duration = Duration::from_millis(200);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The place of a command in its tenant's queue: clean-ups come first, then commands in order of arrival.
+/// The place of a command in the queue of its tenant: clean-ups come first, then commands in the order of their
+/// arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueuePosition {
     is_command: bool,
@@ -32,13 +34,13 @@ pub(super) struct QueuePosition {
 #[derive(Default)]
 pub(super) struct LongCommands {
     line: Mutex<LongQueues>,
-    /// Notified when a command is added.
+    /// Notified when a command is added or the threads must end.
     come: Condvar,
 }
 
 #[derive(Default)]
 struct LongQueues {
-    /// Queued commands of each tenant that has some, or that has one running.
+    /// The queued commands of each tenant that has queued or running commands.
     tenants: HashMap<TenantName, BTreeMap<QueuePosition, Work>>,
     /// Tenants with queued commands of which none runs, in the order of their turns.
     ready: VecDeque<TenantName>,
@@ -62,7 +64,7 @@ impl LongQueues {
         place
     }
 
-    /// Takes the first command of the tenant whose turn it is.
+    /// Takes the first command of the next tenant in `ready`; `None` if no tenant has a command that can begin.
     fn take(&mut self) -> Option<(TenantName, Work)> {
         while let Some(tenant) = self.ready.pop_front() {
             match self.tenants.get_mut(&tenant).and_then(BTreeMap::pop_first) {
@@ -75,7 +77,7 @@ impl LongQueues {
 }
 
 impl LongCommands {
-    /// Starts the first thread.
+    /// Creates the empty queues and starts the first thread.
     ///
     /// # Errors
     /// `OverLimit` when the system has no more threads.
@@ -85,17 +87,18 @@ impl LongCommands {
         Ok(commands)
     }
 
-    /// Queues a command of a tenant after its earlier ones.
+    /// Queues a command of a tenant after its earlier commands; returns its place, for [`LongCommands::withdraw`].
     pub fn submit(self: &Arc<Self>, tenant: &TenantName, work: Work) -> Option<QueuePosition> {
         self.add(tenant, true, work)
     }
 
-    /// Queues a clean-up of a tenant before its commands, as it releases shards and memory that others wait for.
+    /// Queues a clean-up after a connection of a tenant, before the tenant's commands, because it releases shards and
+    /// memory that others wait for.
     pub fn clean_up(self: &Arc<Self>, tenant: &TenantName, work: Work) {
         self.add(tenant, false, work);
     }
 
-    /// Removes a command from the queue, unless it has begun.
+    /// Removes a command from the queue; does nothing if it has begun.
     pub fn withdraw(&self, tenant: &TenantName, place: QueuePosition) {
         let mut line = self.line.lock();
         let work = line.tenants.get_mut(tenant).and_then(|waiting| waiting.remove(&place));
@@ -113,7 +116,7 @@ impl LongCommands {
         drop(line);
         self.come.notify_one();
         if is_wanting && let Err(error) = self.add_thread() {
-            // The existing threads take turns.
+            // Not an error: the existing threads execute the command later.
             tracing::debug!(%error, "no further thread for long commands");
         }
         Some(place)
@@ -159,7 +162,7 @@ impl LongCommands {
         }
     }
 
-    /// Waits for a command; `None` when the thread should end.
+    /// Blocks until there is a command and returns it; returns `None` if the calling thread must end.
     fn next(&self) -> Option<(TenantName, Work)> {
         let mut line = self.line.lock();
         loop {

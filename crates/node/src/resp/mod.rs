@@ -1,9 +1,9 @@
 //! The server of the Redis protocol.
 //!
-//! Each connection is an async task of one thread (`lanes.rs`), which executes the requests that have arrived one by
-//! one and sends the replies of a batch together. Tenants share the thread fairly (`fair.rs`). A command that takes
-//! longer than a step is executed by another thread (`long.rs`) while this one serves other clients; it never waits for
-//! a shard that such a command holds.
+//! Each connection is an async task of one *serving thread* (`lanes.rs`), which executes the received requests one
+//! after the other and sends the replies to a batch of them together. Tenants share the thread fairly (`fair.rs`). A
+//! command that takes longer than a step is executed by another thread (`long.rs`) while the serving thread serves
+//! other clients. A serving thread never blocks on a shard that such a long command holds.
 
 mod ahead;
 mod batch;
@@ -38,16 +38,16 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 /// Interval of background maintenance, such as removing expired keys.
 const TIDY: Duration = Duration::from_millis(100);
 
-/// Most maintenance steps of a keyspace per interval; a step takes some microseconds per shard.
+/// Maximum number of maintenance steps of a keyspace per interval; a step takes some microseconds per shard.
 const TIDY_STEPS: usize = 64;
 
-/// Reply to any connection beyond the limit.
+/// Reply to a connection that is refused because there are too many; as in Redis.
 const REFUSED: &str = "-ERR max number of clients reached\r\n";
 
-/// Time that a refused connection gets to receive the reply.
+/// Maximum time that a refused connection stays open so that its client can receive the reply.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// A generator of connection numbers, for `CLIENT ID`.
+/// A generator of connection ids, which `CLIENT ID` replies with.
 #[derive(Debug, Default)]
 struct ConnectionNumbers(AtomicU64);
 
@@ -57,7 +57,7 @@ impl ConnectionNumbers {
     }
 }
 
-/// A server whose threads are ready to serve connections.
+/// A server of the Redis protocol, whose threads are ready to serve connections.
 pub struct Server<L: Listener> {
     node: Arc<Node>,
     unauthenticated: Arc<Unauthenticated>,
@@ -68,7 +68,7 @@ pub struct Server<L: Listener> {
 }
 
 impl<L: Listener + 'static> Server<L> {
-    /// Starts `threads` threads that serve connections.
+    /// Starts a server with `threads` threads that serve connections, but at least one.
     ///
     /// # Errors
     /// `OverLimit` when the system has no more threads or descriptors.
@@ -81,7 +81,8 @@ impl<L: Listener + 'static> Server<L> {
         Ok(Server { node: Arc::clone(node), unauthenticated, long, tenants, lanes, ending })
     }
 
-    /// Serves clients until `shutdown` resolves. An error of one connection ends that connection.
+    /// Accepts and serves connections until `shutdown` resolves, then ends all connections. An error of one connection
+    /// ends only that connection.
     pub async fn serve(self, mut listener: L, shutdown: impl Future<Output = ()>) {
         let Server { node, unauthenticated, long, tenants, lanes, ending } = self;
         let numbers = ConnectionNumbers::default();
@@ -113,7 +114,7 @@ impl<L: Listener + 'static> Server<L> {
     }
 }
 
-/// Serves clients of the Redis protocol until `shutdown` resolves, on `threads` threads.
+/// Starts a server with `threads` threads and serves clients of the Redis protocol until `shutdown` resolves.
 ///
 /// # Errors
 /// Errors of [`Server::start`].
@@ -127,8 +128,8 @@ pub async fn serve<L: Listener + 'static>(
     Ok(())
 }
 
-/// Tells a client that there are too many connections. A socket just accepted has room for the reply, which is sent
-/// unencrypted so that a refused client costs no handshake.
+/// Replies to a new connection that there are too many, and closes it. The reply is sent unencrypted, so that a refused
+/// client costs no TLS handshake. Sending it does not block, because a socket just accepted has room for it.
 fn turn_away<L: Listener>(arrival: L::Arrival) {
     let Ok(socket) = L::open(arrival) else { return };
     tokio::spawn(async move {
@@ -137,7 +138,7 @@ fn turn_away<L: Listener>(arrival: L::Arrival) {
     });
 }
 
-/// Does background maintenance of all keyspaces. Never waits for long commands.
+/// Does background maintenance of all keyspaces. Does not block on shards that long commands hold.
 fn tidy(node: &Node, tenants: &Tenants) {
     let now = node.keyspaces().time().now_ms();
     tenants.clients().iter().for_each(|clients| clients.sample(now));

@@ -1,4 +1,4 @@
-//! The slow log of a tenant: its latest slow commands, with arguments truncated as in Redis.
+//! The slow log of a tenant (`SLOWLOG`): its latest slow commands, with arguments truncated as in Redis.
 
 use crate::access::{REDACTED, without_tokens};
 use farpool_kv::Args;
@@ -8,15 +8,15 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Default threshold, in microseconds.
+/// Default time in microseconds from which on a command is slow; as in Redis.
 const SLOWER_THAN_US: i64 = 10_000;
 
-/// Length up to which an argument is checked for being a token, in bytes.
+/// Maximum bytes of an argument that is checked for being an access token.
 const TOKEN_BYTES_MAX: usize = 1024;
 
 /// The slow log of a tenant.
 pub(crate) struct SlowLog {
-    /// Threshold in microseconds; if negative, no command is slow.
+    /// Time in microseconds from which on a command is slow; if negative, no command is.
     slower_than_us: AtomicI64,
     kept: Mutex<SlowLogState>,
 }
@@ -59,12 +59,12 @@ impl SlowLog {
         u64::try_from(self.slower_than_us()).is_ok_and(|least| ns / 1000 >= least)
     }
 
-    /// Returns the most entries that are kept.
+    /// Returns the maximum number of entries.
     pub fn most(&self) -> usize {
         self.kept.lock().most
     }
 
-    /// Sets the most entries that are kept, at most [`SLOW_LOG_ENTRIES_MAX`].
+    /// Sets the maximum number of entries, at most [`SLOW_LOG_ENTRIES_MAX`]; drops the oldest entries beyond it.
     pub fn set_most(&self, most: usize) {
         let mut kept = self.kept.lock();
         kept.most = most.min(SLOW_LOG_ENTRIES_MAX);
@@ -80,7 +80,7 @@ impl SlowLog {
         self.kept.lock().entries.clear();
     }
 
-    /// Adds a command that took `ns` nanoseconds, with tokens redacted.
+    /// Adds a command that took `ns` nanoseconds, with access tokens in its arguments redacted.
     #[cold]
     pub fn add(
         &self,
@@ -98,7 +98,7 @@ impl SlowLog {
         kept.entries.truncate(most);
     }
 
-    /// Replies with the latest `most` entries.
+    /// Appends a reply with the latest `most` entries.
     pub fn tell(&self, most: usize, replies: &mut Replies<'_>) {
         let kept = self.kept.lock();
         replies.array(kept.entries.len().min(most));
@@ -115,7 +115,8 @@ impl SlowLog {
     }
 }
 
-/// Truncates the arguments, and redacts tokens and everything after an `AUTH`, which precedes one.
+/// Returns the arguments, truncated, with access tokens redacted, and with everything after an argument `AUTH`
+/// redacted, because a token follows it.
 fn cut(args: &Args<'_>, is_token: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let shown = if args.len() > SLOW_LOG_ARGUMENTS_MAX { SLOW_LOG_ARGUMENTS_MAX - 1 } else { args.len() };
     let secret = args.iter().position(|arg| arg.eq_ignore_ascii_case(b"auth")).unwrap_or(args.len());

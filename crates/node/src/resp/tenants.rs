@@ -1,4 +1,4 @@
-//! The clients and slow logs of all tenants, created on first use.
+//! The state that the connections of a tenant share, for all tenants; created on first use.
 
 use super::clients::Clients;
 use super::slow::SlowLog;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The state that the connections of a tenant share.
+/// The state that the connections of a tenant share: the list of its clients and its slow log.
 #[derive(Clone)]
 pub(super) struct TenantState {
     pub clients: Arc<Clients>,
@@ -20,7 +20,7 @@ pub(super) struct TenantState {
 pub(super) struct Tenants(Mutex<BTreeMap<TenantName, TenantState>>);
 
 impl Tenants {
-    /// Returns the state of a tenant.
+    /// Returns the state of a tenant, creating it if needed.
     pub fn of(&self, tenant: &TenantName, controls: &KeyControls) -> TenantState {
         let mut tenants = self.0.lock();
         let make =

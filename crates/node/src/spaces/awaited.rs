@@ -1,4 +1,5 @@
-//! Records that rows of a space depend on: with `--fsync always`, no row leaves the node before they are durable.
+//! The log record that rows read from a space depend on. With `--fsync always`, no row is sent before this record is
+//! durable.
 
 use farpool_keystore::{KeyLog, Keyspaces};
 use farpool_kv::Keyspace;
@@ -7,7 +8,7 @@ use farpool_model::{Error, Result};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The last record that rows depend on, which was not committed when they were read.
+/// The last log record that rows depend on, if it was not committed when they were read.
 #[derive(Clone, Debug)]
 pub(super) struct AwaitedRecord {
     log: Arc<KeyLog>,
@@ -15,7 +16,8 @@ pub(super) struct AwaitedRecord {
 }
 
 impl AwaitedRecord {
-    /// Returns the record that everything read from `keyspace` so far depends on; `None` if nothing has to wait.
+    /// Returns the last record that anything read from `keyspace` so far depends on; `None` if rows need not wait for
+    /// it.
     pub fn of(keyspaces: &Keyspaces, keyspace: &Keyspace) -> Option<Self> {
         let log = keyspaces.log().filter(|log| log.waits())?;
         let number = keyspace.last_record()?;
@@ -25,7 +27,7 @@ impl AwaitedRecord {
     /// Checks that the record is committed.
     ///
     /// # Errors
-    /// `Busy` while it is not; the reason why it cannot be.
+    /// `Busy` if the record is not committed yet; otherwise the reason why it cannot be committed any more.
     pub fn check(&self) -> Result<()> {
         match self.log.is_committed(self.number)? {
             true => Ok(()),
@@ -33,7 +35,8 @@ impl AwaitedRecord {
         }
     }
 
-    /// Resolves when [`AwaitedRecord::check`] is not `Busy` any more.
+    /// Returns `Ready` if [`AwaitedRecord::check`] would not return `Busy`; otherwise `Pending`, and wakes the task
+    /// later.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         self.log.poll_committed(self.number, context)
     }

@@ -1,7 +1,8 @@
-//! INSERT, UPDATE and DELETE of rows of spaces.
+//! INSERT, UPDATE and DELETE of rows of key spaces.
 //!
-//! An update reads the keys as of one moment, as any program does, and is applied if none of the keys that it changes
-//! has changed since; changed ones are computed again (`again.rs`). Rows are inserted in order, some hundred at a time.
+//! An UPDATE or DELETE reads the keys as of one moment, as any program does. For keys that clients have changed since,
+//! the change is computed again (`recomputation.rs`) before it is applied. Rows are inserted in order, some hundred at
+//! a time.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -26,17 +27,18 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Rows inserted at a time, before the shards are released for others.
+/// Number of rows that are inserted at a time, after which the shards are released for others.
 const INSERT_ROWS: usize = 256;
 
-/// Returns the space that a table is made of.
+/// Returns the space whose rows a table shows; `None` for an ordinary table.
 fn space_of(table: &Table) -> Option<&SpaceTable> {
     let rows: &dyn Any = &**table.live_rows()?;
     rows.downcast_ref::<SpaceRows>().map(|rows| &rows.space)
 }
 
 impl Caller {
-    /// Creates the run of a change of a space's rows, for [`Caller::start_change`]; `None` for a table.
+    /// Creates the run of a change of a space's rows, for [`Caller::start_change`]; returns `None` for a program over
+    /// an ordinary table.
     ///
     /// # Errors
     /// `Invalid` for a change that spaces do not support.
@@ -82,8 +84,8 @@ impl Caller {
         Run::start_collecting(&bound, KV_CHANGED_MAX).map(Some)
     }
 
-    /// Applies the change of a finished run of [`Caller::start_key_change`]; `None` for a table. Blocks while long
-    /// commands hold the keys: see [`Caller::apart`].
+    /// Applies the change of a finished run of [`Caller::start_key_change`]; returns `None` for a program over an
+    /// ordinary table. Blocks while long commands hold the keys, so call it on a thread of its own ([`Caller::apart`]).
     ///
     /// # Errors
     /// `Stale` when a key has changed and its row no longer passes; errors of `farpool_kv::Keyspace::change`.
@@ -123,19 +125,20 @@ impl Caller {
             return Err(Error::stale(message));
         }
         let cut = read.and_then(SpaceRows::cut);
-        // Compiled before any shard is locked.
+        // Compiled in advance, because shards are locked when it is used.
         let compiled = Recomputation::new(self, space, &program.prepared().effective, &columns)?;
         let mut again = |entries: &[ReadEntry<'_>], now| compiled.states(self, entries, now);
         self.change_keys(space, &changes, cut, Some(&mut again))?;
         Ok(Some(self.changed(space)))
     }
 
-    /// Returns whether a program changes keys, if it changes anything.
+    /// Returns whether a program that changes rows is about a space of keys.
     pub(crate) fn is_of_keys(program: &BoundProgram) -> bool {
         space_of(program.table()).is_some()
     }
 
-    /// Fails while `CLIENT PAUSE` blocks the tenant's clients, so that no thread is blocked by it.
+    /// Fails while `CLIENT PAUSE` blocks changes of the tenant's keys. Does not wait for its end, which would block a
+    /// thread.
     fn check_not_paused(&self) -> Result<()> {
         let now_ms = self.node().keyspaces().time().now_ms();
         match self.node().key_controls().pause(self.tenant()).blocks_writes(now_ms) {
@@ -149,7 +152,7 @@ impl Caller {
 
     fn moment(&self) -> TimeAndRandom {
         let now = self.node().keyspaces().time().now_ms();
-        // Distinguishes the parts of this record from those of others.
+        // The random number distinguishes the parts of this log record from those of others.
         TimeAndRandom { now, random: self.node().key_controls().moments().next().0 }
     }
 
@@ -178,7 +181,7 @@ impl Caller {
         Commit::durable(space.info(version), self.node().catalog())
     }
 
-    /// Begins to load rows into a space; `None` if the name is not that of a space.
+    /// Begins a load of rows into a space; returns `None` if there is no space with this name.
     ///
     /// # Errors
     /// `Exists` when a table is to be created; `Invalid` when the columns are not those of the space.
@@ -210,13 +213,13 @@ impl Caller {
         self.node().catalog().begin_detached(self.tenant(), name, schema, mode).map(Some)
     }
 
-    /// Inserts the rows of a load of [`Caller::begin_insert`] on a new thread and passes the result to `then`.
+    /// Inserts the rows of a load of [`Caller::begin_insert`] on a new thread and calls `then` with the result.
     pub(crate) fn insert(&self, load: Load, then: impl FnOnce(Result<Commit<TableInfo>>) + Send + 'static) {
         self.apart(move |caller| caller.insert_now(load), then);
     }
 
-    /// Runs `work`, which changes keys, on a new thread and passes its result to `then`. It may wait for a long command
-    /// that holds the keys, and for the log; threads that serve several tenants must not.
+    /// Calls `work`, which changes keys, on a new thread, and `then` with the result. Reason: `work` may block on a
+    /// long command that holds the keys, and on the log, which threads that serve several tenants must not.
     pub(crate) fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Caller) -> Result<T> + Send + 'static,
@@ -247,7 +250,7 @@ impl Caller {
     /// Inserts the rows of a load that [`Caller::begin_load`] has begun for a space.
     ///
     /// # Errors
-    /// `Exists` for a key that is present; rows inserted before it stay.
+    /// `Exists` for a key that is present; rows before it have been inserted and stay.
     pub fn insert_now(&self, load: Load) -> Result<Commit<TableInfo>> {
         let (name, mode) = (load.name().clone(), load.mode());
         let space = self.space(&name).ok_or_else(|| Error::stale("the space was dropped meanwhile"))?;
@@ -296,7 +299,7 @@ impl Caller {
         Ok(KeyChange { key, expected: None, what })
     }
 
-    /// Removes all keys of a space, as a load that replaces its rows by none.
+    /// Removes all keys of a space, for a load that replaces the rows and has no rows.
     fn empty_space(&self, space: &SpaceTable, rows: u64) -> Result<Commit<TableInfo>> {
         if rows > 0 || space.id == 0 {
             let advice = "UPDATE and DELETE what a condition names that the pool can carry out, or change keys one by one";
@@ -310,7 +313,7 @@ impl Caller {
 }
 
 impl SpaceTable {
-    /// Returns the key whose first column has this value.
+    /// Returns the key for the value of the first column in a row; fails for NULL.
     fn key_of(&self, column: &ArrayRef, row: usize) -> Result<Vec<u8>> {
         let value = bytes_of(column, row).ok_or_else(|| {
             Error::invalid(format!(
@@ -360,7 +363,7 @@ fn no_value(space: &SpaceTable) -> Error {
     Error::invalid(format!("the value of a key in space {:?} cannot be NULL", space.name.as_str()))
 }
 
-/// Returns the expiry `seconds` from now.
+/// Returns the expiry `seconds` seconds after `now`, in milliseconds since the epoch.
 fn expiry(now: u64, seconds: i64) -> u64 {
     let after = u64::try_from(seconds).unwrap_or(0).saturating_mul(1000);
     now.saturating_add(after).min(i64::MAX as u64)

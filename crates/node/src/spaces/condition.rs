@@ -1,4 +1,4 @@
-//! Evaluates conditions of the Redis protocol on columns, by the same operators as SQL.
+//! Evaluates conditions on columns in commands of the Redis protocol (such as `FP.SCAN`), by the same operators as SQL.
 
 use super::gather::ColumnSelection;
 use super::{SpaceTable, plain_part};
@@ -16,16 +16,16 @@ use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Most entries evaluated at once.
+/// Maximum number of entries that are evaluated at once.
 const ENTRIES_AT_ONCE: usize = 2048;
 
-/// Bytes of entries that a plan is sized for; more are still evaluated correctly.
+/// Bytes of entries for which the memory of a plan is sized; more bytes are evaluated correctly, too.
 const BYTES: usize = 1 << 20;
 
 /// A compiled condition on the entries of a space.
 struct CompiledCondition {
     condition: Expr,
-    /// Whether it is too large to be cached between commands.
+    /// Whether the compiled condition is too large to be cached between commands.
     is_large: bool,
     of: Option<Arc<Space>>,
     space: SpaceTable,
@@ -34,12 +34,12 @@ struct CompiledCondition {
     entries: Arc<EntryRows>,
 }
 
-/// A cache of the condition that a client used last, which it is likely to use again.
+/// A cache of one compiled condition, the latest of a client, which is likely to use it again.
 #[derive(Default)]
 pub(crate) struct LastCondition(Option<CompiledCondition>);
 
 impl LastCondition {
-    /// Evaluates a condition for entries of a space, named or not.
+    /// Evaluates a condition for each of `entries`, compiling it unless it is cached; returns one result per entry.
     ///
     /// # Errors
     /// Errors of [`CompiledCondition::new`] and [`CompiledCondition::judge`].
@@ -70,12 +70,12 @@ impl LastCondition {
     }
 }
 
-/// The entries to be evaluated, with their index as an additional last column.
+/// The rows of the entries to be evaluated, with the index of the entry as an additional last column.
 #[derive(Debug, Default)]
 pub(super) struct EntryRows(Mutex<Option<RowGroup>>);
 
 impl EntryRows {
-    /// Sets the entries of the next run.
+    /// Sets the rows for the next run.
     pub fn set(&self, group: RowGroup) {
         *self.0.lock() = Some(group);
     }
@@ -89,7 +89,7 @@ impl LiveRows for EntryRows {
 }
 
 impl CompiledCondition {
-    /// Compiles a condition on the entries of a space, named or not.
+    /// Compiles a condition on the entries of a space (`None` for a space without a name).
     ///
     /// # Errors
     /// `Invalid` for a condition that cannot be evaluated.
@@ -132,7 +132,7 @@ impl CompiledCondition {
         Ok(CompiledCondition { condition: condition.clone(), is_large, of, space, columns, bound, entries })
     }
 
-    /// Returns whether this was compiled for the condition and the space.
+    /// Returns whether this was compiled from this condition for this space.
     fn is_for(&self, of: Option<&Arc<Space>>, condition: &Expr) -> bool {
         let is_same = match (&self.of, of) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
@@ -142,10 +142,10 @@ impl CompiledCondition {
         is_same && self.condition == *condition
     }
 
-    /// Evaluates the condition for each entry.
+    /// Evaluates the condition for each of `entries`; returns one result per entry.
     ///
     /// # Errors
-    /// For a value that is not text or too long; errors of the evaluation.
+    /// `Invalid` or `OverLimit` for a value that is not UTF-8 or too long; errors of the evaluation.
     fn judge(&self, caller: &Caller, entries: &[ReadEntry<'_>], now: u64) -> Result<Vec<bool>> {
         let mut passed = vec![false; entries.len()];
         for (at, some) in entries.chunks(ENTRIES_AT_ONCE).enumerate() {

@@ -1,4 +1,4 @@
-//! Copies entries into row groups.
+//! Copies entries of key spaces into row groups, for programs to read.
 
 use super::SpaceTable;
 use arrow_array::make_array;
@@ -13,27 +13,27 @@ use farpool_model::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entries whose values of one column are copied together.
+/// Number of entries whose values of one column are copied together.
 const ENTRIES_TOGETHER: usize = 64;
 
-/// The columns to copy and to check.
+/// Which columns are copied, and which are only checked.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnSelection<'a> {
     /// Columns to copy.
     pub columns: &'a [usize],
-    /// Columns by which the entries were filtered. Their values are checked to be of the column's type unless that was
-    /// done before.
+    /// Columns by which the entries were filtered. Their values are checked to be of the type of the column, even if
+    /// they are not copied, unless that was done before.
     pub judged: &'a [usize],
 }
 
 impl<'a> ColumnSelection<'a> {
-    /// Copies columns of entries that were not filtered.
+    /// Selects columns to copy, for entries that were not filtered.
     pub fn of(columns: &'a [usize]) -> Self {
         ColumnSelection { columns, judged: &[] }
     }
 }
 
-/// The values of one column.
+/// Collects the values of one column.
 struct ColumnBuilder {
     data_type: DataType,
     data: ColumnData,
@@ -44,7 +44,7 @@ struct ColumnBuilder {
 enum ColumnData {
     /// Numbers of this width in bytes; a boolean takes one byte.
     Numbers(MutableBuffer, usize),
-    /// Bytes of strings, and the end of each.
+    /// The bytes of strings, one after the other, and the end of each.
     Strings(Vec<u8>, Vec<u32>),
 }
 
@@ -78,7 +78,7 @@ impl ColumnBuilder {
         self.nulls += usize::from(value.is_none());
     }
 
-    /// Appends a numeric field of some rows, which is at `place` in each row.
+    /// Appends the values of the numeric field with index `at` of some rows; `place` is its range in each row.
     fn push_numbers(&mut self, rows: &[&[u8]], at: usize, place: &Range<usize>) {
         let ColumnData::Numbers(data, width) = &mut self.data else { return };
         let copied = match width {
@@ -114,7 +114,7 @@ impl ColumnBuilder {
     }
 }
 
-/// Copies numbers out of rows, with zeros for NULLs; returns a bitmap of those that are not NULL.
+/// Appends numbers from rows to `data`, zeros for NULLs; returns a bitmap of the rows whose number is not NULL.
 fn copy_numbers<const BYTES: usize>(
     data: &mut MutableBuffer,
     rows: &[&[u8]],
@@ -137,7 +137,7 @@ fn copy_numbers<const BYTES: usize>(
     valid
 }
 
-/// A value that a column cannot show.
+/// Why a value cannot be shown in its column.
 #[derive(Clone, Copy)]
 enum Refused {
     TooLong(usize),
@@ -200,7 +200,7 @@ impl SpaceTable {
         for (at, values) in values {
             chunks[at] = Some(Arc::new(values.finish()?));
         }
-        // Absent columns of one type share a chunk of NULLs.
+        // Columns that are not requested share a chunk of NULLs per type.
         let mut absent: Vec<(&DataType, Arc<Chunk>)> = Vec::new();
         let chunks = chunks.into_iter().zip(fields).map(|(chunk, field)| {
             let data_type = field.data_type();
@@ -265,7 +265,7 @@ impl SpaceTable {
             match at {
                 0 => f(Some(checked(entry.key(), is_text)?)),
                 1 => f(entry.string().map(|value| checked(value, is_text)).transpose()?),
-                // In seconds, as `TTL` reports it.
+                // The remaining time to live in seconds, as `TTL` reports it.
                 _ => {
                     let seconds = |expiry: u64| ((expiry.saturating_sub(now) + 500) / 1000).to_le_bytes();
                     f(entry.expiry().map(seconds).as_ref().map(|seconds| &seconds[..]));

@@ -1,12 +1,12 @@
-//! Finds the single keys that a filter names.
+//! Finds the keys that a filter names (`key = 'a'`, IN), so that they are looked up instead of scanning the space.
 
 use super::SpaceTable;
 use arrow_schema::DataType;
 use farpool_model::limits::KV_LOOKUPS_MAX;
 use farpool_model::{CompareOp, Expr, Literal, Value};
 
-/// Returns the keys, without duplicates, that any row which passes the filter must have; `None` if the filter does not
-/// name them, or names too many.
+/// Returns the keys, without duplicates, one of which each row that passes the filter must have; `None` if the filter
+/// does not name keys, or names too many.
 pub(super) fn keys(filter: &Expr, space: &SpaceTable) -> Option<Vec<Vec<u8>>> {
     let parts = match filter {
         Expr::And(parts) => &parts[..],
@@ -23,7 +23,8 @@ pub(super) fn keys(filter: &Expr, space: &SpaceTable) -> Option<Vec<Vec<u8>>> {
     Some(keys)
 }
 
-/// Returns the values of the first column that a condition names.
+/// Returns the values of the first column to which a condition limits rows; `None` if it does not limit them to certain
+/// values.
 fn literals(condition: &Expr) -> Option<Vec<&Literal>> {
     match condition {
         Expr::Compare(CompareOp::Eq, left, right) => match (&**left, &**right) {
@@ -37,14 +38,14 @@ fn literals(condition: &Expr) -> Option<Vec<&Literal>> {
     }
 }
 
-/// Returns the key of a value of the first column; `None` if it has no text, or several.
+/// Returns the key for a value of the first column; `None` if the value has no text form, or several.
 fn key(literal: &Literal, space: &SpaceTable) -> Option<Vec<u8>> {
     let bytes = match (literal.value(), literal.data_type()) {
         (Value::Text(text), _) => text.clone().into_bytes(),
         (Value::Bytes(bytes), _) => bytes.clone(),
         (Value::Bool(value), DataType::Boolean) => vec![u8::from(*value)],
         (Value::Int(value), _) => value.to_le_bytes()[..space.rows.as_ref()?.key().kind.width()?].to_vec(),
-        // Equal floats may have several texts.
+        // Equal floats can have several texts, and so keys.
         _ => return None,
     };
     match &space.rows {

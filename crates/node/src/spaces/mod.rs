@@ -1,7 +1,8 @@
-//! Key spaces as tables: reading keys by SQL while clients change them.
+//! Key spaces (namespaces of keys) as tables: reading keys by SQL while clients change them.
 //!
-//! A program over a space reads all its keys as of one moment (`farpool_kv::KeyCut`), in parts that are copied into row
-//! groups when a worker begins with them. If its filter names single keys, only these are looked up.
+//! A program over a space reads all keys of the space as of one moment (`farpool_kv::KeyCut`, a point-in-time view), in
+//! parts. Each part is copied into a row group when a worker begins with it. If the filter of the program names single
+//! keys, only these are looked up.
 
 mod awaited;
 mod change;
@@ -38,14 +39,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-/// Most entries and bytes of a row group, which takes less than a millisecond to make.
+/// Maximum number of entries of a row group; the next constant is its maximum bytes. Reason for both: making a row
+/// group takes less than a millisecond.
 const PART_ENTRIES: usize = 8 << 10;
 const PART_BYTES: usize = 1 << 20;
 
-/// Spaces that clients select by number, except 0.
+/// Ids of the spaces that clients select with `SELECT`, except 0.
 const SELECTED: std::ops::Range<SpaceId> = 1..16;
 
-/// Name of the table with the keys of space 0 that no named space owns.
+/// Name of the table with the keys of space 0 that belong to no named space.
 const DEFAULT: &str = "default";
 
 /// A space of a tenant's keys as a table.
@@ -53,10 +55,10 @@ const DEFAULT: &str = "default";
 struct SpaceTable {
     keyspace: Arc<Keyspace>,
     id: SpaceId,
-    /// Definition of the space, if it is a named one.
+    /// Definition of the space; `None` unless it is a named space.
     named: Option<Arc<Space>>,
     name: TableName,
-    /// Prefix of the keys that is not part of the first column.
+    /// Prefix of the keys, which is not part of the values of the first column.
     prefix: Box<[u8]>,
     rows: Option<RowSchema>,
     schema: SchemaRef,
@@ -72,21 +74,21 @@ struct SpaceRows {
 
 #[derive(Debug)]
 enum RowSource {
-    /// Chosen when a program is prepared.
+    /// Not chosen yet; chosen when a program is prepared.
     ToCome,
     Cut(Arc<CutRows>),
-    /// Rows of single keys, and fingerprints that tell whether these have changed since.
+    /// The rows of single keys, and the fingerprint of each key, which tells whether it has changed since.
     Found(Arc<RowGroup>, HashMap<Vec<u8>, Fingerprint>),
 }
 
-/// A cut of the space, in parts.
+/// A cut (point-in-time view) of the space, divided into parts.
 #[derive(Debug)]
 struct CutRows {
     cut: KeyCut,
     parts: Vec<KeyCutPart>,
 }
 
-/// The rows of a cut for which a condition may be true.
+/// The rows of a cut that a filter on the stored entries has passed, so that a condition may be true for them.
 #[derive(Debug)]
 struct FilteredRows {
     space: SpaceTable,
@@ -98,7 +100,7 @@ struct FilteredRows {
 }
 
 impl CutRows {
-    /// Makes a row group of a part.
+    /// Copies the entries of a part into a row group.
     fn make(
         &self,
         space: &SpaceTable,
@@ -107,7 +109,7 @@ impl CutRows {
         filter: Option<&RowFilter>,
     ) -> Result<LiveGroup> {
         let Some(part) = self.parts.get(place) else {
-            // A part without rows stands for a space without keys.
+            // A space without keys has one part without rows.
             return Ok(space.gather(0, self.cut.now(), wanted, |_| Ok(()))?.into());
         };
         let mut count = ReadCount::default();
@@ -137,7 +139,8 @@ impl LiveRows for FilteredRows {
 }
 
 impl SpaceRows {
-    /// Returns the fingerprint of a key that was looked up.
+    /// Returns the fingerprint of a key that was looked up; `None` if the rows were read from a cut or the key was
+    /// absent.
     fn expected(&self, key: &[u8]) -> Option<Fingerprint> {
         match &self.what {
             RowSource::Found(_, fingerprints) => fingerprints.get(key).copied(),
@@ -145,7 +148,7 @@ impl SpaceRows {
         }
     }
 
-    /// Returns the cut that is read, if any.
+    /// Returns the cut whose rows are read; `None` if single keys were looked up.
     fn cut(&self) -> Option<&KeyCut> {
         match &self.what {
             RowSource::Cut(rows) => Some(&rows.cut),
@@ -216,12 +219,12 @@ impl SpaceTable {
         })
     }
 
-    /// Describes the table; its numbers are estimates.
+    /// Returns the description of the space as a table. Its numbers of rows and bytes are estimates.
     fn info(&self, version: Version) -> TableInfo {
         let count = self.keyspace.count(self.id);
         let (rows, bytes) = (u64_from(count.keys), u64_from(count.bytes));
         let columns = self.schema.fields().len();
-        // No statistics of columns exist, and NULLs are never ruled out.
+        // There are no statistics of columns, so NULLs must be expected.
         let column = ColumnStatistics {
             null_count: 1,
             bytes_encoded: bytes / u64_from(columns),
@@ -242,7 +245,7 @@ impl SpaceTable {
         }
     }
 
-    /// Creates the table, whose rows are chosen later.
+    /// Returns the space as a table whose rows are chosen later.
     fn table(self) -> Arc<Table> {
         let schema = self.schema.clone();
         Arc::new(Table::live(
@@ -313,12 +316,13 @@ fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> LiveGroupBoun
     LiveGroupBounds { rows: entries, bytes_plain: schema.fields().iter().enumerate().map(column).collect() }
 }
 
-/// A generator of version numbers for tables of spaces: one per moment at which a space is read.
+/// A generator of version numbers for spaces as tables: each read of a space as of one moment has a version of its own.
 #[derive(Debug)]
 pub(crate) struct VersionGenerator(AtomicU64);
 
 impl VersionGenerator {
-    /// Creates a generator whose numbers exceed all those given before `unix_ms`.
+    /// Creates a generator whose numbers are greater than all those given before the time `unix_ms`, also by earlier
+    /// processes.
     pub fn from(unix_ms: u64) -> Self {
         VersionGenerator(AtomicU64::new(Version::FIRST_MOMENT.0 + unix_ms))
     }
@@ -333,7 +337,7 @@ impl VersionGenerator {
 }
 
 impl Caller {
-    /// Returns the space with the name of a table, if there is one.
+    /// Returns the space with this name; `None` if there is none.
     fn space(&self, name: &TableName) -> Option<SpaceTable> {
         let keyspace = self.node().keyspaces().existing(self.tenant())?;
         if let Some(space) = keyspace.spaces().named(&name.encoded()) {
@@ -360,7 +364,7 @@ impl Caller {
         })
     }
 
-    /// Returns whether a name is that of a space.
+    /// Returns whether there is a space with this name.
     pub(crate) fn is_space(&self, name: &TableName) -> bool {
         self.space(name).is_some()
     }
@@ -397,13 +401,14 @@ impl Caller {
             .advise(format!("drop them over the Redis protocol: FP.SPACE DROP {name}")))
     }
 
-    /// Describes the space with this name, if there is one.
+    /// Returns the description of the space with this name; `None` if there is none.
     pub(crate) fn space_info(&self, name: &TableName) -> Option<TableInfo> {
         let version = self.node().key_controls().moments().newest();
         Some(self.space_to_read(name)?.info(version))
     }
 
-    /// Returns the space with this name as a table, if there is one. Its rows are chosen when a program is prepared.
+    /// Returns the space with this name as a table, whose rows are chosen when a program is prepared; `None` if there
+    /// is none.
     pub(crate) fn space_source(&self, name: &TableName) -> Option<(Version, Arc<Table>)> {
         let version = self.node().key_controls().moments().next();
         Some((version, self.space_to_read(name)?.table()))
@@ -429,7 +434,7 @@ impl Caller {
     }
 }
 
-/// Returns the error of an operation that tables support and spaces do not.
+/// Returns the error for an operation that tables support and spaces do not.
 pub(crate) fn not_for_spaces(name: &TableName, advice: &str) -> Error {
     Error::invalid(format!("{:?} is a space of keys, not a table", name.as_str())).advise(advice.to_string())
 }

@@ -1,8 +1,9 @@
 //! Recomputes an UPDATE or DELETE for rows of a space that clients have changed since the statement read them.
 //!
-//! A statement over rows that clients change all the time would never find a moment without a change. Condition and new
-//! values are therefore computed again for such rows, under the locks of their shards. If the condition is no longer
-//! true for one of them, the whole statement is planned again, as the number of changed rows was already announced.
+//! If clients change the rows all the time, a statement would never find a moment without a change. So the condition
+//! and the new values are computed again for rows that have changed, under the locks of their shards. If the condition
+//! is no longer true for one of these rows, the whole statement begins again, because the number of rows that it
+//! affects has already been reported.
 
 use super::condition::EntryRows;
 use super::gather::ColumnSelection;
@@ -19,10 +20,10 @@ use farpool_pipeline::{BoundProgram, Step};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most rows that are computed at once.
+/// Maximum number of rows that are computed at once.
 const ROWS_AT_ONCE: usize = 2048;
 
-/// Bytes of rows that the plan is sized for. More rows are still computed correctly.
+/// Bytes of rows for which the memory of the plan is sized; more bytes are computed correctly, too.
 const BYTES: usize = 1 << 20;
 
 /// A compiled change, applied to rows that are passed to it.
@@ -70,7 +71,7 @@ impl Recomputation {
         Ok(Recomputation { space, columns, targets: targets.to_vec(), bound, entries })
     }
 
-    /// Returns the new state of each entry; `None` where the condition is not true.
+    /// Returns the change of each entry; `None` for an entry for which the condition is not true.
     ///
     /// # Errors
     /// Errors of computing the condition and the values.

@@ -1,10 +1,10 @@
-//! Authentication of clients: `AUTH`, `HELLO`, and the name of a connection.
+//! Authentication of clients of the Redis protocol (`AUTH`, `HELLO`), and the names of connections.
 //!
-//! Invariant: a failed login changes nothing. A login with a token of another tenant drops queue and watches of the
-//! connection (`Session::leave`). No token becomes visible to other clients.
+//! Invariants: a failed login changes nothing. A login with a token of another tenant drops queued commands and watched
+//! keys (`Session::leave`). No token becomes visible to other clients.
 //!
-//! Example: a client of tenant A watches `k`, then sends `AUTH` with a token of tenant B, then `MULTI`, `GET k`,
-//! `EXEC`. The watch named A's `k` and says nothing about B's, so `EXEC` replies null.
+//! Example: a client of tenant A sends `WATCH k`, then `AUTH` with a token of tenant B, then `MULTI`, `GET k`, `EXEC`.
+//! It watched the `k` of A, which says nothing about the `k` of B, so `EXEC` replies null.
 
 use super::state::AdmittedClient;
 use super::{Client, Done, REDIS_VERSION};
@@ -31,7 +31,7 @@ impl Client {
     pub fn admit(&mut self, token: Option<&str>) -> Result<()> {
         let (caller, pass) = self.node.admit(token)?;
         let keys = caller.keys()?;
-        // Same tenant: `MULTI` and `WATCH` continue, as after Redis' `AUTH`.
+        // With a token of the same tenant, queued commands and watched keys stay, as after `AUTH` in Redis.
         if let Some(admitted) = &mut self.identity.admitted
             && admitted.caller.tenant() == caller.tenant()
         {
@@ -44,7 +44,7 @@ impl Client {
         let buffers = self.node.account(caller.tenant()).empty();
         let TenantState { clients, slow } = self.tenants.of(caller.tenant(), self.node.key_controls());
         self.identity.record.set_user(pass.token_name().unwrap_or("default"));
-        // Commands counted so far belong to the previous tenant.
+        // Published before the change, because the commands counted so far belong to the previous tenant.
         self.settle_now();
         self.orders.has_moved |= self.identity.admitted.is_some();
         self.identity.admitted = None;
@@ -65,7 +65,7 @@ impl Client {
         Ok(())
     }
 
-    /// Authenticates the client with a token, replacing the previous one. On an error, the client keeps its previous
+    /// Authenticates the client with a token in place of its previous one. If that fails, the client keeps its previous
     /// identity.
     fn log_in(&mut self, user: Option<&[u8]>, token: &[u8]) -> Done {
         if self.node.is_open() {
@@ -83,7 +83,8 @@ impl Client {
         })
     }
 
-    /// Rejects a token of another tenant inside a transaction, whose keys belong to one tenant.
+    /// Fails inside a transaction if `token` is a token of another tenant, because the keys of a transaction belong to
+    /// one tenant.
     pub(super) fn check_stays(&self, token: &str) -> Done {
         let Some(admitted) = self.identity.admitted.as_ref().filter(|_| self.transaction.is_queueing) else {
             return Ok(());
@@ -156,12 +157,12 @@ impl Client {
         Ok(())
     }
 
-    /// Returns whether a text is a token of the node.
+    /// Returns whether `text` is an access token of the node.
     pub(super) fn is_token(&self, text: &[u8]) -> bool {
         std::str::from_utf8(text).is_ok_and(|text| self.node.has_token(text))
     }
 
-    /// Parses the name of a connection. A name that contains a token is rejected, as other clients of the tenant can
+    /// Parses the name of a connection. Fails if it contains an access token, because other clients of the tenant can
     /// see names.
     pub(in crate::resp) fn name_of(&self, text: &[u8]) -> std::result::Result<String, Refusal> {
         if self.is_token(text) || matches!(without_tokens(text), Cow::Owned(_)) {
@@ -171,7 +172,7 @@ impl Client {
     }
 }
 
-/// Returns the token among the arguments of `AUTH` or `HELLO`.
+/// Returns the access token among the arguments of `AUTH` or `HELLO`; `None` if there is none.
 pub(super) fn token_of<'a>(command: HostCommand, args: &Args<'a>) -> Option<&'a [u8]> {
     match command {
         HostCommand::Auth => args.last().copied(),

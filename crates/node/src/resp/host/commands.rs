@@ -1,4 +1,4 @@
-//! The commands of the host: those about the connection and the node. [`Host::run`] has the function of each.
+//! The commands about the connection and the node, which the host of a session executes. [`Host::run`] dispatches them.
 
 use super::auth::token_of;
 use super::slowlog;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 pub(in crate::resp) type Done = std::result::Result<(), Refusal>;
 
-/// Most clients that a command may visit within a step.
+/// Maximum number of clients that a command may visit within a step; with more, it is a long command.
 const STEP_CLIENTS: usize = 128;
 
 impl Host for Client {
@@ -27,7 +27,7 @@ impl Host for Client {
         if command == HostCommand::Info && self.transaction.is_queueing {
             return Err("ERR INFO is not allowed inside a transaction".into());
         }
-        // Rejected at queueing time, so that no later command of the transaction runs for the wrong tenant.
+        // Refused when it is queued, so that no later command of the transaction is executed for the wrong tenant.
         match token_of(command, args).and_then(|token| std::str::from_utf8(token).ok()) {
             Some(token) => self.check_stays(token),
             None => Ok(()),
@@ -36,9 +36,9 @@ impl Host for Client {
 
     fn is_long(&self, command: HostCommand, args: &Args<'_>) -> bool {
         match command {
-            // It locks all shards.
+            // Long, because it locks all shards.
             HostCommand::ConfigSet => true,
-            // Patterns may take long to compile.
+            // Long if the patterns take long to compile and match.
             HostCommand::ConfigGet => is_long_pattern(&args[2..], config::SETTINGS),
             HostCommand::CommandList => is_long_pattern(&args[2..], COMMANDS.len()),
             HostCommand::ClientKill
@@ -186,7 +186,7 @@ impl Client {
         replies.simple("RESET");
     }
 
-    /// Replies with the time of the node: that of the batch has only milliseconds.
+    /// Executes `TIME`. Reads the clock again, because the time of the batch has only milliseconds.
     fn tell_time(&self, replies: &mut Replies<'_>) {
         let now_us = self.node.keyspaces().time().now_us();
         replies.array(2);
@@ -204,13 +204,13 @@ fn ping(command: &Command, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     Ok(())
 }
 
-/// Replies with the help lines and the two lines that Redis appends to them.
+/// Replies with lines of help, and with the two lines that Redis appends to all help.
 fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
     replies.array(lines.len() + 2);
     lines.iter().chain(&["HELP", "    Prints this help."]).for_each(|line| replies.simple(line));
 }
 
-/// Returns whether compiling the patterns and matching `names` names with each takes longer than a step.
+/// Returns whether compiling `patterns` and matching each with `names` names takes longer than a step.
 fn is_long_pattern(patterns: &Args<'_>, names: usize) -> bool {
     let work = patterns.iter().map(|pattern| Pattern::work_of(pattern, names));
     work.fold(0, usize::saturating_add) > KV_STEP_WORK_MAX

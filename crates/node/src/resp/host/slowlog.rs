@@ -1,10 +1,10 @@
-//! `SLOWLOG` and `LATENCY`.
+//! The commands `SLOWLOG` and `LATENCY`.
 
 use super::{Client, Done};
 use farpool_kv::resp::{Replies, parse_integer};
 use farpool_kv::{Args, Command, wrong_number};
 
-/// Default count of `SLOWLOG GET`.
+/// Default number of entries that `SLOWLOG GET` replies with.
 const SLOW_COMMANDS_TOLD: usize = 10;
 
 pub(super) const HELP: &[&str] = &[

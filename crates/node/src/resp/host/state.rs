@@ -1,4 +1,4 @@
-//! The state of a client, by what it is about.
+//! The parts of the state of a client.
 
 use crate::Caller;
 use crate::node::{AccessPass, ConnectionGuard};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 /// Identity of a client and its rights.
 pub(super) struct Identity {
-    /// State that other clients of the tenant can read.
+    /// Data that other clients of the tenant can read.
     pub record: Arc<ConnectionRecord>,
     pub name: String,
     pub admitted: Option<AdmittedClient>,
     pub pass: Option<AccessPass>,
 }
 
-/// An authenticated client, or one of a node without tokens.
+/// The tenant's side of a client that is authenticated, or that needs no token.
 pub(super) struct AdmittedClient {
     pub caller: Caller,
     pub keys: Arc<Keyspace>,
@@ -27,7 +27,7 @@ pub(super) struct AdmittedClient {
     pub buffers: Reservation,
     pub clients: Arc<Clients>,
     pub _member: Membership,
-    /// Counts the connection against the node's limit.
+    /// Counts the connection until it is dropped.
     pub _guard: ConnectionGuard,
 }
 
@@ -39,7 +39,7 @@ pub(in crate::resp) struct ProtocolState {
     pub is_leaving: bool,
 }
 
-/// The effect of `CLIENT REPLY`: which commands get no reply.
+/// Which commands get no reply (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::resp) enum ReplyMode {
     #[default]
@@ -52,7 +52,7 @@ pub(in crate::resp) enum ReplyMode {
 }
 
 impl ReplyMode {
-    /// Advances to the next command; returns whether the command that has just run gets no reply.
+    /// Advances to the next command; returns whether the command just executed gets no reply.
     pub fn step(&mut self) -> bool {
         let is_muted = *self != ReplyMode::None;
         *self = match *self {
@@ -64,31 +64,31 @@ impl ReplyMode {
     }
 }
 
-/// The transaction that the running command is in.
+/// The transaction that the current command is part of.
 #[derive(Default)]
 pub(in crate::resp) struct TransactionState {
-    /// Whether commands are queued by `MULTI`.
+    /// Whether commands are being queued, that is, the client has sent `MULTI`.
     pub is_queueing: bool,
-    /// Actions deferred until the transaction has released its shards.
+    /// Actions to be executed when the transaction has released its shards.
     pub deferred: Vec<DeferredAction>,
-    /// End of the transaction's latest command, in nanoseconds of the node's clock.
+    /// When the latest command of the transaction ended, in nanoseconds of the node's clock.
     pub marked_ns: u64,
 }
 
-/// Requests to the session that are carried out when the running command has ended.
+/// Changes of the session that the current command has requested; made when the command has ended.
 #[derive(Default)]
 pub(super) struct SessionOrders {
     /// Whether `RESET` was executed.
     pub is_reset: bool,
-    /// Whether the client now belongs to another tenant than before.
+    /// Whether the client belongs to another tenant than before.
     pub has_moved: bool,
-    /// Number of the latest log record that replies of commands of the host depend on.
+    /// Sequence number of the latest log record that replies of the host's commands depend on.
     pub recorded: Option<u64>,
 }
 
-/// Counters and facts that other clients can read once they are published.
+/// Data and counters of the current batch, which other clients can read when they are published.
 pub(in crate::resp) struct Usage {
-    /// Facts and command counts of the current batch; published at its end.
+    /// Data of the current batch, published at its end; the next field has the command counters.
     pub facts: BatchFacts,
     pub counted: Tallies,
     /// The latest command.
