@@ -1,36 +1,36 @@
-//! Operations for AVX2 with the bit manipulation instructions of Haswell (2013): 64 bytes are two registers.
+//! Operations for AVX2 with the bit manipulation instructions of Haswell (2013). 64 bytes of values take two registers.
 
 use super::{Kernel, Simd, portable};
 use std::arch::x86_64::*;
 
-/// The token for AVX2. Exists only inside [`run`].
+/// Proof that the CPU supports AVX2: only [`run`] creates it.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
 
-/// Runs the kernel, compiled for AVX2.
+/// Runs `kernel` compiled for AVX2.
 ///
 /// # Safety
-/// The processor must have the instructions.
+/// The CPU must support AVX2, BMI1, BMI2, LZCNT and POPCNT.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx2(()))
 }
 
-/// Loads one half of 64 bytes of integers.
+/// Loads the first (`index` 0) or the second (1) 32 bytes of 64 bytes of integers.
 #[inline(always)]
 fn half<T, const N: usize>(values: &[T; N], index: usize) -> __m256i {
     const { assert!(size_of::<[T; N]>() == 64) };
     assert!(index < 2);
-    // SAFETY: 32 bytes lie at either half of 64; the load asks for no alignment. The token that leads here
-    // exists only where there is AVX2.
+    // SAFETY: 32 bytes lie at either half of 64, and the load needs no alignment. Only kernels run with an [`Avx2`]
+    // token come here, so the CPU supports AVX2.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast::<__m256i>().add(index)) }
 }
 
-/// Returns the values in two registers.
+/// Returns the contents of two registers as an array of 64 bytes.
 #[inline(always)]
 fn store<T, const N: usize>(registers: [__m256i; 2]) -> [T; N] {
     const { assert!(size_of::<[T; N]>() == 64) };
-    // SAFETY: 64 bytes are any integers.
+    // SAFETY: any 64 bytes are valid integers.
     unsafe { std::mem::transmute_copy(&registers) }
 }
 
@@ -174,7 +174,8 @@ macro_rules! parts {
     )*};
 }
 
-/// For each set of eight lanes the indices of its members, in order, followed by indices whose top bit is set.
+/// Indices of the set bits of each byte, in ascending order. The remaining indices have their top bit set, for which a
+/// shuffle writes 0.
 static MEMBERS: [[u8; 8]; 256] = {
     let mut members = [[0x80; 8]; 256];
     let mut set = 0;

@@ -1,13 +1,12 @@
 //! Kernels compiled for several instruction sets, and the choice between them at run time.
 //!
-//! A [`Kernel`] is one generic body. [`Level::run`] calls the copy of it that was compiled for the level's
-//! instructions: the compiler then vectorises the body's loops with them, and the few operations that it
-//! compiles badly (turning comparisons into bits, looking bits up) are written by hand, once for each
-//! instruction set, behind [`Simd`]. [`farpool_model::cpu`] defines the levels. Invariant: every level gives
-//! the same results, bit by bit.
+//! A [`Kernel`] is one generic body, compiled once for each level of CPU instructions ([`farpool_model::cpu`] defines
+//! the levels); [`Level::run`] calls the copy for its level. The compiler vectorises the loops of the body with that
+//! level's instructions. The few operations that it compiles badly (turning comparisons into bits, looking bits up) are
+//! written by hand for each level, behind [`Simd`]. Invariant: every level gives the same results, bit by bit.
 //!
-//! A body and all functions that it calls per value must be `#[inline(always)]`: a function that is not
-//! inlined is compiled without the instructions.
+//! A body and all functions that it calls per value must be `#[inline(always)]`, because a function that is not inlined
+//! is compiled without the level's instructions.
 
 #![expect(unsafe_code, reason = "instructions that not every processor has")]
 
@@ -28,12 +27,12 @@ pub trait Kernel {
     /// The result of the computation.
     type Output;
 
-    /// Runs the body. Must be `#[inline(always)]`.
+    /// Runs the body with the operations of one level. Must be `#[inline(always)]`.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
-/// Operations that the compiler does not vectorise well by itself, on 64 bytes of values at a time. In
-/// results that are bits, the first value's is the lowest bit.
+/// Operations that the compiler does not vectorise well by itself, on 64 bytes of values at a time. In results that are
+/// bitmaps, the lowest bit belongs to the first value.
 ///
 /// Operations on arrays of few values are written by hand even if they are simple: the compiler would split
 /// the array into scalars before it looks for vectors.
@@ -136,7 +135,7 @@ pub trait Simd: Copy {
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64;
 }
 
-/// A level of processor instructions that kernels run on.
+/// A level of CPU instructions that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(cpu::Level);
 
@@ -144,13 +143,13 @@ impl Level {
     /// The level of instructions that every supported processor has.
     pub const PORTABLE: Level = Level(cpu::Level::PORTABLE);
 
-    /// Returns the level to use on this thread.
+    /// Returns the highest level that kernels may use on this thread.
     #[inline]
     pub fn best() -> Level {
         Level(cpu::Level::best())
     }
 
-    /// Returns the levels that this processor has, the lowest first.
+    /// Returns the levels that this CPU supports, the lowest first.
     pub fn all() -> impl Iterator<Item = Level> {
         cpu::Level::all().map(Level)
     }
@@ -161,7 +160,7 @@ impl Level {
         match self.0.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { avx512::run(kernel) }
             }
             #[cfg(target_arch = "x86_64")]
