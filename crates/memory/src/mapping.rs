@@ -1,8 +1,8 @@
-//! The address range behind a pool; the only module that asks the system for memory.
+//! The address range of a pool. Only this module asks the system for memory.
 //!
-//! The range is reserved once, several times larger than what may be used, so that a contiguous run is found
-//! even when the free pages are scattered. Reserving costs nothing: a page takes memory when it is first
-//! written, until [`Mapping::release`].
+//! The range is reserved once, several times larger than the memory that may be used, so that contiguous pages are
+//! found even when the free pages are scattered. Reserving takes no memory: a page takes memory from its first write
+//! until [`Mapping::release`].
 //!
 //! Invariant: a page that is not in use reads as zeros.
 
@@ -100,7 +100,7 @@ impl Mapping {
     /// Returns the memory of pages to the system; they read as zeros from then on.
     ///
     /// # Safety
-    /// Nothing else reads or writes these pages until the call returns.
+    /// Returns the address of byte `offset` of the range.
     pub unsafe fn release(&self, first: usize, count: usize) {
         assert!(first + count <= self.pages, "pages outside the pool");
         let explicit = self.huge_pages == HugePages::Explicit;

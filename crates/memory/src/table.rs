@@ -15,21 +15,21 @@ use crate::pieces::FreePieces;
 use farpool_model::TenantName;
 use std::collections::{BTreeMap, HashMap};
 
-/// The index of a page in its pool.
+/// Id of a page: its index in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageId(pub u32);
 
-/// A tenant's index in the page table.
+/// Index of a tenant in the page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantIndex(usize);
 
-/// Lifetime class of a piece. A page holds pieces of one tenure only, as long as there are free pages: otherwise a few
-/// long-lived pieces would keep every page in use after the short-lived ones are freed.
+/// Expected lifetime of a piece. A page holds pieces of one tenure only, as long as there are free pages. Otherwise a
+/// few long-lived pieces would keep pages in use after their short-lived pieces are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenure {
-    /// As long as its table.
+    /// Long-lived: as long as its table.
     Staying,
-    /// Until the memory is needed for something else.
+    /// Short-lived: until the memory is needed for something else.
     Passing,
 }
 
@@ -42,7 +42,7 @@ impl Tenure {
     }
 }
 
-/// The owner of a page.
+/// Entry of a page that is in use: who owns it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageEntry {
     pub tenant: TenantIndex,
@@ -53,19 +53,19 @@ pub(crate) struct Tenant {
     pub name: TenantName,
     pub pages_used: usize,
     pub pages_quota: Option<usize>,
-    /// Free parts of the pages that the tenant's pieces share, by their tenure.
+    /// Free ranges of the pages that pieces of the tenant share, for each tenure.
     pub free_pieces: [FreePieces; 2],
 }
 
 #[derive(Debug)]
 pub(crate) struct PageTable {
     entries: Vec<Option<PageEntry>>,
-    /// Length of each free run in pages, by its first page.
+    /// Free runs (consecutive free pages): the number of pages by the index of the first page.
     free: BTreeMap<usize, usize>,
     tenants: Vec<Tenant>,
     by_name: HashMap<TenantName, TenantIndex>,
     pages_used: usize,
-    /// True for pages that were freed and have kept their memory.
+    /// For each page, whether it was freed and has kept its memory.
     warm: Vec<bool>,
 }
 
@@ -85,17 +85,17 @@ impl PageTable {
         self.pages_used
     }
 
-    /// Returns whether all of these pages have kept the memory of an earlier use.
+    /// Returns whether all these pages have kept the memory of an earlier use.
     pub fn is_warm(&self, first: usize, count: usize) -> bool {
         self.warm[first..first + count].iter().all(|warm| *warm)
     }
 
-    /// Records whether pages have kept their memory.
+    /// Records whether these pages have kept their memory.
     pub fn set_warm(&mut self, first: usize, count: usize, warm: bool) {
         self.warm[first..first + count].fill(warm);
     }
 
-    /// Returns the first page and the length of each run of free pages.
+    /// Returns the first page and the number of pages of each free run.
     pub fn free_runs(&self) -> impl Iterator<Item = (usize, usize)> {
         self.free.iter().map(|(first, count)| (*first, *count))
     }
