@@ -17,41 +17,41 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Alignment of the starts and lengths of pieces, in bytes: a cache line, as Arrow recommends.
 pub(crate) const PIECE_ALIGNMENT: usize = 64;
 
-/// Alignment of the starts of pieces of `LARGE_BYTES` and more: direct I/O reads straight into whole pages of the
-/// system.
+/// Alignment of the starts of large pieces, those of at least `LARGE_BYTES`: a page of the operating system, so that
+/// direct I/O can read into them.
 const LARGE_ALIGNMENT: usize = 4096;
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Configuration of a pool.
+/// Limit of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolConfig {
-    /// Bytes that may be in use at once; rounded down to whole pages.
+    /// Maximum number of bytes in use at once, rounded down to whole pages.
     pub bytes_limit: usize,
 }
 
-/// Selects allocations of a pool that fail although there is room: for simulations.
+/// Makes allocations of a pool fail although there is room, for simulations and tests.
 pub trait Failures: Send + Sync + std::fmt::Debug {
     /// Returns whether the next allocation fails.
     fn next_fails(&self) -> bool;
 }
 
-/// Frees memory of a pool that can be filled again: that of a cache.
+/// Evicts contents of a pool that can be restored, to make room. Implemented by a cache.
 pub trait Reclaim: Send + Sync + std::fmt::Debug {
-    /// Frees something, for a piece of `bytes` that has no room: pages of any tenant where `tenant` is `None`,
-    /// otherwise of that one, whose quota is used up. Returns false where there is nothing to be freed.
+    /// Evicts something to make room for an allocation of `bytes`. If `tenant` is given, its quota is used up, so that
+    /// only its own memory helps; otherwise memory of any tenant does. Returns false if nothing can be evicted.
     fn reclaim(&self, tenant: Option<&TenantName>, bytes: usize) -> bool;
 }
 
-/// Maximum number of bytes that may be in use at once.
+/// Memory usage of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolUsage {
-    /// Bytes that may be in use at once.
+    /// Maximum number of bytes in use at once.
     pub bytes_limit: u64,
-    /// Bytes of pages in use.
+    /// Bytes of the pages in use.
     pub bytes_used: u64,
     /// Kind of memory that backs the pages.
     pub huge_pages: HugePages,
-    /// Bytes of pages in use by each tenant that is known to the pool, ordered by tenant name.
+    /// For each tenant that the pool knows, the bytes of its pages in use; ordered by tenant name.
     pub tenants: Vec<(TenantName, u64)>,
 }
 
@@ -184,7 +184,7 @@ impl Pool {
                 return Ok(run);
             }
             let (piece, rest) = self.take_pages(tenant, bytes)?.into_piece(bytes, tenure);
-            // Added to the free pieces only now that the pages are ready to be written.
+            // The rest becomes free for other pieces only now, when the pages are ready to be written.
             drop(rest);
             Ok(piece)
         };

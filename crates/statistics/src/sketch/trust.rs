@@ -1,5 +1,6 @@
 //! Trust in the counts of Count-Min, judged from the other two sketches of the column (thesis, sections 4.3.4 and
 //! 4.3.5).
+//! 4.3.5).
 //!
 //! Count-Min overestimates the count of a value when, in every row of counters, another value uses the same counter.
 //! HyperLogLog (the number of distinct values) tells how likely that is. Fast-AGMS (the skew of the values) tells

@@ -51,7 +51,7 @@ struct DenseKey<'a> {
     domain: usize,
     /// Factor of this key's code in the group number.
     stride: usize,
-    /// Chunks whose NULLs make the key NULL, because the key is computed from them.
+    /// Chunks with NULLs that the group key is computed from: a NULL in one of them makes the group key NULL.
     nullable: Vec<&'a Chunk>,
     /// Code in the whole table of each dictionary entry; computed on first use.
     text_numbers: OnceCell<Vec<i64>>,
@@ -63,7 +63,7 @@ enum Codes<'a> {
     /// NULL in all rows.
     Null,
     Boolean(&'a Chunk),
-    /// Codes of a dictionary, from their least value on, and the dictionary's values.
+    /// Dictionary codes, of which the least has code 0 here, and the dictionary entries.
     Dictionary(Integers<'a>, &'a ArrayRef),
     Integers(Integers<'a>),
     /// An integer lane, and its least value, which has code 0.

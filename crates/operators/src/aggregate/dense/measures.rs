@@ -45,7 +45,7 @@ pub(crate) struct FoldOf {
 /// The measure that has the partial value of an accumulator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
-    /// The number of all rows of the group.
+    /// Number of all rows of the group.
     AllRows,
     Sum(usize),
     /// A fold. It has a value if the sum with the second index, which counts the rows of the fold's mask, is not 0;
