@@ -110,8 +110,8 @@ fn on_values(
     }
 }
 
-/// Replaces a minimum or maximum that is zero by `zero`, because a zone map may have -0.0 in place of 0.0 or the
-/// reverse, and sort order distinguishes them.
+/// Replaces a minimum or maximum that is zero by `zero`. A zone map may have -0.0 in place of 0.0 or the reverse, which
+/// [`Literal::compare`] distinguishes.
 fn with_zero(bound: &Literal, zero: f64) -> Literal {
     match bound.value() {
         Value::Float(v) if *v == 0.0 => {
