@@ -1,6 +1,5 @@
 //! Trust in the counts of Count-Min, judged from the other two sketches of the column (thesis, sections 4.3.4 and
 //! 4.3.5).
-//! 4.3.5).
 //!
 //! Count-Min overestimates the count of a value when, in every row of counters, another value uses the same counter.
 //! HyperLogLog (the number of distinct values) tells how likely that is. Fast-AGMS (the skew of the values) tells
@@ -8,8 +7,9 @@
 
 use std::fmt;
 
-/// The most values, as a share of all, that may share all their counters for Count-Min to be trusted. With 6
-/// × 2^13 counters there are more beyond 5 100 values; the thesis (figure 4.9) finds errors from 1 500 on.
+/// Maximum share of the distinct values that may share all their counters with other values for Count-Min to be
+/// trusted. With 6 × 2^13 counters, this share is reached at 5 100 distinct values; the thesis (figure 4.9) finds
+/// errors from 1 500 on.
 const SHARED_MAX: f64 = 0.01;
 
 /// Maximum relative error of the count of a frequent value for the count to be trusted.
