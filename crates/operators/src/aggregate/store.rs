@@ -1,7 +1,7 @@
-//! Accumulators: the running values of all groups, a vector per accumulator.
+//! Stores of accumulators: the running values of all groups, in one vector per accumulator.
 //!
-//! The count that belongs to a sum or fold states whether it has seen any value; a group without values has the neutral
-//! element.
+//! Whether a sum or fold of a group has seen any value is told by the count that belongs to it. A group without values
+//! has the neutral element.
 
 use super::floats;
 use super::fold::{combine, for_fold, neutral};
@@ -15,10 +15,10 @@ use farpool_model::{Error, Fold, Literal, Pick, Result, Value, schema, with_inte
 use farpool_statistics::States;
 use std::cmp::Ordering;
 
-/// The running values of one accumulator.
+/// Running values of one accumulator, by group.
 #[derive(Debug)]
 pub(crate) enum Store {
-    /// A count that is at least 1 in every group, and of which only that matters.
+    /// A count that is only used to tell whether a group has rows, where every group is known to have some.
     Present,
     Count(Vec<i64>),
     /// Exact sums of integers.
@@ -42,20 +42,20 @@ pub(crate) enum Store {
     States(States),
 }
 
-/// Exact sums of integers: in 64 bits until one overflows, then in 128 bits; once one of those has
-/// overflowed, `carries` has the signed number of overflows of each.
+/// Exact sums of integers. They have 64 bits until one of them overflows, and then 128 bits. If one of those overflows,
+/// `carries` has the signed number of overflows of each sum.
 #[derive(Debug)]
 pub(crate) enum Sums {
     Narrow(Vec<i64>),
     Wide { low: Vec<i128>, carries: Vec<i64> },
 }
 
-/// Values to add, and their groups.
+/// Values to be added to groups.
 pub(crate) struct Input<'a> {
     pub(super) array: &'a ArrayRef,
-    /// The group of each row; `None` when all rows belong to group 0.
+    /// Group of each row; `None` if all rows belong to group 0.
     pub(super) groups: Option<&'a [u32]>,
-    /// Rows that count; `None` for all.
+    /// Rows that count; `None` if all do.
     pub(super) mask: Option<&'a BooleanArray>,
 }
 
@@ -65,7 +65,7 @@ impl Store {
         Store::Count(Vec::new())
     }
 
-    /// Sums of no groups, of values of type `argument`.
+    /// Creates sums for no groups, of values of type `argument`.
     pub(super) fn sums(argument: &DataType) -> Store {
         if argument.is_floating() {
             Store::FloatSum(Vec::new())
@@ -74,7 +74,7 @@ impl Store {
         }
     }
 
-    /// Folds of no groups, of values of type `argument`.
+    /// Creates folds for no groups, of values of type `argument`.
     pub(super) fn folds(fold: Fold, argument: &DataType) -> Store {
         match fold {
             Fold::Pick(pick) if argument.is_floating() => Store::FloatPick { values: Vec::new(), pick },

@@ -109,8 +109,8 @@ impl RowChange {
         std::mem::take(&mut self.changed.lock())
     }
 
-    /// Encodes the next column of `group`; `old` must be the same row group with its values in memory. After the last
-    /// column returns the new row group, with `None` inside if no row is left; before that returns `None`.
+    /// Encodes the next column of `group`; `old` must be the same row group with its values in memory. Returns the new
+    /// row group after the last column, and `None` before. If no row is left, returns `Some(None)` at once.
     fn encode_next(
         &self,
         group: &RowGroup,

@@ -1,4 +1,4 @@
-//! Keys of any type, encoded as rows of words from lanes and decoded arrays.
+//! Group keys of any type, encoded as rows of 64-bit words from lanes and decoded arrays.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};
@@ -35,7 +35,7 @@ impl<'a> WordKeys<'a> {
         WordKeys { keys, words: Rows::default() }
     }
 
-    /// Returns the values of all keys for some rows.
+    /// Returns the values of all group keys for some rows.
     fn values<'v>(&self, input: KeyInput<'v>) -> Result<Vec<KeyValues<'v>>> {
         let values = |(key, source): &(&Key, Source)| match source {
             Source::Lane(lane) => {
