@@ -98,7 +98,7 @@ impl<S: Slot> Slots<S> {
         Slots { slots: working::filled(S::FREE, SLOTS_MIN) }
     }
 
-    /// Grows the slots if there are too few for `groups` groups; returns whether there were. All slots must be free.
+    /// Grows the slots if there are too few for `groups` groups. Returns whether it did. All slots must be free.
     pub(super) fn expect(&mut self, groups: usize) -> bool {
         let slots = (groups * 2).next_power_of_two();
         let more = slots > self.slots.len();
