@@ -137,8 +137,8 @@ impl<'a> Integers<'a> {
     }
 
     /// Clears the bits of rows whose value is not between `low` and `high`, both included; with `inside` false, of rows
-    /// whose value is. The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, which must be a
-    /// multiple of 1024; there must be no bits for rows behind the last one, except in the last word.
+    /// whose value is. The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, which must be a multiple
+    /// of 1024. `alive` must not have more words than the rows from `start` on need.
     ///
     /// If minimum and maximum decide, no values are read. Blocks of 1024 rows without a set bit are not read either.
     /// Values are compared in lanes as narrow as they permit.
