@@ -53,8 +53,8 @@ fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     match data_type {
         DataType::Boolean => Some((0, 1)),
         DataType::Float32 => Some((0, i64::from(u32::MAX))),
-        // The least bit pattern is that of -0.0, which is the same key as 0.0, so it is free to stand for
-        // NULL.
+        // The least bit pattern is that of -0.0. Since -0.0 is the same group key as 0.0, this pattern is free to stand
+        // for NULL.
         DataType::Float64 => Some((i64::MIN + 1, i64::MAX)),
         other => {
             let (min, max) = integer_range(other)?;

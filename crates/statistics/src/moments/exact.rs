@@ -1,9 +1,8 @@
-//! Moments of a block of exact columns: the least value of each column is subtracted, the distances are cut
-//! into bytes, and the products of all pairs of bytes give those of all pairs of values.
+//! Moments of a block of exact columns (integers and decimals). The least value of each column is subtracted, and the
+//! distances are split into bytes. The sums of products of all pairs of bytes then give those of all pairs of values.
 //!
-//! That way one kernel serves all types, its work depends on the values and not on their type, and nothing
-//! overflows: the sums of a block fit 32 bits for each pair of bytes, and only totals of blocks are added in
-//! wide integers.
+//! So one kernel serves all types, its work depends on the values and not on their type, and nothing overflows: the
+//! sums over a block fit 32 bits for each pair of bytes, and only totals over blocks are added in wide integers.
 
 use super::arch::{Kernel, Level};
 use super::few::{self, Distances};
@@ -19,10 +18,10 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
 
-/// Columns of bytes whose products are taken at once: these and as many others fill the L2 cache.
+/// Number of columns of bytes that are multiplied with as many others at once. Reason: together they fill the L2 cache.
 const TILE_BYTES: usize = 256;
 
-/// Scratch memory for the blocks of one state.
+/// Scratch memory for processing the blocks of one state.
 #[derive(Default)]
 pub(crate) struct Room {
     distances: Distances,
@@ -41,17 +40,17 @@ impl Room {
     }
 }
 
-/// A column of a block.
+/// An exact column of a block.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     low: i128,
-    /// Index in the matrix of the column's first byte.
+    /// Index in the matrix of the first byte column of this column.
     first: usize,
     /// Number of bytes of the values' distances from `low`.
     bytes: usize,
-    /// The sum of the distances from `low`.
+    /// Sum of the distances of the values from `low`.
     above: Wide,
-    /// The sum of its values.
+    /// Sum of the values.
     sum: Wide,
 }
 
