@@ -110,7 +110,7 @@ impl Run {
     }
 
     fn extent_goes(&self) {
-        // Acquire and release: the last extent is dropped after the writes of all extents.
+        // Acquire and release: the thread that drops the last extent sees the writes of all extents.
         let before = self.extents.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "an extent is dropped once");
         if before == 1 {
@@ -345,7 +345,7 @@ impl RefUnwindSafe for Lease {}
 pub struct LeaseSlice(Lease);
 
 impl LeaseSlice {
-    /// Returns the pages that the bytes are in.
+    /// Returns the ids of the pages that contain the bytes.
     pub fn pages(&self) -> &[PageId] {
         self.0.pages()
     }

@@ -252,7 +252,7 @@ impl Pool {
     /// Counts one run (allocation) less that may write to these pages.
     pub(crate) fn writer_goes(&self, pages: Range<usize>) {
         for writers in &self.writers[pages] {
-            // Release: the writes are visible to any thread that sees a count of zero.
+            // Release: a thread that sees a count of zero also sees all that was written.
             let before = writers.fetch_sub(1, Ordering::Release);
             assert!(before > 0, "a run leaves the pages that it came to");
         }
@@ -387,7 +387,7 @@ impl Pool {
         if range.start > range.end || range.end > PAGE_BYTES {
             return Err(Error::invalid(format!("bytes {range:?} do not lie in a page of {PAGE_BYTES}")));
         }
-        // The lock is held during the copy: a page cannot go back to the system meanwhile.
+        // The lock is held during the copy, so that the page cannot be returned to the system meanwhile.
         let table = self.table.lock();
         if table.entry(page).is_none_or(|entry| table.tenant(entry.tenant).name != *tenant) {
             let message = format!("page {} does not belong to tenant {tenant}", page.0);
@@ -452,7 +452,7 @@ struct Shortage {
 enum ScarceResource {
     /// Free pages of the pool, or enough contiguous ones.
     Pages,
-    /// Pages of the tenant's quota.
+    /// Unused pages of the tenant's quota.
     Quota,
     /// Memory of the system.
     System,

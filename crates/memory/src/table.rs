@@ -100,7 +100,7 @@ impl PageTable {
         self.free.iter().map(|(first, count)| (*first, *count))
     }
 
-    /// Returns the number of free pages whose memory was not returned to the system.
+    /// Returns the number of free pages that have kept their memory.
     pub fn pages_kept(&self) -> usize {
         let kept = |(first, count): (usize, usize)| {
             self.warm[first..first + count].iter().filter(|warm| **warm).count()
@@ -139,7 +139,7 @@ impl PageTable {
         index
     }
 
-    /// Returns the free pieces of a tenant's pages that have pieces of a tenure.
+    /// Returns the free ranges within the pages of a tenant that have pieces of `tenure`.
     pub fn free_pieces(&mut self, index: TenantIndex, tenure: Tenure) -> &mut FreePieces {
         &mut self.tenants[index.0].free_pieces[tenure as usize]
     }
@@ -148,7 +148,8 @@ impl PageTable {
         self.tenants[index.0].pages_quota = pages;
     }
 
-    /// Takes `count` pages of the first free run that is long enough, and returns the first page.
+    /// Takes `count` pages of the first free run that is long enough, for the tenant `index`. Returns the first page;
+    /// `None` if no run is long enough.
     pub fn take(&mut self, index: TenantIndex, count: usize) -> Option<usize> {
         let (&first, &length) = self.free.iter().find(|(_, length)| **length >= count)?;
         self.free.remove(&first);
@@ -163,7 +164,8 @@ impl PageTable {
         Some(first)
     }
 
-    /// Makes pages of `index` inaccessible to everyone; they count as used until [`Self::give_back`].
+    /// Takes the ownership of pages from the tenant `index`, so that nobody can access them. They count as used until
+    /// [`Self::give_back`].
     pub fn retire(&mut self, index: TenantIndex, first: usize, count: usize) {
         for entry in &mut self.entries[first..first + count] {
             let owner = entry.take().expect("a page is given back once");
@@ -171,7 +173,7 @@ impl PageTable {
         }
     }
 
-    /// Makes retired pages free.
+    /// Makes pages free that were retired by [`Self::retire`].
     pub fn give_back(&mut self, index: TenantIndex, first: usize, count: usize) {
         let is_retired = self.entries[first..first + count].iter().all(Option::is_none);
         assert!(is_retired, "pages are retired before they are free");
@@ -186,12 +188,12 @@ impl PageTable {
         debug_assert!(self.is_balanced(), "pages in use are the sum over the tenants");
     }
 
-    /// Returns true if the pages in use are those of all tenants together; for assertions.
+    /// Returns whether the pages in use are those of all tenants together; for assertions.
     fn is_balanced(&self) -> bool {
         self.pages_used == self.tenants.iter().map(|tenant| tenant.pages_used).sum::<usize>()
     }
 
-    /// Adds a free run, joined with the runs that touch it.
+    /// Adds a free run, after joining it with the free runs next to it.
     fn insert_free(&mut self, mut first: usize, mut count: usize) {
         if let Some((&before, &length)) = self.free.range(..first).next_back() {
             assert!(before + length <= first, "page {first} is free already");

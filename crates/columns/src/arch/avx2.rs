@@ -34,7 +34,7 @@ fn store<T, const N: usize>(registers: [__m256i; 2]) -> [T; N] {
     unsafe { std::mem::transmute_copy(&registers) }
 }
 
-/// Comparisons `left <= right`, for each type.
+/// Comparisons `left <= right`, for each integer type.
 mod at_most {
     use std::arch::x86_64::*;
 
@@ -88,7 +88,7 @@ mod at_most {
     }
 }
 
-/// Returns the bit of `set` at each index.
+/// Returns for each index the bit of `set` at it.
 ///
 /// # Safety
 /// AVX2 must be available.
@@ -109,7 +109,7 @@ unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
     u64::from(bits.cast_unsigned())
 }
 
-/// Returns the bit of `set` at each index plus `offset`.
+/// Returns for each index the bit of `set` at `index + offset`.
 ///
 /// # Safety
 /// AVX2 must be available, and the set must have less than 2^26 halves of words.
@@ -193,13 +193,14 @@ static MEMBERS: [[u8; 8]; 256] = {
     members
 };
 
-/// Writes the values whose bit of `mask` is set to `out`, in order, followed by `pad`; eight values at a time. Each
-/// store leaves pads behind its values, and the next one begins there.
+/// Writes the values whose bit in `mask` is set to `out`, in order, and fills `out` behind them with `pad`. Eight
+/// values are processed at a time: each store writes the selected ones of them, followed by pads, and the next store
+/// begins at these pads.
 ///
 /// `out` is not read here: a wide load right behind the narrow stores would wait for all of them.
 ///
 /// # Safety
-/// The processor has AVX2.
+/// The CPU must support AVX2.
 #[inline(always)]
 unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 64]) {
     *out = [pad; 64];

@@ -23,9 +23,9 @@ const NOT_ALLOWED: Unfit = Unfit("only the plain way is allowed");
 /// An aggregation with what is known of the row groups that it reads.
 pub(crate) struct FittedAggregation {
     pub(super) aggregation: Aggregation,
-    /// The whole-table way, or why it is not applicable.
+    /// Data of the whole-table way, or the reason why it cannot be used.
     pub(super) whole: Fit<Whole>,
-    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
+    /// How rows are partitioned once there are many groups; `None` if they never are.
     pub(super) radix: Option<Shape>,
     /// Upper bound of the bytes that the groups of one worker take, if one is known.
     bytes_bound: Option<usize>,

@@ -34,7 +34,7 @@ pub(super) fn of(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Opti
             (None, None) => bounds_of_type(&data_type),
         };
         let Some(bounds) = bounds else { return Ok(None) };
-        // A computed key may be NULL even where no column is.
+        // A computed group key may be NULL even if no column that it reads has a NULL.
         let nullable = nullable || (column.is_none() && interval.is_none());
         known.push((KeyBounds { data_type, bounds, nullable, texts: None }, texts.unwrap_or_default()));
     }

@@ -1,9 +1,9 @@
 //! Moments over rows that count for all pairs of columns: one row count, one sum per column, and one sum of products
 //! per pair.
 //!
-//! Invariant: for integers the sums are exact, whatever the order of rows and merges. For pairs with a float
-//! they are co-moments around the means, joined by Chan, Golub and LeVeque's formula (1979), which never
-//! takes the difference of large numbers.
+//! Invariant: sums of integers are exact, whatever the order of rows and merges. For pairs with a float column, the
+//! co-moment (the sum of the products of the differences from the means) is kept. Co-moments are merged by the formula of
+//! Chan, Golub and LeVeque (1979), which never subtracts large numbers from each other.
 
 use super::integers::Integers;
 use super::layout::{Layout, pair_at, triangle};

@@ -36,9 +36,9 @@ pub(crate) struct DenseKeys<'a> {
 pub(crate) struct KeyFrame {
     /// Value that has code 0.
     pub(crate) min: i64,
-    /// Number of codes; the last one stands for NULL if the key can be NULL.
+    /// Number of codes. If the group key can be NULL, the last code stands for NULL.
     pub(crate) domain: usize,
-    /// Factor of this key's code in the group number.
+    /// Factor by which the code of this group key is multiplied in the group number.
     pub(crate) stride: usize,
     pub(crate) nullable: bool,
     pub(crate) data_type: DataType,
@@ -47,9 +47,9 @@ pub(crate) struct KeyFrame {
 struct DenseKey<'a> {
     codes: Codes<'a>,
     data_type: DataType,
-    /// Number of codes; the last one stands for NULL if the key can be NULL.
+    /// Number of codes. If the group key can be NULL, the last code stands for NULL.
     domain: usize,
-    /// Factor of this key's code in the group number.
+    /// Factor by which the code of this group key is multiplied in the group number.
     stride: usize,
     /// Chunks with NULLs that the group key is computed from: a NULL in one of them makes the group key NULL.
     nullable: Vec<&'a Chunk>,

@@ -44,8 +44,7 @@ pub(super) fn add_totals(
                 Some(integers) => {
                     let (start, rows) = (selection.range.start, selection.range.len());
                     let deltas = integers.sum_deltas(start, rows, masks[*mask].as_deref());
-                    // The total fits, or the row group would not be eligible for the fused way; intermediate
-                    // results may wrap.
+                    // The total fits 64 bits, because the fused way requires that; intermediate results may wrap.
                     integers.min().wrapping_mul(count(*mask) as i64).wrapping_add(deltas as i64)
                 }
             },

@@ -21,9 +21,9 @@ const NUMBERS_PER_ROW_MAX_PACKED: usize = 1;
 /// Row groups with fewer rows count as having this many.
 const ROWS_MIN: usize = 64;
 
-/// The group of the number has not been looked up.
+/// State of a group number whose group has not been looked up yet.
 const UNKNOWN: u32 = u32::MAX;
-/// The group of the number is being looked up.
+/// State of a group number whose group is being looked up.
 const ASKED: u32 = u32::MAX - 1;
 
 /// Group keys as group numbers of the row group, and the groups that are known so far.

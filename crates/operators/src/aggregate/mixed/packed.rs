@@ -12,7 +12,7 @@ use farpool_columns::{Chunk, Integers, RowGroup};
 use farpool_model::{Error, Result};
 use std::collections::BTreeSet;
 
-/// The keys of an aggregation that are packed, bound to a row group.
+/// Packed group keys of an aggregation, bound to a row group.
 pub(crate) struct PackedKeys<'a> {
     packing: &'a Packing,
     keys: Vec<(&'a Key, Source<'a>)>,
@@ -21,7 +21,7 @@ pub(crate) struct PackedKeys<'a> {
     numbers: Vec<i64>,
 }
 
-/// The source of a key's values.
+/// Where the values of a group key come from.
 enum Source<'a> {
     Lane(LaneId),
     /// Dictionary codes of the chunk, and for each the string's code in the whole table.

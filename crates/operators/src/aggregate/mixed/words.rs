@@ -11,13 +11,13 @@ use arrow_buffer::NullBuffer;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Keys as rows of words, bound to one row group.
+/// Group keys as rows of words, bound to one row group.
 pub(crate) struct WordKeys<'a> {
     keys: Vec<(&'a Key, Source)>,
     words: Rows,
 }
 
-/// The source of a key's values.
+/// Where the values of a group key come from.
 #[derive(Clone, Copy)]
 enum Source {
     Lane(LaneId),
@@ -25,7 +25,7 @@ enum Source {
 }
 
 impl<'a> WordKeys<'a> {
-    /// Returns the keys of `aggregation`.
+    /// Binds the group keys of `aggregation` to a row group.
     pub(super) fn bind(aggregation: &'a Aggregation, lanes: &BoundLanes<'_>) -> Self {
         let source = |key: &Key| match key.lane.filter(|lane| lanes.interval(*lane).is_some()) {
             Some(lane) => Source::Lane(lane),

@@ -75,7 +75,7 @@ impl Part {
         self.add_groups(&other.groups, &other.stores, &all)
     }
 
-    /// Emits all groups.
+    /// Emits all groups of the part.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
