@@ -1,12 +1,12 @@
-//! The page table: the free pages, the tenants that own the others, how much each tenant holds, and the free
-//! pieces of its pages.
+//! Page table of the pool: which pages are free, which tenant owns each other page, how many pages each tenant has, and
+//! the free ranges within them.
 //!
-//! Free pages are kept as runs ordered by address; an allocation takes the first run that is long enough
-//! (first fit), which keeps the used part of the address range short. Invariant: a page of a free run has no
-//! entry (nor has one that is being freed); no two free runs touch; `pages_used` is the sum over the tenants.
+//! Free pages are kept as runs (consecutive pages) ordered by address. An allocation takes the first run that is long
+//! enough (first fit), so that the used part of the address range stays short. Invariant: a page of a free run has no
+//! entry, and neither has a page that is being freed; no two free runs touch; `pages_used` is the sum over the tenants.
 //!
-//! Pages are freed in two steps, [`PageTable::retire`] and [`PageTable::give_back`], because the system takes long to
-//! release many pages and the lock is not held meanwhile. Example of what goes wrong in one step:
+//! Pages are freed in two steps, [`PageTable::retire`] and [`PageTable::give_back`]. Reason: the system takes long to
+//! release many pages, and the lock is not held meanwhile. Example of what would go wrong in one step:
 //! 1. Page 7 of tenant A becomes free, and the lock is released.
 //! 2. Tenant B takes page 7, and writes to it.
 //! 3. The release of step 1 reaches the system, and the bytes of B are gone.

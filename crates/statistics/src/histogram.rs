@@ -96,7 +96,7 @@ impl Histogram {
         fill::fill(self, values, Some(counts))
     }
 
-    /// Adds the counts of another histogram of the same kind.
+    /// Merges the counts of another histogram into this one.
     ///
     /// # Errors
     /// `Invalid` when one counts whole numbers and the other does not.
@@ -172,7 +172,7 @@ impl<T: Number> Bins<T> {
     /// Creates empty bins for values from `low` to `high`.
     fn within(low: T, high: T) -> Self {
         let mut k = T::k_least(low, high);
-        // For the widest ranges, the number of bins overflows.
+        // For the widest ranges, the number of bins would overflow, so it is checked.
         while high.bin(k).checked_sub(low.bin(k)).is_none_or(|bins| bins >= BINS_MAX as i128) {
             k += 1;
         }
@@ -226,7 +226,7 @@ impl Number for i128 {
 const K_LEAST: i32 = -1000;
 
 impl Number for f64 {
-    /// Returns the least `k` for which the number of each bin fits the 53 bits of a float's mantissa.
+    /// Returns the least `k` for which the number of every bin fits the 53 bits of a float's mantissa.
     fn k_least(low: f64, high: f64) -> i32 {
         let exponent = (low.abs().max(high.abs()).to_bits() >> 52) as i32 - 1023;
         (exponent - 51).max(K_LEAST)

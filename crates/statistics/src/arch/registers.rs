@@ -96,7 +96,7 @@ mod avx512 {
     use crate::sketch::distinct::COUPON_BITS;
     use std::arch::x86_64::*;
 
-    /// See [`super::Level::passing`].
+    /// Implements [`super::Level::passing`] with registers.
     ///
     /// # Safety
     /// The processor has the instructions of the level; the slices are of equal length, `to` is [`SPARE`]
@@ -125,7 +125,7 @@ mod avx512 {
         passing + one_by_one(low, high, &mut to[passing..], is_above_register(registers))
     }
 
-    /// See [`super::Level::missing`].
+    /// Implements [`super::Level::missing`].
     ///
     /// # Safety
     /// The processor has the instructions of the level; the slices are of equal length, `to` is [`SPARE`]

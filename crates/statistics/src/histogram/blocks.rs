@@ -28,7 +28,7 @@ pub(super) fn whole<T: Copy + Ord + Into<i64>>(bins: &mut Bins<i128>, values: &[
     let Some((low, high)) = Level::best().run(WholeRange(values)) else { return Some(()) };
     bins.cover(low.into().into(), high.into().into());
     let first = i64::try_from(bins.first).ok()?;
-    // Shifting by 63 already leaves only the sign.
+    // A shift by 63 leaves only the sign, so larger shifts are not needed.
     let shift = bins.k.clamp(0, 63);
     count(values, &mut bins.counts, |values, to| Level::best().run(WholePlaces { values, shift, first, to }));
     Some(())

@@ -54,10 +54,10 @@ where
     let Some((low, high)) = range(values) else { return };
     let (low, high): (i64, i64) = (low.into(), high.into());
     bins.cover(low.into(), high.into());
-    // Shifting by 63 already leaves only the sign.
+    // A shift by 63 leaves only the sign, so larger shifts are not needed.
     let shift = bins.k.clamp(0, 63);
     let Ok(first) = i64::try_from(bins.first) else {
-        // Happens only if wider numbers were counted, too.
+        // This happens only if integers of more than 64 bits were counted before.
         let (k, first, bins) = (bins.k, bins.first, &mut bins.counts);
         return each(values, counts, |v, count| {
             add(bins, (i128::from(v.into()).bin(k) - first) as usize, count)

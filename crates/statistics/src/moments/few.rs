@@ -1,8 +1,8 @@
-//! Fast path for a block of few exact columns whose values are close together: 32 bits hold their distances
-//! from the least value. With so few pairs, products are computed directly, without cutting values into
-//! bytes.
+//! Fast path for a block of few exact columns whose distances from the least value fit 32 bits. With so few pairs,
+//! products are computed directly, without splitting values into bytes.
 //!
-//! Invariant: the sums are those of [`super::exact`], whose kernels need nearly as long for one column as for four.
+//! Invariant: the sums are the same as those of [`super::exact`], whose kernels need nearly as long for one column as
+//! for four.
 
 use super::arch::{Kernel, Level};
 use super::matrix::BLOCK_ROWS;
@@ -20,7 +20,7 @@ pub(crate) struct Distances {
     all: Vec<u32>,
 }
 
-/// Returns whether columns whose distances take these numbers of bytes are eligible.
+/// Returns whether this path can be used for columns whose distances need these numbers of bytes.
 pub(crate) fn fits(mut bytes: impl ExactSizeIterator<Item = usize>) -> bool {
     bytes.len() <= COLUMNS_MAX && bytes.all(|bytes| bytes <= BYTES_MAX)
 }
