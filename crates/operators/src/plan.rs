@@ -116,7 +116,7 @@ pub enum Verdict {
 
 impl Plan {
     /// Compiles `program` for `table`. The plan may run only on row groups of `table`, because their zone maps decide
-    /// how it aggregates. Whether its groups are sure to fit `memory` tells [`Plan::fits`].
+    /// how it aggregates. [`Plan::fits`] tells whether its groups are sure to fit `memory`.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit` if the program is not well typed or needs an unsupported operation.

@@ -89,11 +89,11 @@ impl Chunk {
 
 impl Texts<'_> {
     /// Clears the bits of rows that the automaton rejects; with `matching` false, of rows that it accepts.
-    /// The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024; there
-    /// must not be more bits than rows. Rows whose bit is clear are not read.
+    /// The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024. Rows whose bit is
+    /// clear are not read.
     ///
     /// # Panics
-    /// When there are more bits than rows.
+    /// When `alive` has more words than the rows from `start` on need.
     pub fn retain(&self, matching: bool, start: usize, alive: &mut [u64]) {
         match &self.steps {
             Steps::Few(table) => self.retain_by(table, matching, start, alive),
