@@ -1,4 +1,4 @@
-//! Tests of random pieces of tenants, against a model that knows only the location of each.
+//! Tests random pieces of several tenants against a model that only knows where each piece is.
 
 use super::{pool, tenant};
 use crate::{Extent, Lease, PageId, Pool, Tenure};
@@ -44,9 +44,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// A piece in the model.
 struct Live<T> {
     held: T,
-    /// Twice the tenant's number, and one more for pieces that pass.
+    /// Twice the index of the tenant, plus one for short-lived pieces.
     kind: usize,
-    /// Relative to the first piece of all, which begins at the start of the pool.
+    /// Range of bytes relative to the first piece of all, which is at the start of the pool.
     place: Range<usize>,
     mark: u8,
 }
