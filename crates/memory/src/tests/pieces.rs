@@ -132,7 +132,7 @@ impl World {
         self.extents.push(Live { held, place, ..old });
     }
 
-    /// Bytes of a page that pieces have.
+    /// Returns the bytes of a page that belong to pieces.
     fn bytes_used(&self, page: usize) -> usize {
         let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
         let within = |place: &Range<usize>| place.end.min(to).saturating_sub(place.start.max(from));
