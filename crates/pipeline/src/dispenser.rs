@@ -4,9 +4,11 @@
 //! Invariant: `completed` reaches `total` exactly once, however many threads claim, complete and close. Tasks that were
 //! not claimed before a thread closed the dispenser are completed by that thread.
 //!
-//! Example, with 5 tasks: 1. Thread A claims task 0, and thread B task 1. 2. A closes the dispenser and gets the tasks
-//! 2 to 4. B closes it, too, and gets none; otherwise both would complete 2 to 4. 3. A completes 1 + 3 tasks. B
-//! completes 1, the fifth, and is told that it was the last.
+//! Example, with 5 tasks:
+//! 1. Thread A claims task 0, and thread B task 1.
+//! 2. A closes the dispenser and gets the tasks 2 to 4. B closes it, too, and gets none; otherwise both would complete
+//!    2 to 4.
+//! 3. A completes 1 + 3 tasks. B completes 1, the fifth, and is told that it was the last.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};

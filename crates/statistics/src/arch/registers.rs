@@ -147,7 +147,7 @@ mod avx512 {
         passing + one_by_one(low, high, &mut to[passing..], is_missing(table))
     }
 
-    /// See [`super::Level::passing`].
+    /// Implements [`super::Level::passing`] without registers.
     ///
     /// # Safety
     /// As above.
