@@ -1,8 +1,8 @@
-//! Places encoded chunks in the pool: each in an allocation of its own, except small ones, which share an allocation
-//! with the others of their row group.
+//! Places encoded chunks in the memory pool. A chunk of at least [`OWN_BYTES_MIN`] gets its own allocation; smaller
+//! chunks of one row group share an allocation.
 //!
-//! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that of a small
-//! append almost nothing. An allocation is freed when its last chunk is dropped.
+//! The tables of a tenant share the pool's pages, because a row group of a narrow table fills only a small part of a
+//! page, and one of a small append almost nothing. An allocation is freed when its last chunk is dropped.
 
 use crate::chunk::{Chunk, is_large};
 use arrow_buffer::Buffer;
@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Alignment of every buffer: a cache line, as Arrow recommends.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// Bytes from which a chunk has an allocation of its own, so that it can leave memory by itself.
+/// Minimum size of a chunk, in bytes, for an allocation of its own. Only such a chunk can be evicted by itself.
 pub(crate) const OWN_BYTES_MIN: usize = 8 << 10;
 
-/// A tenant's access to a pool. Several threads may place chunks at once.
+/// Access to the pool on behalf of one tenant. Several threads may place chunks at once.
 #[derive(Debug)]
 pub(crate) struct Arena {
     pool: Arc<Pool>,
     tenant: TenantName,
-    /// Cipher of the chunks, if they are encrypted.
+    /// Cipher with which chunks are encrypted; `None` for tables that are not encrypted in memory.
     cipher: Option<Arc<MemoryCipher>>,
     /// Bytes of all chunks that were placed.
     bytes_placed: AtomicU64,
@@ -53,16 +53,15 @@ impl Arena {
         &self.tenant
     }
 
-    /// Bytes of all chunks that were placed so far, including those that are not part of a table yet.
+    /// Returns the bytes of all chunks that were placed so far, including those that no table has yet.
     pub fn bytes_placed(&self) -> u64 {
         self.bytes_placed.load(Ordering::Relaxed)
     }
 
-    /// Returns the chunks as they will be stored in the pool: encrypted, if the arena has a cipher and they are not
-    /// yet.
+    /// Encrypts the chunks that are not encrypted yet, if the arena has a cipher; otherwise returns them unchanged.
     ///
     /// # Errors
-    /// `Corrupt` if values are lost.
+    /// `Corrupt` if the values of a chunk are lost.
     pub fn encrypted(&self, chunks: Vec<Chunk>) -> Result<Vec<Chunk>> {
         let Some(cipher) = &self.cipher else { return Ok(chunks) };
         let encrypt = |chunk: Chunk| if chunk.is_encrypted() { Ok(chunk) } else { chunk.encrypted(cipher) };
@@ -116,7 +115,7 @@ impl Arena {
         Ok(chunks.into_iter().map(|chunk| Arc::new(chunk.map_buffers(&mut leased))).collect())
     }
 
-    /// Allocates memory of the pool, which `fill` writes, and returns it with the result of `fill`.
+    /// Allocates pool memory, lets `fill` write it, and returns the memory with the result of `fill`.
     ///
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not enough memory left; errors of `fill`.

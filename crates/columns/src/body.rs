@@ -1,7 +1,7 @@
-//! The parts of an encoded chunk, and the traversal of its buffers.
+//! The values of an encoded chunk in memory, and the traversal of its buffers.
 //!
 //! A body is built with buffers on the heap and then moved, buffer by buffer, into pages of the pool
-//! ([`Body::map_buffers`]); it works the same before and after.
+//! ([`Body::map_buffers`]). All operations work in both places.
 
 use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
@@ -19,21 +19,21 @@ pub enum EncodingKind {
     Constant,
     /// Values of fixed width in Arrow's layout; booleans as a bitmap.
     Plain,
-    /// Integers as distances from the least one, in as few bits as the greatest distance needs.
+    /// Integers as distances from the least one, in as few bits as the greatest distance needs (frame of reference).
     BitPacked,
-    /// A sorted list of the distinct strings, and a packed index into it for each row.
+    /// The distinct strings in sorted order, and for each row its bit-packed dictionary code (an index into them).
     Dictionary,
     /// Strings one after another.
     PlainBytes,
-    /// Strings one after another, each compressed by a table of frequent byte sequences.
+    /// Strings one after another, each compressed with a table of frequent byte sequences (FSST).
     Fsst,
 }
 
 /// The values of a chunk. The values of NULL rows are arbitrary.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// An array of one row; for a value that is not NULL also its packed integer (0 for a string: its code in
-    /// a dictionary of one).
+    /// An array of one row. For a value that is not NULL also its integer in packed form; for a string, that is its
+    /// code 0 in a dictionary of one.
     Constant {
         value: ArrayRef,
         number: Option<Packed>,
@@ -75,7 +75,7 @@ impl Body {
         }
     }
 
-    /// Applies `map` to each buffer; `map` must keep the bytes and the alignment to 64.
+    /// Applies `map` to each buffer. `map` must return the same bytes, aligned to 64.
     pub fn map_buffers(self, data_type: &DataType, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Body {
         match self {
             Body::Constant { value, number } if schema::is_bytes(data_type) => {

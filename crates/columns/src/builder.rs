@@ -1,9 +1,9 @@
 //! Builds a table from record batches: converts them to the canonical types, divides them into row groups,
 //! and computes statistics.
 //!
-//! A caller with several threads uses [`TableBuilder::buffer`], takes the full row groups, encodes them with
-//! clones of [`TableBuilder::encoder`], and adds them in order; [`TableBuilder::push`] does all of this on
-//! the calling thread.
+//! A caller with several threads adds rows by [`TableBuilder::buffer`], takes the full row groups, encodes them with
+//! clones of [`TableBuilder::encoder`], and adds them in order by [`TableBuilder::add_row_group`].
+//! [`TableBuilder::push`] does all of this on the calling thread.
 
 use crate::chunk::RowGroup;
 use crate::distinct::Distinct;
@@ -25,7 +25,7 @@ use farpool_model::{Error, Result, TenantName, schema};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Number of row groups after which the size of the whole table is projected.
+/// Minimum number of encoded row groups before the size of the whole table is projected from them.
 const PROJECTION_GROUPS_MIN: usize = 2;
 
 /// A table under construction.
@@ -37,14 +37,14 @@ pub struct TableBuilder {
     row_groups: RowGroups,
     sums: Sums,
     distinct: Vec<Distinct>,
-    /// Number of row groups, rows and encoded bytes that were added.
+    /// Number of row groups, of rows and of encoded bytes added so far.
     added: (usize, u64, u64),
     waiting: PlainGroup,
     full: VecDeque<PlainGroup>,
 }
 
 impl TableBuilder {
-    /// Starts a table without rows. `rows_hint` is the expected number of rows, if it is known.
+    /// Creates a builder of a new table. `rows_hint` is the expected number of rows, if it is known.
     ///
     /// # Errors
     /// As [`schema::canonical_schema`].
@@ -64,8 +64,8 @@ impl TableBuilder {
         })
     }
 
-    /// Starts a table with the rows of `base`, whose row groups it shares. `rows_hint` is the expected number
-    /// of rows that are added.
+    /// Creates a builder that appends to `base`: the new table shares the row groups of `base`. `rows_hint` is the
+    /// expected number of rows that are added.
     ///
     /// # Errors
     /// Does not fail at present; limits may be added.
@@ -89,8 +89,8 @@ impl TableBuilder {
         })
     }
 
-    /// Returns the builder of a table whose chunks are encrypted with `cipher`, if there is one. No rows may have been
-    /// added.
+    /// Sets the cipher with which the chunks of the table are encrypted in memory, if there is one. Must be called
+    /// before rows are added.
     #[must_use]
     pub fn encrypting(self, cipher: Option<&Arc<MemoryCipher>>) -> Self {
         TableBuilder { encoder: self.encoder.encrypting(cipher), ..self }
@@ -118,7 +118,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Adds rows without encoding anything.
+    /// Adds rows without encoding them. Row groups that are full can be taken by [`TableBuilder::take_full_row_group`].
     ///
     /// # Errors
     /// `Invalid` when the columns are not those of the schema, or a value does not fit its canonical type.
@@ -136,8 +136,8 @@ impl TableBuilder {
                 self.waiting.add(piece.iter().map(|column| column.slice(0, rows)), rows, bytes);
             }
             if row + rows == batch.num_rows() {
-                // Row groups are encoded in order: the last one that has rows of the batch frees the batch's
-                // memory.
+                // Row groups are encoded in order, so the last row group with rows of the batch frees the batch's
+                // memory: it counts there.
                 self.waiting.hold(plain::bytes_held(&columns));
             }
             if self.waiting.rows() == ROW_GROUP_ROWS || rows < room {
@@ -149,8 +149,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Bytes of memory that buffered rows hold until they are taken: less than three times their plain size,
-    /// plus [`farpool_model::limits::PLAIN_EXCESS_BYTES_MAX`].
+    /// Returns the bytes of memory that rows hold which were added and not taken yet: less than three times their plain
+    /// size, plus [`farpool_model::limits::PLAIN_EXCESS_BYTES_MAX`].
     pub fn bytes_held(&self) -> usize {
         self.full.iter().map(PlainGroup::bytes_held).sum::<usize>() + self.waiting.bytes_held()
     }
@@ -172,7 +172,7 @@ impl TableBuilder {
         columns.collect()
     }
 
-    /// Closes the current row group.
+    /// Ends the current row group and queues it as a full one.
     fn cut(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.rows() > 0 {
@@ -180,12 +180,13 @@ impl TableBuilder {
         }
     }
 
-    /// Takes the next full row group, in row order.
+    /// Takes the next full row group, in row order; `None` if there is none.
     pub fn take_full_row_group(&mut self) -> Option<PlainGroup> {
         self.full.pop_front()
     }
 
-    /// Takes a remaining row group once all rows have been added: full ones first, then the incomplete one.
+    /// Takes the next row group after all rows have been added: first the full ones, then the incomplete one, then
+    /// `None`.
     pub fn take_last_row_group(&mut self) -> Option<PlainGroup> {
         if self.full.is_empty() {
             self.cut();
@@ -193,10 +194,11 @@ impl TableBuilder {
         self.full.pop_front()
     }
 
-    /// Appends an encoded row group.
+    /// Appends an encoded row group to the table.
     ///
     /// # Errors
-    /// `OverLimit` when the projected size of the expected rows exceeds the free memory, and nothing can leave that.
+    /// `OverLimit` when the projected size of the whole table exceeds the free memory, and nothing can be evicted to
+    /// make room.
     pub fn add_row_group(&mut self, group: Arc<RowGroup>) -> Result<()> {
         for (distinct, chunk) in self.distinct.iter_mut().zip(&group.chunks) {
             distinct.observe(chunk);
@@ -209,8 +211,8 @@ impl TableBuilder {
         self.check_projection()
     }
 
-    /// Sets the number of distinct values of each column, where it is known of the row groups that were added and could
-    /// not be counted because values were not in memory.
+    /// Sets the number of distinct values of each column where the builder could not count it, because values of `base`
+    /// were not in memory. `None` leaves a column unchanged.
     pub fn set_distinct(&mut self, counts: &[Option<u64>]) {
         for (distinct, count) in self.distinct.iter_mut().zip(counts) {
             distinct.set_count(*count, self.encoder.arena().cipher().is_some());
@@ -236,9 +238,10 @@ impl TableBuilder {
         if arena.pool().reclaims() {
             return Ok(());
         }
-        // Several threads encode: row groups that wait for the one before them are in the pool already.
+        // Several threads encode. Row groups that wait to be added after an earlier one are in the pool already, and
+        // count here.
         let bytes = arena.bytes_placed().max(self.bytes_added());
-        // Of a page that one thread has just taken for a chunk, the rest is there for others.
+        // The rest of a page that one thread has just taken for a chunk is free for other chunks.
         let (pool, tenant) = (arena.pool(), arena.tenant());
         let free = pool.bytes_free(tenant) + pool.bytes_free_for_pieces(tenant);
         if projected.saturating_sub(bytes) <= free {

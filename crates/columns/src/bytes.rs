@@ -1,14 +1,17 @@
-//! Images of chunks: bytes stored on disk or sent to a peer, and read back without encoding anything again.
+//! Chunk images: chunks as bytes to be stored on disk or sent to a peer, and read back without encoding the values
+//! again.
 //!
-//! An image has two parts. The *head* is small and describes the chunk, including its bounds; the *data* are the
-//! chunk's buffers in sequence, each at a multiple of 64 bytes, as in the pool. Layout of the head, all numbers
-//! little-endian: `FPC2`; the type; rows `u32`; NULLs `u32`; size as a plain array `u64`; the bounds; whether there are
-//! validity bits `u8`; the encoding `u8` and its parts. Each buffer has its length in the head, as `u64`.
+//! An image has two parts. The *head* is small and describes the chunk, including its minimum and maximum; the *data*
+//! are the chunk's buffers in sequence, each at a multiple of 64 bytes, as in the pool. Layout of the head, all numbers
+//! little-endian: `FPC2`; the type; rows `u32`; NULLs `u32`; size as a plain array `u64`; minimum and maximum; whether
+//! there are validity bits `u8`; the encoding `u8` and its parameters. Where a buffer belongs, the head has its length
+//! as `u64`.
 //!
-//! For any bytes, reading returns a chunk on which every operation is sound, or `Corrupt`. Bounds are checked to be
-//! possible, not to be right: detecting changed bytes is left to the checksum stored with the image. Example: an image
-//! with the bounds 1 and 5 whose values are 7 is read without an error, and a zone map would wrongly rule it out; one
-//! with a dictionary code beyond the dictionary is `Corrupt`.
+//! For any bytes, reading returns a chunk on which every operation is memory-safe, or `Corrupt`. The minimum and
+//! maximum are only checked to be possible for the encoding, not to be right: detecting changed bytes is left to the
+//! checksum stored with the image. Example: an image with the minimum 1 and the maximum 5 whose values are 7 is read
+//! without an error, and a zone map would wrongly exclude it; an image with a dictionary code beyond the dictionary is
+//! `Corrupt`.
 
 use crate::arena::{ALIGNMENT, Arena};
 use crate::body::{Body, EncodingKind};
@@ -37,7 +40,7 @@ const MAGIC: &[u8; 4] = b"FPC2";
 static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
 impl EncodingKind {
-    /// Returns the number that stands for the encoding in a head.
+    /// Returns the byte that stands for the encoding in the head of an image.
     pub(crate) fn code(self) -> u8 {
         match self {
             EncodingKind::Constant => 0,
@@ -49,10 +52,10 @@ impl EncodingKind {
         }
     }
 
-    /// Returns the encoding that a number stands for.
+    /// Returns the encoding that `code`, a byte of a head, stands for.
     ///
     /// # Errors
-    /// `Corrupt` where it stands for none.
+    /// `Corrupt` if it stands for none.
     pub(crate) fn of_code(code: u8) -> Result<EncodingKind> {
         Ok(match code {
             0 => EncodingKind::Constant,
@@ -80,16 +83,16 @@ pub(crate) fn shared(buffer: Buffer) -> Bytes {
     Bytes::from_owner(Owner(buffer))
 }
 
-/// A chunk as bytes; see the comment of this file.
+/// Image of a chunk: its head, and its data as the chunk's buffers. See the comment of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
-    /// The head.
+    /// Description of the chunk, which precedes the data.
     pub head: Vec<u8>,
     buffers: Vec<Buffer>,
 }
 
 impl Image {
-    /// Begins the head of an image with the fields that need no data.
+    /// Begins the head of an image with the fields before the encoding.
     pub(crate) fn opening(data_type: &DataType, rows: usize, zone: &ZoneMap, bytes_plain: usize) -> Image {
         let mut image = Image::default();
         image.bytes_of_head(MAGIC);
@@ -107,7 +110,7 @@ impl Image {
         self.buffers.iter().map(|buffer| buffer.len().next_multiple_of(ALIGNMENT)).sum()
     }
 
-    /// Returns the data, in pieces that share the chunk's memory.
+    /// Returns the data in pieces, with the padding between buffers. The pieces share the chunk's memory.
     pub fn pieces(&self) -> Vec<Bytes> {
         let padding = |buffer: &Buffer| buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
         let with_padding =
@@ -161,7 +164,7 @@ impl Image {
         let Some(bound) = bound else { return self.head.push(0) };
         self.head.push(1);
         match bound.value() {
-            // A bound is never NULL.
+            // A minimum or maximum is never NULL.
             Value::Null => {}
             Value::Bool(value) => self.head.push(u8::from(*value)),
             Value::Int(value) => self.bytes_of_head(&value.to_le_bytes()),
@@ -207,8 +210,8 @@ impl Image {
 }
 
 impl Chunk {
-    /// Returns the chunk as an image that [`Chunk::from_image`] reads. Shares the chunk's buffers, unless it is
-    /// encrypted: an image is in the clear.
+    /// Returns the chunk as an image, which [`Chunk::from_image`] reads. Shares the chunk's buffers, except that an
+    /// encrypted chunk is decrypted to new ones, because images are not encrypted.
     ///
     /// # Errors
     /// As [`Chunk::check_intact`].
@@ -238,14 +241,14 @@ impl Chunk {
         read_image(Reader::with_data(head, &aligned(data)))
     }
 
-    /// Reads an image as [`Chunk::from_image`] does, one that this process has made of a sound chunk and that cannot
-    /// have been changed since: the values are not checked again.
+    /// Reads an image as [`Chunk::from_image`] does, but without checking the values again. The image must be one that
+    /// this process has made of a sound chunk, and that cannot have been changed since.
     pub(crate) fn from_own_image(head: &[u8], data: &Buffer) -> Result<Chunk> {
         read_image(Reader { is_own: true, ..Reader::with_data(head, &aligned(data)) })
     }
 
-    /// Creates a chunk that replaces one whose data are lost: its bounds are known, and readers of its values get
-    /// `damage`.
+    /// Creates a chunk in place of one whose data are lost. Its minimum and maximum are known from the head; reading
+    /// its values fails with `damage`.
     ///
     /// # Errors
     /// `Corrupt` when the head is not that of a chunk.
@@ -256,7 +259,7 @@ impl Chunk {
     }
 }
 
-/// Returns the data of an image at a multiple of [`ALIGNMENT`].
+/// Returns `data` if it begins at a multiple of [`ALIGNMENT`], otherwise a copy that does.
 fn aligned(data: &Buffer) -> Buffer {
     match data.as_ptr().align_offset(ALIGNMENT) {
         0 => data.clone(),
@@ -272,7 +275,7 @@ fn read_image(mut reader: Reader<'_>) -> Result<Chunk> {
     }
 }
 
-/// Allocates memory of the pool for `tenant`, which `fill` writes, and returns it with the result of `fill`.
+/// Allocates pool memory for `tenant`, lets `fill` write it, and returns the memory with the result of `fill`.
 ///
 /// # Errors
 /// `OverLimit` when memory is short; errors of `fill`.
@@ -291,13 +294,13 @@ fn constant_width(data_type: &DataType) -> usize {
     data_type.primitive_width().unwrap_or(1)
 }
 
-/// Reads a head that may be truncated anywhere, and buffers from the data beside it.
+/// Reads the head of an image, which may be truncated anywhere, and the buffers of its data.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     data: Option<&'a Buffer>,
     /// Offset of the next buffer in the data.
     at: usize,
-    /// Whether the values are known to be sound.
+    /// Whether this process made the image, so that the values need not be checked.
     is_own: bool,
 }
 
@@ -350,7 +353,7 @@ impl<'a> Reader<'a> {
         Ok(buffer)
     }
 
-    /// Reads a bound of values of a type.
+    /// Reads the minimum or maximum of values of `data_type`; `None` if the chunk has none.
     pub fn bound(&mut self, data_type: &DataType) -> Result<Option<Literal>> {
         if self.byte()? == 0 {
             return Ok(None);
@@ -369,7 +372,7 @@ impl<'a> Reader<'a> {
         literal.map(Some).map_err(|error| Error::corrupt(error.message))
     }
 
-    /// Reads and checks a packed sequence of `rows` values.
+    /// Reads and checks a sequence of `rows` bit-packed values.
     fn packed(&mut self, rows: usize) -> Result<Packed> {
         let (reference, max) = (i64::from_le_bytes(self.array()?), i64::from_le_bytes(self.array()?));
         let width = crate::packed::width_of(max.wrapping_sub(reference) as u64);
@@ -380,13 +383,13 @@ impl<'a> Reader<'a> {
         Ok(packed)
     }
 
-    /// Reads the ends of `rows` values, which are not checked yet.
+    /// Reads the ends of `rows` strings. They are not checked here.
     fn ends(&mut self, rows: usize) -> Result<Ends> {
         let lines = self.buffer()?;
         Ok(Ends { lines, above: self.packed(rows)? })
     }
 
-    /// Reads and checks the values of a dictionary: valid views over their bytes.
+    /// Reads and checks the entries of a dictionary: views that lie within their bytes.
     fn views(&mut self, data_type: &DataType) -> Result<Views> {
         let (views, data) = (self.buffer()?, self.buffer()?);
         if !views.len().is_multiple_of(16) || data.len() > CHUNK_BYTES_MAX {
@@ -394,7 +397,8 @@ impl<'a> Reader<'a> {
         }
         let length = views.len() / 16;
         let views = Views { views: ScalarBuffer::new(views, 0, length), data };
-        // Views may share bytes, which are checked once for each view.
+        // Several views may point to the same bytes. Checking a view costs its length, so the lengths are limited
+        // together.
         let bytes = views.views.iter().map(|view| *view as u32 as usize).sum::<usize>();
         if length > ROW_GROUP_ROWS || bytes > CHUNK_BYTES_MAX {
             return Err(Error::corrupt("a dictionary of more values than a chunk may have"));
@@ -406,7 +410,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The part of a head that needs no data.
+/// The fields of a head before the encoding.
 pub(crate) struct HeadPrefix {
     pub data_type: DataType,
     pub rows: usize,
@@ -455,10 +459,10 @@ fn read_chunk(reader: &mut Reader<'_>) -> Result<Chunk> {
     Ok(Chunk::new(data_type, rows, validity, zone, body, bytes_plain))
 }
 
-/// Bytes of the largest chunk as a plain array: its strings, their offsets, and validity bits.
+/// Maximum size of a chunk as a plain Arrow array: its strings, their offsets, and validity bits.
 const BYTES_PLAIN_MAX: usize = CHUNK_BYTES_MAX + 17 * ROW_GROUP_ROWS + 64;
 
-/// Checks that the bounds may be those of the values.
+/// Checks that the minimum and maximum are possible for the type and encoding of the values.
 fn check_zone(zone: &ZoneMap, body: &Body, rows: usize) -> Result<()> {
     let ZoneMap { min, max, null_count } = zone;
     let is_nan = |bound: &Literal| matches!(bound.value(), Value::Float(value) if value.is_nan());
@@ -530,7 +534,7 @@ fn check_text(ends: &Ends, rows: usize, bytes: usize) -> Result<()> {
     ends.check(rows, bytes)
 }
 
-/// Checks that values are valid for the type: short enough, and strings UTF-8.
+/// Checks that each value is valid for the type: not too long, and UTF-8 if the type is strings.
 fn check_values<'a>(mut values: impl Iterator<Item = &'a [u8]>, data_type: &DataType) -> Result<()> {
     let is_text = *data_type == DataType::Utf8View;
     let sound = values
@@ -538,7 +542,7 @@ fn check_values<'a>(mut values: impl Iterator<Item = &'a [u8]>, data_type: &Data
     if sound { Ok(()) } else { Err(Error::corrupt("a string that is too long or not UTF-8")) }
 }
 
-/// Checks that values which follow one another, and end at `ends`, are valid for the type: strings UTF-8.
+/// Checks values that are consecutive in `values` and end at `ends`: strings must be UTF-8.
 fn check_texts(values: &[u8], mut ends: impl Iterator<Item = usize>, data_type: &DataType) -> Result<()> {
     if *data_type != DataType::Utf8View {
         return Ok(());
@@ -627,7 +631,8 @@ fn read_fsst(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Resu
         total += end;
         let codes = bounds.first().zip(bounds.last()).map(|(first, last)| *first as usize..*last as usize);
         text.clear();
-        // Decoded together, the strings are those that each one's codes give: none ends within an escape.
+        // Decoding all strings in one pass gives the same result as decoding each by itself, because no string ends
+        // within an escape.
         if total > CHUNK_BYTES_MAX || !table.decode(&data[codes.unwrap_or_default()], end, &mut text) {
             return Err(wrong());
         }

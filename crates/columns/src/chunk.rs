@@ -1,4 +1,4 @@
-//! A chunk: one encoded column of one row group, and the operations on it.
+//! A chunk: one column of one row group, encoded, and the operations on it.
 
 use crate::body::{Body, EncodingKind};
 use crate::encrypted::{DecryptedBounds, EncryptedBounds, EncryptedValues};
@@ -18,11 +18,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Heap bytes counted for a chunk: the chunk itself, its reference count, and a header for each of a few
-/// buffers.
+/// Heap bytes that are counted for a chunk: the struct, its reference count, and the headers of a few buffers.
 const CHUNK_HEADER_BYTES: usize = size_of::<Chunk>() + 256;
 
-/// A number that nothing else of this process has, drawn when it is first asked for.
+/// An id that is unique within this process. It is assigned when it is first read.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessUniqueId(OnceLock<u64>);
 
@@ -33,10 +32,11 @@ impl ProcessUniqueId {
     }
 }
 
-/// Location of the durable copy of a chunk, in a form that only its owner interprets.
+/// Where the durable copy of a chunk is stored, in a form that only the store which wrote it understands.
 pub type Location = Arc<dyn Any + Send + Sync>;
 
-/// One column of one row group, encoded, in memory of the pool. Immutable.
+/// One column of one row group, encoded and immutable. The values are in the pool, or (for a handle) may be on disk
+/// only.
 #[derive(Debug)]
 pub struct Chunk {
     data_type: DataType,
@@ -49,14 +49,16 @@ pub struct Chunk {
     bytes_plain: usize,
     location: OnceLock<Location>,
     number: ProcessUniqueId,
-    /// Why the values are lost, if they are.
+    /// Set for a chunk whose values are lost: the error that readers of the values get.
     damage: Option<Box<Error>>,
-    /// Set for a handle, whose values are in another chunk.
+    /// Set for a handle: the state of its values, which are in another chunk while they are in memory.
     residence: Option<Box<Residence>>,
-    /// Set for an encrypted chunk: its encrypted values, and its encrypted bounds.
+    /// Set for an encrypted chunk: its encrypted values and, in `facts`, its encrypted minimum, maximum and other
+    /// properties.
     hidden: Option<Box<EncryptedValues>>,
     facts: Option<Arc<EncryptedBounds>>,
-    /// Whether the chunk is in memory that is wanted back: arrays that leave it are then copies.
+    /// Whether the chunk is in memory that should be freed soon. Arrays decoded from it are then copies, so that they
+    /// do not keep that memory in use.
     is_passing: bool,
 }
 
@@ -91,7 +93,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the chunk, which is in memory that is wanted back.
+    /// Marks the chunk as being in memory that should be freed soon, so that decoded arrays do not share that memory.
     #[must_use]
     pub fn passing(self) -> Chunk {
         Chunk { is_passing: true, ..self }
@@ -101,7 +103,7 @@ impl Chunk {
         self.is_passing
     }
 
-    /// Returns an array of decoded values in memory of its own, where it may share that of the chunk and must not.
+    /// Copies a decoded array to its own memory if it may share the chunk's memory and that should be freed soon.
     fn own(&self, array: ArrayRef) -> Result<ArrayRef> {
         let may_share = match self.body.kind() {
             EncodingKind::Plain | EncodingKind::Dictionary | EncodingKind::PlainBytes => true,
@@ -131,7 +133,8 @@ impl Chunk {
         self.facts.as_ref()
     }
 
-    /// Decrypts the properties of an encrypted chunk; all are unknown if its bytes were tampered with.
+    /// Decrypts the minimum, maximum and other properties of an encrypted chunk; `None` if the chunk is not encrypted.
+    /// All properties are unknown if their bytes were tampered with.
     pub(crate) fn open_facts(&self) -> Option<DecryptedBounds> {
         self.facts.as_ref().map(|facts| facts.open(&self.data_type).unwrap_or_default())
     }
@@ -140,7 +143,7 @@ impl Chunk {
         self.residence.as_deref()
     }
 
-    /// Returns the chunk with the bounds `zone`, which must be those of its values.
+    /// Sets the minimum and maximum, which must be those of the values.
     pub(crate) fn with_zone(self, zone: ZoneMap) -> Chunk {
         Chunk { zone, ..self }
     }
@@ -159,11 +162,11 @@ impl Chunk {
         Chunk { damage: Some(Box::new(damage)), ..self }
     }
 
-    /// Checks that the values are available. Code that works on the encoded form must call this first; functions that
-    /// return values do so themselves.
+    /// Checks that the values are in memory in the clear. Code that works on the encoded form must call this first;
+    /// functions that return values do so themselves.
     ///
     /// # Errors
-    /// `Corrupt` if the chunk's durable copy was damaged; `Internal` for a handle, and while the values are encrypted.
+    /// `Corrupt` if the chunk's durable copy was corrupt; `Internal` for a handle and for an encrypted chunk.
     pub fn check_intact(&self) -> Result<()> {
         if self.is_handle() || self.hidden.is_some() {
             return Err(not_in_memory());
@@ -171,12 +174,12 @@ impl Chunk {
         self.damage.as_ref().map_or(Ok(()), |damage| Err(Error::clone(damage)))
     }
 
-    /// Returns the durable copy of the chunk; empty where there is none yet.
+    /// Returns where the durable copy of the chunk is; empty until it has been written.
     pub fn location(&self) -> &OnceLock<Location> {
         &self.location
     }
 
-    /// Returns a number that no other chunk of this process has.
+    /// Returns the id of the chunk, which no other chunk of this process has.
     pub fn number(&self) -> u64 {
         self.number.get()
     }
@@ -196,7 +199,7 @@ impl Chunk {
         self.bytes_plain
     }
 
-    /// Returns the bounds of the values.
+    /// Returns the minimum, the maximum and the number of NULLs; decrypts them for an encrypted chunk.
     pub fn zone(&self) -> Cow<'_, ZoneMap> {
         match self.open_facts() {
             Some(open) => Cow::Owned(ZoneMap { null_count: self.zone.null_count, ..open.zone }),
@@ -204,7 +207,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the bounds that are in memory in the clear.
+    /// Returns the zone map without decrypting anything: an encrypted chunk has only the number of NULLs in it.
     pub(crate) fn clear_zone(&self) -> &ZoneMap {
         &self.zone
     }
@@ -215,9 +218,9 @@ impl Chunk {
         hidden.or_else(|| self.residence().map(Residence::kind)).unwrap_or_else(|| self.body.kind())
     }
 
-    /// Decodes the values of `rows` to an Arrow array of the chunk's type. Strings of a dictionary, of plain
-    /// bytes and of a constant, and plain values of fixed width, are not copied: the array keeps the pages
-    /// alive.
+    /// Decodes the values of `rows` to an Arrow array of the chunk's type. The array shares the pool's memory, and
+    /// keeps it in use, if the chunk is a dictionary, has plain strings or plain values, or is a constant string; in
+    /// other cases the values are copied.
     ///
     /// # Errors
     /// `Invalid` when the chunk does not have these rows.
@@ -234,7 +237,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Decodes values as [`Self::decode`] does, but into `room`, which saves allocating fresh memory.
+    /// Decodes values as [`Self::decode`] does, but into the memory of `room`, which is reused.
     ///
     /// # Errors
     /// Errors of [`Chunk::decode`].
@@ -243,8 +246,8 @@ impl Chunk {
         self.own(crate::decode::decode_in(self, rows, room)?)
     }
 
-    /// Returns the values of the given rows, in their order; ascending rows are cheapest. The cost is proportional to
-    /// the number of rows, and at most that of decoding the blocks of 1024 that contain them.
+    /// Decodes the values of the given rows, in the order given; ascending rows are fastest. The cost is proportional
+    /// to the number of rows, and at most that of decoding the blocks of 1024 rows that contain them.
     ///
     /// # Errors
     /// `Invalid` when the chunk does not have one of the rows.
@@ -256,8 +259,8 @@ impl Chunk {
         self.own(crate::gather::gather(self, rows)?)
     }
 
-    /// Returns the rows whose bits are set as a chunk of the same encoding on the heap; bit 0 is row 0. The
-    /// new chunk has no bounds. Costs a fraction of gathering the values and encoding them again.
+    /// Returns the rows whose bits are set as a new chunk with the same encoding, on the heap; bit 0 is row 0. The new
+    /// chunk has no minimum and maximum. Costs a fraction of decoding the rows and encoding them again.
     ///
     /// # Errors
     /// `Invalid` when the number of words is not that of the chunk's rows, or a bit behind the last row is
@@ -289,8 +292,8 @@ impl Chunk {
         self.validity.as_ref().map(|bits| bits.slice(rows.start, rows.len()))
     }
 
-    /// Returns the values as integers, if the chunk holds integers, decimals, dates or timestamps that all
-    /// fit a signed 64-bit integer, and at least one is not NULL.
+    /// Returns the values in bit-packed form. `None` unless the chunk holds integers, decimals, dates or timestamps
+    /// that all fit a signed 64-bit integer, at least one of them not NULL.
     pub fn integers(&self) -> Option<Integers<'_>> {
         match &self.body {
             Body::BitPacked(packed) => Some(Integers::new(packed)),
@@ -301,7 +304,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the values as floats, if the chunk holds floats that are not all equal.
+    /// Returns the values of a chunk of floats; `None` for other types, and for a constant.
     pub fn floats(&self) -> Option<Floats<'_>> {
         match &self.body {
             Body::Plain { values } => Floats::new(values, &self.data_type),
@@ -309,8 +312,8 @@ impl Chunk {
         }
     }
 
-    /// Returns the distinct values and a code for each row, if the chunk is a dictionary or a constant
-    /// string.
+    /// Returns the distinct values and the dictionary code of each row; `None` unless the chunk is a dictionary or a
+    /// constant string.
     pub fn dictionary(&self) -> Option<Dictionary<'_>> {
         match &self.body {
             Body::Dictionary { values, codes } => Some(Dictionary { values, codes: Integers::new(codes) }),
@@ -338,9 +341,8 @@ impl Chunk {
         self.validity.as_ref()
     }
 
-    /// Returns the same chunk with `map` applied to each buffer; `map` must keep the bytes and their
-    /// alignment.
-    /// The same chunk, with the same buffers, for one that was just encoded: no handle, and without a location.
+    /// Returns a chunk with the same buffers and without a location. The chunk must have just been encoded: it must not
+    /// be a handle.
     pub fn shared(&self) -> Chunk {
         let (data_type, zone, body) = (self.data_type.clone(), self.zone.clone(), self.body.clone());
         let (hidden, facts) = (self.hidden.clone(), self.facts.clone());
@@ -366,7 +368,7 @@ impl Chunk {
     }
 }
 
-/// The distinct strings of a chunk, and a code for each row.
+/// A dictionary-encoded chunk: its distinct strings, and a code for each row.
 #[derive(Clone, Copy, Debug)]
 pub struct Dictionary<'a> {
     values: &'a ArrayRef,
@@ -374,7 +376,7 @@ pub struct Dictionary<'a> {
 }
 
 impl<'a> Dictionary<'a> {
-    /// Returns the distinct values, none of them NULL, in bytewise order: codes compare as the values do.
+    /// Returns the distinct values in bytewise order, none of them NULL. Codes therefore compare as their values do.
     pub fn values(&self) -> &'a ArrayRef {
         self.values
     }
@@ -385,13 +387,13 @@ impl<'a> Dictionary<'a> {
     }
 }
 
-/// Returns whether a row group with this many rows and bytes of plain values is large: large ones are not merged any
-/// more, and their values may be evicted.
+/// Returns whether a row group with this many rows and bytes of plain values is large. Large row groups are not merged
+/// any more, and their values may be evicted.
 pub fn is_large(rows: usize, bytes_plain: usize) -> bool {
     rows >= LARGE_GROUP_ROWS || bytes_plain >= LARGE_GROUP_BYTES
 }
 
-/// All columns of a range of consecutive rows of a table.
+/// Consecutive rows of a table: one chunk for each column.
 #[derive(Debug)]
 pub struct RowGroup {
     /// Number of rows, at most [`farpool_model::limits::ROW_GROUP_ROWS`].
@@ -406,7 +408,8 @@ impl RowGroup {
         self.chunks.iter().map(|chunk| chunk.bytes_encoded()).sum()
     }
 
-    /// Bytes that the row group takes outside the pool: a header and bounds for each chunk.
+    /// Returns the bytes that the row group takes outside the pool: for each chunk a header, its minimum and its
+    /// maximum.
     pub fn bytes_outside_pool(&self) -> usize {
         let of_handle =
             |chunk: &Chunk| chunk.residence().map_or(0, |held| held.bytes_held() + chunk.zone.bytes_held());

@@ -18,7 +18,7 @@ use farpool_model::{Error, Result, with_integer};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Decodes the values of `rows`, which must exist.
+/// Decodes the values of `rows`, all of which must exist.
 pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
     let data_type = chunk.data_type();
     let nulls = chunk.nulls(rows.clone());
@@ -35,7 +35,7 @@ pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
     })
 }
 
-/// Decodes rows as [`decode`] does, but into `room` as far as it has space.
+/// Decodes rows as [`decode`] does, but into the memory of `room`, as far as it has any.
 pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut ResultBuffer) -> Result<ArrayRef> {
     let data_type = chunk.data_type();
     let nulls = chunk.nulls(rows.clone());
@@ -49,14 +49,14 @@ pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut ResultBuff
     decoded.map_or_else(|| decode(chunk, rows), Ok)
 }
 
-/// Returns `rows` copies of the single row of `value`.
+/// Returns an array of `rows` copies of the only row of `value`.
 pub(crate) fn repeat(value: &ArrayRef, rows: usize) -> Result<ArrayRef> {
     let zeros = UInt32Array::from(vec![0; rows]);
     arrow_select::take::take(value, &zeros, None)
         .map_err(|error| Error::internal(format!("repeating a constant: {error}")))
 }
 
-/// Returns fixed-width values as a view of the pages, without copying.
+/// Returns fixed-width values as an array that shares the memory of `values`.
 pub(crate) fn plain(
     values: &Buffer,
     rows: Range<usize>,
@@ -179,7 +179,7 @@ fn plain_bytes(
     unsafe { Views { views, data: data.clone() }.into_array(data_type, nulls) }
 }
 
-/// The parts of an FSST body.
+/// Parts of a body with FSST-compressed strings.
 #[derive(Clone, Copy)]
 pub(crate) struct FsstBody<'a> {
     pub table: &'a SymbolTable,
@@ -198,7 +198,7 @@ impl FsstBody<'_> {
             true => (0, 0),
             false => (self.ends.range(rows.start).start, self.ends.range(rows.end - 1).end),
         };
-        // The codes of consecutive values are decoded in one pass, since each value is encoded independently.
+        // Strings are compressed independently, so the codes of consecutive ones can be decoded in one pass.
         let mut text = Vec::new();
         let bytes = lengths.iter().map(|length| *length as usize).sum();
         let decoded = self.table.decode(&self.data[start..end], bytes, &mut text);
@@ -208,10 +208,10 @@ impl FsstBody<'_> {
     }
 }
 
-/// Returns the array of values that have these lengths and are consecutive in `text`.
+/// Returns an array of values that are consecutive in `text` and have these lengths.
 ///
 /// # Safety
-/// The lengths add up to that of `text`; for `Utf8View` each value is valid UTF-8.
+/// The lengths must add up to that of `text`; for `Utf8View`, each value must be valid UTF-8.
 pub(crate) unsafe fn text_array(
     text: Vec<u8>,
     lengths: &[u32],

@@ -1,7 +1,7 @@
-//! Counts the distinct values of a column while that is cheap: strings as long as every chunk has a
-//! dictionary, integers as long as their range is small. The count is exact or not available.
+//! Counts the distinct values of a column as long as that is cheap: strings while every chunk has a dictionary,
+//! integers while their range is small. The count is exact or not available.
 //!
-//! The values are kept with each version of a table; versions share them, so that the cost of an append is
+//! Each version of a table keeps the distinct values. Versions share them, so that the cost of an append is
 //! proportional to the values that it adds.
 
 use crate::chunk::Chunk;
@@ -19,31 +19,33 @@ use std::sync::{Arc, LazyLock};
 /// The distinct values of the chunks seen so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Distinct {
-    /// No value yet.
+    /// No values so far.
     #[default]
     Empty,
     Numbers(Arc<IntegerBitmap>),
     Strings(StringSet),
-    /// For an encrypted table: hashes of the values, under a key of this process.
+    /// For an encrypted table, which must not have its values in the clear: hashes of the values, with a random key of
+    /// this process.
     Hashes(Arc<HashSet<u64>>),
-    /// A number of values that were counted before, or of their hashes.
+    /// Number of distinct values that was set by [`Distinct::set_count`]: the values themselves are not known.
+    /// `Estimated` is the number of distinct hashes.
     Counted(u64),
     Estimated(u64),
-    /// Too many values, or too expensive to count.
+    /// Not counted: there are too many values, or counting them is too expensive.
     Unknown,
 }
 
 /// A bitmap of the integers in a small range.
 #[derive(Clone, Debug)]
 pub(crate) struct IntegerBitmap {
-    /// The integer of the first bit: a multiple of 64.
+    /// Integer of the first bit; a multiple of 64.
     base: i64,
     words: Vec<u64>,
 }
 
 impl Distinct {
-    /// Adds a chunk's values; they are not counted any more where these are not in memory. Of those that are encrypted
-    /// there, only hashes are kept.
+    /// Adds the values of `chunk`. If they are not in memory, the count becomes unknown. Of an encrypted chunk only
+    /// hashes of the values are kept.
     pub fn observe(&mut self, chunk: &Arc<Chunk>) {
         let values = chunk.values();
         let chunk = values.as_ref().unwrap_or(chunk);
@@ -87,7 +89,7 @@ impl Distinct {
         }
     }
 
-    /// Returns the number of different hashes, where these were counted in place of values.
+    /// Returns the number of distinct hashes, if hashes were counted instead of values.
     pub fn estimate(&self) -> Option<u64> {
         match self {
             Distinct::Hashes(hashes) => Some(u64_from(hashes.len())),
@@ -96,8 +98,8 @@ impl Distinct {
         }
     }
 
-    /// Sets the number of values, where it is known and these are not; of a table that is encrypted, that of their
-    /// hashes.
+    /// Sets the number of distinct values (for an encrypted table, of distinct hashes) if it is unknown here and
+    /// `count` has it.
     pub fn set_count(&mut self, count: Option<u64>, is_encrypted: bool) {
         if let (Distinct::Unknown, Some(count)) = (&self, count) {
             *self = if is_encrypted { Distinct::Estimated(count) } else { Distinct::Counted(count) };
@@ -114,7 +116,8 @@ impl Distinct {
         }
     }
 
-    /// Drops the tracked values of columns, largest first, until those of a table fit their limit.
+    /// Forgets the distinct values of some columns, largest first, until those of all columns fit
+    /// [`TABLE_DISTINCT_BYTES_MAX`].
     pub fn bound(columns: &mut [Distinct]) {
         let mut bytes: usize = columns.iter().map(Distinct::bytes).sum();
         while bytes > TABLE_DISTINCT_BYTES_MAX
@@ -126,7 +129,8 @@ impl Distinct {
     }
 }
 
-/// Adds the values of a chunk to hashes, if they are as cheap to enumerate as those of a plain chunk.
+/// Adds the hashes of a chunk's values, if these can be enumerated as cheaply as those of a chunk that is not
+/// encrypted.
 fn with_hashes(mut hashes: Arc<HashSet<u64>>, chunk: &Chunk) -> Distinct {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let own = Arc::make_mut(&mut hashes);

@@ -1,7 +1,7 @@
-//! Encodes a column of a row group: inspects the values and chooses the smallest form that can hold them.
+//! Encodes one column of a row group in the smallest form that can hold its values.
 //!
-//! Integers that fit a signed 64-bit integer are always bit-packed, however wide, so that kernels have one
-//! form to handle; larger ones, floats and booleans stay plain. Strings: see `strings`.
+//! Integers that fit a signed 64-bit integer are always bit-packed, even if they need all 64 bits, so that kernels have
+//! to support only one form. Larger integers, floats and booleans stay plain. For strings see `strings`.
 
 use crate::body::Body;
 use crate::chunk::Chunk;
@@ -17,15 +17,15 @@ use arrow_schema::DataType;
 use farpool_model::limits::ROW_GROUP_ROWS;
 use farpool_model::{Error, Result, Value, with_integer};
 
-/// An encoded body, and the bounds of its values where they are known.
+/// An encoded body with the minimum and maximum of its values, if they are known.
 pub(crate) type Encoded = (Body, Option<(Value, Value)>);
 
-/// Encodes `array`, which must have a canonical type, on the heap.
+/// Encodes `array`, which must have a canonical type, as a chunk on the heap.
 pub(crate) fn encode(array: &ArrayRef) -> Result<Chunk> {
     encode_with(array, strings::encode)
 }
 
-/// Encodes an array as [`encode`] does, except that strings are stored plainly and without bounds.
+/// Encodes an array as [`encode`] does, except that strings are stored as plain bytes, without minimum and maximum.
 pub(crate) fn encode_as_is(array: &ArrayRef) -> Result<Chunk> {
     encode_with(array, strings::as_they_are)
 }
@@ -68,17 +68,17 @@ pub(crate) fn check_rows(rows: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bits of `nulls`, shifted so that they start at the first bit of a byte.
+/// Returns `nulls` as a bitmap that starts at the first bit of a byte.
 pub(crate) fn validity_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<BooleanBuffer> {
     nulls.map(|nulls| BooleanBuffer::new(nulls.inner().sliced(), 0, array.len()))
 }
 
-/// Returns the size of the values as a plain Arrow array, without the bytes of strings.
+/// Returns the bytes of the values as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes_plain(array: &ArrayRef) -> usize {
     fixed_bytes(array.data_type(), array.len(), array.null_count() > 0)
 }
 
-/// Returns the size of `rows` values of a type as a plain Arrow array, without the bytes of strings.
+/// Returns the bytes of `rows` values of a type as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes(data_type: &DataType, rows: usize, has_nulls: bool) -> usize {
     let values = match data_type {
         DataType::Boolean => rows.div_ceil(8),
@@ -127,19 +127,19 @@ fn valid_rows(nulls: Option<&NullBuffer>, rows: usize) -> impl Iterator<Item = u
     (0..rows).filter(move |row| nulls.is_none_or(|nulls| nulls.is_valid(*row)))
 }
 
-/// Returns the body of an array whose rows are all equal and not NULL.
+/// Creates the body of an array whose values are all equal and not NULL.
 fn constant_of(array: &ArrayRef) -> Body {
     Body::Constant { value: first_row(array), number: None }
 }
 
-/// Copies the first row with `take` rather than by slicing: a slice would keep the whole array alive.
+/// Copies the first row. A slice would keep the memory of the whole array in use.
 fn first_row(array: &ArrayRef) -> ArrayRef {
     let first = arrow_array::UInt32Array::from(vec![0]);
     arrow_select::take::take(array, &first, None).expect("there is a first row")
 }
 
-/// Returns the body of a fixed-width constant, with its packed form if it is an integer that fits a signed
-/// 64-bit integer.
+/// Creates the body of a fixed-width constant. If it is an integer that fits a signed 64-bit integer, the body also has
+/// its packed form.
 pub(crate) fn numbered_constant(value: ArrayRef, rows: usize) -> Body {
     let number = with_integer!(value.data_type(), T => {
         i64::try_from(value.as_primitive::<T>().value(0).wide()).ok()
@@ -147,8 +147,8 @@ pub(crate) fn numbered_constant(value: ArrayRef, rows: usize) -> Body {
     Body::Constant { value, number: number.map(|number| Packed::constant(number, rows)) }
 }
 
-/// Encodes an integer-like array: packed if all values fit a signed 64-bit integer, otherwise plain. `None`
-/// for other types.
+/// Encodes an array of an integer-like type: bit-packed if all values fit a signed 64-bit integer, otherwise plain.
+/// Returns `None` for other types.
 pub(crate) fn integers_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<Encoded> {
     with_integer!(array.data_type(), T => {
         let values = array.as_primitive::<T>().values();
@@ -165,7 +165,7 @@ pub(crate) fn integers_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Optio
     }, None)
 }
 
-/// Returns the bounds of the values that are not NULL; `None` if there are none.
+/// Returns the minimum and maximum of the values that are not NULL; `None` if there are none.
 fn bounds_of_integers<N: Int>(values: &[N], nulls: Option<&NullBuffer>) -> Option<(N, N)> {
     let bounds = |values: &[N]| {
         let first = *values.first()?;
@@ -176,7 +176,7 @@ fn bounds_of_integers<N: Int>(values: &[N], nulls: Option<&NullBuffer>) -> Optio
     pieces.reduce(|(min, max), (low, high)| (min.min(low), max.max(high)))
 }
 
-/// Packs values as their distances from the lower bound, and NULLs as the bound itself.
+/// Packs values as their distances from the minimum, and NULLs as distance 0.
 pub(crate) fn pack<N: Int>(values: &[N], nulls: Option<&NullBuffer>, bounds: (i64, i64)) -> Packed {
     let reference = bounds.0 as u64;
     with_lane!(width_of(bounds.1.wrapping_sub(bounds.0) as u64), L => {

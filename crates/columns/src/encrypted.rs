@@ -1,10 +1,11 @@
 //! Chunks whose values are encrypted in memory.
 //!
-//! An encrypted chunk has in the clear only its type, its sizes and its number of NULLs. Its values, with their
-//! dictionary and symbol table if any, are one message under the key of the table ([`MemoryCipher`]). Its bounds, which
-//! planning and zone map checks need, are another message, which is short and decrypted on each use. A worker decrypts
-//! values into its own memory ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into its CPU
-//! cache, and frees that memory when it has finished the row group.
+//! An encrypted chunk has in the clear only its type, its sizes and its number of NULLs. Its values, with the
+//! dictionary or symbol table of their encoding, are one message encrypted with the key of the table
+//! ([`MemoryCipher`]). Its minimum and maximum, which planning and zone map checks need, are another message, which is
+//! short and is decrypted on each use. A worker decrypts values from the pool into its own memory
+//! ([`RowGroup::with_values`](crate::RowGroup::with_values)), which should stay in its CPU cache, and frees that memory
+//! when it has finished the row group.
 
 use crate::arena::{ALIGNMENT, Arena};
 use crate::body::{Body, EncodingKind};
@@ -20,11 +21,12 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TenantName, Tier};
 use std::sync::Arc;
 
-/// Bytes of strings up to which a dictionary is stored with the bounds, because plans read the dictionaries of all row
-/// groups.
+/// Maximum size of a dictionary, in bytes of its array's buffers, that is stored next to a chunk's minimum and maximum.
+/// Planning reads the dictionaries of all row groups, so small ones are kept where it finds them without the chunk's
+/// values.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 512;
 
-/// Encrypted bounds and other properties of an encrypted chunk that planning needs.
+/// Encrypted minimum, maximum and other properties of a chunk that planning needs ([`DecryptedBounds`]).
 #[derive(Debug)]
 pub(crate) struct EncryptedBounds {
     cipher: Arc<MemoryCipher>,
@@ -32,20 +34,21 @@ pub(crate) struct EncryptedBounds {
     bytes: Box<[u8]>,
 }
 
-/// The same, open.
+/// Decrypted contents of [`EncryptedBounds`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DecryptedBounds {
-    /// Without NULLs, the number of which is no secret.
+    /// Minimum and maximum. The number of NULLs is 0 here: it is no secret, so the chunk has it in the clear.
     pub zone: ZoneMap,
-    /// The least and the greatest integer of packed ones.
+    /// Minimum and maximum of a bit-packed chunk, as integers.
     pub integers: Option<(i64, i64)>,
-    /// Number of values of a dictionary.
+    /// Number of dictionary entries, if the chunk is dictionary-encoded.
     pub distinct: Option<usize>,
-    /// The values of a small one.
+    /// Dictionary entries, if they take at most [`DICTIONARY_BYTES_MAX`].
     pub dictionary: Option<ArrayRef>,
 }
 
-/// The values of an encrypted chunk: its image, the data behind the head at a multiple of [`ALIGNMENT`], encrypted.
+/// Encrypted values of a chunk: the head and then the data of its image ([`Image`]), the data at a multiple of
+/// [`ALIGNMENT`].
 #[derive(Clone, Debug)]
 pub(crate) struct EncryptedValues {
     message_tag: MessageTag,
@@ -54,8 +57,8 @@ pub(crate) struct EncryptedValues {
     pub bytes: Buffer,
 }
 
-/// Creates a cipher for the chunks of a table in memory. From then on the process overwrites freed memory, which may
-/// contain decrypted values.
+/// Creates a cipher for the chunks of one table in memory. From then on the whole process overwrites memory when it
+/// frees it, because freed memory may contain decrypted values.
 ///
 /// # Errors
 /// As [`MemoryCipher::new`].
@@ -65,7 +68,7 @@ pub fn table_cipher(tier: Tier) -> Result<Arc<MemoryCipher>> {
 }
 
 impl EncryptedBounds {
-    /// Encrypts the properties of a chunk.
+    /// Encrypts `open`, the properties of one chunk, with `cipher`.
     pub fn new(cipher: &Arc<MemoryCipher>, open: &DecryptedBounds) -> Result<Arc<EncryptedBounds>> {
         let mut out = Image::default();
         out.bound(open.zone.min.as_ref());
@@ -89,7 +92,7 @@ impl EncryptedBounds {
         Ok(Arc::new(EncryptedBounds { cipher: cipher.clone(), message_tag, bytes }))
     }
 
-    /// Decrypts the facts of a chunk of a type.
+    /// Decrypts the properties; `data_type` must be the type of the chunk.
     pub fn open(&self, data_type: &DataType) -> Result<DecryptedBounds> {
         let mut bytes = vec![0; self.bytes.len()];
         self.cipher.decrypt(&self.message_tag, &self.bytes, &mut bytes)?;
@@ -111,12 +114,12 @@ impl EncryptedBounds {
         })
     }
 
-    /// Returns the cipher of the chunk.
+    /// Returns the cipher of the chunk's table.
     pub fn cipher(&self) -> &Arc<MemoryCipher> {
         &self.cipher
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the bytes of heap memory that this takes.
     pub fn bytes_held(&self) -> usize {
         size_of::<EncryptedBounds>() + self.bytes.len()
     }
@@ -135,7 +138,7 @@ impl DecryptedBounds {
     }
 }
 
-/// Returns the strings or binaries of a dictionary as an array.
+/// Returns strings or binaries, the entries of a dictionary, as an array of `data_type`.
 fn array_of(values: &[&[u8]], data_type: &DataType) -> Result<ArrayRef> {
     if *data_type != DataType::Utf8View {
         return Ok(Arc::new(BinaryViewArray::from_iter_values(values)));
@@ -153,7 +156,7 @@ impl EncryptedValues {
 }
 
 impl Chunk {
-    /// Returns the chunk encrypted, on the heap.
+    /// Encrypts the chunk; the result is on the heap, not in the pool.
     ///
     /// # Errors
     /// As [`Chunk::check_intact`]; `Invalid` where it is encrypted already.
@@ -177,8 +180,8 @@ impl Chunk {
         Ok(chunk.with_hidden(hidden).with_facts(facts))
     }
 
-    /// Decrypts an encrypted chunk into memory of its own; `None` if it is not encrypted. If the bytes were tampered
-    /// with, readers of the values get the error.
+    /// Decrypts the chunk into heap memory; `None` if it is not encrypted. If decryption fails because the bytes were
+    /// tampered with, the returned chunk reports that error to whoever reads its values.
     pub(crate) fn opened(&self) -> Option<Chunk> {
         let (hidden, facts) = (self.hidden()?, self.facts()?);
         let opened = hidden.open(facts.cipher());
@@ -202,12 +205,12 @@ impl Chunk {
             .with_facts(facts.clone())
     }
 
-    /// Returns whether the values are encrypted in memory; of a handle, whether those that it may have are.
+    /// Returns whether the values are encrypted in memory. For a handle: whether they will be once they are in memory.
     pub fn is_encrypted(&self) -> bool {
         self.facts().is_some()
     }
 
-    /// Returns the cipher of the values.
+    /// Returns the cipher of an encrypted chunk; `None` for other chunks.
     pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.facts().map(|facts| facts.cipher())
     }

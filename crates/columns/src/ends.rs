@@ -1,10 +1,10 @@
-//! The ends of the values in a sequence of consecutive byte strings.
+//! Ends of the values in a sequence of consecutive byte strings.
 //!
-//! The ends of a block of 1024 values are close to a straight line, so only their distance from it is packed: this
-//! takes a tenth to a quarter of plain 32-bit offsets, and any single end can still be read directly (packed lengths
-//! would be smaller but would have to be summed up from the start of the block). Invariant, once built or checked: the
-//! ends ascend, and the last is the length of the bytes. Example: the ends 3, 2 would make the second string start at 3
-//! and end at 2.
+//! The ends in a block of 1024 values are close to a straight line, so only their distances from a line are stored,
+//! bit-packed. This takes a tenth to a quarter of plain 32-bit offsets, and any single end can still be read directly
+//! (packed lengths would be smaller, but would have to be summed up from the start of the block). Invariant, once built
+//! or checked: the ends ascend, and the last one is the length of the bytes. Example of ends that do not: with 3, 2 the
+//! second string would start at 3 and end at 2.
 
 use crate::lanes::Lane;
 use crate::packed::{Packed, width_of, with_lane};
@@ -16,14 +16,14 @@ use std::ops::Range;
 /// Ends of byte strings.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
-    /// A line for each block.
+    /// One line for each block.
     pub lines: Buffer,
-    /// Distances of the ends above the lines.
+    /// Distances of the ends from the lines, which lie below them.
     pub above: Packed,
 }
 
-/// The line below the ends of a block: `base + (slope * i >> SLOPE_BITS)` for its i-th value, modulo 2^32.
-/// The slope is in units of 1/1024 byte.
+/// Line below the ends of a block: for the i-th value `base + (slope * i >> SLOPE_BITS)`, modulo 2^32. The unit of the
+/// slope is 1/1024 byte.
 #[derive(Clone, Copy)]
 struct EndsLine {
     base: u32,
@@ -39,7 +39,7 @@ impl EndsLine {
         self.base.wrapping_add(((u64::from(self.slope) * index as u64) >> SLOPE_BITS) as u32)
     }
 
-    /// Returns the highest line with the ends' average slope that is above no end.
+    /// Returns the highest line that has the average slope of the ends and exceeds none of them.
     fn below(start: u32, ends: &[u32]) -> EndsLine {
         let last = ends.last().copied().unwrap_or(start);
         let slope = u64::from(last - start) * BLOCK_ROWS as u64 / ends.len().max(1) as u64;
@@ -102,7 +102,7 @@ impl Ends {
         bounds
     }
 
-    /// Checks that these are the ends of `rows` values in `bytes` bytes.
+    /// Checks that these are the ends of `rows` values which take `bytes` bytes together.
     ///
     /// # Errors
     /// `Corrupt` when they are not.

@@ -1,4 +1,4 @@
-//! Comparisons of plain floats in place, in SQL's order.
+//! Compares plain floats in place, in the order of SQL.
 
 use crate::arch::{Level, key_f32, key_f64};
 use crate::kernels::RetainPlain;
@@ -7,7 +7,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use farpool_model::CompareOp;
 
-/// The 32-bit or 64-bit floats of a chunk. The values of NULL rows are arbitrary.
+/// 32-bit or 64-bit floats of a chunk. The values of NULL rows are arbitrary.
 #[derive(Clone, Copy, Debug)]
 pub struct Floats<'a> {
     values: Values<'a>,
@@ -30,12 +30,11 @@ impl<'a> Floats<'a> {
         Some(Floats { values })
     }
 
-    /// Clears the bits of rows whose value does not compare to `literal` by `op`. The order is the total
-    /// order of IEEE 754, which puts NaN above (or, with the sign bit, below) all numbers, except that -0.0
-    /// equals 0.0. Bit 0 of `alive` is row `start`. The result for NULL rows is unspecified; words without a
-    /// set bit are not read.
+    /// Clears the bits of rows for whose value `value op literal` is false. The order is the total order of IEEE 754,
+    /// which puts NaN above (or, with the sign bit, below) all numbers, except that -0.0 equals 0.0. Bit 0 of `alive`
+    /// is row `start`. The result for NULL rows is unspecified. Words without a set bit are not read.
     ///
-    /// For 32-bit floats the literal must be exactly a 32-bit float, too.
+    /// For 32-bit floats, the literal must be exactly a 32-bit float.
     ///
     /// # Panics
     /// When `start` is beyond the number of rows.
@@ -56,8 +55,8 @@ impl<'a> Floats<'a> {
     }
 }
 
-/// Returns the range of keys that `op` compares to `key`: its least key, the distance from it to the greatest, and
-/// whether the matching keys are inside the range or outside.
+/// Returns the range of comparison keys for which `op` holds with `key`: the least key, its distance to the greatest
+/// key, and whether the matching keys are inside the range or outside.
 fn range_of<K: Lane>(op: CompareOp, key: K, max: K) -> (K, K, bool) {
     let none = K::default();
     match op {

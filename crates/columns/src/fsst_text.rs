@@ -1,15 +1,15 @@
-//! Strings compressed one by one with a table of up to 255 frequent byte sequences.
+//! FSST: strings that are compressed one by one with a table of up to 255 frequent byte sequences (symbols).
 //!
-//! Invariant of a [`SymbolTable`]: every length is 1 to 8. The decoder is our own, because that of `fsst-rs`
-//! aborts the program on codes that were not checked before, and checking takes half as long as decoding.
-//! Source: Boncz, Neumann, Leis, "FSST: Fast Random Access String Compression", VLDB 2020.
+//! Invariant of a [`SymbolTable`]: every symbol has 1 to 8 bytes. The decoder is not that of `fsst-rs`, which aborts
+//! the process if codes are not valid; checking them before would take half as long as decoding. Source: Boncz,
+//! Neumann, Leis, "FSST: Fast Random Access String Compression", VLDB 2020.
 
 use farpool_model::{Error, Result};
 use fsst::{Compressor, ESCAPE_CODE, Symbol};
 
 const SYMBOLS_MAX: usize = 255;
 
-/// The symbol of each code of a chunk.
+/// Symbol table of a chunk: the symbol of each code.
 #[derive(Clone)]
 pub(crate) struct SymbolTable {
     symbols: [Symbol; SYMBOLS_MAX],
@@ -61,8 +61,8 @@ impl SymbolTable {
         (symbols.collect(), &self.lengths[..self.count])
     }
 
-    /// Returns the symbol of a code other than the escape, and its length in bytes; an arbitrary byte for
-    /// codes that are not in the table.
+    /// Returns the symbol of a code other than the escape, and its length in bytes. For a code that is not in the
+    /// table, the symbol is an arbitrary byte.
     pub fn symbol(&self, code: u8) -> ([u8; 8], usize) {
         let code = usize::from(code).min(SYMBOLS_MAX - 1);
         (self.symbols[code].to_u64().to_le_bytes(), usize::from(self.lengths[code]))
@@ -73,7 +73,7 @@ impl SymbolTable {
         self.count * 9
     }
 
-    /// Bytes of the string that `codes` stand for; `None` where they end within an escape.
+    /// Returns the length of the string that `codes` encode, in bytes; `None` if they end within an escape.
     pub fn decoded_len(&self, codes: &[u8]) -> Option<usize> {
         let (mut bytes, mut is_literal) = (0, false);
         for code in codes {
@@ -88,29 +88,29 @@ impl SymbolTable {
         (!is_literal).then_some(bytes)
     }
 
-    /// Decodes `codes` and appends the result if it is exactly `bytes` bytes and the last escape has its
-    /// byte. Otherwise appends nothing and returns false.
+    /// Decodes `codes` and appends the string. Returns false and appends nothing if it does not have exactly `bytes`
+    /// bytes, or the codes end within an escape.
     #[must_use]
     pub fn decode(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> bool {
         self.run::<true>(codes, bytes, out).is_some()
     }
 
-    /// Decodes the first of `codes`, up to exactly `bytes` bytes, appends the result and returns the number
-    /// of codes. Returns `None` and appends nothing if no code ends at that length.
+    /// Decodes the first of `codes` until exactly `bytes` bytes are decoded, and appends them. Returns the number of
+    /// codes; `None`, appending nothing, if no code ends at that length.
     #[must_use]
     pub fn decode_front(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> Option<usize> {
         self.run::<false>(codes, bytes, out)
     }
 
-    /// Decodes the first of `codes`, or with `ALL` all of them, and appends the result if it is exactly
-    /// `bytes` bytes; returns the number of codes.
+    /// Decodes the first of `codes` (with `ALL`, all of them), and appends the result if it has exactly `bytes` bytes.
+    /// Returns the number of codes that were decoded, `None` if the length is another one.
     #[inline(always)]
     fn run<const ALL: bool>(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> Option<usize> {
-        // The allocation is bounded by the number of codes, not by the claimed length.
+        // Memory is allocated for what the codes can yield at most, since the stated length may be wrong.
         if bytes > CODES * codes.len() {
             return None;
         }
-        // A symbol is written as eight bytes, whatever its length, and codes are decoded eight at a time.
+        // Symbols of any length are written as eight bytes, and eight codes are decoded at a time.
         out.reserve(bytes + 8 * CODES);
         let room = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         let (mut at, mut rest) = (0, codes);
@@ -165,7 +165,7 @@ impl SymbolTable {
     }
 }
 
-/// Number of codes that are decoded together.
+/// Number of codes that are decoded at a time.
 const CODES: usize = 8;
 
 fn has_escape(codes: &[u8; CODES]) -> bool {

@@ -1,4 +1,4 @@
-//! Decodes selected rows to Arrow arrays. The rows exist: [`Chunk::gather`] has checked them.
+//! Decodes single rows to Arrow arrays. The rows must exist; [`Chunk::gather`] checks that.
 
 use crate::body::Body;
 use crate::chunk::Chunk;

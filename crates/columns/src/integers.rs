@@ -1,4 +1,4 @@
-//! Operations on packed integers in place, on lanes as narrow as the values permit.
+//! Operations on bit-packed integers in place, in lanes (integer types) as narrow as the values permit.
 
 use crate::arch::Level;
 use crate::kernels::{Blocks, Member, MemberByte, Retain, RetainAtMost, Sum, Within};
@@ -8,8 +8,8 @@ use farpool_model::CompareOp;
 use farpool_model::limits::BLOCK_ROWS;
 use std::ops::Range;
 
-/// The integers of a chunk: each is [`Integers::min`] plus a distance, which is packed in lanes of
-/// [`Integers::lane_bits`]. Rows that are NULL have an arbitrary value within the bounds.
+/// Integers of a chunk. Each is [`Integers::min`] plus a distance. Distances are bit-packed and are processed in lanes
+/// of [`Integers::lane_bits`] bits. NULL rows have an arbitrary value between minimum and maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct Integers<'a> {
     packed: &'a Packed,
@@ -25,7 +25,7 @@ impl<'a> Integers<'a> {
         self.packed.rows
     }
 
-    /// Returns a lower bound of the values, and the reference of the distances.
+    /// Returns a lower bound of the values, from which distances are counted.
     pub fn min(&self) -> i64 {
         self.packed.reference
     }
@@ -35,7 +35,7 @@ impl<'a> Integers<'a> {
         self.packed.max
     }
 
-    /// Returns the width of the lanes that distances unpack to: 8, 16, 32 or 64 bits.
+    /// Returns the number of bits of the integers to which distances are unpacked: 8, 16, 32 or 64.
     pub fn lane_bits(&self) -> u32 {
         self.packed.lane_bits()
     }
@@ -51,7 +51,7 @@ impl<'a> Integers<'a> {
         }));
     }
 
-    /// Replaces `out` by the values of single rows; ascending rows are cheapest.
+    /// Replaces `out` by the values of the given rows; ascending rows are fastest.
     ///
     /// # Panics
     /// When one of the rows does not exist.
@@ -88,7 +88,8 @@ impl<'a> Integers<'a> {
         self.unpack_deltas(rows, out);
     }
 
-    /// Replaces `out` by the distances of `rows` from [`Integers::min`], widened from narrower lanes.
+    /// Replaces `out` by the distances of `rows` from [`Integers::min`] as 32-bit integers, also if they fit fewer
+    /// bits.
     ///
     /// # Panics
     /// When these rows do not exist, or `lane_bits()` is 64.
@@ -114,9 +115,9 @@ impl<'a> Integers<'a> {
         self.packed.unpack_with::<L, L>(rows, out, |delta| delta);
     }
 
-    /// Returns the sum of the distances from [`Integers::min`] of `rows` rows from `start`, which is a
-    /// multiple of 1024. If `selected` is given, only rows whose bit is set count; its first bit is row
-    /// `start`. Blocks of 1024 rows without a set bit are not read.
+    /// Returns the sum of the distances from [`Integers::min`] of `rows` rows from `start` on, which must be a multiple
+    /// of 1024. If `selected` is given, only rows whose bit is set count; bit 0 is row `start`. Blocks of 1024 rows
+    /// without a set bit are not read.
     ///
     /// # Panics
     /// When `start` is no multiple of 1024, the rows do not exist, or there are fewer bits than rows.
@@ -136,11 +137,11 @@ impl<'a> Integers<'a> {
     }
 
     /// Clears the bits of rows whose value is not between `low` and `high`, both included; with `inside` false, of rows
-    /// whose value is. The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024;
-    /// there must not be more bits than rows.
+    /// whose value is. The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, which must be a multiple
+    /// of 1024. `alive` must not have more words than the rows from `start` on need.
     ///
-    /// If the bounds decide, no values are read. Blocks of 1024 rows without a set bit are not read either. All other
-    /// values are compared in their own narrow lanes.
+    /// If minimum and maximum decide, no values are read. Blocks of 1024 rows without a set bit are not read either.
+    /// Values are compared in lanes as narrow as they permit.
     ///
     /// # Panics
     /// When `start` is no multiple of 1024 or there are too many bits.
@@ -157,7 +158,7 @@ impl<'a> Integers<'a> {
                 alive.fill(0)
             };
         }
-        // Both limits are within the bounds now, and so are their distances.
+        // Both limits are now between minimum and maximum, so their distances fit the lanes.
         let (low, high) = (low.max(min), high.min(max));
         let (low, span) = ((low - min) as u64, (high - low) as u64);
         with_lane!(self.packed.width, L => {
@@ -188,7 +189,7 @@ impl<'a> Integers<'a> {
         if !near.contains(&offset) || !near.contains(&last) {
             return self.retain_far_members(set, inside, start, alive);
         }
-        // Sums below 0 wrap to 2^31 and more, which is beyond every set.
+        // Negative sums wrap to 2^31 or more, which is beyond every set.
         let condition = Member { offset: offset as u32, set: &set.halves };
         match self.lane_bits() {
             16 => Level::best().run(Retain { blocks: self.blocks::<u16>(start), condition, inside, alive }),
@@ -196,7 +197,7 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// Tests row by row: when values are spread so widely, few rows are left or few are in the set.
+    /// Tests row by row. If the values are spread so widely, few rows are left or few values are in the set.
     fn retain_far_members(&self, set: &IntegerSet, inside: bool, start: usize, alive: &mut [u64]) {
         let last = set.first.saturating_add(set.halves.len() as i64 * 32);
         let mut near = alive.to_vec();
@@ -209,11 +210,11 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// Clears the bits of rows whose value does not compare to that of `other` by `op`. Otherwise as
-    /// [`Integers::retain_within`].
+    /// Clears the bits of rows for which `value op other` is false, where `other` is the value of the same row in
+    /// `other`. Otherwise as [`Integers::retain_within`].
     ///
     /// # Panics
-    /// As [`Integers::retain_within`], for either operand.
+    /// As [`Integers::retain_within`], for each of the two operands.
     pub fn retain_compared(&self, op: CompareOp, other: &Integers<'_>, start: usize, alive: &mut [u64]) {
         match op {
             CompareOp::LtEq => self.retain_at_most(other, true, start, alive),
@@ -261,16 +262,16 @@ impl<'a> Integers<'a> {
     }
 }
 
-/// A set of integers in a narrow range, as a bitmap.
+/// Set of integers in a narrow range, as a bitmap.
 #[derive(Clone, Debug)]
 pub struct IntegerSet {
     first: i64,
-    /// The bitmap in halves of words, 32 integers each, since vectors of indices have 32-bit lanes too.
+    /// The bitmap in words of 32 bits, because vectors of indices have 32-bit lanes, too.
     halves: Vec<u32>,
 }
 
 impl IntegerSet {
-    /// Creates the set of integers `first + i` for which `holds(i)`, for each `i` below `count`.
+    /// Creates the set of all integers `first + i` for which `holds(i)` is true, where `i` is less than `count`.
     ///
     /// # Panics
     /// When `count` is 2^31 or more.
@@ -281,7 +282,7 @@ impl IntegerSet {
         IntegerSet { first, halves: (0..count.div_ceil(32)).map(half).collect() }
     }
 
-    /// Creates the set of integers whose bits are set in `words`; the first bit is `first`.
+    /// Creates the set of integers whose bits are set in `words`; the lowest bit of the first word stands for `first`.
     ///
     /// # Panics
     /// When there are 2^31 bits or more.
@@ -317,7 +318,7 @@ impl IntegerSet {
         integer >= self.first && half.is_some_and(|half| half >> (bit % 32) & 1 == 1)
     }
 
-    /// Returns 256 bits of the set from the one at `offset` on, which may be outside the set.
+    /// Returns 256 bits of the bitmap from bit `offset` on; bits outside the bitmap are 0.
     fn bytes_from(&self, offset: i128) -> [u8; 32] {
         std::array::from_fn(|byte| {
             let bit = |bit: usize| {

@@ -1,20 +1,20 @@
-//! Blocks of 1024 packed integers in the layout of `fastlanes`.
+//! Blocks of 1024 bit-packed integers in the layout of `fastlanes`.
 //!
-//! A block of width `w` in lanes of `L` is `1024 * w / L::BITS` lanes long: `w` rows of 128 bytes. The values
-//! of a block are spread over as many streams as 128 bytes have lanes, so that neighbours lie next to each
-//! other in a SIMD register, and each stream is a plain sequence of `w`-bit numbers. The r-th numbers of all
-//! streams are consecutive rows of the block, the first of which is [`first_row`]. Source: Afroozeh and
-//! Boncz, "The FastLanes Compression Layout", VLDB 2023.
+//! A lane is an unsigned integer type in which packed values are stored. A block of values of `w` bits in lanes of type
+//! `L` has `1024 * w / L::BITS` lanes, which are `w` lines of 128 bytes. The values are spread over as many streams as
+//! 128 bytes have lanes, so that values of neighbouring streams lie next to each other in a SIMD register; each stream
+//! is a plain sequence of `w`-bit numbers. The r-th numbers of all streams are consecutive rows of the block, of which
+//! [`first_row`] is the first. Source: Afroozeh and Boncz, "The FastLanes Compression Layout", VLDB 2023.
 //!
-//! The library packs; unpacking is our own code, fused with the operation on the values, for any instruction
-//! set ([`Pairs`]).
+//! The library packs. Unpacking is done here, together with the operation on the values, for any level of CPU
+//! instructions ([`Pairs`]).
 
 use crate::arch::Simd;
 use arrow_buffer::ArrowNativeType;
 use farpool_model::limits::BLOCK_ROWS;
 use fastlanes::BitPacking;
 
-/// Order of the groups of eight numbers in a stream; in multiples of 16 rows within an eighth of a block.
+/// Order of the groups of eight numbers within a stream, in multiples of 16 rows within an eighth of a block.
 const GROUP_ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 
 /// An unsigned integer type that packed values are stored in.
@@ -22,7 +22,7 @@ pub(crate) trait Lane: BitPacking + ArrowNativeType + Ord {
     /// Number of bits of the type.
     const BITS: u32;
 
-    /// 64 bytes of lanes.
+    /// 64 bytes of lanes (a unit).
     type Unit: AsRef<[Self]> + AsMut<[Self]> + Copy;
 
     /// Returns the low bits of `value`.
@@ -31,8 +31,8 @@ pub(crate) trait Lane: BitPacking + ArrowNativeType + Ord {
     /// Returns the value as 64 bits.
     fn widen(self) -> u64;
 
-    /// Extracts the bits of a stream from `shift` on, which is less than [`Lane::BITS`], masked by `mask`:
-    /// those of `low` and, above them, the lowest of `high`.
+    /// Returns bits of a stream from bit `shift` of `low` on (less than [`Lane::BITS`]), masked by `mask`: those of
+    /// `low` and, above them, the lowest bits of `high`.
     fn part(low: Self, high: Self, shift: u32, mask: Self) -> Self;
 
     /// Returns the sum, modulo the type.
@@ -81,8 +81,8 @@ macro_rules! impl_lane {
 
             #[inline(always)]
             fn part(low: Self, high: Self, shift: u32, mask: Self) -> Self {
-                // In two steps, because a shift by all bits is not allowed. The bits of `high` lie outside
-                // the mask where `low` has all bits.
+                // In two steps, because a shift by all bits is not allowed. If all wanted bits are in `low`, those of
+                // `high` lie outside the mask.
                 (low >> shift | high << 1 << (<$t>::BITS - 1 - shift)) & mask
             }
 
@@ -142,7 +142,7 @@ impl_lane!(
     u64, parts_u64, compress_u64, keep_u64, at_most_u64, within_u64
 );
 
-/// Returns the bits of the narrowest lane for values of `width` bits.
+/// Returns the number of bits of the narrowest lane for values of `width` bits.
 pub(crate) fn lane_bits(width: u32) -> u32 {
     match width {
         0..=8 => 8,
@@ -162,8 +162,8 @@ const fn streams<L: Lane>() -> usize {
     BLOCK_ROWS / L::BITS as usize
 }
 
-/// Returns the row of a block that holds the `number`-th number of the first stream; those of the other
-/// streams follow it.
+/// Returns the row of a block to which number `number` of the first stream belongs. The numbers of the other streams
+/// belong to the rows after it.
 #[inline(always)]
 pub(crate) fn first_row(number: usize) -> usize {
     GROUP_ORDER[number / 8] * 16 + number % 8 * 128
@@ -177,7 +177,7 @@ pub(crate) fn pack_block<L: Lane>(width: u32, values: &[L; BLOCK_ROWS], packed: 
     unsafe { L::unchecked_pack(width as usize, values, packed) }
 }
 
-/// A block that is unpacked 128 bytes of values at a time, for use in a kernel. The kernel has to loop over
+/// A block that is unpacked 128 bytes of values (two units) at a time, for use in a kernel. The kernel must loop over
 /// the pairs itself, because a closure might not be compiled with the kernel's instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Pairs<'a, L> {
@@ -195,12 +195,12 @@ impl<'a, L: Lane> Pairs<'a, L> {
         Pairs { width, packed, mask: L::truncate(u64::MAX >> (64 - width)) }
     }
 
-    /// Returns the `number`-th of [`Lane::BITS`] pairs of units, and the row of the block that its first
-    /// value belongs to.
+    /// Returns pair `number` of the [`Lane::BITS`] pairs of units, and the row of the block to which its first value
+    /// belongs.
     #[inline(always)]
     pub fn get<S: Simd>(&self, simd: S, number: u32) -> (usize, L::Unit, L::Unit) {
         let (word, shift) = (number * self.width / L::BITS, number * self.width % L::BITS);
-        // The word of the last bit, which may be the same word.
+        // Word with the last bit; it may be the same word.
         let next = (number * self.width + self.width - 1) / L::BITS;
         let (low, high) = (word as usize * streams::<L>(), next as usize * streams::<L>());
         let (low_half, high_half) = (low + streams::<L>() / 2, high + streams::<L>() / 2);
@@ -214,7 +214,7 @@ impl<'a, L: Lane> Pairs<'a, L> {
     }
 }
 
-/// Returns the stream of a block that a row belongs to, and the row's number in the stream.
+/// Returns the stream of a block to which a row belongs, and the number's index in that stream.
 #[inline(always)]
 fn place<L: Lane>(row: usize) -> (usize, u32) {
     debug_assert!(row < BLOCK_ROWS);
@@ -224,8 +224,8 @@ fn place<L: Lane>(row: usize) -> (usize, u32) {
     (stream, (group * 8 + row / 128) as u32)
 }
 
-/// Returns the two lanes of a block that hold the value of a row, which may be the same lane; `width` must
-/// not be 0.
+/// Returns the indices of the first and last lane of a block that hold bits of a row's value; they may be equal.
+/// `width` must not be 0.
 #[inline(always)]
 pub(crate) fn lanes_of<L: Lane>(width: u32, row: usize) -> [usize; 2] {
     let (stream, number) = place::<L>(row);
@@ -233,10 +233,10 @@ pub(crate) fn lanes_of<L: Lane>(width: u32, row: usize) -> [usize; 2] {
     [lane(number * width), lane(number * width + width - 1)]
 }
 
-/// Unpacks one value of a block; `width` must not be 0.
+/// Returns the value of one row of a block; `width` must not be 0.
 #[inline(always)]
 pub(crate) fn unpack_one<L: Lane>(width: u32, packed: &[L], row: usize) -> L {
-    // If the first lane has all bits, the last one is the same: no second cache line is read.
+    // If the first lane has all bits, it is also the last, so that no second cache line is read.
     let [first, last] = lanes_of::<L>(width, row);
     let shift = place::<L>(row).1 * width % L::BITS;
     L::part(packed[first], packed[last], shift, L::truncate(u64::MAX >> (64 - width)))

@@ -1,12 +1,12 @@
-//! Tables in the memory of a pool: row groups of encoded column chunks.
+//! Tables in the memory of a pool, as row groups of encoded column chunks.
 //!
-//! A table is divided into row groups of [`farpool_model::limits::ROW_GROUP_ROWS`] rows, and each column of a
-//! row group is encoded separately, in the form that takes least memory ([`EncodingKind`]). Operators work on
-//! the encoded form where they can ([`Integers`], [`Dictionary`]) and on Arrow arrays where they cannot
+//! A table is divided into row groups of up to [`farpool_model::limits::ROW_GROUP_ROWS`] rows. Each column of a row
+//! group is a chunk, which is encoded by itself in the form that takes least memory ([`EncodingKind`]). Operators
+//! process encoded values where they can ([`Integers`], [`Dictionary`]), and otherwise decode them to Arrow arrays
 //! ([`Chunk::decode`], [`Chunk::gather`]).
 //!
-//! Invariants: everything here is immutable once built, so that any number of threads may read it; a chunk
-//! decodes to exactly the values that it was encoded from, bit by bit for floats.
+//! Invariants: everything here is immutable once built, so that any number of threads may read it; decoding a chunk
+//! gives exactly the values from which it was encoded, bit by bit for floats.
 
 mod arch;
 mod arena;

@@ -1,4 +1,4 @@
-//! Outline of a chunk: its properties apart from its values and bounds.
+//! Outline of a chunk: its properties except its values, minimum and maximum.
 
 use crate::body::EncodingKind;
 use crate::bytes::{HeadPrefix, Image, Reader, read_head_prefix};
@@ -17,9 +17,9 @@ pub(crate) struct Outline {
     pub bytes_plain: usize,
     pub bytes_encoded: usize,
     pub kind: EncodingKind,
-    /// The least and the greatest integer of packed ones, unless they are encrypted.
+    /// Minimum and maximum of bit-packed integers; `None` if they are encrypted.
     pub integers: Option<(i64, i64)>,
-    /// Number of values of a dictionary, unless they are encrypted.
+    /// Number of dictionary entries; `None` if it is encrypted.
     pub distinct: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ impl Outline {
         }
     }
 
-    /// Writes the outline and the bounds, for [`Outline::read`].
+    /// Encodes the outline with the minimum and maximum in `zone`, for [`Outline::read`].
     pub fn write(&self, zone: &ZoneMap) -> Vec<u8> {
         let mut image = Image::opening(&self.data_type, self.rows, zone, self.bytes_plain);
         let out = &mut image.head;
@@ -76,7 +76,7 @@ impl Outline {
         Ok((Outline { data_type, rows, bytes_plain, bytes_encoded, kind, integers, distinct }, zone))
     }
 
-    /// Reads the outline and the bounds from the head of an image.
+    /// Decodes the outline and the zone map from the head of an image.
     ///
     /// # Errors
     /// `Corrupt` when the bytes are not those of a head.
@@ -125,12 +125,12 @@ impl Outline {
     }
 }
 
-/// Takes the length of a buffer.
+/// Reads the length of a buffer.
 fn length(reader: &mut Reader<'_>) -> Result<usize> {
     Ok(usize_saturating(u64::from_le_bytes(reader.array()?)))
 }
 
-/// Takes a packed sequence: its least and greatest value, and adds its length.
+/// Reads a bit-packed sequence: returns its minimum and maximum, and adds its length to `bytes`.
 fn packed(reader: &mut Reader<'_>, bytes: &mut usize) -> Result<(i64, i64)> {
     let bounds = (i64::from_le_bytes(reader.array()?), i64::from_le_bytes(reader.array()?));
     *bytes = bytes.saturating_add(length(reader)?);

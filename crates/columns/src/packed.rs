@@ -1,10 +1,11 @@
-//! A sequence of integers, each stored as its distance from a common reference in as few bits as the largest
-//! distance needs (frame of reference).
+//! A bit-packed sequence of integers: each is stored as its distance from a common reference, in as few bits as the
+//! largest distance needs (frame of reference).
 //!
 //! Invariants: every distance is at most `max - reference`, which does not overflow as an unsigned 64-bit number;
-//! `data` has whole blocks of 1024, the last one padded. Code that builds a [`Packed`] from bytes of a peer calls
-//! [`Packed::check`] before anything else. Example: with a reference of 10 and a `max` of 12, distances are packed in 2
-//! bits; a peer that packs a 3 would yield the value 13, outside the bounds by which sums were proven not to overflow.
+//! `data` has whole blocks of 1024 values, the last one padded. A [`Packed`] that is built from bytes of a peer must be
+//! checked by [`Packed::check`] before anything else. Example: with a reference of 10 and a `max` of 12, distances have
+//! 2 bits. If a peer packs a distance of 3, the value is 13, which is outside the bounds from which it was concluded
+//! that sums do not overflow.
 
 use crate::arch::Level;
 use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks, UnpackEach};
@@ -15,7 +16,7 @@ use farpool_model::{Error, Result};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// A sequence of packed integers.
+/// A bit-packed sequence of integers.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
     pub reference: i64,
@@ -25,7 +26,7 @@ pub(crate) struct Packed {
     pub data: Buffer,
 }
 
-/// Runs `$body` with `$lane` naming the lane type for a width.
+/// Evaluates `$body` with `$lane` as the name of the lane type for values of `$width` bits.
 macro_rules! with_lane {
     ($width:expr, $lane:ident => $body:expr) => {
         match $crate::lanes::lane_bits($width) {
@@ -51,13 +52,13 @@ macro_rules! with_lane {
 pub(crate) use with_lane;
 
 impl Packed {
-    /// Returns a sequence of `rows` equal values; takes no memory.
+    /// Creates a sequence of `rows` equal values, which takes no memory for data.
     pub fn constant(value: i64, rows: usize) -> Packed {
         Packed { reference: value, max: value, width: 0, rows, data: Buffer::default() }
     }
 
-    /// Packs distances from `reference`, the largest of which is `max - reference`. `fill` writes the
-    /// distances of a block's rows into its argument.
+    /// Packs distances from `reference`, the greatest of which must be `max - reference`. `fill` is called for each
+    /// block and writes the distances of its rows into its argument.
     pub fn pack_with<L: Lane>(
         (reference, max): (i64, i64),
         rows: usize,
@@ -95,7 +96,7 @@ impl Packed {
         lanes::lane_bits(self.width)
     }
 
-    /// Returns the packed lanes; `L` must be the lane type of the width.
+    /// Returns the packed data as lanes; `L` must be the lane type for the width.
     pub fn lanes<L: Lane>(&self) -> &[L] {
         debug_assert_eq!(L::BITS, self.lane_bits());
         self.data.typed_data::<L>()
@@ -106,7 +107,7 @@ impl Packed {
         Blocks { width: self.width, lanes: &self.lanes::<L>()[block * lanes::block_lanes::<L>(self.width)..] }
     }
 
-    /// Calls `visit` with the distances of consecutive pieces of `rows`, each within one block.
+    /// Calls `visit` with the distances of `rows` in consecutive pieces, each within one block.
     #[inline]
     pub fn for_each_piece<L: Lane>(&self, rows: Range<usize>, mut visit: impl FnMut(&[L])) {
         let mut values = [L::default(); BLOCK_ROWS];
@@ -121,7 +122,7 @@ impl Packed {
         }
     }
 
-    /// Replaces `out` by the distances of `rows`, each mapped by `map`.
+    /// Replaces `out` by `map` of the distances of `rows`.
     pub fn unpack_with<L: Lane, T: Copy + Default>(
         &self,
         rows: Range<usize>,
@@ -148,8 +149,7 @@ impl Packed {
         }
     }
 
-    /// Maps the distances of `rows` by `map` and passes them to `take`, piece by piece, each within one
-    /// block.
+    /// Calls `take` with `map` of the distances of `rows`, in consecutive pieces, each within one block.
     #[inline]
     pub fn unpack_to<L: Lane, T: Copy + Default>(
         &self,
@@ -205,7 +205,7 @@ impl Packed {
         Level::best().run(UnpackBlock { blocks: self.blocks_from::<L>(0), index: block, out });
     }
 
-    /// Returns the `count` rows whose bits are set, with the same bounds and width.
+    /// Returns the `count` rows whose bits are set as a new sequence with the same bounds and width.
     pub fn pick(&self, selected: &[u64], count: usize) -> Packed {
         let mut data = Buffer::default();
         if self.width > 0 {
@@ -243,8 +243,7 @@ impl Packed {
         self.reference.wrapping_add(delta as i64)
     }
 
-    /// Calls `visit` with the distance of each of `rows`, all of which must exist. Ascending rows are
-    /// cheapest.
+    /// Calls `visit` with the distance of each of `rows`, all of which must exist. Ascending rows are fastest.
     #[inline]
     pub fn for_each_of<L: Lane>(&self, rows: &[u32], mut visit: impl FnMut(L)) {
         if self.width == 0 {
@@ -253,7 +252,7 @@ impl Packed {
         Level::best().run(Gather { blocks: self.blocks_from::<L>(0), rows, visit });
     }
 
-    /// Checks that the parts are consistent and every distance is within the bounds.
+    /// Checks that the fields are consistent and no distance exceeds `max - reference`.
     ///
     /// # Errors
     /// `Corrupt` when they are not.
@@ -272,7 +271,7 @@ impl Packed {
         }
     }
 
-    /// Returns whether every distance is at most `range`, which has no more bits than the width.
+    /// Returns whether every distance is at most `range`, which must have no more bits than the width.
     fn is_within<L: Lane>(&self, range: u64) -> bool {
         let most = L::truncate(range);
         if self.width == L::BITS {
@@ -282,9 +281,9 @@ impl Packed {
             });
             return largest <= most;
         }
-        // All are below the highest bit of the lane, so that a difference has that bit if the distance is the larger
-        // one. Differences are taken of many at once on any processor, maxima of 64 bits are not: they took a fifth of
-        // the time of a scan from disk.
+        // No distance uses the highest bit of the lane, so a difference has that bit if the distance is larger than
+        // `range`. Every level computes many differences at once, but not maxima of 64 bits; those took a fifth of the
+        // time of a scan from disk.
         let mut differences = L::default();
         self.for_each_piece::<L>(0..self.rows, |piece| {
             differences = piece.iter().fold(differences, |all, distance| all | most.minus(*distance));
@@ -293,7 +292,7 @@ impl Packed {
     }
 }
 
-/// Returns the number of bits that `range` needs.
+/// Returns the number of bits that integers up to `range` need.
 pub(crate) fn width_of(range: u64) -> u32 {
     u64::BITS - range.leading_zeros()
 }

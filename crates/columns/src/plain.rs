@@ -1,12 +1,11 @@
-//! The rows of a row group before they are encoded, in the pieces in which they arrived.
+//! Rows of a row group before they are encoded, in the pieces in which they arrived.
 //!
-//! Pieces share memory with the batches that they were sliced from, which costs nothing as long as rows make
-//! up most of it. A batch may hold far more: strings of a few bytes in a buffer of many megabytes, or a
-//! header for each of thousands of columns around one row. [`PlainGroup::tidy`] copies the values in such
-//! cases.
+//! Pieces share memory with the batches from which they were sliced. That costs nothing if the rows are most of the
+//! batch. But a batch may hold far more memory: strings of a few bytes in a buffer of many megabytes, or a header for
+//! each of thousands of columns with one row. [`PlainGroup::tidy`] copies the values in such cases.
 //!
-//! Invariant: after [`PlainGroup::tidy`], a row group that waits for rows holds at most twice the bytes of
-//! its plain values, plus [`PLAIN_EXCESS_BYTES_MAX`].
+//! Invariant: after [`PlainGroup::tidy`], a row group that waits for more rows holds at most twice the bytes of its
+//! plain values, plus [`PLAIN_EXCESS_BYTES_MAX`].
 
 use crate::encode::fixed_bytes;
 use arrow_array::cast::AsArray;
@@ -17,11 +16,11 @@ use farpool_model::limits::{PLAIN_EXCESS_BYTES_MAX, ROW_GROUP_BYTES_MAX};
 use farpool_model::schema;
 use std::sync::Arc;
 
-/// Bytes counted for an array in addition to its values: its header, its type, and the reference counts of it
-/// and its buffers.
+/// Bytes counted for an array in addition to its values: header, type, and the reference counts of the array and its
+/// buffers.
 const ARRAY_BYTES: usize = 256;
 
-/// The rows of a row group as they arrived: each column in pieces, of the table's canonical types.
+/// Rows of a row group as they arrived: for each column several arrays, with the canonical types of the table.
 #[derive(Debug, Default)]
 pub struct PlainGroup {
     pieces: Vec<Vec<ArrayRef>>,
@@ -41,7 +40,7 @@ impl PlainGroup {
         }
     }
 
-    /// Concatenates row groups of the same columns. The result may have more rows than a row group may have.
+    /// Concatenates row groups of the same columns. The result may have more rows than a row group otherwise may.
     pub fn join(groups: &[&PlainGroup]) -> PlainGroup {
         let columns = groups.first().map_or(0, |group| group.pieces.len());
         let column = |index: usize| groups.iter().flat_map(|group| &group.pieces[index]).cloned().collect();
@@ -63,8 +62,8 @@ impl PlainGroup {
         self.rows
     }
 
-    /// Bytes of memory that the rows hold. The memory of a batch that was divided counts with the last of its
-    /// rows.
+    /// Returns the bytes of memory that the rows hold. If a batch was divided among row groups, its memory counts for
+    /// the row group with its last rows.
     pub fn bytes_held(&self) -> usize {
         self.bytes_held
     }
@@ -74,14 +73,14 @@ impl PlainGroup {
         self.pieces.len()
     }
 
-    /// Returns a column in one piece. It is concatenated only on request, by the thread that encodes it, and
-    /// so is still in that core's cache when it is encoded.
+    /// Returns a column as one array; `None` if there is no such column. It is concatenated only now, by the thread
+    /// that encodes it, so that it is still in that core's cache.
     pub fn column(&self, index: usize) -> Option<ArrayRef> {
         self.pieces.get(index).map(|pieces| concatenate(pieces))
     }
 
-    /// Returns how many of the first `rows` rows of `piece` still fit, and their bytes as plain values. At
-    /// least one row fits if the row group is empty.
+    /// Returns how many of the first `rows` rows of `piece` fit the row group, and their bytes as plain values. At
+    /// least one row fits an empty row group.
     pub(crate) fn fitting(&self, piece: &[ArrayRef], rows: usize) -> (usize, usize) {
         let total = plain_bytes(piece);
         let left = ROW_GROUP_BYTES_MAX.saturating_sub(self.bytes_plain);
@@ -119,13 +118,13 @@ impl PlainGroup {
         self.bytes_plain += bytes_plain;
     }
 
-    /// Adds `bytes` to the memory that the rows hold.
+    /// Adds `bytes` to the bytes of memory that the rows hold.
     pub(crate) fn hold(&mut self, bytes: usize) {
         self.bytes_held += bytes;
     }
 
-    /// Copies the values if they hold much more memory than their plain size. The cost is proportional to the
-    /// bytes that arrived since the last copy.
+    /// Copies the values to new memory if they hold much more than their plain size. The cost is proportional to the
+    /// bytes that were added since the last copy.
     pub(crate) fn tidy(&mut self) {
         if self.bytes_held <= 2 * self.bytes_plain + PLAIN_EXCESS_BYTES_MAX {
             return;
@@ -138,7 +137,7 @@ impl PlainGroup {
     }
 }
 
-/// Bytes of memory that arrays hold; shared buffers count once.
+/// Returns the bytes of memory that arrays hold. Buffers that they share count once.
 pub(crate) fn bytes_held(columns: &[ArrayRef]) -> usize {
     let mut buffers: Vec<(usize, usize)> = Vec::new();
     let mut add = |buffer: &Buffer| buffers.push((buffer.data_ptr().as_ptr() as usize, buffer.capacity()));
@@ -152,7 +151,7 @@ pub(crate) fn bytes_held(columns: &[ArrayRef]) -> usize {
     columns.len() * ARRAY_BYTES + buffers.iter().map(|(_, bytes)| bytes).sum::<usize>()
 }
 
-/// Returns the size of arrays of the same length as plain values, in bytes.
+/// Returns the bytes of arrays of the same length as plain values.
 pub(crate) fn plain_bytes(columns: &[ArrayRef]) -> usize {
     let bytes = |column: &ArrayRef| {
         let strings = if schema::is_bytes(column.data_type()) { lengths(column).sum::<usize>() } else { 0 };
@@ -161,7 +160,7 @@ pub(crate) fn plain_bytes(columns: &[ArrayRef]) -> usize {
     columns.iter().map(bytes).sum()
 }
 
-/// Returns the size of a value of a type without the bytes of its string.
+/// Returns the bytes of a value of a type, without the bytes of its string.
 fn bytes_fixed(data_type: &DataType) -> usize {
     match data_type {
         _ if schema::is_bytes(data_type) => size_of::<u128>(),
@@ -189,7 +188,7 @@ pub(crate) fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
 
 /// Copies the values of pieces, of which there must be at least one, to memory of their own.
 fn copied(pieces: &[ArrayRef]) -> ArrayRef {
-    // A single array would be shared; with an empty one beside it, it is copied.
+    // `concat` would return a single array without copying it; with an empty one beside it, it copies.
     let empty = new_empty_array(pieces[0].data_type());
     let both: Vec<ArrayRef> = pieces.iter().cloned().chain([empty]).collect();
     let all = concatenate(&both);

@@ -15,11 +15,10 @@ use farpool_model::limits::ROW_GROUP_BYTES_MAX;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Divisor of a chunk's rows: if at least this part of them stays, compressed strings keep the symbol table
-/// of the whole chunk.
+/// If at least `1 / PICKED_PART` of a chunk's rows stay, compressed strings keep the chunk's symbol table.
 const PICKED_PART: usize = 2;
 
-/// New values for the marked rows of a row group, in row order and in the pieces in which they arrived.
+/// New values for the marked rows of a row group, in the order of the rows and in the pieces in which they arrived.
 #[derive(Debug, Default)]
 pub struct NewValues {
     pieces: Vec<Vec<ArrayRef>>,
@@ -27,7 +26,7 @@ pub struct NewValues {
 }
 
 impl NewValues {
-    /// Adds the values of the next rows, one array for each column.
+    /// Adds the new values of the next rows, as one array per column.
     ///
     /// # Errors
     /// `OverLimit` when the values are larger than a row group may be.
@@ -52,8 +51,8 @@ impl NewValues {
 }
 
 impl Encoder {
-    /// Encodes the rows of `chunk` that are not `marked` as a chunk for column `column`, in memory outside
-    /// the pool.
+    /// Encodes the rows of `chunk` that are not `marked`, as a chunk for the column at index `column`, in memory
+    /// outside the pool.
     ///
     /// # Errors
     /// `Invalid` when the chunk's type is not that of the column, or `marked` has bits for another number of
@@ -71,7 +70,7 @@ impl Encoder {
         self.encode_values(column, &values, values.len())
     }
 
-    /// Returns the rows of `group` behind its first `rows`, as a row group in the pool.
+    /// Returns the rows of `group` after its first `rows` rows, as a row group in the pool.
     ///
     /// # Errors
     /// `Invalid` when its columns are not those of the encoder; `OverLimit` when memory is short.
@@ -83,8 +82,8 @@ impl Encoder {
         self.place(group.rows.saturating_sub(rows), chunks)
     }
 
-    /// Encodes the rows of `chunk` with the `marked` ones replaced by column `column` of `values`, which has
-    /// one value for each marked row.
+    /// Encodes the rows of `chunk`, with the `marked` ones replaced by the values that `values` has for the column at
+    /// index `column`: one for each marked row.
     ///
     /// # Errors
     /// As [`Encoder::encode_without`]; `Invalid` for a different number of values, and for NULL where the
@@ -124,8 +123,8 @@ impl Encoder {
         self.encode_values(column, &values, values.len())
     }
 
-    /// Moves `chunks`, which this encoder encoded, to the pool, and returns `group` with them at the
-    /// positions `columns` and with `rows` rows.
+    /// Moves `chunks`, which must come from this encoder, to the pool. Returns `group` with these chunks in the columns
+    /// with the indices `columns`, and with `rows` rows.
     ///
     /// # Errors
     /// `OverLimit` when the row group would be too large, or memory is short; `Invalid` when the columns do
@@ -158,8 +157,8 @@ impl Encoder {
     }
 }
 
-/// Picks the rows of a chunk of compressed strings whose bits are set, if they are most of its rows: the
-/// strings stay compressed, which saves most of the cost of encoding them again. `None` for other chunks.
+/// Selects the rows of a chunk of compressed strings whose bits are set, if they are most of its rows. The strings stay
+/// compressed, which saves most of the cost of encoding. Returns `None` for other chunks.
 fn picked(chunk: &Chunk, selected: &BooleanBuffer) -> Result<Option<Chunk>> {
     let rows = selected.count_set_bits();
     if chunk.encoding() != EncodingKind::Fsst || PICKED_PART * rows < chunk.rows() {

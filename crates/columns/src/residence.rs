@@ -1,13 +1,13 @@
-//! Handles: chunks whose values may leave memory.
+//! Handles: chunks whose values may be evicted from memory.
 //!
-//! A table may hold a *handle* instead of a chunk. A handle has the type, the bounds and the sizes of the chunk, and
-//! the values while they are in memory; otherwise a [`ValueSource`] reads them again. Code that works on values takes
-//! the chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, even if the
-//! handle's values are evicted. Versions of a table, and statements that read them, therefore hold handles rather than
-//! pages of the pool.
+//! A table may have a *handle* in place of a chunk. A handle has the type, the minimum and maximum, and the sizes of
+//! the chunk. It has the values, in another chunk, while they are in memory; otherwise a [`ValueSource`] can read them
+//! again. Code that processes values takes the chunk that has them ([`RowGroup::with_values`]). That chunk stays in
+//! memory while it is held, even if the handle's values are evicted. Versions of a table, and statements that read
+//! them, therefore hold handles and no pages of the pool.
 //!
-//! Example: a scan holds the chunk of row group 3 when the cache evicts it. The handle becomes absent at once, the scan
-//! goes on with its chunk, and the memory is free when the scan drops it.
+//! Example: a scan holds the chunk of row group 3 when the cache evicts its values. From then on the handle has no
+//! values; the scan continues with its chunk, and the memory is freed when the scan drops it.
 
 use crate::arena::OWN_BYTES_MIN;
 use crate::body::{Body, EncodingKind};
@@ -29,70 +29,72 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Uses of a handle's values are counted up to this.
+/// Maximum of the number of uses that is counted for a handle's values.
 const USES_MAX: u8 = 3;
 
-/// Reads the values of handles.
+/// Reads the values of handles from disk.
 pub trait ValueSource: fmt::Debug + Send + Sync {
-    /// Returns the tenant whose memory the values take.
+    /// Returns the tenant that the memory of the values is counted for.
     fn tenant(&self) -> &TenantName;
 
-    /// Bytes that are read from disk for the values of a handle of this source.
+    /// Returns the bytes that are read from disk for the values of `handle`, which must be of this source.
     fn bytes_on_disk(&self, handle: &Chunk) -> usize {
         handle.bytes_encoded()
     }
 
-    /// Called when a query begins to process the values of a handle of this source.
+    /// Called when a query begins to process the values of `handle`, which is of this source.
     fn used(&self, _handle: &Chunk) {}
 
-    /// Starts reading the values of `handles`, all of this source, into memory on another thread, and notifies
-    /// `reader`.
+    /// Starts reading the values of `handles`, all of which must be of this source, on another thread. Does not block;
+    /// calls [`ValueReader::arrived`] of `reader` at the end.
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>);
 }
 
-/// Waits for the values of handles.
+/// A query that waits for the values of handles.
 pub trait ValueReader: Send {
-    /// Returns whether they are still wanted.
+    /// Returns whether the values are still wanted.
     fn is_waiting(&self) -> bool;
 
-    /// Returns whether they were read for it before and left before they were used, so that they must stay now.
+    /// Returns whether the values were read for this query before and evicted before it used them: this time they must
+    /// stay.
     fn is_urgent(&self) -> bool {
         false
     }
 
-    /// Called before any of them is read, with the handles for whose values no other reader waits.
+    /// Called before any of the values is read, with those handles whose values nobody else waits for.
     fn asked_first(&self, _handles: &[Arc<Chunk>]) {}
 
-    /// Called once, by any thread, when the values are in memory, or with the reason why they cannot be. They stay
-    /// there until the first is dropped, or memory becomes very short.
+    /// Called once, on any thread, when the values are in memory, or with the error if they cannot be read. The values
+    /// stay in memory until the [`HeldValues`] are dropped, or memory becomes very short.
     fn arrived(self: Box<Self>, outcome: Result<HeldValues>);
 }
 
-/// Keeps values in memory that were read and have not been used yet.
+/// Keeps values in memory that were read and are not used yet; dropping it allows their eviction.
 pub type HeldValues = Arc<dyn Any + Send + Sync>;
 
-/// Additional state of a chunk that is a handle.
+/// State of a chunk that is a handle.
 #[derive(Debug)]
 pub(crate) struct Residence {
     source: Arc<dyn ValueSource>,
     outline: Outline,
-    /// The values of a small dictionary.
+    /// Copy of the dictionary entries if they are small (see [`DICTIONARY_BYTES_MAX`]): planning can read them when the
+    /// values are not in memory.
     dictionary: OnceLock<ArrayRef>,
     values: Mutex<Option<Arc<Chunk>>>,
-    /// Whether they have ever been in memory.
+    /// Whether the values have ever been in memory.
     came: AtomicBool,
     uses: AtomicU8,
     residency: AtomicU8,
 }
 
-/// States of a handle's residency; see [`farpool_model::Residency`].
+/// Values of `residency`, the eviction policy of the handle; see [`farpool_model::Residency`].
 const CACHED: u8 = 0;
 const PINNED: u8 = 1;
 const PASSING: u8 = 2;
 
 impl Chunk {
-    /// Returns a handle that has the values of `chunk` in memory; `chunk` itself where that is a handle, has a home, or
-    /// is so small that it always stays.
+    /// Returns a handle that has the values of `chunk` in memory. Returns `chunk` itself if it is a handle already, has
+    /// a location on disk, has lost its values, or is so small that it is never evicted.
     pub fn handle(chunk: Arc<Chunk>, source: &Arc<dyn ValueSource>) -> Arc<Chunk> {
         let is_small = chunk.bytes_encoded() < OWN_BYTES_MIN || chunk.encoding() == EncodingKind::Constant;
         let is_lost = !chunk.is_encrypted() && chunk.check_intact().is_err();
@@ -108,8 +110,8 @@ impl Chunk {
         Arc::new(handle)
     }
 
-    /// Returns a handle without values from the head of an image, if one that [`Chunk::handle`] would make. Of a table
-    /// that is encrypted in memory, its bounds are, too.
+    /// Creates a handle without values from the head of an image; `None` if [`Chunk::handle`] would not make a handle
+    /// of such a chunk. With a cipher, that of an encrypted table, the minimum and maximum are encrypted.
     ///
     /// # Errors
     /// `Corrupt` when the head is not that of a chunk.
@@ -134,11 +136,11 @@ impl Chunk {
         Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
     }
 
-    /// Encodes the type, bounds and sizes from which [`Chunk::outlined`] creates a handle. `None` if the chunk is too
-    /// small for [`Chunk::handle`] to make it a handle.
+    /// Encodes the type, minimum, maximum and sizes, from which [`Chunk::outlined`] creates a handle. Returns `None` if
+    /// the chunk is so small that [`Chunk::handle`] would not make it a handle.
     ///
     /// # Errors
-    /// `Invalid` for an encrypted chunk, whose bounds are encrypted, too.
+    /// `Invalid` for an encrypted chunk, because its minimum and maximum must not be written in the clear.
     pub fn to_outline(&self) -> Result<Option<Vec<u8>>> {
         if self.is_encrypted() {
             return Err(Error::invalid("a chunk that is encrypted in memory has no outline in the clear"));
@@ -162,7 +164,7 @@ impl Chunk {
         Chunk::without_values(outline, zone, source, nothing)
     }
 
-    /// Returns a handle without values. `body` stands where these would be, and is never read.
+    /// Creates a handle without values. `body` is a placeholder that is never read.
     pub(crate) fn without_values(
         outline: Outline,
         zone: ZoneMap,
@@ -182,17 +184,18 @@ impl Chunk {
         self.residence().is_some()
     }
 
-    /// Returns the tenant whose memory the values of a handle take; `None` for other chunks.
+    /// Returns the tenant that the memory of a handle's values is counted for; `None` for other chunks.
     pub fn tenant(&self) -> Option<&TenantName> {
         self.residence().map(|residence| residence.source.tenant())
     }
 
-    /// Bytes that are read from disk for the values of a handle; 0 for other chunks.
+    /// Returns the bytes that are read from disk for the values of a handle; 0 for other chunks.
     pub fn bytes_on_disk(&self) -> usize {
         self.residence().map_or(0, |residence| residence.source.bytes_on_disk(self))
     }
 
-    /// Returns the chunk that has the values: this one, unless it is a handle; `None` where they are not in memory.
+    /// Returns the chunk that has the values: for a handle `None` if they are not in memory, for other chunks the chunk
+    /// itself.
     pub fn values(self: &Arc<Self>) -> Option<Arc<Chunk>> {
         match self.residence() {
             Some(residence) => residence.values.lock().clone(),
@@ -205,12 +208,12 @@ impl Chunk {
         self.residence().is_some_and(|residence| residence.values.lock().is_none())
     }
 
-    /// Returns whether the chunk is a handle whose values are in memory, or were and have left it.
+    /// Returns whether the chunk is a handle whose values are in memory, or were and have been evicted.
     pub fn has_come(&self) -> bool {
         self.residence().is_some_and(|residence| residence.came.load(Ordering::Relaxed))
     }
 
-    /// Gives a handle the chunk with its values.
+    /// Gives a handle its values: `chunk` has them. Does nothing for other chunks.
     pub fn put_values(&self, chunk: Arc<Chunk>) {
         let Some(residence) = self.residence() else { return };
         if let Some(dictionary) = chunk.dictionary()
@@ -229,12 +232,13 @@ impl Chunk {
         drop(before);
     }
 
-    /// Evicts the values of a handle; they are freed once they are no longer in use.
+    /// Evicts the values of a handle and returns the chunk that has them. The memory is freed when nobody holds that
+    /// chunk any more.
     pub fn take_values(&self) -> Option<Arc<Chunk>> {
         self.residence()?.values.lock().take()
     }
 
-    /// Returns whether the values of a handle are in use at present.
+    /// Returns whether anybody holds the values of a handle at present.
     pub fn is_in_use(&self) -> bool {
         let is_shared = |residence: &Residence| {
             residence.values.lock().as_ref().is_some_and(|chunk| Arc::strong_count(chunk) > 1)
@@ -242,7 +246,7 @@ impl Chunk {
         self.residence().is_some_and(is_shared)
     }
 
-    /// Sets the residency of the values of a handle.
+    /// Sets the eviction policy for the values of a handle.
     pub fn set_residency(&self, residency: Residency) {
         let state = match residency {
             Residency::Cached => CACHED,
@@ -254,35 +258,36 @@ impl Chunk {
         }
     }
 
-    /// Returns whether the chunk is a handle whose values stay in memory once they are there.
+    /// Returns whether the chunk is a handle whose values must stay once they are in memory.
     pub fn is_pinned(&self) -> bool {
         self.residence().is_some_and(|residence| residence.residency.load(Ordering::Relaxed) == PINNED)
     }
 
-    /// Returns whether the chunk is a handle whose values are to leave memory, since no query has used them yet.
+    /// Returns whether the chunk is a handle whose values should be evicted soon, because no query has used them yet.
     pub fn is_to_leave(&self) -> bool {
         self.residence().is_some_and(|residence| residence.residency.load(Ordering::Relaxed) == PASSING)
     }
 
-    /// Counts a use of the values of a handle.
+    /// Counts one use of the values of a handle.
     pub fn count_use(&self) {
         if let Some(residence) = self.residence() {
-            // Values in use are cached from now on.
+            // Values that a query uses are cached like others from now on.
             let _ =
                 residence.residency.compare_exchange(PASSING, CACHED, Ordering::Relaxed, Ordering::Relaxed);
             let more = |uses: u8| (uses < USES_MAX).then_some(uses + 1);
-            // Fails only if the count has reached its maximum, where it stays.
+            // An error means that the count has reached its maximum, where it stays.
             let _ = residence.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
             residence.source.used(self);
         }
     }
 
-    /// Returns the number of uses of a handle's values since they came, less those that were taken off, a few at most.
+    /// Returns the number of uses of a handle's values since they came into memory, minus those removed by
+    /// [`Chunk::take_use`]; at most a few.
     pub fn uses(&self) -> u8 {
         self.residence().map_or(0, |residence| residence.uses.load(Ordering::Relaxed))
     }
 
-    /// Returns the count as [`Chunk::uses`] does, and decrements it.
+    /// Returns the number of uses as [`Chunk::uses`] does, and decrements it.
     pub fn take_use(&self) -> u8 {
         let Some(residence) = self.residence() else { return 0 };
         residence
@@ -291,7 +296,8 @@ impl Chunk {
             .unwrap_or(0)
     }
 
-    /// Returns the least and the greatest of the integers in their encoded form, as [`Chunk::integers`] has them.
+    /// Returns the minimum and maximum of [`Chunk::integers`], also if the values are not in memory; `None` for a chunk
+    /// without them.
     pub fn integer_bounds(&self) -> Option<(i64, i64)> {
         match (self.open_facts(), self.residence()) {
             (Some(open), _) => open.integers,
@@ -300,7 +306,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the number of values of the dictionary; `None` for a chunk without one.
+    /// Returns the number of dictionary entries; `None` for a chunk without a dictionary.
     pub fn dictionary_len(&self) -> Option<usize> {
         match (self.open_facts(), self.residence()) {
             (Some(open), _) => open.distinct,
@@ -309,18 +315,19 @@ impl Chunk {
         }
     }
 
-    /// Returns the values of the dictionary; `None` for a chunk without one, where they are not in memory, and for
-    /// large ones that are encrypted.
+    /// Returns the dictionary entries; `None` for a chunk without a dictionary, and if the entries are not in memory. Small
+    /// dictionaries that are not encrypted stay in memory when the values are evicted. Large ones that are encrypted are
+    /// never returned.
     pub fn dictionary_values(self: &Arc<Self>) -> Option<ArrayRef> {
         if self.is_encrypted() {
-            // A handle may have been made without its values.
+            // A handle may have been created without its dictionary, so the chunk with the values is asked.
             return self.values()?.open_facts()?.dictionary;
         }
         let kept = self.residence().and_then(|residence| residence.dictionary.get());
         kept.cloned().or_else(|| {
             let values = self.values()?;
             let dictionary = values.dictionary()?;
-            // A plan may be kept for long.
+            // A plan may keep the dictionary for long, so it must not keep memory in use that should be freed soon.
             if values.is_passing() {
                 copied_array(dictionary.values()).ok()
             } else {
@@ -339,7 +346,7 @@ impl Residence {
         self.outline.bytes_encoded
     }
 
-    /// Returns the heap bytes in addition to those that every chunk takes.
+    /// Returns the bytes on the heap, in addition to those that every chunk takes.
     pub fn bytes_held(&self) -> usize {
         let has_small = self
             .outline
@@ -351,11 +358,11 @@ impl Residence {
 }
 
 impl RowGroup {
-    /// Returns the row group with the values of `columns` in memory, those that are encrypted in memory of their own:
-    /// `None` where it is that itself.
+    /// Returns the row group with the values of `columns` in memory, encrypted ones decrypted into heap memory. Returns
+    /// `Ok(None)` if the row group itself has all of them.
     ///
     /// # Errors
-    /// The handles whose values are not in memory.
+    /// The handles of `columns` whose values are not in memory, if there are any.
     pub fn with_values(
         &self,
         columns: impl Iterator<Item = usize> + Clone,
@@ -365,25 +372,25 @@ impl RowGroup {
             return Ok(None);
         }
         let chunks_of = || columns.clone().map(|column| &self.chunks[column]);
-        // Decrypting some chunks would be wasted work if others are absent.
+        // Checked first, since decrypting some chunks would be wasted work if the values of others are missing.
         let absent: Vec<Arc<Chunk>> = chunks_of().filter(|chunk| chunk.is_absent()).cloned().collect();
         if !absent.is_empty() {
             return Err(absent);
         }
         let mut chunks = self.chunks.clone();
         for column in columns {
-            // They may have left memory since.
+            // The values may have been evicted since the check.
             let values = self.chunks[column].values().ok_or_else(|| vec![self.chunks[column].clone()])?;
             chunks[column] = values.opened().map_or(values, Arc::new);
         }
         Ok(Some(RowGroup { rows: self.rows, chunks }))
     }
 
-    /// Returns the row group as [`RowGroup::with_values`] does for all columns, reading absent values. Blocks on the
-    /// disk.
+    /// Returns the row group as [`RowGroup::with_values`] does, for all columns, after reading values that are not in
+    /// memory. Blocks on the disk.
     ///
     /// # Errors
-    /// Errors of reading.
+    /// Errors of reading the values.
     pub fn read_values(&self) -> Result<Option<RowGroup>> {
         loop {
             let absent = match self.with_values(0..self.chunks.len()) {
@@ -403,7 +410,7 @@ impl RowGroup {
 }
 
 impl Chunk {
-    /// Returns the same chunk in memory of its own.
+    /// Copies the chunk to heap memory.
     fn copied(&self) -> Result<Chunk> {
         self.check_intact()?;
         let (data_type, rows) = (self.data_type().clone(), self.rows());
@@ -415,7 +422,7 @@ impl Chunk {
 }
 
 impl RowGroup {
-    /// Returns the row group in memory of its own, so that it keeps no values of handles in memory.
+    /// Copies the row group to heap memory, so that it does not keep values of handles in memory.
     ///
     /// # Errors
     /// As [`Chunk::check_intact`].
@@ -425,10 +432,10 @@ impl RowGroup {
     }
 }
 
-/// Returns the same values in memory of their own.
+/// Copies an array to heap memory.
 pub(crate) fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
     let array: ArrayRef = match array.data_type() {
-        // Of the bytes that views point into, only those are copied.
+        // Only those bytes are copied that views point to.
         DataType::Utf8View => Arc::new(array.as_string_view().gc()),
         DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
         _ => array.clone(),
@@ -439,7 +446,7 @@ pub(crate) fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(make_array(copy.freeze()))
 }
 
-/// Has the values of `handles`, one at least, read.
+/// Starts reading the values of `handles`, of which there must be at least one, by their source. Does not block.
 pub fn fetch(handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
     let source =
         handles.first().and_then(|handle| handle.residence()).map(|residence| residence.source.clone());
@@ -449,7 +456,7 @@ pub fn fetch(handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
     }
 }
 
-/// A thread that waits for values.
+/// A thread that blocks until values are in memory.
 struct Blocked(std::sync::mpsc::SyncSender<Result<HeldValues>>);
 
 impl ValueReader for Blocked {
@@ -463,7 +470,7 @@ impl ValueReader for Blocked {
     }
 }
 
-/// Returns the error of code that treats a handle as a chunk with values.
+/// Returns the error for code that treats a handle as a chunk with values.
 pub(crate) fn not_in_memory() -> Error {
     Error::internal("the values of a chunk are wanted that are not in memory")
 }

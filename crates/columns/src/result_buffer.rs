@@ -1,9 +1,9 @@
-//! Memory that result values are decoded into: pages that are reused for later results.
+//! Memory into which result values are decoded: pages that are reused for later results.
 //!
-//! Fresh memory from the system costs several times as much as writing to it: a page fault and clearing for each page.
-//! Results are therefore written to pages of a recycling pool, which become free when their last array is dropped, and
-//! keep their memory until [`ResultMemory::trim`]. Buffers that do not fit, and those too small to be worth a page,
-//! come from the allocator.
+//! Fresh memory costs several times as much as writing to it, because the system clears each page in a page fault. So
+//! results are written to pages of a recycling pool ([`Pool::recycling`]). The pages become free when their last array
+//! is dropped, and keep their memory until [`ResultMemory::trim`]. Buffers for which there is no page, and those too
+//! small for one, come from the allocator.
 //!
 //! Invariant: every byte that an array exposes has been written for that array.
 
@@ -18,16 +18,16 @@ use std::sync::Arc;
 /// Alignment of every buffer: a cache line, as Arrow recommends.
 const ALIGNMENT: usize = 64;
 
-/// Buffers of fewer bytes come from the allocator.
+/// Minimum size, in bytes, of a buffer that is placed in pages. Smaller buffers come from the allocator.
 const BYTES_MIN: usize = 16 << 10;
 
-/// Bytes of results held at once from which the reader is assumed to keep its results: more than the caches
-/// of a core. New results are then written past the caches, which saves reading the memory first: 256 MiB
-/// took 13 instead of 33 ms. Pages that the system has just cleared are in the caches, and are written
+/// Minimum bytes of results that are held at once for assuming that the reader keeps its results: more than the caches
+/// of a core. New results are then written past the caches (by non-temporal stores), which saves reading the memory
+/// first: 256 MiB took 13 instead of 33 ms. Pages that the system has just cleared are in the caches, and are written
 /// normally.
 const KEPT_BYTES_MIN: usize = 16 << 20;
 
-/// Memory for results, shared by all results that are being read.
+/// Memory that all results share which are being read.
 #[derive(Debug)]
 pub struct ResultMemory {
     pool: Arc<Pool>,
@@ -35,8 +35,7 @@ pub struct ResultMemory {
 }
 
 impl ResultMemory {
-    /// Creates memory for results of at most `bytes_max` bytes, whether results use them or they are kept for
-    /// reuse.
+    /// Creates memory for results, which takes at most `bytes_max` bytes, including those kept for reuse.
     ///
     /// # Errors
     /// If the system does not grant the memory.
@@ -45,58 +44,58 @@ impl ResultMemory {
         Ok(Arc::new(ResultMemory { pool, owner: TenantName::default() }))
     }
 
-    /// Bytes that results hold.
+    /// Returns the bytes that results hold.
     pub fn bytes_used(&self) -> usize {
         self.pool.bytes_used()
     }
 
-    /// Bytes that no result holds, kept for reuse.
+    /// Returns the bytes that are kept for reuse.
     pub fn bytes_kept(&self) -> usize {
         self.pool.bytes_kept()
     }
 
-    /// Returns the memory that no result holds to the system.
+    /// Returns the memory that is kept for reuse to the system.
     pub fn trim(&self) {
         self.pool.trim();
     }
 }
 
-/// The part of the result memory that one reader allocates from.
+/// Allocator of result buffers for one reader.
 #[derive(Debug, Default)]
 pub struct ResultBuffer {
     memory: Option<Arc<ResultMemory>>,
-    /// Bytes to take from the allocator before the first page: the unused part of a page is then no larger
-    /// than the result's other memory, however many small results are kept.
+    /// Bytes to take from the allocator before pages are used. Reason: the unused part of the last page is then no
+    /// larger than the result's other memory, even if many small results are kept.
     bytes_before: usize,
-    /// The unused end of the most recently allocated pages.
+    /// Unused end of the pages that were allocated last.
     rest: Option<Extent>,
-    /// Whether results are kept, so that new ones are written past the caches.
+    /// Whether results are assumed to be kept, so that new ones are written past the caches.
     kept: bool,
     past_caches: bool,
-    /// A reusable buffer in which strings are assembled.
+    /// Reusable buffer in which strings are decoded.
     text: Vec<u8>,
 }
 
 impl ResultBuffer {
-    /// Creates a room in `memory`; without it all buffers come from the allocator.
+    /// Creates an allocator from `memory`; with `None`, all buffers come from the system's allocator.
     pub fn new(memory: Option<Arc<ResultMemory>>) -> ResultBuffer {
         ResultBuffer { memory, bytes_before: PAGE_BYTES, ..ResultBuffer::default() }
     }
 
-    /// Creates a room that takes even its first buffers from pages.
+    /// Creates an allocator that uses pages from the first buffer on.
     #[cfg(test)]
     pub(crate) fn of_pages(memory: &Arc<ResultMemory>) -> ResultBuffer {
         ResultBuffer { bytes_before: 0, ..ResultBuffer::new(Some(memory.clone())) }
     }
 
-    /// Returns whether results are assumed to be kept. They may then come in large batches: nothing will find them in
-    /// the caches, and each batch has a fixed cost.
+    /// Returns whether results are assumed to be kept. Batches should then be large, because each has a fixed cost and
+    /// will not be read from the caches anyway.
     pub fn is_kept(&self) -> bool {
         self.kept
     }
 
-    /// Returns a buffer of `count` values, which `fill` appends piece by piece; `None` if the caller must use
-    /// the allocator.
+    /// Returns a buffer of `count` values, which `fill` appends piece by piece; `None` if the caller must use the
+    /// system's allocator.
     ///
     /// # Panics
     /// When `fill` does not append exactly `count` values.
@@ -112,7 +111,7 @@ impl ResultBuffer {
         filled.ok().flatten()
     }
 
-    /// Fills a buffer as [`Self::buffer`] does, but `fill` may fail; there is then no buffer.
+    /// Fills a buffer as [`Self::buffer`] does, but `fill` may return an error.
     ///
     /// # Errors
     /// The error of `fill`.
@@ -135,18 +134,18 @@ impl ResultBuffer {
         Ok(Some(ScalarBuffer::new(buffer, 0, count)))
     }
 
-    /// Takes the reusable text buffer, empty but with its capacity.
+    /// Takes the reusable string buffer, which is empty but has capacity.
     pub(crate) fn take_text(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.text)
     }
 
-    /// Returns the text buffer for reuse.
+    /// Gives the string buffer back for reuse.
     pub(crate) fn give_text(&mut self, mut text: Vec<u8>) {
         text.clear();
         self.text = text;
     }
 
-    /// Allocates `bytes` bytes of pages; `None` if the buffer is to come from the allocator or no pages are
+    /// Allocates `bytes` bytes of pages; `None` if the buffer should come from the system's allocator, or no pages are
     /// left.
     fn extent(&mut self, bytes: usize) -> Option<Extent> {
         let memory = self.memory.as_ref().filter(|_| bytes >= BYTES_MIN)?;

@@ -1,9 +1,9 @@
-//! The row groups of a table as a list whose copies share their common parts, so that adding row groups to a
-//! version costs the logarithm of their number.
+//! List of the row groups of a table. Copies share their common parts, so that adding row groups to a new version costs
+//! the logarithm of their number.
 //!
-//! A tree of fixed fan-out with the row groups at its leaves, as in Bagwell's persistent vectors (*Ideal Hash
-//! Trees*, EPFL 2001): a change copies only those nodes between the root and the leaf that are shared with
-//! other lists.
+//! The list is a tree of fixed fan-out with the row groups at its leaves, as in Bagwell's persistent vectors (*Ideal
+//! Hash Trees*, EPFL 2001). A change copies only those nodes between the root and the leaf that are shared with other
+//! lists.
 //!
 //! Invariant: all leaves are at the same depth, and all nodes but the last of each level are full.
 
@@ -11,15 +11,15 @@ use crate::chunk::RowGroup;
 use std::ops::Index;
 use std::sync::Arc;
 
-/// Children of a node: copying a node increments this many reference counts, and a million row groups are
-/// four levels deep.
+/// Number of children per node. Reason: copying a node increments only this many reference counts, and a million row
+/// groups are only four levels deep.
 const FAN_OUT: usize = 32;
 
 /// A list of row groups whose copies share their common parts; see the comment of this file.
 #[derive(Clone, Debug, Default)]
 pub struct RowGroups {
     root: Option<Arc<Node>>,
-    /// Levels above the leaves.
+    /// Number of levels above the leaves.
     height: u32,
     len: usize,
 }
@@ -105,7 +105,7 @@ impl RowGroups {
     }
 }
 
-/// Returns the number of row groups below each child of a node at `height`.
+/// Returns the number of row groups below each child of a node at `height`, if the child is full.
 fn span(height: u32) -> usize {
     FAN_OUT.pow(height)
 }
@@ -116,7 +116,7 @@ fn path_to(group: Arc<RowGroup>, height: u32) -> Arc<Node> {
     (0..height).fold(leaf, |child, _| Arc::new(Node::Inner(vec![child])))
 }
 
-/// Adds `group` at index `place`, which is the first free one below `node`.
+/// Adds `group` at index `place`, which must be the first free one below `node`.
 fn push(node: &mut Node, height: u32, place: usize, group: Arc<RowGroup>) {
     match node {
         Node::Leaf(groups) => groups.push(group),
@@ -127,7 +127,7 @@ fn push(node: &mut Node, height: u32, place: usize, group: Arc<RowGroup>) {
     }
 }
 
-/// Keeps only the first `len` row groups below `node`; `len` is at least one.
+/// Keeps only the first `len` row groups below `node`; `len` must be at least one.
 fn truncate(node: &mut Node, height: u32, len: usize) {
     match node {
         Node::Leaf(groups) => groups.truncate(len),

@@ -1,22 +1,22 @@
-//! A growing set of strings whose copies share their common parts.
+//! Growing set of strings whose copies share their common parts.
 //!
-//! The strings are in layers, like the levels of a log-structured merge tree: each addition is a new layer, and layers
-//! are merged so that each has at least twice as many strings as the next. A copy shares the layers of the original;
-//! the amortized cost of adding to it is proportional to the number of new strings.
+//! The strings are in layers, like the levels of a log-structured merge tree. Each addition is a new layer, and layers
+//! are merged so that each has at least twice as many strings as the next. A copy shares the layers of the original.
+//! The amortized cost of adding is proportional to the number of new strings.
 //!
 //! Invariant: no string is in two layers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes counted for a string in addition to its own: an entry in a half-full hash table, and its reference
+/// Bytes counted for a string in addition to its own bytes: an entry in a half-full hash table, and its reference
 /// counts.
 const STRING_BYTES: usize = 2 * size_of::<Arc<[u8]>>() + 16;
 
 /// A set of byte strings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StringSet {
-    /// The layers, largest first.
+    /// Layers, the largest first.
     layers: Vec<Arc<HashSet<Arc<[u8]>>>>,
     count: usize,
     bytes: usize,
@@ -28,7 +28,7 @@ impl StringSet {
         self.count
     }
 
-    /// Returns the size of the strings in bytes; shared ones count in full.
+    /// Returns the bytes that the strings take. Strings that are shared with other sets count in full.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -38,8 +38,8 @@ impl StringSet {
         self.layers.iter().any(|layer| layer.contains(value))
     }
 
-    /// Adds those of `values` that are new. Returns false if there are then more than `count_max` strings or
-    /// they take more than `bytes_max` bytes; the set must not be used after that.
+    /// Adds those of `values` that are new. Returns false if there are then more than `count_max` strings, or they take
+    /// more than `bytes_max` bytes; the set must not be used after that.
     #[must_use]
     pub fn extend(&mut self, values: &[&[u8]], count_max: usize, bytes_max: usize) -> bool {
         let mut fresh: HashSet<Arc<[u8]>> = HashSet::new();

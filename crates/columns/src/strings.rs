@@ -1,9 +1,9 @@
-//! Encodes strings and binaries: a dictionary where values repeat, compressed text where that clearly pays
-//! off, plain bytes otherwise.
+//! Encodes strings and binaries: as a dictionary if values repeat, compressed by FSST if that saves much, otherwise as
+//! plain bytes.
 //!
-//! A dictionary is chosen whenever it is no larger, because operators then process each distinct value once.
-//! FSST must save a good part, because every scan has to undo it. Both are tried on a sample first, so that a
-//! column for which they are hopeless costs little.
+//! A dictionary is used whenever it is no larger than plain bytes, because operators then process each distinct value
+//! only once. FSST must save a good part, because every scan has to decompress the values. Both are tried on a sample
+//! first, so that a column for which they are useless costs little.
 
 use crate::body::Body;
 use crate::encode::Encoded;
@@ -21,31 +21,31 @@ use farpool_model::{Error, Result, Value};
 use fsst::Compressor;
 use hashbrown::HashTable;
 
-/// Largest total size of the strings of one chunk, in bytes: view arrays count offsets in 31 bits.
+/// Maximum total size of the strings of one chunk, in bytes. Reason: offsets in Arrow's view arrays have 31 bits.
 pub(crate) const CHUNK_BYTES_MAX: usize = i32::MAX as usize;
 
-/// Rows that are sampled to see whether a dictionary is worth building.
+/// Number of rows that are sampled to estimate whether a dictionary is worth building.
 const SAMPLE_ROWS: usize = 1024;
 
-/// Largest number of distinct values in such a sample for which a dictionary is tried, as a fraction of its
-/// rows: of ten thousand equally frequent values, each six or seven times in a row group, a sample has about
-/// 973.
+/// Maximum number of distinct values in the sample for building a dictionary, as a fraction of the sampled rows.
+/// Example: if there are ten thousand values, each six or seven times in a row group, a sample has about 973 distinct
+/// ones.
 const SAMPLE_DISTINCT_MAX: (usize, usize) = (19, 20);
 
-/// Fewer bytes of strings are not worth a symbol table of up to 2.3 KB.
+/// Minimum bytes of strings for FSST. Reason: its symbol table takes up to 2.3 KB.
 const FSST_BYTES_MIN: usize = 32 << 10;
 
-/// FSST is chosen when it needs at most this fraction of the plain bytes.
+/// Maximum ratio of compressed to plain bytes for using FSST.
 const FSST_RATIO_MAX: f64 = 0.7;
 
-/// Bytes of the sample on which FSST is trained and judged. Training uses all of a sample below 16 KiB, but
-/// only some of a larger one, which made codes 2 to 8 % longer.
+/// Size of the sample, in bytes, with which FSST is trained and judged. Reason: training uses all of a sample of less
+/// than 16 KiB, but only parts of a larger one, with which codes were 2 to 8 % longer.
 const FSST_SAMPLE_BYTES: usize = (16 << 10) - 1;
 
-/// Bytes taken of one string in the sample: as many as training uses in one piece.
+/// Maximum number of bytes of one string in the sample: as many as training uses in one piece.
 const FSST_SAMPLE_STRING_BYTES: usize = 512;
 
-/// Returns the least and the greatest of the array's values; `None` when there are none.
+/// Returns the least and the greatest value of the array; `None` if there are none.
 pub(crate) fn bounds(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<(Value, Value)> {
     let (views, _) = views::parts(array);
     let valid = views.iter().copied().enumerate().filter(|(row, _)| nulls.is_none_or(|n| n.is_valid(*row)));
@@ -54,7 +54,7 @@ pub(crate) fn bounds(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<(Va
     bounds.map(|(min, max)| (bound(min), bound(max)))
 }
 
-/// Encodes the array's values; also returns the total bytes of the strings.
+/// Encodes the values of the array. Also returns the total bytes of the strings.
 ///
 /// # Errors
 /// `OverLimit` when a string, or all of them together, are too long.
@@ -73,8 +73,8 @@ pub(crate) fn encode(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(En
     Ok(((body, bounds), bytes))
 }
 
-/// Packs the array's values to be sent; also returns the total bytes of the strings. Chooses a dictionary if
-/// that is smaller, plain bytes otherwise. Compressing them with FSST is slower than any network.
+/// Packs the values of the array for sending, as a dictionary if that is smaller, otherwise as plain bytes: compressing
+/// with FSST is slower than any network. Also returns the total bytes of the strings.
 ///
 /// # Errors
 /// As [`encode`].
@@ -88,7 +88,7 @@ pub(crate) fn pack(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(Body
     Ok((body, bytes))
 }
 
-/// Lays out the array's values one after another; also returns the total bytes of the strings.
+/// Encodes the values of the array as plain bytes. Also returns the total bytes of the strings.
 ///
 /// # Errors
 /// As [`encode`].
@@ -98,11 +98,11 @@ pub(crate) fn as_they_are(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Resul
     Ok(((plain(&views::slices(array), bytes), None), bytes))
 }
 
-/// Returns the body of values that are consecutive in `data` and end at `ends`.
+/// Creates the body of values that are consecutive in `data` and end at `ends`.
 ///
 /// # Errors
-/// `Invalid` if these are not ends of values of the type, `OverLimit` if a value, or all of them together, are too
-/// long.
+/// `Invalid` if the ends do not ascend to the length of `data`, or a string is not UTF-8; `OverLimit` if all values
+/// together are too long.
 pub(crate) fn of_bytes(data_type: &DataType, data: Buffer, ends: &[u32]) -> Result<Body> {
     if data.len() > CHUNK_BYTES_MAX {
         let (most, bytes) = (CHUNK_BYTES_MAX, data.len());
@@ -140,8 +140,8 @@ fn check_lengths(views: &[u128], nulls: Option<&NullBuffer>) -> Result<usize> {
     Ok(bytes)
 }
 
-/// Checks that the strings of a dictionary from outside, each counted as often as rows refer to it, are no
-/// longer than those of a chunk may be: encoding or copying the rows processes that many bytes.
+/// Checks that the strings of a dictionary from a peer, each counted as often as rows refer to it, are no longer
+/// together than those of a chunk may be. Reason: encoding or copying the rows processes that many bytes.
 ///
 /// # Errors
 /// `OverLimit` when they are longer.
@@ -171,14 +171,14 @@ pub(crate) fn check_row_bytes(
     )))
 }
 
-/// Returns the distinct values in order and a code for each row, or `None` when plain bytes would be smaller.
+/// Returns the distinct values in bytewise order and a code for each row; `None` if plain bytes would be smaller.
 fn dictionary<'a>(
     array: &'a ArrayRef,
     nulls: Option<&NullBuffer>,
     bytes: usize,
 ) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
     let rows = array.len();
-    // Size of plain bytes: the bytes themselves and about 10 bits for the end of each value.
+    // Size as plain bytes: the strings, and about 10 bits for the end of each.
     let budget = bytes + rows * 10 / 8;
     let mut collector = Collector::new(array);
     let is_valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
@@ -205,7 +205,7 @@ fn dictionary<'a>(
     Some((sort(values, &mut codes), codes))
 }
 
-/// Returns a dictionary, or a constant if there is one value and no row is NULL.
+/// Creates the body of a dictionary, or of a constant if there is one distinct value and no row is NULL.
 fn encoded_dictionary(
     values: &[&[u8]],
     data_type: &DataType,
@@ -242,24 +242,24 @@ fn dictionary_array(values: &[&[u8]], data_type: &DataType) -> ArrayRef {
     unsafe { Views { views, data: Buffer::from_vec(data) }.into_array(data_type, None) }
 }
 
-/// Number of recent views that are cached: few enough for the L1 cache.
+/// Number of recent views that are cached. Reason: they must fit the L1 cache.
 const RECENT: usize = 512;
 
-/// Assigns codes to distinct values in order of appearance. It compares views rather than bytes: the view of
-/// a short value contains all of it.
+/// Assigns codes to distinct values, in the order of first appearance. It compares views instead of bytes, since the
+/// view of a short value contains all its bytes.
 struct Collector<'a> {
     views: &'a [u128],
     buffers: &'a [Buffer],
     table: HashTable<u32>,
     hasher: RandomState,
-    /// The secret key of view hashes, since an attacker may choose values that would collide.
+    /// Secret key of the hash function for views, because an attacker might choose values that collide.
     hash_key: (u64, u64),
     /// View and hash of each distinct value.
     values: Vec<(u128, u64)>,
-    /// The row in which each distinct value appeared first.
+    /// Row in which each distinct value first appeared.
     first_rows: Vec<u32>,
-    /// A direct-mapped cache of recent views and their codes: most columns that have a dictionary repeat a
-    /// few views, and no branch depends on which of them comes next.
+    /// Direct-mapped cache of recent views and their codes. Most columns with a dictionary repeat a few views, and no
+    /// branch depends on which of them comes next.
     recent: Box<[(u128, u32); RECENT]>,
     /// Size of the dictionary so far, in bytes: a view for each value, and the bytes of long values.
     bytes: usize,
@@ -277,7 +277,7 @@ impl<'a> Collector<'a> {
             hasher,
             values: Vec::new(),
             first_rows: Vec::new(),
-            // Matches no view: every string is shorter.
+            // Equal to no view, because no string is so long.
             recent: Box::new([(u128::MAX, 0); RECENT]),
             bytes: 0,
         }
@@ -319,7 +319,7 @@ impl<'a> Collector<'a> {
         code
     }
 
-    /// Returns the bytes of a long value.
+    /// Returns the bytes of a value that is not stored in its view.
     fn bytes_of(&self, view: u128) -> &'a [u8] {
         let start = (view >> 96) as usize;
         &self.buffers[(view >> 64) as u32 as usize][start..start + view as u32 as usize]
@@ -330,15 +330,14 @@ fn is_long(view: u128) -> bool {
     view as u32 as usize > INLINE_BYTES_MAX
 }
 
-/// Hashes a view by folded multiplication, as ahash and wyhash do; views of equal short values are equal bit
-/// by bit.
+/// Hashes a view by folded multiplication, as ahash and wyhash do. Equal short values have equal views.
 fn mix(view: u128, hash_key: (u64, u64)) -> u64 {
     let (low, high) = (view as u64, (view >> 64) as u64);
     let product = u128::from(low ^ hash_key.0) * u128::from(high ^ hash_key.1);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Sorts the values in bytewise order and renumbers the codes.
+/// Sorts the values in bytewise order and changes the codes accordingly.
 fn sort<'a>(values: Vec<&'a [u8]>, codes: &mut [u32]) -> Vec<&'a [u8]> {
     let mut order: Vec<u32> = (0..values.len() as u32).collect();
     order.sort_unstable_by_key(|code| values[*code as usize]);
@@ -360,7 +359,7 @@ fn plain(values: &[&[u8]], bytes: usize) -> Body {
     Body::PlainBytes { ends: Ends::new(&ends), data: Buffer::from_vec(data) }
 }
 
-/// Returns a compressor trained on the values, if it makes a sample of them clearly smaller.
+/// Returns an FSST compressor trained on the values; `None` if it does not make a sample of them clearly smaller.
 fn compressor_for(values: &[&[u8]], bytes: usize) -> Option<Compressor> {
     if bytes < FSST_BYTES_MIN {
         return None;

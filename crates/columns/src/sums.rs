@@ -1,7 +1,8 @@
-//! Sums over the row groups of a table, updated by one row group at a time, so that the cost of a new version
-//! is proportional to the row groups that it adds.
+//! Sums over the row groups of a table, updated by one row group at a time, so that the cost of a new version is
+//! proportional to the row groups that are added.
 //!
-//! Bounds are never narrowed: a row group is only removed when another one with the same rows is added.
+//! Minimum and maximum never become narrower, because a row group is removed only when another one with the same rows
+//! is added.
 
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
@@ -27,14 +28,14 @@ pub(crate) struct ColumnSums {
     pub bytes_plain_most: usize,
 }
 
-/// The lowest or highest bound of a column's chunks.
+/// Minimum or maximum of a column, from those of its chunks.
 #[derive(Clone, Debug, Default)]
 enum Bound {
     /// There are no values yet.
     #[default]
     None,
     Known(Literal),
-    /// Some chunk with values has no known bound.
+    /// A chunk with values has no known minimum or maximum.
     Unknown,
 }
 
@@ -45,8 +46,8 @@ impl Sums {
         Sums { rows: 0, bytes_plain: 0, bytes_outside_pool: 0, columns }
     }
 
-    /// Returns the sums of a table of other columns before its row groups are added again; keeps the bounds of the old
-    /// columns that `columns` names.
+    /// Returns the sums for a table with other columns, before its row groups are added again. For each column,
+    /// `columns` has the old column whose minimum and maximum are kept.
     pub fn with_columns(&self, columns: &[Option<usize>]) -> Sums {
         let bounds = |old: &Option<usize>| match old {
             Some(old) => ColumnSums {
@@ -68,7 +69,8 @@ impl Sums {
         }
     }
 
-    /// Adds a row group whose rows were in row groups that were removed: the bounds already cover them.
+    /// Adds a row group whose rows were in row groups that were removed. Minimum and maximum are not updated, because
+    /// they cover these rows already.
     pub fn add_again(&mut self, group: &RowGroup) {
         self.rows += u64_from(group.rows);
         self.bytes_plain += u64_from(group.bytes_plain());
@@ -95,7 +97,7 @@ impl Sums {
 impl ColumnSums {
     fn widen(&mut self, chunk: &Chunk) {
         if chunk.null_count() < chunk.rows() {
-            // Of encrypted ones nothing is known here: these sums are in the clear.
+            // The sums are in the clear, so nothing is taken from the encrypted minimum and maximum of a chunk.
             let zone = chunk.clear_zone();
             self.min.widen(zone.min.as_ref(), Ordering::Less);
             self.max.widen(zone.max.as_ref(), Ordering::Greater);
@@ -128,8 +130,8 @@ impl Bound {
         }
     }
 
-    /// Includes the bound of one more chunk with values; it replaces the current bound if it compares to that
-    /// as `outer`.
+    /// Includes the minimum or maximum of one more chunk with values. It replaces the current one if it compares to
+    /// that as `outer`.
     fn widen(&mut self, of_chunk: Option<&Literal>, outer: Ordering) {
         let is_further = |bound: &Literal| of_chunk.is_some_and(|new| new.compare(bound) == Some(outer));
         match (&*self, of_chunk) {

@@ -1,4 +1,4 @@
-//! Tables, their statistics, and the encoding of one row group.
+//! Tables, their statistics, and the encoding of row groups.
 
 use crate::arena::Arena;
 use crate::chunk::{Chunk, ProcessUniqueId, RowGroup};
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// A table in the pool. Immutable: an append makes another table, which shares the row groups of the first;
-/// its cost is proportional to the rows that it adds.
+/// One version of a table in the pool. Immutable: an append creates another version, which shares the row groups of
+/// this one, so that its cost is proportional to the rows that are added.
 #[derive(Debug)]
 pub struct Table {
     /// The canonical schema.
@@ -34,22 +34,22 @@ pub struct Table {
     pub bytes_plain: u64,
     /// Size of the encoded chunks, in bytes.
     pub bytes_encoded: u64,
-    /// Bytes that the table takes outside the pool: headers and bounds of its chunks, and the distinct values
-    /// that it tracks. Versions of a table share most of them.
+    /// Bytes that the table takes outside the pool: headers, minimum and maximum of its chunks, and the distinct values
+    /// that are counted. Versions of a table share most of them.
     pub bytes_outside_pool: u64,
-    /// For each column, the size of its largest chunk as a plain Arrow array, in bytes; chunks of row groups
-    /// that were merged since count as well.
+    /// For each column, the size of its largest chunk as a plain Arrow array, in bytes. Chunks of row groups that were
+    /// merged later count as well.
     pub bytes_plain_most: Vec<usize>,
-    /// Cipher of the chunks in memory, if they are encrypted.
+    /// Cipher of the chunks in memory; `None` if they are not encrypted.
     cipher: Option<Arc<MemoryCipher>>,
-    /// Source that generates the row groups, if the rows change during reads.
+    /// Source that generates the row groups; `None` if they are stored.
     live: Option<Arc<dyn LiveRows>>,
     number: ProcessUniqueId,
-    /// Reserves the memory that the table takes outside the pool.
+    /// Reservation of the memory that the table takes outside the pool.
     held: Option<Reservation>,
-    /// The sums over the row groups, which an append continues.
+    /// Sums over the row groups, from which an append continues.
     pub(crate) sums: Sums,
-    /// The distinct values of each column, which an append continues to count.
+    /// Distinct values of each column, which an append continues to count.
     pub(crate) distinct: Vec<Distinct>,
 }
 
@@ -84,25 +84,25 @@ impl Table {
         }
     }
 
-    /// Returns a number that no other table of this process has, nor another version of this one.
+    /// Returns the id of this version of the table, which no other table or version in this process has.
     pub fn number(&self) -> u64 {
         self.number.get()
     }
 
-    /// Returns the encoded bytes of the chunks whose values are in memory. Iterates over all of them.
+    /// Returns the encoded bytes of the chunks whose values are in memory. Visits every chunk.
     pub fn bytes_resident(&self) -> u64 {
         let chunks = self.row_groups.iter().flat_map(|group| &group.chunks);
         chunks.filter(|chunk| !chunk.is_absent()).map(|chunk| u64_from(chunk.bytes_encoded())).sum()
     }
 
-    /// Has the values of the row groups from the index `first` on stay in memory.
+    /// Pins the values of the row groups from index `first` on: they stay in memory once they are there.
     pub fn pin_from(&self, first: usize) {
         let chunks = self.row_groups.from(first).flat_map(|group| &group.chunks);
         chunks.for_each(|chunk| chunk.set_residency(Residency::Pinned));
     }
 
-    /// Returns the same table with the row groups `old`, which begin at index `first`, replaced by `merged`,
-    /// which has their rows in the same order. `None` if the table does not have these row groups there.
+    /// Returns the table with the row groups `old`, which begin at index `first`, replaced by `merged`, which must have
+    /// their rows in the same order. Returns `None` if the table does not have these row groups there.
     pub fn with_merged(&self, first: usize, old: &[Arc<RowGroup>], merged: Arc<RowGroup>) -> Option<Table> {
         let end = first + old.len();
         let is_here = |(place, group): (usize, &Arc<RowGroup>)| {
@@ -123,8 +123,8 @@ impl Table {
         Some(table.encrypted(self.cipher.clone()))
     }
 
-    /// Returns the same rows with other columns: for each column of `schema` the old one at the position that
-    /// `columns` gives, or NULLs. Old chunks are shared; new ones are allocated for `tenant`.
+    /// Returns the same rows with other columns: for each column of `schema`, the old column whose index `columns`
+    /// gives, or NULLs. Chunks of old columns are shared; those of new columns are allocated for `tenant`.
     ///
     /// # Errors
     /// `Invalid` when an old column does not exist; `OverLimit` when memory is short.
@@ -142,7 +142,7 @@ impl Table {
         let new: Fields =
             schema.fields().iter().zip(columns).filter(is_new).map(|(field, _)| field.clone()).collect();
         let nulls = Encoder::new(pool.clone(), tenant.clone(), Arc::new(Schema::new(new)));
-        // Row groups of the same number of rows, which most are, share their NULL chunks.
+        // Row groups with the same number of rows, as most have, share their chunks of NULLs.
         let mut made: BTreeMap<usize, Vec<Arc<Chunk>>> = BTreeMap::new();
         let mut row_groups = RowGroups::default();
         let mut sums = self.sums.with_columns(columns);
@@ -166,12 +166,12 @@ impl Table {
         Ok(table.encrypted(self.cipher.clone()))
     }
 
-    /// Returns the table, whose chunks are encrypted with `cipher`.
+    /// Sets the cipher, with which the chunks must be encrypted.
     pub(crate) fn encrypted(self, cipher: Option<Arc<MemoryCipher>>) -> Table {
         Table { cipher, ..self }
     }
 
-    /// Returns the cipher of the chunks in memory, if they are encrypted.
+    /// Returns the cipher of the chunks in memory; `None` if they are not encrypted.
     pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.cipher.as_ref()
     }
@@ -185,13 +185,12 @@ impl Table {
         self.live.as_ref()
     }
 
-    /// Returns the tier of the chunks' encryption in memory, if they are encrypted.
+    /// Returns the encryption tier of the chunks in memory; `None` if they are not encrypted.
     pub fn tier(&self) -> Option<Tier> {
         self.cipher.as_ref().map(|cipher| cipher.tier())
     }
 
-    /// Returns the table, which keeps `reservation`, that for [`Table::bytes_outside_pool`], as long as it
-    /// lives.
+    /// Gives the table the reservation for [`Table::bytes_outside_pool`], which it keeps as long as it exists.
     #[must_use]
     pub fn holding(mut self, reservation: Reservation) -> Table {
         self.held = Some(reservation);
@@ -199,8 +198,7 @@ impl Table {
     }
 }
 
-/// Encodes row groups of one table. Clones encode for the same table, and several threads may use them at
-/// once.
+/// Encodes row groups of one table. Clones encode for the same table; several threads may use them at once.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     schema: SchemaRef,
@@ -208,12 +206,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Creates an encoder for row groups of a table of `tenant` with this schema, which must be canonical.
+    /// Creates an encoder for a table of `tenant` with this schema, which must be canonical.
     pub fn new(pool: Arc<Pool>, tenant: TenantName, schema: SchemaRef) -> Encoder {
         Encoder { schema, arena: Arc::new(Arena::new(pool, tenant)) }
     }
 
-    /// Returns an encoder that encrypts the chunks it places in the pool with `cipher`, the table's, if there is one.
+    /// Sets the cipher of the table, with which the encoder then encrypts the chunks it places in the pool.
     #[must_use]
     pub fn encrypting(self, cipher: Option<&Arc<MemoryCipher>>) -> Encoder {
         match cipher {
@@ -230,7 +228,7 @@ impl Encoder {
         &self.arena
     }
 
-    /// Encodes a row group.
+    /// Encodes a row group and places it in the pool.
     ///
     /// # Errors
     /// `Invalid` when the columns are not those of the schema; `OverLimit` when there are more than
@@ -244,7 +242,7 @@ impl Encoder {
     /// Encodes one column of a row group into memory outside the pool.
     ///
     /// # Errors
-    /// As [`Encoder::encode`], except those about the pool's memory.
+    /// As [`Encoder::encode`], except for lack of pool memory.
     pub fn encode_column(&self, group: &PlainGroup, column: usize) -> Result<Chunk> {
         let Some(values) = group.column(column) else {
             let columns = group.columns_count();
@@ -253,7 +251,7 @@ impl Encoder {
         self.encode_values(column, &values, group.rows())
     }
 
-    /// Encodes `values` for the column at position `column`; their number must be `rows`.
+    /// Encodes `values` for the column at index `column`. There must be `rows` of them.
     pub(crate) fn encode_values(&self, column: usize, values: &ArrayRef, rows: usize) -> Result<Chunk> {
         let fields = self.schema.fields();
         let Some(field) = fields.get(column) else {
@@ -264,14 +262,14 @@ impl Encoder {
         crate::encode::encode(values).map_err(|error| error.at(field.name()))
     }
 
-    /// Returns the chunks of a row group in which all values are NULL.
+    /// Returns the chunks of a row group whose values are all NULL.
     fn nulls(&self, rows: usize) -> Result<Vec<Arc<Chunk>>> {
         let nulls = |field: &FieldRef| Chunk::of_nulls(field.data_type(), rows);
         let chunks = self.schema.fields().iter().map(nulls).collect::<Result<Vec<_>>>()?;
         if chunks.is_empty() { Ok(Vec::new()) } else { self.arena.place(chunks) }
     }
 
-    /// Returns a chunk of `rows` NULLs for the column at position `column`.
+    /// Returns a chunk of `rows` NULLs for the column at index `column`.
     ///
     /// # Errors
     /// `Invalid` when there is no such column.
@@ -282,7 +280,7 @@ impl Encoder {
         Chunk::of_nulls(field.data_type(), rows)
     }
 
-    /// Returns encoded columns as they will be stored in the pool: encrypted, if the table is.
+    /// Returns the chunks as they will be stored in the pool: encrypted, if the table is encrypted.
     ///
     /// # Errors
     /// `Corrupt` if values are lost.
@@ -290,7 +288,8 @@ impl Encoder {
         self.arena.encrypted(chunks)
     }
 
-    /// Moves the encoded columns of a row group to the pool. `chunks` must have all columns, in schema order.
+    /// Moves the encoded columns of a row group to the pool. `chunks` must have all columns, in the order of the
+    /// schema.
     ///
     /// # Errors
     /// `Invalid` when the columns are not those of the schema; `OverLimit` when memory is short.
@@ -302,8 +301,7 @@ impl Encoder {
         Ok(RowGroup { rows, chunks: self.arena.place(chunks)? })
     }
 
-    /// Encodes one column of several row groups of the table, concatenated in order, into memory outside the
-    /// pool.
+    /// Concatenates one column of several row groups of the table and encodes it into memory outside the pool.
     ///
     /// # Errors
     /// As [`Encoder::encode_column`].
@@ -322,8 +320,7 @@ impl Encoder {
         crate::encode::encode(&values)
     }
 
-    /// Stores bytes that belong to the table in the pool next to its chunks, to be counted and freed with
-    /// them.
+    /// Stores bytes that belong to the table in the pool, where they are counted and freed with its chunks.
     ///
     /// # Errors
     /// `OverLimit` when memory is short.

@@ -1,4 +1,4 @@
-//! Chunks against the Arrow arrays that they were encoded from, and tables against their batches.
+//! Tests chunks against the Arrow arrays from which they were encoded, and tables against their batches.
 
 pub(crate) mod arrays;
 mod bytes;

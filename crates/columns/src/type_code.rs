@@ -1,4 +1,4 @@
-//! Canonical data types as bytes: a type number, followed by the parameters of the type.
+//! Canonical data types as bytes: a type number, followed by the parameters of the type, if it has any.
 
 use crate::bytes::Reader;
 use arrow_schema::DataType;
@@ -7,22 +7,22 @@ use farpool_model::{
     Error, Result, TYPE_NUMBERS, numbered_type, numbered_unit, schema, type_number, unit_number,
 };
 
-/// Tags of types with parameters; other types are written as their numbers.
+/// Type numbers of types with parameters.
 const DECIMAL: u8 = 64;
 const TIMESTAMP: u8 = 65;
 const _: () = assert!(TYPE_NUMBERS <= DECIMAL);
 
-/// Returns a canonical type as bytes that [`type_from_bytes`] reads.
+/// Encodes a canonical type for [`type_from_bytes`].
 pub fn type_to_bytes(data_type: &DataType) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(data_type, &mut bytes);
     bytes
 }
 
-/// Reads a canonical type.
+/// Decodes a canonical type. All bytes must belong to it.
 ///
 /// # Errors
-/// `Corrupt` when the bytes do not encode a canonical type, and nothing else.
+/// `Corrupt` when the bytes are not exactly a canonical type.
 pub fn type_from_bytes(bytes: &[u8]) -> Result<DataType> {
     let mut reader = Reader::new(bytes);
     let data_type = read(&mut reader)?;

@@ -1,7 +1,7 @@
 //! Arrow view arrays over bytes in the pool.
 //!
-//! The unsafe part of returning strings: Arrow would check each view and its UTF-8 again on every decode.
-//! Both are checked once, when a chunk is encoded from an Arrow array or read from bytes.
+//! This is where strings are returned without checks: Arrow would check each view and its UTF-8 on every decode. Here
+//! both are checked only once, when a chunk is encoded from an Arrow array or read from bytes.
 
 use arrow_array::types::{ByteArrayType, StringViewType};
 use arrow_array::{
@@ -12,7 +12,7 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Largest value, in bytes, that is stored inside its view.
+/// Maximum length of a value, in bytes, that is stored inside its view.
 pub(crate) const INLINE_BYTES_MAX: usize = 12;
 
 /// Returns the view of `data[start..start + len]`, where `data` is the first buffer.
@@ -40,7 +40,7 @@ pub(crate) fn view_in_piece(piece: &[u8], start: usize, len: usize, base: usize)
     view_of(piece, start, len) + if len > INLINE_BYTES_MAX { (base as u128) << 96 } else { 0 }
 }
 
-/// Views into one buffer that are known to be valid.
+/// Valid views into one buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Views {
     pub views: ScalarBuffer<u128>,
@@ -64,7 +64,7 @@ impl Views {
         }
     }
 
-    /// Takes an array that [`Views::into_array`] made apart into its views and buffer.
+    /// Returns the views and the buffer of an array that [`Views::into_array`] created.
     pub fn of_array(array: &ArrayRef) -> Views {
         fn of<T: arrow_array::types::ByteViewType>(array: &GenericByteViewArray<T>) -> Views {
             let data = array.data_buffers().first().cloned().unwrap_or_default();
@@ -90,8 +90,7 @@ impl Views {
     }
 }
 
-/// Rebuilds an array that [`Views::into_array`] made, over copies of its buffers: `copy` returns the same
-/// bytes at another address.
+/// Creates a copy of an array that [`Views::into_array`] created: `copy` must return a buffer with the same bytes.
 pub(crate) fn moved(
     array: &ArrayRef,
     data_type: &DataType,
@@ -120,8 +119,8 @@ pub(crate) fn value(array: &ArrayRef, row: usize) -> &[u8] {
     }
 }
 
-/// Converts strings or binaries with offsets to views over the same bytes; `None` when there are too many
-/// bytes for views. Arrow's own cast gives the same result at several times the cost.
+/// Converts strings or binaries with offsets to views of the same bytes; `None` if there are too many bytes for views.
+/// Arrow's cast gives the same result at several times the cost.
 pub(crate) fn of_offsets<T: ByteArrayType>(array: &GenericByteArray<T>) -> Option<ArrayRef> {
     let data = array.values();
     if data.len() > i32::MAX as usize {

@@ -1,28 +1,27 @@
-//! Zone maps: the bounds of a chunk, known to a scan without reading the chunk.
+//! Zone maps: minimum, maximum and number of NULLs of a chunk, which a scan knows without reading the chunk.
 
 use arrow_schema::DataType;
 use farpool_model::{Literal, Value};
 use std::cmp::Ordering;
 
-/// Length of the longest string that is kept as a bound, in bytes. Longer ones would make the zone maps of a table,
-/// which are outside the pool, larger than its data.
+/// Maximum length of a string or binary that is kept as minimum or maximum, in bytes. Reason: zone maps are outside the
+/// pool, and with longer ones they could take more memory than the table's data.
 const BOUND_BYTES_MAX: usize = 256;
 
-/// The bounds of a chunk's values that are not NULL. A bound is exact, or `None` when there is no such
-/// value, when any value is NaN, or when the bound would be a long string.
+/// Minimum and maximum of a chunk's values that are not NULL. Each is exact, or `None` if there is no such value, if a
+/// value is NaN, or if it would be a long string.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ZoneMap {
-    /// The least value.
+    /// Minimum; `None` if it is not known.
     pub min: Option<Literal>,
-    /// The greatest value.
+    /// Maximum; `None` if it is not known.
     pub max: Option<Literal>,
     /// Number of NULLs.
     pub null_count: usize,
 }
 
 impl ZoneMap {
-    /// Creates a zone map from the bounds of the values; `None` when there are no values or their bounds are
-    /// not known.
+    /// Creates a zone map from the minimum and maximum; `None` if there are no values, or they are not known.
     pub(crate) fn of(bounds: Option<(Value, Value)>, data_type: &DataType, null_count: usize) -> ZoneMap {
         let literal = |value: Value| {
             let short = match &value {
@@ -36,7 +35,7 @@ impl ZoneMap {
         ZoneMap { min, max, null_count }
     }
 
-    /// Returns the size of string bounds on the heap, in bytes.
+    /// Returns the bytes of heap memory that strings and binaries in the zone map take.
     pub(crate) fn bytes_held(&self) -> usize {
         let bytes = |bound: &Literal| match bound.value() {
             Value::Text(text) => text.len(),
@@ -55,8 +54,9 @@ pub(crate) fn bytes_value(bytes: &[u8], data_type: &DataType) -> Value {
     }
 }
 
-/// Returns the rows of the least and the greatest of byte strings given by their views; `None` if there are none.
-/// `value` returns the bytes of a row. Most comparisons are decided by the first four bytes, which are in the view.
+/// Returns the rows of the least and the greatest byte string; `None` if there are none. `rows` has the rows with their
+/// views, and `value` returns the bytes of a row. Most comparisons need only the first four bytes, which are in the
+/// view.
 pub(crate) fn bounds_of_views<'a>(
     mut rows: impl Iterator<Item = (usize, u128)>,
     value: impl Fn(usize) -> &'a [u8],
@@ -75,7 +75,7 @@ pub(crate) fn bounds_of_views<'a>(
     Some((min.0, max.0))
 }
 
-/// Returns the bounds of floats in total order; `None` when there are no values or any is NaN.
+/// Returns the minimum and maximum of floats in total order; `None` if there are no values, or one is NaN.
 pub(crate) fn bounds_of_floats(mut values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let first = values.next().filter(|value| !value.is_nan())?;
     values.try_fold((first, first), |(min, max), value| {

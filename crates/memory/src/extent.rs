@@ -1,10 +1,10 @@
-//! Extents, which one owner writes, and leases, which many readers share.
+//! Extents, which one owner may write, and leases, which many readers share.
 //!
-//! A run is the memory of one allocation: contiguous pages, or a piece of pages that is shared with other
-//! pieces of the tenant. Extents are disjoint ranges of a run; freezing one turns its range into a lease.
-//! Invariant: a byte of a run is in at most one extent or, once frozen, in one lease with its clones and
-//! slices, so that no byte is written while it can be read. The bytes of a run are freed when nothing refers
-//! to the run any more; unused whole pages at its end are freed when the last extent is frozen.
+//! A run is the memory of one allocation: contiguous whole pages, or a piece of pages that are shared with other pieces
+//! of the tenant. Extents are disjoint ranges of a run; freezing an extent turns its range into a lease. Invariant: a
+//! byte of a run is in at most one extent or, once frozen, in one lease with its clones and slices, so that no byte is
+//! written while it can be read. The memory of a run is freed when no extent or lease of it is left. Unused whole pages
+//! at its end are freed earlier, when the last extent is frozen.
 
 #![expect(unsafe_code, reason = "bytes of the mapping are handed out as slices")]
 
@@ -19,33 +19,35 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The contiguous bytes of one allocation.
+/// A run: the contiguous memory of one allocation.
 pub(crate) struct Run {
     pool: Arc<Pool>,
     tenant: TenantIndex,
-    /// The range of bytes in the pool.
+    /// Range of bytes in the pool's address range.
     place: Range<usize>,
-    /// The pages that `place` reaches into.
+    /// Ids of the pages that contain bytes of `place`.
     ids: Box<[PageId]>,
-    /// The tenure of a piece, which may share pages with others; `None` for whole pages.
+    /// Tenure of a piece, which may share its pages with other pieces; `None` for a run of whole pages.
     piece: Option<Tenure>,
-    /// For whole pages: how many of them, from the start, are not freed yet.
+    /// Number of pages that are not freed yet, from the start of the run; used for whole pages only.
     pages_kept: AtomicUsize,
-    /// Number of live extents. Never grows again once it is zero.
+    /// Number of extents that are not frozen or dropped. Once it is zero, the run gets no further extents.
     extents: AtomicUsize,
-    /// True if all pages had memory from an earlier use.
+    /// Whether all pages had memory from an earlier use, so that writing them costs no page faults.
     warm: bool,
 }
 
 impl Run {
-    /// Creates a run of whole pages, with one extent. Must be called under the lock of the page table.
+    /// Creates the run of an allocation of whole pages, with one extent. The lock of the pool's page table must be held
+    /// from before the pages are taken until this returns: [`Pool::read_raw`] holds it too, and must not find pages
+    /// that are in use but not yet counted as being written.
     pub fn pages(pool: Arc<Pool>, tenant: TenantIndex, pages: Range<usize>, warm: bool) -> Run {
         let place = pages.start * PAGE_BYTES..pages.end * PAGE_BYTES;
         Run::new(pool, tenant, place, None, warm)
     }
 
-    /// Creates a run that is a piece of pages, with one extent. Must be called under the lock of the page
-    /// table.
+    /// Creates the run of an allocation that is a piece of pages, with one extent. The lock of the pool's page table
+    /// must be held, for the reason that [`Run::pages`] gives.
     pub fn piece(pool: Arc<Pool>, tenant: TenantIndex, place: Range<usize>, tenure: Tenure) -> Run {
         Run::new(pool, tenant, place, Some(tenure), false)
     }
@@ -64,7 +66,8 @@ impl Run {
         Run { pool, tenant, place, ids, piece, pages_kept, extents: AtomicUsize::new(1), warm }
     }
 
-    /// Turns a run of whole pages into a piece of its first `bytes`, and the rest, which is freed on drop.
+    /// Divides a run of whole pages into a piece (the first `bytes`) and the rest, whose memory is freed when it is
+    /// dropped.
     pub fn into_piece(mut self, bytes: usize, tenure: Tenure) -> (Run, RunTail) {
         assert!(self.piece.is_none(), "only a run of whole pages becomes a piece");
         assert!(bytes <= self.bytes(), "a piece of {bytes} bytes does not fit its run of {}", self.bytes());
@@ -87,11 +90,11 @@ impl Run {
         FirstByte(self.pool.mapping().at(self.place.start + offset))
     }
 
-    /// Frees the whole pages behind the first `bytes`; does nothing for a piece, which has the length that
-    /// was asked for.
+    /// Frees the whole pages behind the first `bytes`. Does nothing for a piece, which has exactly the length that was
+    /// asked for.
     ///
     /// # Safety
-    /// No extent or lease reaches bytes at or behind `bytes`.
+    /// No extent or lease may have bytes at or behind offset `bytes`.
     unsafe fn truncate(&self, bytes: usize) {
         if self.piece.is_some() {
             return;
@@ -107,7 +110,7 @@ impl Run {
     }
 
     fn extent_goes(&self) {
-        // Acquire and release: the last extent is dropped after the writes of all extents.
+        // Acquire and release: the thread that drops the last extent sees the writes of all extents.
         let before = self.extents.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "an extent is dropped once");
         if before == 1 {
@@ -120,7 +123,7 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if *self.extents.get_mut() > 0 {
-            // The run never became an extent.
+            // No extent was made of the run, so it still counts its first one.
             self.extent_goes();
         }
         if let Some(tenure) = self.piece {
@@ -133,7 +136,7 @@ impl Drop for Run {
     }
 }
 
-/// The end of a run whose beginning became a piece; freed on drop.
+/// Rest of a run of whole pages whose beginning became a piece. Freed on drop.
 pub(crate) struct RunTail {
     pool: Arc<Pool>,
     tenant: TenantIndex,
@@ -148,12 +151,13 @@ impl Drop for RunTail {
     }
 }
 
-/// Returns the pages that a range of a pool's bytes reaches into.
+/// Returns the range of pages that contain bytes of `place`.
 fn pages_of(place: &Range<usize>) -> Range<usize> {
     place.start / PAGE_BYTES..place.end.div_ceil(PAGE_BYTES)
 }
 
-/// The first byte of an extent or a lease: kept there, so that bytes are reached without looking at the run.
+/// Address of the first byte of an extent or a lease. Stored in it, so that its bytes are reached without reading the
+/// run.
 #[derive(Clone, Copy)]
 struct FirstByte(NonNull<u8>);
 
@@ -162,7 +166,7 @@ unsafe impl Send for FirstByte {}
 // SAFETY: as above.
 unsafe impl Sync for FirstByte {}
 
-/// A range of fresh memory with one owner, which may write to it.
+/// Range of newly allocated memory with one owner, which may write to it.
 pub struct Extent {
     run: Arc<Run>,
     range: Range<usize>,
@@ -181,25 +185,26 @@ impl Extent {
         Extent { run, range, start }
     }
 
-    /// Returns the number of bytes that can be written: whole pages, unless the extent was split or is a piece.
+    /// Returns the number of bytes that can be written: whole pages, except after [`Self::split_to`] and for a piece.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Returns whether all pages of the run have memory from an earlier use; only other pages cost page faults.
+    /// Returns whether all pages of the allocation have memory from an earlier use, so that writing them costs no page
+    /// faults.
     pub fn is_warm(&self) -> bool {
         self.run.warm
     }
 
-    /// Bytes in use of the pool's page that the extent begins in, by this extent and by others of the tenant:
-    /// where that is little, [`Self::allocate_lower`] lets the page go.
+    /// Returns how many bytes are in use of the page in which the extent begins, by this extent and others of the
+    /// tenant. Where that is little, [`Self::allocate_lower`] can help to free the page.
     pub fn page_bytes_used(&self) -> usize {
         self.run.pool.page_bytes_used(self.run.tenant, self.page())
     }
 
-    /// Allocates a piece of the same length in an earlier page that already has pieces of the tenant. Moving the
-    /// contents of sparsely used pages there packs pieces at lower addresses, and never moves anything back. `None` if
-    /// no room was found, and for whole pages.
+    /// Allocates a piece of the same length in a page at a lower address that already has pieces of the tenant. Moving
+    /// the contents of sparsely used pages there frees those pages. Since pieces only move to lower addresses, none is
+    /// ever moved back. Returns `None` if there is no room, and for an extent of whole pages.
     pub fn allocate_lower(&self) -> Option<Extent> {
         let (run, bytes) = (&self.run, self.range.len());
         run.pool.take_piece_before(self.page(), run.tenant, bytes, run.piece?).map(Extent::new)
@@ -214,7 +219,7 @@ impl Extent {
         self.range.is_empty()
     }
 
-    /// Returns the bytes of the extent, for its owner to read while it may still write to them.
+    /// Returns the bytes of the extent, to be read by its owner, which may write to them later.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the range is mapped and initialized, the system maps zeros; by the invariant of this module it
@@ -222,16 +227,16 @@ impl Extent {
         unsafe { std::slice::from_raw_parts(self.start.0.as_ptr(), self.range.len()) }
     }
 
-    /// Returns the bytes of the extent. Bytes not written yet are zero, but unspecified in a piece and in a pool that
-    /// recycles its pages.
+    /// Returns the bytes of the extent. Bytes not written yet are zero; in a piece, and in a pool that recycles its
+    /// pages, they are unspecified.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the range is mapped and, by the invariant of this module, ours alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.0.as_ptr(), self.range.len()) }
     }
 
-    /// Splits the first `bytes` off as a separate extent: several owners can then fill the pages of one run,
-    /// which saves the unused end of a page for each owner.
+    /// Splits off the first `bytes` as a separate extent. Several owners can then fill the pages of one allocation,
+    /// instead of each leaving the end of a page unused.
     ///
     /// # Panics
     /// When the extent is shorter than `bytes`.
@@ -245,8 +250,8 @@ impl Extent {
         Extent::of(Arc::clone(&self.run), front)
     }
 
-    /// Ends writing. The lease has the first `bytes_used`; unused whole pages at the end of the run are
-    /// freed.
+    /// Ends writing and returns the first `bytes_used` bytes as a lease. Unused whole pages at the end of the
+    /// allocation are freed.
     ///
     /// # Panics
     /// When the extent is shorter than `bytes_used`.
@@ -274,7 +279,7 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// Frozen, immutable bytes of the pool. They do not move until the last clone and slice is dropped.
+/// Frozen, immutable bytes of the pool. They stay at their address until the last clone and slice is dropped.
 #[derive(Clone)]
 pub struct Lease {
     run: Arc<Run>,
@@ -289,7 +294,7 @@ impl Lease {
         Lease { run, range, start }
     }
 
-    /// Returns a part of the bytes, which keeps the lease alive.
+    /// Returns a part of the bytes, which keeps the memory of the lease in use.
     ///
     /// # Panics
     /// When the range does not lie in the lease.
@@ -299,7 +304,7 @@ impl Lease {
         LeaseSlice(Lease::of(Arc::clone(&self.run), start..start + range.len()))
     }
 
-    /// Returns the pages that the bytes are in.
+    /// Returns the ids of the pages that contain the bytes.
     pub fn pages(&self) -> &[PageId] {
         if self.range.is_empty() {
             return &[];
@@ -340,7 +345,7 @@ impl RefUnwindSafe for Lease {}
 pub struct LeaseSlice(Lease);
 
 impl LeaseSlice {
-    /// Returns the pages that the bytes are in.
+    /// Returns the ids of the pages that contain the bytes.
     pub fn pages(&self) -> &[PageId] {
         self.0.pages()
     }

@@ -1,14 +1,14 @@
-//! Detects whether the system grants huge pages. They save address translations when a scan runs through many
-//! pages; the pool works the same without them.
+//! Detects whether the system grants huge pages. With them, scans spend less time on address translation; the pool
+//! works the same without them.
 
 /// Kind of memory that backs the pages of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// By huge pages that the administrator set aside (`vm.nr_hugepages`).
+    /// Huge pages that the administrator set aside (`vm.nr_hugepages`).
     Explicit,
-    /// By huge pages where the kernel has some available (transparent huge pages).
+    /// Huge pages where the kernel has some free (transparent huge pages), otherwise ordinary ones.
     Transparent,
-    /// By the system's ordinary pages.
+    /// Ordinary pages of the system.
     None,
 }
 

@@ -1,14 +1,14 @@
 //! The memory pool: one reserved mapping of 2 MiB pages, and the owners of its pages.
 //!
-//! Bytes are written once, through an [`Extent`] with a single owner, and then frozen into a [`Lease`] that
-//! many may read. Whole pages ([`Pool::allocate`]) go back to the system when the last lease of their run is
-//! dropped; pieces of any size ([`Pool::allocate_piece`]) share pages with others of the same tenant, and a
-//! page goes back when no piece reaches into it any more.
+//! Bytes are written once, through an [`Extent`] with a single owner, and then frozen into a [`Lease`] that many may
+//! read. Whole pages ([`Pool::allocate`]) return to the system when the last lease of their allocation is dropped.
+//! Pieces of any size ([`Pool::allocate_piece`]) share pages with others of the same tenant; a page returns to the
+//! system when no piece has bytes in it.
 //!
-//! Invariants: no byte is in two live extents or leases that differ; a writable byte is never readable
-//! elsewhere; no page has bytes of two tenants, and no tenant reads bytes that were another's; the bytes of
-//! pages in use, counted as whole pages, never exceed the limit of the pool nor a tenant's quota. After
-//! Farview (section 4.3: an MMU that gives out 2 MiB pages and keeps tenants apart).
+//! Invariants: no byte is in two live extents or leases, except clones and slices of one lease; a byte that can be
+//! written is not readable elsewhere; no page has bytes of two tenants, and no tenant reads bytes that another has
+//! written; pages in use never exceed the limit of the pool nor their tenant's quota. After Farview (section 4.3: an
+//! MMU that assigns 2 MiB pages and isolates tenants).
 
 mod extent;
 mod huge;

@@ -1,8 +1,8 @@
-//! The address range behind a pool; the only module that asks the system for memory.
+//! The address range of a pool. Only this module asks the system for memory.
 //!
-//! The range is reserved once, several times larger than what may be used, so that a contiguous run is found
-//! even when the free pages are scattered. Reserving costs nothing: a page takes memory when it is first
-//! written, until [`Mapping::release`].
+//! The range is reserved once, several times larger than the memory that may be used, so that contiguous pages are
+//! found even when the free pages are scattered. Reserving takes no memory: a page takes memory from its first write
+//! until [`Mapping::release`].
 //!
 //! Invariant: a page that is not in use reads as zeros.
 
@@ -13,8 +13,8 @@ use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Error, Result};
 use std::ptr::NonNull;
 
-/// Multiples of the limit to reserve, in order of preference; a system that does not overcommit grants only
-/// less.
+/// Sizes of the reserved range that are tried in this order, as multiples of the pool's limit. A system that does not
+/// overcommit memory grants only small ones. The last, 0, stands for the limit itself, reserved without overcommitting.
 const RESERVE_FACTORS: [usize; 4] = [4, 2, 1, 0];
 
 /// A reserved range of pages, aligned to [`PAGE_BYTES`].
@@ -32,13 +32,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves room for at least `pages_limit` pages.
+    /// Reserves a range of at least `pages_limit` pages, if possible several times as many.
     pub fn reserve(pages_limit: usize) -> Result<Mapping> {
         Mapping::of(reserve_best(pages_limit), pages_limit)
     }
 
-    /// Reserves room for exactly `pages_limit` pages, which are not taken from the system's stock of explicit
-    /// huge pages: those would have to be prepared again for each use.
+    /// Reserves a range of exactly `pages_limit` pages. They are not taken from the explicit huge pages that the
+    /// administrator set aside, because those would have to be prepared again for each use.
     pub fn reserve_exactly(pages_limit: usize) -> Result<Mapping> {
         Mapping::of(reserve(pages_limit, true), pages_limit)
     }
@@ -68,7 +68,7 @@ impl Mapping {
         self.huge_pages
     }
 
-    /// Returns the address of byte `offset`, which lies within the range.
+    /// Returns the address of byte `offset` of the range.
     #[inline]
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.pages * PAGE_BYTES, "an address outside the pool");
@@ -76,15 +76,15 @@ impl Mapping {
         unsafe { self.base.add(offset) }
     }
 
-    /// Prepares pages for writing. Only explicit huge pages need it: they are taken from the system's stock
-    /// run by run, so that a stock that another process has exhausted is noticed here and not by a signal
-    /// when the page is touched. Ordinary pages are used in that case.
+    /// Prepares pages for writing. Does nothing except for explicit huge pages. These are taken from the system's stock
+    /// here, so that a stock which another process has exhausted is noticed now, and not by a signal when the page is
+    /// written; ordinary pages are then used instead.
     ///
     /// # Errors
     /// `OverLimit` when the system has no memory left.
     ///
     /// # Safety
-    /// Nothing else uses these pages.
+    /// Nothing else may use these pages.
     pub unsafe fn prepare(&self, first: usize, count: usize) -> Result<()> {
         assert!(first + count <= self.pages, "pages outside the pool");
         if self.huge_pages != HugePages::Explicit {
@@ -97,10 +97,10 @@ impl Mapping {
         if prepared { Ok(()) } else { Err(message()) }
     }
 
-    /// Returns the memory of pages to the system; they read as zeros from then on.
+    /// Returns the memory of these pages to the system. From then on they read as zeros.
     ///
     /// # Safety
-    /// Nothing else reads or writes these pages until the call returns.
+    /// Nothing else may read or write these pages until the call returns.
     pub unsafe fn release(&self, first: usize, count: usize) {
         assert!(first + count <= self.pages, "pages outside the pool");
         let explicit = self.huge_pages == HugePages::Explicit;
@@ -118,7 +118,7 @@ fn reserve_best(pages_limit: usize) -> Option<(sys::Reserved, usize, HugePages)>
     })
 }
 
-/// Reserves a range of one page more than `pages`.
+/// Reserves a range of `pages` pages and one more for alignment; `None` if the system refuses.
 fn reserve(pages: usize, counted_lazily: bool) -> Option<(sys::Reserved, usize, HugePages)> {
     let bytes = pages.checked_add(1)?.checked_mul(PAGE_BYTES)?;
     let reserved = sys::Reserved::new(bytes, counted_lazily)?;
@@ -133,10 +133,10 @@ mod sys {
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-    /// Maps fresh pages over a range. Returns whether that succeeded.
+    /// Maps fresh pages over a range, in place of those that are there. Returns whether that succeeded.
     ///
     /// # Safety
-    /// The range is mapped by us, and nobody uses it during the call.
+    /// The range must be mapped by this process, and nobody may use it during the call.
     unsafe fn replace(start: *mut u8, bytes: usize, flags: libc::c_int) -> bool {
         let flags = PRIVATE | libc::MAP_FIXED | flags;
         // SAFETY: the caller vouches for the range.
@@ -151,8 +151,8 @@ mod sys {
     }
 
     impl Reserved {
-        /// Creates a private, zeroed mapping; without `counted_lazily` the system sets the memory aside at
-        /// once.
+        /// Creates a private mapping filled with zeros. With `counted_lazily`, memory is committed page by page when it
+        /// is written; otherwise the system commits all of it now.
         pub fn new(bytes: usize, counted_lazily: bool) -> Option<Reserved> {
             let flags = PRIVATE | if counted_lazily { libc::MAP_NORESERVE } else { 0 };
             // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing of ours.
@@ -160,10 +160,10 @@ mod sys {
             (start != libc::MAP_FAILED).then_some(Reserved { start, bytes })
         }
 
-        /// Maps huge pages, or if there are none ordinary ones, over a range.
+        /// Maps explicit huge pages over a range, or ordinary ones if there are none. Returns whether that succeeded.
         ///
         /// # Safety
-        /// The range lies in this mapping, and nobody uses it during the call.
+        /// The range must lie in this mapping, and nobody may use it during the call.
         pub unsafe fn prepare(&self, start: *mut u8, bytes: usize) -> bool {
             #[cfg(target_os = "linux")]
             const HUGE: libc::c_int = libc::MAP_HUGETLB | 21 << libc::MAP_HUGE_SHIFT;

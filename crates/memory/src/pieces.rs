@@ -1,12 +1,11 @@
 //! Free parts of the pages that pieces of one tenant share: ranges of bytes, by address and by length.
 //!
-//! A piece takes the shortest range that is long enough (best fit), the first of these by address; a large one begins
-//! at a page of the system's, and where that makes most of the short ranges useless, takes a longer one. A freed range
-//! is joined with the free ranges that touch it, across pages too, and pages that are then entirely free leave the set.
-//! Both cost the logarithm of the number of ranges.
+//! A piece takes the shortest range that is long enough (best fit), of several equally short ones the first by address.
+//! A large piece must begin at a multiple of the system's page size; if that makes most of the short ranges useless, it
+//! takes a longer one. A freed range is joined with the free ranges next to it, also across pages. Pages that are then
+//! entirely free are removed from the set. Both operations cost the logarithm of the number of ranges.
 //!
-//! Invariants: no two ranges touch; none contains a whole page, so that each range wastes less than two pages
-//! of the memory that pieces share.
+//! Invariants: no two ranges touch; no range contains a whole page, so that each range wastes less than two pages.
 //!
 //! Example, with pages of 100 bytes: 150..180 and 230..250 are free, and 180..230 is freed. The three ranges become
 //! 150..250, which contains no whole page and stays. When 100..150 is freed, too, 100..250 contains the page 100..200:
@@ -16,29 +15,32 @@ use farpool_model::limits::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Ranges that are looked at, from the shortest one that is long enough on, for one with a start that is wanted.
+/// Maximum number of ranges that are tried, from the shortest one that is long enough on, for a suitable start address.
 const TIGHT_TRIED: usize = 8;
 
-/// Ranges that are looked at, from the lowest address on, for one that is long enough: some microseconds.
+/// Maximum number of ranges that are tried, from the lowest address on, for one that is long enough. Trying that many
+/// takes some microseconds.
 const LOW_TRIED: usize = 512;
 
-/// The free ranges of one tenant; see the comment of this file.
+/// Free ranges of one tenant and tenure; see the comment of this file.
 #[derive(Debug, Default)]
 pub(crate) struct FreePieces {
-    /// The end of each range, by its start.
+    /// End of each range by its start.
     by_start: BTreeMap<usize, usize>,
     /// Length and start of each range.
     by_length: BTreeSet<(usize, usize)>,
 }
 
 impl FreePieces {
-    /// Takes `bytes` of the best fitting range, from its first multiple of `alignment` on, and returns their start.
+    /// Takes `bytes` of the best fitting range, from its first multiple of `alignment` on, and returns where they
+    /// start; `None` if no range fits.
     pub fn take(&mut self, bytes: usize, alignment: usize) -> Option<usize> {
         let fits = |(length, start): &(usize, usize)| {
             let middle = start.next_multiple_of(alignment);
             (middle + bytes <= start + length).then_some((*start..start + length, middle))
         };
-        // Of ranges that are hardly long enough, a few are tried: there may be many that begin elsewhere.
+        // Of ranges that are only just long enough, a few are tried, because many may not contain an aligned start with
+        // enough bytes behind it.
         let mut tight = self.by_length.range((bytes, 0)..).take(TIGHT_TRIED);
         let wide = || self.by_length.range((bytes + alignment, 0)..).next();
         let (free, start) = tight.find_map(fits).or_else(|| wide().and_then(fits))?;
@@ -46,8 +48,8 @@ impl FreePieces {
         Some(start)
     }
 
-    /// Takes a range as [`Self::take`] does, but the first range by address that is long enough before `end`, if it is
-    /// among the first [`LOW_TRIED`].
+    /// Takes bytes as [`Self::take`] does, but from the first range by address that has enough of them before `end`.
+    /// Tries only the first [`LOW_TRIED`] ranges.
     pub fn take_before(&mut self, end: usize, bytes: usize, alignment: usize) -> Option<usize> {
         let fits = |(start, free_end): (&usize, &usize)| {
             let middle = start.next_multiple_of(alignment);
@@ -58,7 +60,7 @@ impl FreePieces {
         Some(start)
     }
 
-    /// Takes a part out of a free range.
+    /// Takes `bytes` at `start` out of the free range `free`.
     fn cut(&mut self, free: Range<usize>, start: usize, bytes: usize) {
         let is_within = free.start <= start && start + bytes <= free.end;
         assert!(is_within, "{bytes} bytes at {start} are not within the free range {free:?}");
@@ -96,7 +98,7 @@ impl FreePieces {
         pages
     }
 
-    /// Returns the free bytes of a page, given its number.
+    /// Returns the free bytes of the page with this index.
     pub fn bytes_in(&self, page: usize) -> usize {
         let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
         let before = self.by_start.range(..from).next_back();
@@ -104,7 +106,7 @@ impl FreePieces {
         before.into_iter().chain(self.by_start.range(from..to)).map(free).sum()
     }
 
-    /// Bytes of all ranges.
+    /// Returns the bytes of all ranges.
     pub fn bytes(&self) -> usize {
         self.by_length.iter().map(|(length, _)| length).sum()
     }

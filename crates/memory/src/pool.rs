@@ -17,45 +17,45 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Alignment of the starts and lengths of pieces, in bytes: a cache line, as Arrow recommends.
 pub(crate) const PIECE_ALIGNMENT: usize = 64;
 
-/// Alignment of the starts of pieces of `LARGE_BYTES` and more: direct I/O reads straight into whole pages of the
-/// system.
+/// Alignment of the starts of large pieces, those of at least `LARGE_BYTES`: a page of the operating system, so that
+/// direct I/O can read into them.
 const LARGE_ALIGNMENT: usize = 4096;
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Configuration of a pool.
+/// Limit of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolConfig {
-    /// Bytes that may be in use at once; rounded down to whole pages.
+    /// Maximum number of bytes in use at once, rounded down to whole pages.
     pub bytes_limit: usize,
 }
 
-/// Selects allocations of a pool that fail although there is room: for simulations.
+/// Makes allocations of a pool fail although there is room, for simulations and tests.
 pub trait Failures: Send + Sync + std::fmt::Debug {
     /// Returns whether the next allocation fails.
     fn next_fails(&self) -> bool;
 }
 
-/// Frees memory of a pool that can be filled again: that of a cache.
+/// Evicts contents of a pool that can be restored, to make room. Implemented by a cache.
 pub trait Reclaim: Send + Sync + std::fmt::Debug {
-    /// Frees something, for a piece of `bytes` that has no room: pages of any tenant where `tenant` is `None`,
-    /// otherwise of that one, whose quota is used up. Returns false where there is nothing to be freed.
+    /// Evicts something to make room for an allocation of `bytes`. If `tenant` is given, its quota is used up, so that
+    /// only its own memory helps; otherwise memory of any tenant does. Returns false if nothing can be evicted.
     fn reclaim(&self, tenant: Option<&TenantName>, bytes: usize) -> bool;
 }
 
 /// Memory usage of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolUsage {
-    /// Bytes that may be in use at once.
+    /// Maximum number of bytes in use at once.
     pub bytes_limit: u64,
-    /// Bytes of pages in use.
+    /// Bytes of the pages in use.
     pub bytes_used: u64,
     /// Kind of memory that backs the pages.
     pub huge_pages: HugePages,
-    /// Bytes of pages in use by each tenant that is known to the pool, ordered by tenant name.
+    /// For each tenant that the pool knows, the bytes of its pages in use; ordered by tenant name.
     pub tenants: Vec<(TenantName, u64)>,
 }
 
-/// A pool of pages. Extents and leases keep it alive.
+/// Pool of memory pages for several tenants. Extents and leases keep it alive.
 #[derive(Debug)]
 pub struct Pool {
     mapping: Mapping,
@@ -63,16 +63,16 @@ pub struct Pool {
     recycles: bool,
     failures: Option<Arc<dyn Failures>>,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
-    /// Whether pages keep their memory when they are freed.
+    /// Whether pages keep their memory at present when they are freed.
     keeps: AtomicBool,
     table: Mutex<PageTable>,
-    /// For each page, the number of runs that reach into it and may still be written. Incremented only under
-    /// the lock of the table.
+    /// For each page, the number of runs (allocations) with bytes in it that may still be written. Incremented only
+    /// under the lock of the page table, so that [`Pool::read_raw`] reads no page that is being written.
     writers: Box<[AtomicU32]>,
 }
 
 impl Pool {
-    /// Creates a pool without pages in use.
+    /// Creates a pool of which nothing is in use.
     ///
     /// # Errors
     /// `Invalid` when the limit is less than one page; `OverLimit` when the system does not grant the address
@@ -81,7 +81,7 @@ impl Pool {
         Pool::failing(config, None)
     }
 
-    /// Creates a pool in which the allocations that `failures` selects fail: for tests of error handling.
+    /// Creates a pool in which `failures` may make allocations fail, for tests of error handling.
     ///
     /// # Errors
     /// As [`Pool::new`].
@@ -90,10 +90,10 @@ impl Pool {
         Ok(Arc::new(Pool { failures, ..pool }))
     }
 
-    /// Creates a pool whose pages keep their memory when they are freed, from an allocation to the next
-    /// [`Pool::trim`], so that reusing them costs no page faults. The contents of an extent before it is
-    /// written are then unspecified: such a pool is for one owner. In use or not, its pages never take more
-    /// than the limit.
+    /// Creates a pool in which freed pages keep their memory until [`Pool::trim`], so that reusing them costs no page
+    /// faults. After a trim this begins again with the next allocation. The contents of an extent before it is written
+    /// are unspecified, so such a pool is for a single owner. Pages in use and freed pages that keep their memory never
+    /// exceed the limit together.
     ///
     /// # Errors
     /// As [`Pool::new`].
@@ -117,19 +117,20 @@ impl Pool {
         }
     }
 
-    /// Allocates a contiguous run of whole pages, at least `bytes` long (and at least one page). It is
-    /// zero-filled unless the pool recycles its pages.
+    /// Allocates contiguous whole pages: at least one, and at least `bytes`. They are filled with zeros, unless the
+    /// pool recycles its pages.
     ///
     /// # Errors
-    /// `OverLimit` when less than that is left of the pool or of the tenant's quota.
+    /// `OverLimit` when the pool or the tenant's quota has not enough memory left, even after evicting what can be
+    /// evicted.
     pub fn allocate(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
         self.check_luck()?;
         self.with_room(tenant, bytes, || self.take_pages(tenant, bytes)).map(Extent::new)
     }
 
-    /// Sets the object that frees memory when an allocation finds none; later calls have no effect.
+    /// Sets the object that evicts memory when an allocation finds no room. Only the first call has an effect.
     pub fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
-        // The first one stays.
+        // An error means that an object is set already, which stays.
         let _ = self.reclaim.set(reclaim);
     }
 
@@ -138,7 +139,7 @@ impl Pool {
         self.reclaim.get().is_some()
     }
 
-    /// Tries an allocation until there is room for it, or nothing more can be freed.
+    /// Repeats an allocation, evicting memory in between, until it succeeds or nothing more can be evicted.
     fn with_room(
         &self,
         tenant: &TenantName,
@@ -162,11 +163,11 @@ impl Pool {
         }
     }
 
-    /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64; the address
-    /// of 64 KiB and more to a multiple of 4096. They may share pages with other pieces of the tenant and of the same
-    /// tenure, or of the other one where there is no further page; a page is freed when no piece reaches into it any
-    /// more, and until then its free parts are reused for further pieces. The contents of the extent before it is
-    /// written are unspecified: zeros, or those of an earlier piece of the same tenant.
+    /// Allocates exactly `bytes` bytes, rounded up to a multiple of 64 (a piece). The address is a multiple of 64, or
+    /// of 4096 for pieces of 64 KiB and more. Pieces may share pages with other pieces of the tenant and of the same
+    /// tenure; if there is no further page, also with those of the other tenure. A page is freed when no piece has
+    /// bytes in it; until then its free parts are used for further pieces. The contents before the first write are
+    /// unspecified: zeros, or those of an earlier piece of the same tenant.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
@@ -183,7 +184,7 @@ impl Pool {
                 return Ok(run);
             }
             let (piece, rest) = self.take_pages(tenant, bytes)?.into_piece(bytes, tenure);
-            // Added to the free pieces only now that the pages are ready to be written.
+            // The rest becomes free for other pieces only now, when the pages are ready to be written.
             drop(rest);
             Ok(piece)
         };
@@ -199,7 +200,7 @@ impl Pool {
         Some(Run::piece(Arc::clone(self), index, start..start + bytes, tenure))
     }
 
-    /// Takes a free piece of a page before `page`, at the lowest address where one is found.
+    /// Takes a free piece in a page before `page`, at the lowest possible address. Returns `None` if none was found.
     pub(crate) fn take_piece_before(
         self: &Arc<Self>,
         page: usize,
@@ -213,7 +214,7 @@ impl Pool {
         Some(Run::piece(Arc::clone(self), index, start..start + bytes, tenure))
     }
 
-    /// Takes whole pages for at least `bytes`, ready to be written.
+    /// Takes whole pages for at least `bytes`, and prepares them for writing.
     fn take_pages(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Run, Shortage> {
         let count = bytes.div_ceil(PAGE_BYTES).max(1);
         self.keeps.store(self.recycles, Ordering::Relaxed);
@@ -240,18 +241,18 @@ impl Pool {
         Ok(run)
     }
 
-    /// Counts one more run that may write to these pages. Must be called under the lock of the table, which
-    /// [`Pool::read_raw`] holds while it reads.
+    /// Counts one more run (allocation) that may write to these pages. Must be called under the lock of the page table,
+    /// because [`Pool::read_raw`] checks the count under it and then reads the page.
     pub(crate) fn writer_comes(&self, pages: Range<usize>) {
         for writers in &self.writers[pages] {
             writers.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Counts one run less that writes to these pages.
+    /// Counts one run (allocation) less that may write to these pages.
     pub(crate) fn writer_goes(&self, pages: Range<usize>) {
         for writers in &self.writers[pages] {
-            // Release: the writes are visible to any thread that sees a count of zero.
+            // Release: a thread that sees a count of zero also sees all that was written.
             let before = writers.fetch_sub(1, Ordering::Release);
             assert!(before > 0, "a run leaves the pages that it came to");
         }
@@ -299,7 +300,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Bytes of pages that the tenant can still allocate: free in the pool, and within the tenant's quota.
+    /// Returns the bytes of pages that the tenant can still allocate: free in the pool, and within the tenant's quota.
     pub fn bytes_free(&self, tenant: &TenantName) -> u64 {
         let table = self.table.lock();
         let free = self.pages_limit.saturating_sub(table.pages_used());
@@ -308,7 +309,7 @@ impl Pool {
         (left.map_or(free, |left| left.min(free)) * PAGE_BYTES) as u64
     }
 
-    /// Bytes of the tenant's pages that are free for pieces which stay.
+    /// Returns the free bytes within the tenant's pages for long-lived pieces ([`Tenure::Staying`]).
     pub fn bytes_free_for_pieces(&self, tenant: &TenantName) -> u64 {
         let mut table = self.table.lock();
         let index = table.find_tenant(tenant);
@@ -330,28 +331,29 @@ impl Pool {
         }
     }
 
-    /// Bytes of pages in use.
+    /// Returns the bytes of pages in use.
     pub fn bytes_used(&self) -> usize {
         self.table.lock().pages_used() * PAGE_BYTES
     }
 
-    /// Bytes of a page in use that are not free for pieces of its tenant.
+    /// Returns the bytes of a page in use that are not free for other pieces of its tenant.
     pub(crate) fn page_bytes_used(&self, index: TenantIndex, page: usize) -> usize {
         let mut table = self.table.lock();
         let free = |tenure| table.free_pieces(index, tenure).bytes_in(page);
         PAGE_BYTES - [Tenure::Staying, Tenure::Passing].map(free).iter().sum::<usize>()
     }
 
-    /// Bytes of free pages whose memory is kept for reuse.
+    /// Returns the bytes of free pages that keep their memory for reuse.
     pub fn bytes_kept(&self) -> usize {
         self.table.lock().pages_kept() * PAGE_BYTES
     }
 
-    /// Returns the memory of all free pages to the system, and until the next allocation also that of pages
-    /// as they are freed.
+    /// Returns the memory of all free pages to the system. Until the next allocation, pages that are freed also return
+    /// their memory.
     pub fn trim(&self) {
         self.keeps.store(false, Ordering::Relaxed);
-        // Under the lock, so that no page is taken meanwhile. Called only when the process is idle.
+        // The lock is held throughout, so that no page is taken meanwhile. That is acceptable because this is called
+        // only when the process is idle.
         let mut table = self.table.lock();
         let free: Vec<(usize, usize)> = table.free_runs().collect();
         for (first, count) in free {
@@ -361,22 +363,22 @@ impl Pool {
         }
     }
 
-    /// Limits the pages that a tenant may hold, rounded down to whole pages; `None` lifts the limit. Pages
-    /// that it holds already stay.
+    /// Limits the bytes of pages that a tenant may hold, rounded down to whole pages; `None` lifts the limit. Pages
+    /// that the tenant already holds stay, even if they exceed it.
     pub fn set_quota(&self, tenant: &TenantName, bytes: Option<usize>) {
         let mut table = self.table.lock();
         let index = table.tenant_index(tenant);
         table.set_quota(index, bytes.map(|bytes| bytes / PAGE_BYTES));
     }
 
-    /// Returns the limit of the bytes that a tenant may hold, if it has one.
+    /// Returns the maximum number of bytes that a tenant may hold; `None` if it has no quota.
     pub fn quota(&self, tenant: &TenantName) -> Option<u64> {
         let table = self.table.lock();
         let pages = table.find_tenant(tenant).and_then(|index| table.tenant(index).pages_quota)?;
         Some((pages * PAGE_BYTES) as u64)
     }
 
-    /// Copies bytes of a page.
+    /// Copies bytes of a page of the tenant.
     ///
     /// # Errors
     /// `Denied` unless the page is the tenant's (a free page belongs to no tenant); `Invalid` when the range
@@ -385,7 +387,7 @@ impl Pool {
         if range.start > range.end || range.end > PAGE_BYTES {
             return Err(Error::invalid(format!("bytes {range:?} do not lie in a page of {PAGE_BYTES}")));
         }
-        // The lock is held during the copy: a page cannot go back to the system meanwhile.
+        // The lock is held during the copy, so that the page cannot be returned to the system meanwhile.
         let table = self.table.lock();
         if table.entry(page).is_none_or(|entry| table.tenant(entry.tenant).name != *tenant) {
             let message = format!("page {} does not belong to tenant {tenant}", page.0);
@@ -405,11 +407,10 @@ impl Pool {
         &self.mapping
     }
 
-    /// Frees a piece, for the tenant's next allocations; pages that are now entirely free become available to
-    /// all tenants.
+    /// Frees a piece for further allocations of the tenant. Pages without any piece become free for all tenants.
     ///
     /// # Safety
-    /// Neither an extent nor a lease reaches these bytes any more.
+    /// Neither an extent nor a lease may have these bytes.
     pub(crate) unsafe fn give_piece_back(&self, index: TenantIndex, bytes: Range<usize>, tenure: Tenure) {
         let pages = self.table.lock().free_pieces(index, tenure).give(bytes);
         // SAFETY: no piece reaches into these pages, and they are no longer among those that are free for pieces.
@@ -419,7 +420,7 @@ impl Pool {
     /// Frees pages and returns their memory to the system, unless the pool keeps it.
     ///
     /// # Safety
-    /// Neither an extent nor a lease reaches these pages any more.
+    /// Neither an extent nor a lease may have bytes of these pages.
     pub(crate) unsafe fn give_back(&self, index: TenantIndex, first: usize, count: usize) {
         if count == 0 {
             return;
@@ -440,7 +441,7 @@ impl Pool {
     }
 }
 
-/// Why an allocation finds no room.
+/// Reason why an allocation found no room.
 struct Shortage {
     of: ScarceResource,
     error: Error,
@@ -449,9 +450,9 @@ struct Shortage {
 /// Resource that an allocation lacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScarceResource {
-    /// Free pages of the pool, or ones side by side.
+    /// Free pages of the pool, or enough contiguous ones.
     Pages,
-    /// Pages of the tenant's quota.
+    /// Unused pages of the tenant's quota.
     Quota,
     /// Memory of the system.
     System,

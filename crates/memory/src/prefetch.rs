@@ -1,9 +1,8 @@
-//! Has memory that is read soon come to the cache in the meantime.
+//! Prefetches memory into the CPU caches.
 
 #![expect(unsafe_code, reason = "the instruction takes an address")]
 
-/// Asks the processor for the cache line of a byte, and does not wait for it. Does nothing where there is no such
-/// instruction.
+/// Prefetches the cache line of `byte`, without waiting for it. Does nothing on CPUs other than x86-64.
 #[inline(always)]
 pub fn prefetch(byte: &u8) {
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,8 @@
-//! Parsing and formatting of sizes for people.
+//! Parses and formats sizes in bytes for people.
 
 use farpool_model::{Error, Result};
 
-/// Suffixes of a number, with the bytes that each stands for. Longer ones come first: `kib` ends in `b` too.
+/// Unit suffixes with their bytes. Longer ones come first, because `kib` also ends in `b`.
 const UNITS: [(&str, u64); 13] = [
     ("kib", 1 << 10),
     ("mib", 1 << 20),
@@ -19,7 +19,7 @@ const UNITS: [(&str, u64); 13] = [
     ("b", 1),
 ];
 
-/// Parses a size such as `4GiB`, `1.5 GiB`, `512MB` or `1048576`, in bytes.
+/// Returns the bytes of a size such as `4GiB`, `1.5 GiB`, `512MB` or `1048576`.
 ///
 /// # Errors
 /// `Invalid` for anything else, for zero, and for more than an exabyte.
@@ -46,8 +46,8 @@ pub fn parse_size(text: &str) -> Result<usize> {
     Ok(bytes as usize)
 }
 
-/// Formats `bytes` in MiB or GiB with one digit, as in `1.5 GiB`; in bytes and KiB where a MiB would read as
-/// zero.
+/// Formats `bytes` in MiB or GiB with one digit, as in `1.5 GiB`. Sizes that would read as zero MiB are in KiB or
+/// bytes.
 pub fn size_text(bytes: u64) -> String {
     const KIB: f64 = 1024.0;
     let bytes_float = bytes as f64;

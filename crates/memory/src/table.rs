@@ -1,12 +1,12 @@
-//! The page table: the free pages, the tenants that own the others, how much each tenant holds, and the free
-//! pieces of its pages.
+//! Page table of the pool: which pages are free, which tenant owns each other page, how many pages each tenant has, and
+//! the free ranges within them.
 //!
-//! Free pages are kept as runs ordered by address; an allocation takes the first run that is long enough
-//! (first fit), which keeps the used part of the address range short. Invariant: a page of a free run has no
-//! entry (nor has one that is being freed); no two free runs touch; `pages_used` is the sum over the tenants.
+//! Free pages are kept as runs (consecutive pages) ordered by address. An allocation takes the first run that is long
+//! enough (first fit), so that the used part of the address range stays short. Invariant: a page of a free run has no
+//! entry, and neither has a page that is being freed; no two free runs touch; `pages_used` is the sum over the tenants.
 //!
-//! Pages are freed in two steps, [`PageTable::retire`] and [`PageTable::give_back`], because the system takes long to
-//! release many pages and the lock is not held meanwhile. Example of what goes wrong in one step:
+//! Pages are freed in two steps, [`PageTable::retire`] and [`PageTable::give_back`]. Reason: the system takes long to
+//! release many pages, and the lock is not held meanwhile. Example of what would go wrong in one step:
 //! 1. Page 7 of tenant A becomes free, and the lock is released.
 //! 2. Tenant B takes page 7, and writes to it.
 //! 3. The release of step 1 reaches the system, and the bytes of B are gone.
@@ -15,21 +15,21 @@ use crate::pieces::FreePieces;
 use farpool_model::TenantName;
 use std::collections::{BTreeMap, HashMap};
 
-/// The index of a page in its pool.
+/// Id of a page: its index in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageId(pub u32);
 
-/// A tenant's index in the page table.
+/// Index of a tenant in the page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantIndex(usize);
 
-/// Lifetime class of a piece. A page holds pieces of one tenure only, as long as there are free pages: otherwise a few
-/// long-lived pieces would keep every page in use after the short-lived ones are freed.
+/// Expected lifetime of a piece. A page holds pieces of one tenure only, as long as there are free pages. Otherwise a
+/// few long-lived pieces would keep pages in use after their short-lived pieces are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenure {
-    /// As long as its table.
+    /// Long-lived: as long as its table.
     Staying,
-    /// Until the memory is needed for something else.
+    /// Short-lived: until the memory is needed for something else.
     Passing,
 }
 
@@ -42,7 +42,7 @@ impl Tenure {
     }
 }
 
-/// The owner of a page.
+/// Entry of a page that is in use: who owns it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageEntry {
     pub tenant: TenantIndex,
@@ -53,19 +53,19 @@ pub(crate) struct Tenant {
     pub name: TenantName,
     pub pages_used: usize,
     pub pages_quota: Option<usize>,
-    /// Free parts of the pages that the tenant's pieces share, by their tenure.
+    /// Free ranges of the pages that pieces of the tenant share, for each tenure.
     pub free_pieces: [FreePieces; 2],
 }
 
 #[derive(Debug)]
 pub(crate) struct PageTable {
     entries: Vec<Option<PageEntry>>,
-    /// Length of each free run in pages, by its first page.
+    /// Free runs (consecutive free pages): the number of pages by the index of the first page.
     free: BTreeMap<usize, usize>,
     tenants: Vec<Tenant>,
     by_name: HashMap<TenantName, TenantIndex>,
     pages_used: usize,
-    /// True for pages that were freed and have kept their memory.
+    /// For each page, whether it was freed and has kept its memory.
     warm: Vec<bool>,
 }
 
@@ -85,22 +85,22 @@ impl PageTable {
         self.pages_used
     }
 
-    /// Returns whether all of these pages have kept the memory of an earlier use.
+    /// Returns whether all these pages have kept the memory of an earlier use.
     pub fn is_warm(&self, first: usize, count: usize) -> bool {
         self.warm[first..first + count].iter().all(|warm| *warm)
     }
 
-    /// Records whether pages have kept their memory.
+    /// Records whether these pages have kept their memory.
     pub fn set_warm(&mut self, first: usize, count: usize, warm: bool) {
         self.warm[first..first + count].fill(warm);
     }
 
-    /// Returns the first page and the length of each run of free pages.
+    /// Returns the first page and the number of pages of each free run.
     pub fn free_runs(&self) -> impl Iterator<Item = (usize, usize)> {
         self.free.iter().map(|(first, count)| (*first, *count))
     }
 
-    /// Returns the number of free pages whose memory was not returned to the system.
+    /// Returns the number of free pages that have kept their memory.
     pub fn pages_kept(&self) -> usize {
         let kept = |(first, count): (usize, usize)| {
             self.warm[first..first + count].iter().filter(|warm| **warm).count()
@@ -139,7 +139,7 @@ impl PageTable {
         index
     }
 
-    /// Returns the free pieces of a tenant's pages that have pieces of a tenure.
+    /// Returns the free ranges within the pages of a tenant that have pieces of `tenure`.
     pub fn free_pieces(&mut self, index: TenantIndex, tenure: Tenure) -> &mut FreePieces {
         &mut self.tenants[index.0].free_pieces[tenure as usize]
     }
@@ -148,7 +148,8 @@ impl PageTable {
         self.tenants[index.0].pages_quota = pages;
     }
 
-    /// Takes `count` pages of the first free run that is long enough, and returns the first page.
+    /// Takes `count` pages of the first free run that is long enough, for the tenant `index`. Returns the first page;
+    /// `None` if no run is long enough.
     pub fn take(&mut self, index: TenantIndex, count: usize) -> Option<usize> {
         let (&first, &length) = self.free.iter().find(|(_, length)| **length >= count)?;
         self.free.remove(&first);
@@ -163,7 +164,8 @@ impl PageTable {
         Some(first)
     }
 
-    /// Makes pages of `index` inaccessible to everyone; they count as used until [`Self::give_back`].
+    /// Takes the ownership of pages from the tenant `index`, so that nobody can access them. They count as used until
+    /// [`Self::give_back`].
     pub fn retire(&mut self, index: TenantIndex, first: usize, count: usize) {
         for entry in &mut self.entries[first..first + count] {
             let owner = entry.take().expect("a page is given back once");
@@ -171,7 +173,7 @@ impl PageTable {
         }
     }
 
-    /// Makes retired pages free.
+    /// Makes pages free that were retired by [`Self::retire`].
     pub fn give_back(&mut self, index: TenantIndex, first: usize, count: usize) {
         let is_retired = self.entries[first..first + count].iter().all(Option::is_none);
         assert!(is_retired, "pages are retired before they are free");
@@ -186,12 +188,12 @@ impl PageTable {
         debug_assert!(self.is_balanced(), "pages in use are the sum over the tenants");
     }
 
-    /// Returns true if the pages in use are those of all tenants together; for assertions.
+    /// Returns whether the pages in use are those of all tenants together; for assertions.
     fn is_balanced(&self) -> bool {
         self.pages_used == self.tenants.iter().map(|tenant| tenant.pages_used).sum::<usize>()
     }
 
-    /// Adds a free run, joined with the runs that touch it.
+    /// Adds a free run, after joining it with the free runs next to it.
     fn insert_free(&mut self, mut first: usize, mut count: usize) {
         if let Some((&before, &length)) = self.free.range(..first).next_back() {
             assert!(before + length <= first, "page {first} is free already");

@@ -1,4 +1,4 @@
-//! Random sequences of pool operations, against a model that counts in plain integers.
+//! Tests random sequences of pool operations against a model that counts in plain integers.
 
 use crate::{Extent, Lease, LeaseSlice, PageId, Pool, PoolConfig};
 use farpool_model::limits::PAGE_BYTES;
@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A run in the model: its tenant, its pages, and the number of its live parts.
+/// A run (allocation) in the model: its tenant, its pages, and the number of its extents and leases.
 struct ModelRun {
     tenant: usize,
     pages_kept: usize,

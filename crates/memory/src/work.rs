@@ -1,16 +1,16 @@
-//! Memory for work: the memory that a process uses outside its pool, for messages, rows in flight, plans,
-//! groups, and results that wait to be sent. It is not allocated here, only accounted for: code reserves
-//! memory before it allocates, and waits, takes less or is refused if there is not enough.
+//! Accounting of work memory: the memory that a process uses outside its pool, for messages, rows being processed,
+//! plans, groups, and results that wait to be sent. Nothing is allocated here. Code reserves memory before it
+//! allocates, and waits, takes less or is refused if there is not enough.
 //!
-//! Tenants share the memory. A single tenant may use all of it. With several, each may use an equal fraction
-//! of the limit, and more as long as an eighth of the limit stays free for the others.
+//! Tenants share the work memory. A single tenant may use all of it. With several, each may use an equal fraction of
+//! the limit, and more than that as long as an eighth of the limit stays free for the others.
 //!
-//! Invariants: the sum of conditional reservations never exceeds the limit; waiters are served in order,
-//! except that waiters for their own tenant's fraction do not hold up others, and small reservations go first; a
-//! reservation is given back when it is dropped.
+//! Invariants: conditional reservations (all except those by [`Account::take`] and [`Reservation::set`]) never exceed
+//! the limit together; waiters are served in order, except that waiters for their own tenant's fraction do not hold up
+//! others, and small reservations go first; dropping a reservation gives its bytes back.
 //!
-//! Example of the first: of a limit of 100, 70 are reserved, and 50 more are then taken regardless of the limit. 120
-//! are in use, of which 70 are conditional. No one is granted more until less than 100 are in use.
+//! Example of the first invariant: the limit is 100, and 70 are reserved. 50 more are then taken regardless of the
+//! limit. 120 are in use, of which 70 are conditional. Nothing more is granted until less than 100 are in use.
 
 use crate::size_text;
 use farpool_model::cast::u64_from;
@@ -28,13 +28,13 @@ mod waiting;
 
 pub use waiting::PendingReservation;
 
-/// Divisor of the limit: the part that stays free for other tenants.
+/// `limit / FREE_FOR_OTHERS` stays free for other tenants when a tenant uses more than its equal fraction.
 const FREE_FOR_OTHERS: usize = 8;
 
-/// Divisor of the limit: reservations of up to this part do not queue behind larger ones.
+/// Reservations of at most `limit / SMALL_PART` do not wait behind larger ones.
 const SMALL_PART: usize = 64;
 
-/// The shared budget of memory for work; see the comment of this file.
+/// Budget of work memory that all tenants share; see the comment of this file.
 pub struct WorkMemory {
     limit: usize,
     state: Mutex<WorkMemoryState>,
@@ -43,18 +43,18 @@ pub struct WorkMemory {
 #[derive(Default)]
 struct WorkMemoryState {
     used: usize,
-    /// Bytes of `used` that were taken regardless of the limit.
+    /// Part of `used` that was taken regardless of the limit.
     taken: usize,
     most_used: usize,
-    /// Bytes in use by each tenant; changed only with the lock held.
+    /// Usage and limit of each tenant with an account. Changed only with the lock held.
     tenants: BTreeMap<TenantName, Arc<Tenant>>,
-    /// Limits that are set for tenants, with or without an account yet.
+    /// Limits of tenants, whether they have an account yet or not.
     limits: BTreeMap<TenantName, usize>,
     waiting: VecDeque<Waiter>,
     tickets: u64,
 }
 
-/// Bytes in use by a tenant, and its limit; changed only with the lock held.
+/// Bytes that a tenant uses, and its limit. Changed only with the lock of the state held.
 struct Tenant {
     used: AtomicUsize,
     limit: AtomicUsize,
@@ -78,22 +78,22 @@ struct Waiter {
     waker: Option<Waker>,
 }
 
-/// Usage of the memory for work.
+/// Usage of work memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkUsage {
-    /// Bytes that may be in use at once.
+    /// Maximum number of bytes in use at once.
     pub bytes_limit: u64,
     /// Bytes in use.
     pub bytes_used: u64,
-    /// The most bytes that were ever in use.
+    /// Maximum of `bytes_used` since the budget was created.
     pub bytes_used_most: u64,
-    /// Bytes in use that were taken regardless of the limit. The other bytes in use never exceed the limit.
+    /// Part of `bytes_used` that was taken regardless of the limit. The rest never exceeds the limit.
     pub bytes_taken: u64,
     /// Bytes in use by each tenant, ordered by tenant name.
     pub tenants: Vec<(TenantName, u64)>,
 }
 
-/// The queue of waiting reservations, for tests that none is stuck.
+/// Queue of waiting reservations, for tests that none waits forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkLine {
     /// Tickets of the waiting reservations; a ticket number is never reused.
@@ -102,11 +102,11 @@ pub struct WorkLine {
     pub is_stuck: bool,
 }
 
-/// Position of a scan over the queue.
+/// Progress of a scan over the queue for waiters that can be served.
 #[derive(Default)]
 struct QueueScan {
     place: usize,
-    /// Whether a waiter needs more than is free: the free memory is then kept for it, except for small
+    /// Whether a waiter before this position needs more than is free. Free memory is then kept for it, except for small
     /// reservations.
     keeps: bool,
 }
@@ -117,7 +117,7 @@ impl WorkMemory {
         Arc::new(WorkMemory { limit, state: Mutex::default() })
     }
 
-    /// Returns the account of a tenant.
+    /// Returns the account of a tenant; creates it if necessary.
     pub fn account(self: &Arc<Self>, tenant: &TenantName) -> Account {
         let mut state = self.state.lock();
         let limit = state.limits.get(tenant).copied().unwrap_or(usize::MAX);
@@ -126,7 +126,8 @@ impl WorkMemory {
         Account { memory: self.clone(), tenant }
     }
 
-    /// Limits the reservations of a tenant; `None` lifts the limit. Existing reservations stay.
+    /// Sets the maximum number of bytes that a tenant may reserve together; `None` lifts the limit. Existing
+    /// reservations stay.
     pub fn set_tenant_limit(&self, tenant: &TenantName, bytes: Option<usize>) {
         let mut state = self.state.lock();
         match bytes {
@@ -140,7 +141,7 @@ impl WorkMemory {
         self.serve();
     }
 
-    /// Bytes that may be in use at once.
+    /// Returns the maximum number of bytes in use at once.
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -171,7 +172,7 @@ impl WorkMemory {
         }
     }
 
-    /// Returns the bytes that a tenant may still reserve.
+    /// Returns the bytes that a tenant may still reserve now.
     fn free(&self, state: &WorkMemoryState, tenant: &Tenant) -> usize {
         let of_all = self.limit.saturating_sub(state.used);
         let free = of_all.min(tenant.limit().saturating_sub(tenant.used()));
@@ -183,7 +184,7 @@ impl WorkMemory {
         free.min(of_part.max(of_all.saturating_sub(self.limit / FREE_FOR_OTHERS)))
     }
 
-    /// Returns the most bytes that one reservation of the tenant may ever have.
+    /// Returns the maximum number of bytes of one reservation of the tenant, if nothing else is in use.
     fn largest(&self, state: &WorkMemoryState, tenant: &Tenant) -> usize {
         let of_all = match state.tenants.len() {
             0 | 1 => self.limit,
@@ -192,8 +193,8 @@ impl WorkMemory {
         of_all.min(tenant.limit())
     }
 
-    /// Returns whether `bytes` can be granted at once. Small reservations overtake waiters, and so do those of another
-    /// tenant while the waiters only wait for their own tenant's fraction.
+    /// Returns whether `bytes` can be granted now. Small reservations overtake waiters. Others may overtake only
+    /// waiters of other tenants that wait for their own tenant's fraction to become free.
     fn fits(&self, state: &WorkMemoryState, tenant: &Arc<Tenant>, bytes: usize) -> bool {
         let of_all = self.limit.saturating_sub(state.used);
         let lets_pass = |waiter: &Waiter| {
@@ -203,13 +204,13 @@ impl WorkMemory {
         overtakes && bytes <= self.free(state, tenant)
     }
 
-    /// Grants free memory to waiters, and wakes them.
+    /// Grants free memory to waiters and wakes them.
     fn serve(&self) {
         let woken = self.grant(&mut self.state.lock());
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Grants free memory to waiters and returns their wakers, which must be called without the lock.
+    /// Grants free memory to waiters and returns their wakers, which must be called after the lock is released.
     fn grant(&self, state: &mut WorkMemoryState) -> Vec<Waker> {
         let (mut woken, mut look) = (Vec::new(), QueueScan::default());
         while let Some(place) = self.next_to_serve(state, &mut look) {
@@ -223,7 +224,7 @@ impl WorkMemory {
         woken
     }
 
-    /// Returns the next waiter, from the position of `look`, whose bytes can be granted.
+    /// Returns the index of the next waiter, from the position of `look` on, that can be granted its bytes.
     fn next_to_serve(&self, state: &WorkMemoryState, look: &mut QueueScan) -> Option<usize> {
         while let Some(Waiter { bytes, tenant, granted, .. }) = state.waiting.get(look.place) {
             look.place += 1;
@@ -273,7 +274,7 @@ impl WorkMemoryState {
         tenant.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Asserts that what was reserved, not taken, is within the limit.
+    /// Asserts that the bytes in use, without those taken regardless of the limit, are within the limit.
     fn check(&self, limit: usize) {
         let (used, taken) = (self.used, self.taken);
         assert!(
@@ -283,7 +284,7 @@ impl WorkMemoryState {
     }
 }
 
-/// A tenant's account, from which it reserves memory for work. Clones are the same account.
+/// Account of a tenant, from which it reserves work memory. Clones refer to the same account.
 #[derive(Clone)]
 pub struct Account {
     memory: Arc<WorkMemory>,
@@ -291,22 +292,22 @@ pub struct Account {
 }
 
 impl Account {
-    /// Reserves `bytes` if they are available now.
+    /// Reserves `bytes` if they are available now; does not wait.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes.
+    /// `OverLimit`, with sizes, if they are not.
     pub fn try_reserve(&self, bytes: usize) -> Result<Reservation> {
         let mut reservation = self.empty();
         reservation.try_grow(bytes)?;
         Ok(reservation)
     }
 
-    /// Reserves `bytes` as soon as they are available.
+    /// Returns a future that waits, in the order of a queue, until `bytes` are available, and reserves them.
     pub fn reserve(&self, bytes: usize) -> PendingReservation {
         PendingReservation { account: self.clone(), bytes, ticket: None }
     }
 
-    /// Returns the error for a caller that waited for `bytes` without success, with sizes.
+    /// Returns the error for a caller that gave up after waiting for `bytes`; its message has sizes.
     pub fn refused_after(&self, waited: Duration, bytes: usize) -> Error {
         let seconds = waited.as_secs();
         match self.try_reserve(bytes) {
@@ -317,7 +318,7 @@ impl Account {
         }
     }
 
-    /// Accounts for `bytes` that are in use already, regardless of the limit.
+    /// Reserves `bytes` regardless of the limit, because they are in use already.
     pub fn take(&self, bytes: usize) -> Reservation {
         let mut reservation = self.empty();
         reservation.set(bytes);
@@ -334,13 +335,13 @@ impl Account {
         self.memory.free(&self.memory.state.lock(), &self.tenant)
     }
 
-    /// Returns the most bytes that one reservation may ever have.
+    /// Returns the maximum number of bytes of one reservation, if nothing else is in use.
     pub fn largest(&self) -> usize {
         self.memory.largest(&self.memory.state.lock(), &self.tenant)
     }
 
-    /// Returns whether a reservation waits for memory that this tenant holds or could release. Waiters of other tenants
-    /// that exceed their own tenant's limit do not count.
+    /// Returns whether a reservation waits for memory that this tenant could release. Waiters of other tenants that
+    /// exceed their own tenant's limit do not count.
     pub fn is_short(&self) -> bool {
         let state = self.memory.state.lock();
         let waits = |waiter: &Waiter| {
@@ -351,13 +352,13 @@ impl Account {
         state.waiting.iter().any(waits)
     }
 
-    /// Returns the memory for work that this account belongs to.
+    /// Returns the budget that this account belongs to.
     pub fn memory(&self) -> &Arc<WorkMemory> {
         &self.memory
     }
 }
 
-/// Reserved bytes, which are given back on drop.
+/// Reserved bytes of work memory. Dropping the reservation gives them back.
 pub struct Reservation {
     account: Account,
     bytes: usize,
@@ -376,7 +377,7 @@ impl Reservation {
         &self.account
     }
 
-    /// Reserves `more` bytes if they are available now.
+    /// Reserves `more` bytes if they are available now; does not wait.
     ///
     /// # Errors
     /// `OverLimit`, with sizes; the reservation is then unchanged.
@@ -392,7 +393,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Sets the size to `bytes`: gives the excess back, or takes the missing bytes regardless of the limit.
+    /// Changes the size to `bytes`. Excess bytes are given back; missing bytes are taken regardless of the limit.
     pub fn set(&mut self, bytes: usize) {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             return drop(self.split(less));
@@ -404,8 +405,8 @@ impl Reservation {
         (self.bytes, self.taken) = (bytes, self.taken + more);
     }
 
-    /// Splits off a reservation of `bytes`, or of all if there are fewer; first of those taken regardless of
-    /// the limit.
+    /// Moves `bytes`, or all if there are fewer, to a new reservation. Bytes that were taken regardless of the limit go
+    /// first.
     #[must_use]
     pub fn split(&mut self, bytes: usize) -> Reservation {
         let bytes = bytes.min(self.bytes);

@@ -1,7 +1,7 @@
-//! Large vectors of working memory, on huge pages where the kernel has some: randomly accessed tables
-//! otherwise spend most of their time on address translations.
+//! Large vectors of working memory, on huge pages where the kernel has some. Without these, hash tables and other
+//! randomly accessed memory spend most of their time on address translation.
 //!
-//! Invariant: advice to the kernel only; the contents and behaviour of a vector are not changed.
+//! Invariant: the kernel only gets advice; the contents and behaviour of a vector do not change.
 
 use farpool_model::limits::PAGE_BYTES;
 
@@ -17,14 +17,14 @@ pub fn reserve<T>(values: &mut Vec<T>, more: usize) {
     *values = larger;
 }
 
-/// Returns `count` zeros, which take memory only where they are changed.
+/// Creates `count` zeros. Pages take memory only once they are changed.
 pub fn zeros(count: usize) -> Vec<i64> {
     let values = vec![0; count];
     advise(&values);
     values
 }
 
-/// Returns `count` copies of `value`.
+/// Creates `count` copies of `value`.
 pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     let mut values = Vec::new();
     reserve(&mut values, count);
@@ -32,7 +32,7 @@ pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     values
 }
 
-/// Asks for huge pages for the whole capacity of a vector, if it is large.
+/// Advises the kernel to use huge pages for the whole capacity of a vector, if it is large.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "huge pages are asked for by a system call")]
 fn advise<T>(values: &Vec<T>) {

@@ -81,9 +81,10 @@ pub(crate) fn retain(bits: &mut [u64], keep: impl Fn(usize) -> bool) {
     }
 }
 
-/// Builds a bitmap of `rows` rows from a function of the row.
+/// Creates a bitmap of `rows` rows from a function of the row.
 ///
-/// The function first fills a byte per row: where `f` allows it, that loop compiles to vector compares.
+/// The function is first evaluated into one byte per row, because the compiler can then use vector comparisons where
+/// `f` allows it.
 #[inline]
 pub(crate) fn collect(rows: usize, f: impl Fn(usize) -> bool) -> Vec<u64> {
     let word = |index: usize| {
@@ -98,8 +99,8 @@ pub(crate) fn collect(rows: usize, f: impl Fn(usize) -> bool) -> Vec<u64> {
     (0..words(rows)).map(word).collect()
 }
 
-/// Returns the lowest bit of each byte as one word. The multiplication gathers the eight bits of a word in
-/// its top byte.
+/// Returns the lowest bits of the 64 bytes as one word. The multiplication gathers the bits of eight bytes in the top
+/// byte of the product.
 #[inline]
 fn pack(bytes: &[u8; 64]) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! Selected rows of a row group that leave as encoded chunks, without being decoded.
+//! Selected rows of a row group that are returned as encoded chunks, without being decoded.
 
 use crate::bits;
 use crate::pace::{Pace, Picked};
@@ -7,13 +7,13 @@ use farpool_columns::RowGroup;
 use farpool_model::{Result, limits};
 use std::sync::Arc;
 
-/// Row groups of which at least one row in this many is selected are returned encoded, in a message of their own. Fewer
-/// rows are decoded and share a message with those of other row groups.
+/// Maximum number of rows in a row group per selected row for returning the selected rows encoded, in a message of
+/// their own. Fewer selected rows are decoded and share a message with those of other row groups.
 const ENCODED_PART_MIN: usize = 8;
 
 impl Picked {
-    /// Records which rows of a batch are selected. The batch follows the last one, or is another part of the
-    /// same block.
+    /// Records which rows of a batch are selected. The batch must begin where the last one ended, or be another part of
+    /// the same block.
     pub(crate) fn add(&mut self, selection: &Selection) {
         // Batches start on whole words.
         let words = selection.range.start / 64..selection.range.end.div_ceil(64);
@@ -25,13 +25,13 @@ impl Picked {
         }
     }
 
-    /// Returns whether enough rows of `group` are selected for them to leave encoded.
+    /// Returns whether enough rows of `group` are selected for returning them encoded.
     pub(crate) fn are_many(&self, group: &RowGroup) -> bool {
         let rows = bits::count(&self.selected);
         rows > 0 && rows >= group.rows / ENCODED_PART_MIN
     }
 
-    /// Returns the selected rows, a selection for each batch.
+    /// Returns the selected rows as one [`Selection`] for each batch of the row group.
     pub(crate) fn selections(&self, group: &RowGroup) -> impl Iterator<Item = Selection> {
         let words = self.selected.chunks(limits::BATCH_ROWS / 64);
         (0..group.rows).step_by(limits::BATCH_ROWS).zip(words).map(|(start, words)| {
@@ -39,8 +39,8 @@ impl Picked {
         })
     }
 
-    /// Picks the selected rows of `columns` as encoded chunks; `None` if the step ends before all columns are done. The
-    /// next call continues from there.
+    /// Copies the selected rows of `columns` to new encoded chunks. Returns `None` if the step ends before all columns
+    /// are done; the next call continues from there.
     ///
     /// # Errors
     /// Errors of picking values out of a chunk.

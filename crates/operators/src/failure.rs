@@ -3,8 +3,8 @@
 use arrow_schema::ArrowError;
 use farpool_model::Error;
 
-/// Converts an error that a kernel reports about the user's data or query: `Invalid`, or `Internal` for other
-/// kinds.
+/// Converts an error that Arrow reports because of the user's data or query to `Invalid`, and an error of any other
+/// kind to `Internal`.
 pub(crate) fn of_data(error: ArrowError) -> Error {
     let message = match error {
         ArrowError::DivideByZero => "division by zero".to_string(),
@@ -18,7 +18,7 @@ pub(crate) fn of_data(error: ArrowError) -> Error {
     Error::invalid(message)
 }
 
-/// Converts an error that a kernel cannot report as it is called here: `Internal`.
+/// Converts an error of Arrow that cannot occur in this crate's calls to `Internal`.
 pub(crate) fn of_kernel(error: ArrowError) -> Error {
     Error::internal(error.to_string())
 }

@@ -1,12 +1,12 @@
-//! The kernels that run next to the data: select, project, aggregate, group, distinct, top-k (Farview, section 5).
+//! Operators that run next to the data: select, project, aggregate, group, distinct, top-k (Farview, section 5).
 //!
-//! A [`Plan`] is a [`farpool_model::Program`] compiled for one table schema. It is immutable and shared by
-//! all workers; what a worker changes is its own [`State`]. A row group is processed in steps
-//! ([`Plan::process_part`]), each of which takes as many rows as its [`Pace`] allows and may be any worker's;
-//! at the end [`Plan::merge`] brings the partial states together.
+//! A [`Plan`] is a [`farpool_model::Program`] (the part of a query over one table that is pushed down) compiled for one
+//! table. It is immutable and shared by all workers; what a worker changes is in its own [`State`]. A row group is
+//! processed in steps ([`Plan::process_part`]). Each step takes as many rows as its [`Pace`] allows, and any worker may
+//! run the next one. At the end [`Plan::merge`] combines the states of all workers.
 //!
-//! Invariant: the result does not depend on how a value was computed (on packed lanes, on dictionary codes, by Arrow's
-//! kernels). Every fast path has a plain twin, and tests run both.
+//! Invariant: the result does not depend on how a value was computed (from bit-packed integers, from dictionary codes,
+//! or by Arrow's kernels). Every fast path has a general implementation beside it, and tests compare the two.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Progress through a row group in steps: the batches of a step, and the state that it leaves for the next one.
+//! Processing of a row group in steps: which batches a step takes, and the state that it leaves for the next step.
 //!
-//! Invariant: the result does not depend on where steps end. Costly results that are equal for all rows of a row group
-//! are kept in its [`Progress`], so that they are computed once regardless of the number of steps.
+//! Invariant: the result does not depend on where steps end. Results that are costly and equal for all rows of a row
+//! group are kept in its [`Progress`], so that they are computed only once for all steps.
 
 use crate::aggregate::Memo;
 use crate::bits;
@@ -13,14 +13,14 @@ use farpool_model::{Result, cast, limits};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Decides when a step ends.
+/// Decides when a step ends, so that a worker can turn to other work.
 pub trait Pace {
-    /// Returns how many of the `left` rows of the row group the next batch may have; 0 ends the step. The
-    /// number is rounded up to the least size of a batch and, above one block, to whole blocks, and down to
-    /// [`limits::BATCH_ROWS`].
+    /// Returns how many rows the next batch may have, given that `left` rows of the row group are left; 0 ends the
+    /// step. The caller rounds the number up to the minimum size of a batch and, above one block, to whole blocks, and
+    /// then down to [`limits::BATCH_ROWS`].
     fn rows(&mut self, left: usize) -> usize;
 
-    /// Returns whether the step ends here, between two pieces of work that are not batches of rows.
+    /// Returns whether the step ends here. Called between pieces of work that are not batches of rows.
     fn ends(&mut self) -> bool;
 }
 
@@ -38,64 +38,67 @@ impl Pace for Unpaced {
     }
 }
 
-/// Progress through one row group. Any worker may continue from it, with any [`State`](crate::State) of the same plan.
+/// State of processing one row group. Any worker may continue from it, with any [`State`](crate::State) of the same
+/// plan.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// The next row; those before it are done.
+    /// Index of the next row; the rows before it are done.
     pub(crate) row: usize,
     pub(crate) is_done: bool,
-    /// Columns whose encoded bytes are in `bytes_read` already.
+    /// Columns that count in `bytes_read` already.
     columns_read: BTreeSet<usize>,
     bytes_read: u64,
     pub(crate) filter: FilterMemo,
     pub(crate) aggregate: Memo,
     pub(crate) picked: Picked,
-    /// Whether to record which rows pass.
+    /// Whether to record which rows pass the filter.
     pub(crate) is_marked: bool,
-    /// A bit for each row, set for those that pass the filter, where that is known before.
+    /// Bitmap of the rows that pass the filter, if that was known before the row group was begun.
     pub(crate) known: Option<Arc<[u64]>>,
 }
 
-/// The rows of a row group that passed, and their columns picked so far, for a result that leaves encoded.
+/// Rows of a row group that passed the filter, and the columns copied for them so far, for a result of encoded chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Picked {
-    /// A bit for each row processed so far, set if it passed.
+    /// Bitmap of the rows processed so far, with the bits of those set that passed the filter.
     pub(crate) selected: Vec<u64>,
     pub(crate) chunks: Vec<Arc<Chunk>>,
-    /// Whether rows were skipped.
+    /// Whether some rows were skipped, so that the bitmap does not tell whether they pass.
     has_skipped: bool,
 }
 
 impl Progress {
-    /// Returns the progress of a row group that is not begun, which records the rows that pass.
+    /// Returns the progress of a new row group that records which rows pass the filter.
     pub fn marking() -> Progress {
         Progress { is_marked: true, ..Progress::default() }
     }
 
-    /// Returns the progress of a row group that is not begun, of which it is known which rows pass the filter: those
-    /// whose bit is set in `passing`, which has one for each row.
+    /// Returns the progress of a new row group for which it is already known which rows pass the filter. `passing` has
+    /// a bit for each row.
     pub fn knowing(passing: Arc<[u64]>) -> Progress {
         Progress { known: Some(passing), ..Progress::default() }
     }
 
-    /// Returns whether it was known before that no row passes.
+    /// Returns whether it was known from the start that no row passes the filter.
     pub fn is_ruled_out(&self) -> bool {
         self.known.as_ref().is_some_and(|passing| passing.iter().all(|word| *word == 0))
     }
 
-    /// Returns whether it was known before which rows pass.
+    /// Returns whether it was known from the start which rows pass the filter.
     pub fn is_known(&self) -> bool {
         self.known.is_some()
     }
 
-    /// Returns the rows of `group` that pass the filter, as a bitmap; `None` if that is not known for all of them.
+    /// Returns a bitmap of the rows of `group` that pass the filter; `None` unless all rows were processed and
+    /// recorded.
     pub fn passing(&self, group: &RowGroup) -> Option<Arc<[u64]>> {
         let is_whole = self.is_done && self.is_marked && !self.picked.has_skipped;
         let selected = &self.picked.selected;
         (is_whole && selected.len() == bits::words(group.rows)).then(|| Arc::from(&selected[..]))
     }
 
-    /// Returns a bit for each row that is done, set for those that passed; bit 0 is row 0.
+    /// Returns the recorded bitmap so far: a bit for each row that is done, set if it passed the filter; bit 0 is row
+    /// 0.
     pub fn marked(&self) -> &[u64] {
         &self.picked.selected
     }
@@ -130,7 +133,7 @@ impl Progress {
     }
 }
 
-/// Rows of a row group that pass.
+/// Which rows of a row group pass the filter.
 #[derive(Clone, Copy)]
 pub(crate) enum Passing<'a> {
     All,
@@ -146,15 +149,15 @@ pub(crate) struct Batches<'a> {
     pub(crate) pace: &'a mut dyn Pace,
     passing: Passing<'a>,
     row: &'a mut usize,
-    /// Destination for the rows that pass, if they are recorded.
+    /// Where passing rows are recorded; `None` if they are not.
     marks: Option<&'a mut Picked>,
-    /// Least number of rows of a batch.
+    /// Minimum number of rows of a batch.
     rows_min: usize,
 }
 
 impl<'a> Batches<'a> {
-    /// Batches from `row` on, with the rows that pass. A batch has at least `rows_min` rows, unless fewer are left of
-    /// its block.
+    /// Creates an iterator over the batches from `row` on. A batch has at least `rows_min` rows, unless fewer are left
+    /// in its block.
     pub(crate) fn new(
         group: &'a RowGroup,
         passing: Passing<'a>,
@@ -165,7 +168,7 @@ impl<'a> Batches<'a> {
         Batches { group, pace, passing, row, marks: None, rows_min }
     }
 
-    /// Records in `marks` which rows pass.
+    /// Sets where passing rows are recorded.
     pub(crate) fn marking(self, marks: Option<&'a mut Picked>) -> Self {
         Batches { marks, ..self }
     }
@@ -197,8 +200,8 @@ impl<'a> Batches<'a> {
         Ok(Some(selection))
     }
 
-    /// Takes the next `rows` rows, rounded as [`Pace::rows`] says. The range of a batch always starts on a
-    /// block: part of a block is a selection of rows of the whole block.
+    /// Takes about `rows` rows, rounded as [`Pace::rows`] says. The range of the result always starts on a block: part
+    /// of a block is the whole block with only that part selected.
     fn take(&mut self, rows: usize) -> Selection {
         let row = *self.row;
         let block = row - row % limits::BLOCK_ROWS;

@@ -27,59 +27,59 @@ pub struct Plan {
     compiled: Arc<CompiledPlan>,
 }
 
-/// The compiled program without its filter; shared by plans that differ in the filter only.
+/// Everything of a compiled program except its filter. Plans that differ in the filter only share it.
 struct CompiledPlan {
     schema: SchemaRef,
     output: Operator,
 }
 
-/// State that the workers of one run share while they scan: the threshold of a top-k.
+/// State that the workers of one execution share while they scan: the threshold of a top-k.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     threshold: Arc<Threshold>,
 }
 
-/// Mutable state of one worker: scratch buffers, rows that do not fill a batch yet, and its partial
-/// aggregation or candidates of a top-k.
+/// Mutable state of one worker: scratch buffers, result rows that do not fill a batch yet, and the worker's partial
+/// aggregation or its candidates of a top-k.
 pub struct State {
     buffers: LaneBuffers,
     held: Held,
 }
 
-/// The states of all workers, to be merged in independent tasks.
+/// States of all workers, to be merged by independent tasks, which may run on any threads.
 pub struct Merge {
     plan: Plan,
     work: MergeWork,
 }
 
-/// Resources that grouping may use.
+/// Limits and settings of grouping.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// Bytes that the groups of all workers together may take.
+    /// Maximum number of bytes for the groups of all workers together.
     pub bytes_max: usize,
-    /// Number of workers that will run the plan.
+    /// Number of workers that execute the plan.
     pub workers: usize,
-    /// Key of the hashes by which groups are looked up and partitioned.
+    /// Secret key of the hash function by which groups are found and rows are partitioned; see [`HashKey`].
     pub hash_key: HashKey,
 }
 
 impl Memory {
-    /// Bytes for the groups of one worker.
+    /// Returns the maximum number of bytes for the groups of one worker.
     pub fn share(self) -> usize {
         self.bytes_max / self.workers.max(1)
     }
 }
 
-/// Fast paths that a plan may take: all of them, except in tests that compare a fast path with its plain
-/// twin.
+/// Fast paths that a plan may take. All are allowed, except in tests that compare a fast path with the general
+/// implementation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paths {
-    /// Predicates on encoded values and zone maps.
+    /// Whether the filter may use zone maps and test encoded values.
     pub(crate) encoded: bool,
-    /// Aggregation on lanes and dense groups.
+    /// Whether aggregation may use integer lanes and group numbers computed from key codes.
     pub(crate) fused: bool,
-    /// Number of groups of one worker above which rows may be partitioned: with more, the table of groups and
-    /// two sums per group do not fit the L2 cache.
+    /// Maximum number of groups of one worker before its rows may be partitioned. Reason: with more groups, the hash
+    /// table and two sums per group do not fit the L2 cache.
     pub(crate) groups_direct_max: usize,
 }
 
@@ -88,13 +88,13 @@ impl Paths {
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true, groups_direct_max: 32 << 10 };
 }
 
-/// Information at compile time on the row groups that a plan will read.
+/// What is known at compile time about the row groups that a plan will read.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
-    /// Row groups of any table with the schema.
+    /// Any row groups with the schema.
     #[cfg(test)]
     Any,
-    /// Exactly these row groups, with this memory for groups.
+    /// Exactly these row groups; the second field limits the memory for groups.
     Known(&'a [&'a RowGroup], Memory),
 }
 
@@ -103,7 +103,7 @@ fn compile_filter(program: &Program, columns: Columns<'_>, paths: Paths) -> Resu
     Ok(filter.map(|f| if paths.encoded { f } else { f.plain() }))
 }
 
-/// Outcome of a plan's filter for a whole row group, according to its zone maps.
+/// What the zone maps of a row group tell about a plan's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No row can pass.
@@ -115,8 +115,8 @@ pub enum Verdict {
 }
 
 impl Plan {
-    /// Compiles `program` for `table`. The plan may run only on the row groups of `table`, since their zone
-    /// maps decide how it aggregates. Groups keep within `memory` if possible ([`Plan::fits`]).
+    /// Compiles `program` for `table`. The plan may run only on row groups of `table`, because their zone maps decide
+    /// how it aggregates. [`Plan::fits`] tells whether its groups are sure to fit `memory`.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit` if the program is not well typed or needs an unsupported operation.
@@ -151,8 +151,8 @@ impl Plan {
         Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
     }
 
-    /// Returns this plan restricted to the rows for which `conditions` hold as well. Only the conditions are compiled;
-    /// the choices made by zone maps remain valid for fewer rows, and are shared with this plan.
+    /// Returns a plan for the rows that also satisfy `conditions`. Only the conditions are compiled; everything else is
+    /// shared with this plan, since choices made by zone maps remain valid for fewer rows.
     ///
     /// # Errors
     /// `Invalid` when the conditions are not well typed over `table_schema`, which is the schema of the
@@ -165,21 +165,22 @@ impl Plan {
         Ok(Plan { filter: Some(Arc::new(filter)), compiled: self.compiled.clone() })
     }
 
-    /// This plan for rows that were filtered before.
+    /// Returns this plan without its filter, for rows that were filtered before.
     #[must_use]
     pub fn without_filter(&self) -> Plan {
         Plan { filter: None, compiled: self.compiled.clone() }
     }
 
-    /// Tells which way aggregation takes and why, for the first of `groups` that may have rows that pass the filter and
-    /// is in memory; `None` where nothing is aggregated, or nothing is in memory. Other row groups may take other ways.
+    /// Returns which implementation (way) of the aggregation is used, and why, for the first row group of `groups` that
+    /// is in memory and may have rows that pass the filter. Returns `None` if there is no such row group, or the plan
+    /// does not aggregate. Other row groups may take other ways.
     ///
     /// # Errors
     /// `Internal` when `groups` are of another table.
     pub fn way<'a>(&self, groups: impl IntoIterator<Item = &'a RowGroup>) -> Result<Option<ChosenWay>> {
         let Some(aggregation) = self.compiled.output.aggregation() else { return Ok(None) };
         let open = groups.into_iter().map(|group| (group, self.verdict(group)));
-        // Values that are not in memory are not read for this.
+        // Explaining a plan must not read values from disk.
         let mut open = open.filter_map(|(group, verdict)| match verdict {
             Verdict::None => None,
             _ => Some((group.with_values(0..group.chunks.len()).ok()?, group, verdict)),
@@ -190,30 +191,32 @@ impl Plan {
         open.next().map(explain).transpose()
     }
 
-    /// Returns whether both plans share everything that was compiled apart from their filters.
+    /// Returns whether the two plans share their compiled output.
     #[cfg(test)]
     pub(crate) fn shares_output_with(&self, other: &Plan) -> bool {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
-    /// Returns whether the groups of every worker are guaranteed to keep within `memory`. If not, give each state a
-    /// limit by [`State::set_room`]; groups beyond it leave early, as parts.
+    /// Returns whether the groups of every worker are sure to fit `memory`. If not, each state must get a limit by
+    /// [`State::set_room`]; when a worker's groups exceed it, they are emitted early, as partial results that the
+    /// receiver must merge.
     pub fn fits(&self, memory: Memory) -> bool {
         self.group_bytes().is_some_and(|bytes| bytes <= memory.share())
     }
 
-    /// Returns an upper bound of the bytes that the groups of one worker take; `None` when it is not known.
+    /// Returns an upper bound of the bytes that the groups of one worker take; `None` if none is known.
     pub fn group_bytes(&self) -> Option<usize> {
         self.compiled.output.aggregation().map_or(Some(0), FittedAggregation::bytes_bound)
     }
 
-    /// Returns whether the sum of a decimal argument over any subset of the rows fits 38 digits.
+    /// Returns whether the sum of each decimal argument over any subset of the rows fits 38 digits. Otherwise sums
+    /// cannot be returned as partial results.
     pub fn partial_sums_fit(&self) -> bool {
         self.compiled.output.aggregation().is_none_or(FittedAggregation::sums_fit)
     }
 
-    /// Returns whether `memory` has room for the states of sketches and moments of one batch's new groups; groups
-    /// beyond the limit can leave only after such a batch.
+    /// Returns whether `memory` has room for the sketches and moments of as many new groups as one batch can have.
+    /// Reason: groups that exceed the limit can be emitted only after the batch that added them.
     pub fn partial_states_fit(&self, memory: Memory) -> bool {
         self.compiled.output.aggregation().is_none_or(|a| a.states_fit(memory.share()))
     }
@@ -223,17 +226,17 @@ impl Plan {
         &self.compiled.schema
     }
 
-    /// Returns an empty state for a run with a single worker.
+    /// Creates an empty state for an execution with a single worker.
     pub fn new_state(&self) -> State {
         self.new_state_in(&Shared::default())
     }
 
-    /// Returns an empty state for one worker of the run whose workers share `shared`.
+    /// Creates an empty state for one worker of the execution whose workers share `shared`.
     pub fn new_state_in(&self, shared: &Shared) -> State {
         State { buffers: LaneBuffers::default(), held: self.compiled.output.new_held(&shared.threshold) }
     }
 
-    /// Returns the verdict of the zone maps of `group` on the filter; no values are read.
+    /// Returns what the zone maps of `group` tell about the filter; reads no values.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
         self.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }
@@ -243,36 +246,37 @@ impl Plan {
         self.filter.as_deref().map_or(&[], Filter::columns)
     }
 
-    /// Returns the columns that are read of rows that pass the filter.
+    /// Returns the columns that are read for rows that pass the filter.
     pub fn output_columns(&self) -> &[usize] {
         self.compiled.output.columns()
     }
 
-    /// Returns whether the zone maps of `group`, all of whose rows pass, tell all that is asked of it.
+    /// Returns whether the result for `group` follows from its zone maps alone. All rows of `group` must pass the
+    /// filter.
     pub fn is_told_by_zones(&self, group: &RowGroup) -> bool {
         self.compiled.output.aggregation().is_some_and(|aggregation| aggregation.is_told_by_zones(group))
     }
 
-    /// Returns whether the threshold that the workers have found so far excludes every row of `group`, according to its
-    /// zone maps.
+    /// Returns whether no row of `group` can be among the first k, according to its zone maps and the top-k threshold
+    /// that the workers have reached.
     pub fn is_beaten(&self, group: &RowGroup, shared: &Shared) -> bool {
         self.compiled.output.top().is_some_and(|top| top.is_beaten(group, &shared.threshold))
     }
 
-    /// Returns the order in which `groups` are best processed, as positions in them; `None` if the order does
+    /// Returns the order in which the row groups are best processed, as indices into `groups`; `None` if the order does
     /// not matter.
     pub fn favourable<'a>(&self, groups: impl Iterator<Item = &'a RowGroup>) -> Option<Vec<usize>> {
         self.compiled.output.top().and_then(|top| top.favourable(groups))
     }
 
-    /// Returns the table column that each column of the result is, if all are columns without computation: then a row
-    /// group whose rows all pass can leave without being decoded.
+    /// Returns for each result column the table column that it is, if no result column is computed. A row group whose
+    /// rows all pass can then be returned without being decoded.
     pub fn plain_columns(&self) -> Option<Vec<usize>> {
         self.compiled.output.projection().and_then(Projection::plain_columns)
     }
 
-    /// Takes the states of all workers after the last row group. Besides partial aggregations they may hold
-    /// rows that did not fill a batch.
+    /// Prepares the merge of the states of all workers. Must be called after the last row group. Besides partial
+    /// aggregations, states may hold result rows that did not fill a batch.
     pub fn merge(&self, states: Vec<State>) -> Merge {
         let held = states.into_iter().map(|state| state.held);
         Merge { plan: self.clone(), work: self.compiled.output.merge(held, &self.compiled.schema) }
@@ -280,27 +284,27 @@ impl Plan {
 }
 
 impl State {
-    /// Limits the groups of this state to `bytes` from now on. When they exceed it, all of them leave early,
-    /// as parts that the receiver has to merge. Not needed for a plan that fits its memory.
+    /// Limits the groups of this state to `bytes` from now on. When the groups exceed it, all of them are emitted as
+    /// partial results that the receiver must merge. Not needed if [`Plan::fits`].
     pub fn set_room(&mut self, bytes: usize) {
         if let Held::Aggregate(partial) = &mut self.held {
             partial.set_room(bytes);
         }
     }
 
-    /// Bytes that the state takes.
+    /// Returns the bytes of memory that the state takes.
     pub fn bytes(&self) -> usize {
         self.held.bytes() + self.buffers.bytes()
     }
 }
 
 impl Merge {
-    /// Returns the number of independent tasks.
+    /// Returns the number of independent merge tasks.
     pub fn tasks(&self) -> usize {
         self.work.tasks()
     }
 
-    /// Runs one task on the calling thread. Tasks may run concurrently; each runs once.
+    /// Runs merge task number `task` on the calling thread. Tasks may run concurrently; each must run once.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.

@@ -1,4 +1,4 @@
-//! The rows of a batch that passed the filter, and the decoding of their columns.
+//! The rows of a batch that passed the filter, and how their columns are decoded.
 
 use crate::bits;
 use crate::evaluate::Frame;
@@ -10,36 +10,36 @@ use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 use std::ops::Range;
 
-/// Selectivity below which selected values are gathered from the encoded chunk; above it, whole ranges are
-/// decoded and filtered. On four decimal columns, gathering took 88 % of the time at one row in two (and
-/// chunks unpack whole blocks themselves where many rows of a block are wanted).
+/// Maximum share of selected rows for decoding only their values (gathering); above it, the whole range is decoded and
+/// then filtered. Measured on four decimal columns: with one row in two selected, gathering took 88 % of the time.
+/// Chunks themselves unpack a whole block if many of its rows are wanted.
 const GATHER_BELOW: (usize, usize) = (3, 4);
 
-/// Some rows of one batch of a row group.
+/// Selected rows of one batch of a row group.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// The rows of the row group that the batch covers; starts on a block.
+    /// Range of rows that the batch covers, in the row group. Starts on a block.
     pub(crate) range: Range<usize>,
-    /// A bit per row of the batch; `None` when all are selected.
+    /// Bitmap of the selected rows of the range; `None` if all are selected.
     pub(crate) bits: Option<Vec<u64>>,
-    /// The number of selected rows.
+    /// Number of selected rows.
     pub(crate) count: usize,
 }
 
 impl Selection {
-    /// Returns all rows of `range`.
+    /// Selects all rows of `range`.
     pub(crate) fn all(range: Range<usize>) -> Self {
         Selection { bits: None, count: range.len(), range }
     }
 
-    /// Returns the rows of `range` whose bit is set.
+    /// Selects the rows of `range` whose bit is set in `selected`.
     pub(crate) fn new(range: Range<usize>, selected: Vec<u64>) -> Self {
         let count = bits::count(&selected);
         let bits = (count < range.len()).then_some(selected);
         Selection { range, bits, count }
     }
 
-    /// Returns the rows whose bit is set in `passing`, too, which has one for each row of the row group.
+    /// Keeps only the selected rows whose bit is also set in `passing`, which has a bit for each row of the row group.
     pub(crate) fn within(self, passing: &[u64]) -> Self {
         // Batches start on whole words.
         let first = self.range.start / 64;
@@ -48,12 +48,12 @@ impl Selection {
         Selection::new(self.range, alive)
     }
 
-    /// Returns whether gathering the selected values is cheaper than decoding the whole range.
+    /// Returns whether decoding only the selected values is cheaper than decoding the whole range.
     pub(crate) fn is_sparse(&self) -> bool {
         self.count * GATHER_BELOW.1 < self.range.len() * GATHER_BELOW.0
     }
 
-    /// Appends the selected rows to `indices`, numbered from the start of the row group.
+    /// Appends the row numbers of the selected rows, within the row group, to `indices`.
     pub(crate) fn extend_indices(&self, indices: &mut Vec<u32>) {
         let start = u32_checked(self.range.start);
         match &self.bits {

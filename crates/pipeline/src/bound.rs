@@ -1,7 +1,7 @@
-//! A prepared program, bound to the table version that it was prepared for. Handles refer to it.
+//! A prepared program bound to the table version for which it was prepared. Handles of prepared statements refer to it.
 //!
-//! Invariant: the program is compiled once, when it first runs or, if the answers depend on the plan, when it
-//! is prepared. When conditions are added for one run, only these are compiled.
+//! Invariant: the program is compiled only once, at its first execution or, if the answers depend on the plan, when it
+//! is prepared. When conditions are added for one execution, only the conditions are compiled.
 
 use crate::budget::{Budget, prepare_within};
 use farpool_columns::{LiveRows, Table};
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Number of forms in which the program is in memory: decoded, and compiled.
+/// Number of copies of the program in memory: decoded, and compiled.
 const FORMS: usize = 2;
 
 /// A prepared program with its table version, budget, and plan.
@@ -22,14 +22,15 @@ pub struct BoundProgram {
     plan: OnceLock<Plan>,
     bytes: usize,
     columns: BTreeSet<usize>,
-    /// Conditions added to the program.
+    /// Conditions that were added to the program by [`BoundProgram::narrowed`].
     conditions: Option<Expr>,
 }
 
-/// A program over live rows, part of whose filter is applied when the rows are generated.
+/// A program over a live table (whose rows are generated when they are read), without the part of its filter that the
+/// source of the rows applies.
 pub(crate) struct Filtered {
     pub rows: Arc<dyn LiveRows>,
-    /// Plan for the remaining rows.
+    /// Plan with the rest of the filter.
     pub plan: Plan,
     /// Columns that the plan reads.
     pub columns: Vec<usize>,
@@ -55,7 +56,8 @@ impl BoundProgram {
         })
     }
 
-    /// Returns the prepared program: its answers, and the effective program.
+    /// Returns the prepared program: the answer for each operator, and the effective program, which is executed
+    /// instead.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }
@@ -65,12 +67,12 @@ impl BoundProgram {
         &self.table
     }
 
-    /// Returns the budget within which the program runs.
+    /// Returns the memory budget of an execution.
     pub fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// Returns an upper bound of the bytes that the program takes.
+    /// Returns an upper bound of the bytes of memory that the program takes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -85,8 +87,8 @@ impl BoundProgram {
         &self.columns
     }
 
-    /// Returns the program without the part of its filter that the source of live rows applies; `None` if there is no
-    /// such part.
+    /// Returns the program without the part of its filter that the source of the rows applies; `None` if there is no
+    /// such part or the table is not live.
     ///
     /// # Errors
     /// Errors of [`BoundProgram::plan`].
@@ -105,13 +107,13 @@ impl BoundProgram {
         Ok(Some(Filtered { rows: filtered.rows, plan: plan.without_filter(), columns }))
     }
 
-    /// Returns an upper bound of the number of expression nodes of the program.
+    /// Returns an upper bound of the number of expression nodes in the program.
     pub(crate) fn parts(&self) -> usize {
         self.bytes / FORMS / limits::EXPR_NODE_BYTES
     }
 
-    /// Narrows the program to the rows for which `conditions` hold as well. Since they only remove rows, the
-    /// answers stay the same.
+    /// Returns the program for the rows that also satisfy `conditions`. The answers stay the same, because conditions
+    /// only remove rows.
     ///
     /// # Errors
     /// `Invalid` for conditions that are not well typed, cannot be evaluated exactly, or may fail on a row; `OverLimit`
@@ -139,7 +141,7 @@ impl BoundProgram {
         })
     }
 
-    /// Returns the compiled program; compiles it on first use.
+    /// Returns the compiled program. Compiles it if this was not done before.
     ///
     /// # Errors
     /// `Invalid` when the program does not fit the table.
@@ -147,7 +149,7 @@ impl BoundProgram {
         if let Some(plan) = self.plan.get() {
             return Ok(plan.clone());
         }
-        // Two threads may compile at once; the second result is dropped.
+        // Two threads may compile at the same time; the second result is dropped.
         let plan = Plan::compile(&self.prepared.effective, &self.table, self.budget.memory())?;
         Ok(self.plan.get_or_init(|| plan).clone())
     }

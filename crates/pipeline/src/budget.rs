@@ -1,11 +1,11 @@
-//! The budget of a program, and the handling of groupings that may exceed it (Ibex, sections 4 to 6).
+//! The memory budget of an execution, and the handling of groupings whose groups may exceed it (Ibex, sections 4 to 6).
 //!
 //! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups fit the budget, whatever the
-//! number of workers. Any other is answered `superset` and never fails for lack of memory: groups that do not fit are
-//! returned in parts. Groupings whose states may not fit are refused.
+//! number of workers. Other groupings are answered `superset` and never fail for lack of memory: groups that do not fit
+//! are returned early, as partial results. A grouping is refused if its sketches or moments may not fit.
 //!
-//! Example: a key has 5,000 distinct values by its zone maps, and the budget has room for 1,000 groups. The answer is
-//! `superset`: the same key may be returned in several parts, which the host must merge.
+//! Example: a group key has 5,000 distinct values according to its zone maps, and the budget has room for 1,000 groups.
+//! The answer is `superset`: several result rows may have the same group key, and the host must merge them.
 
 use crate::prepare::{prepare, raw_columns};
 use farpool_columns::Table;
@@ -14,14 +14,15 @@ use farpool_model::{
 };
 use farpool_operators::{HashKey, Memory, Plan};
 
-/// Resources that a run may use.
+/// Resources that one execution of a program may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Bytes for the groups of all threads together.
+    /// Maximum number of bytes for the groups of all threads together.
     pub state_bytes_max: usize,
-    /// Expected number of threads that work on a run.
+    /// Expected number of threads that execute the program.
     pub workers: usize,
-    /// Key of the hashes of groups: must be secret where untrusted clients choose the keys.
+    /// Secret key of the hash function for hash tables of groups. Must be unpredictable where untrusted clients choose
+    /// the grouping values; otherwise they could force collisions (hash flooding).
     pub hash_key: HashKey,
 }
 
@@ -37,14 +38,14 @@ impl Budget {
         Memory { bytes_max: self.state_bytes_max, workers: self.workers, hash_key: self.hash_key }
     }
 
-    /// Bytes for each of `states` states.
+    /// Returns the bytes for each of `states` operator states.
     pub(crate) fn share(self, states: usize) -> usize {
         self.state_bytes_max / states.max(self.workers).max(1)
     }
 }
 
-/// Prepares `program` for `table` at `version` within `budget`. Also returns the plan, if it had to be
-/// compiled for that.
+/// Prepares `program` for `table` at `version` within `budget`. Also returns the compiled plan, if compiling was needed
+/// to decide what fits.
 ///
 /// # Errors
 /// Errors of [`prepare`].
@@ -66,7 +67,7 @@ pub(crate) fn prepare_within(
     in_parts(program, prepared, &plan, table, budget).map(|prepared| (prepared, None))
 }
 
-/// Appends to the detail of the aggregation's answer which implementation it uses, and why.
+/// Appends to the answer of the aggregation, for EXPLAIN, which implementation it uses and why.
 ///
 /// # Errors
 /// Fails only on a bug in the operators.
@@ -80,7 +81,7 @@ fn with_way(mut prepared: Prepared, plan: &Plan, table: &Table) -> Result<Prepar
     Ok(prepared)
 }
 
-/// Returns the answers to a grouping whose `plan` may not fit the budget: in parts, or refused.
+/// Returns the answers to a grouping whose groups may not fit the budget: it returns partial results, or is refused.
 fn in_parts(
     program: &Program,
     prepared: Prepared,
@@ -98,7 +99,7 @@ fn in_parts(
     let reason = format!("its groups may not fit {mebibytes} MiB");
     let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
     let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
-    // Parts have an additional column for each mean, which may exceed the limit of columns.
+    // The partial result of a mean is two columns, so that there may be more columns than a program may have.
     match effective.result_schema(&table.schema) {
         Ok(_) if plan.partial_sums_fit() => weakened(&prepared, effective, Answer::Superset, &reason, table),
         _ => {
@@ -108,14 +109,14 @@ fn in_parts(
     }
 }
 
-/// Refuses the grouping: the effective program returns the columns that the host needs to aggregate itself.
+/// Refuses the grouping: the effective program returns the columns that the host needs to group the rows itself.
 fn refused(program: &Program, prepared: &Prepared, reason: &str, table: &Table) -> Result<Prepared> {
     let output = raw_columns(program, &table.schema);
     let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
     weakened(prepared, effective, Answer::Refused, reason, table)
 }
 
-/// Returns the answers if the grouping is not `exact`, so that the limit or top-k after it is refused.
+/// Replaces the answer of the grouping by `answer`, which is not `exact`, and refuses the limit or top-k after it.
 fn weakened(
     prepared: &Prepared,
     effective: Program,

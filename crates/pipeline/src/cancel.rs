@@ -1,10 +1,10 @@
-//! A flag by which a caller cancels a request.
+//! Cancellation of requests.
 
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that is set once. All clones share it.
+/// Flag by which a caller cancels a request. All clones share the flag, which is never cleared.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
@@ -24,10 +24,10 @@ impl Cancel {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Fails if the flag is set.
+    /// Returns an error if the flag is set.
     ///
     /// # Errors
-    /// `Cancelled` once the flag is set.
+    /// `Cancelled` if the flag is set.
     pub fn check(&self) -> Result<()> {
         if self.is_set() { Err(Error::cancelled()) } else { Ok(()) }
     }

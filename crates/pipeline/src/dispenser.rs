@@ -1,18 +1,19 @@
-//! Hands out the numbers of independent tasks to any number of threads, each exactly once, and reports the
-//! completion of the last one to exactly one thread.
+//! Assigns the numbers of independent tasks to any number of threads, each task exactly once, and reports to exactly
+//! one thread that the last task is complete.
 //!
-//! Invariant: `completed` reaches `total` exactly once, however many threads claim, complete and close;
-//! tasks that are closed off count as completed by the thread that closed.
+//! Invariant: `completed` reaches `total` exactly once, however many threads claim, complete and close. Tasks that were
+//! not claimed before a thread closed the dispenser are completed by that thread.
 //!
 //! Example, with 5 tasks:
 //! 1. Thread A claims task 0, and thread B task 1.
-//! 2. A closes, and gets 2..5. B closes, too, and gets nothing: else both would complete 2..5.
+//! 2. A closes the dispenser and gets the tasks 2 to 4. B closes it, too, and gets none; otherwise both would complete
+//!    2 to 4.
 //! 3. A completes 1 + 3 tasks. B completes 1, the fifth, and is told that it was the last.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Dispenser of task numbers with a count of completed tasks.
+/// Assigns task numbers and counts completed tasks.
 #[derive(Debug)]
 pub(crate) struct Dispenser {
     total: usize,
@@ -26,7 +27,7 @@ impl Dispenser {
         Dispenser { total, next: AtomicUsize::new(0), completed: AtomicUsize::new(0) }
     }
 
-    /// Returns the next task, in ascending order; `None` once all are handed out.
+    /// Assigns the next task, in ascending order; `None` if all are assigned. Does not block.
     pub(crate) fn claim(&self) -> Option<usize> {
         // The load keeps idle threads that poll from incrementing `next` without end.
         if self.next.load(Ordering::Relaxed) >= self.total {
@@ -36,8 +37,8 @@ impl Dispenser {
         (task < self.total).then_some(task)
     }
 
-    /// Records that `count` claimed or closed tasks are complete. Returns true for the one call that completes the last
-    /// task; writes of other threads before their calls are visible to that caller.
+    /// Records that `count` assigned or closed tasks are complete. Returns true for exactly one call, the one that
+    /// completes the last task. The caller then sees all that other threads wrote before their calls.
     pub(crate) fn complete(&self, count: usize) -> bool {
         if count == 0 {
             return false;
@@ -51,8 +52,8 @@ impl Dispenser {
         completed == self.total
     }
 
-    /// Stops handing out tasks. Returns the tasks that were not claimed; the caller must complete them
-    /// without executing them.
+    /// Stops assigning tasks. Returns those that were not claimed; the caller must complete them without executing
+    /// them.
     pub(crate) fn close(&self) -> Range<usize> {
         let closed = self.next.swap(self.total, Ordering::Relaxed).min(self.total)..self.total;
         debug_assert!(self.claim().is_none(), "a closed dispenser hands out nothing");

@@ -1,12 +1,14 @@
-//! Execution of programs: decides which of a program's operators can run here, and processes its morsels.
+//! Execution of pushed-down programs (each the part of a query over one table): decides which operators of a program
+//! can be executed here, and executes them.
 //!
-//! [`prepare`] answers for each operator of a [`farpool_model::Program`] and makes the program that runs
-//! instead. A [`BoundProgram`] is that program bound to one version of a table and compiled. A [`Run`]
-//! executes it, cut into morsels (a row group, or as much of one as about a millisecond allows) which any
-//! number of threads may step through. A [`Scheduler`] shares worker threads among all work of a node.
+//! [`prepare`] answers for each operator of a [`farpool_model::Program`] whether it can be executed here, and makes the
+//! effective program that is executed instead. A [`BoundProgram`] is that program bound to one version of a table and
+//! compiled. A [`Run`] is one execution of it. It is divided into morsels (a row group, or as much of one as takes
+//! about a millisecond), which any number of threads process. A [`Scheduler`] shares the worker threads of a node among
+//! all its work.
 //!
 //! Invariant: this crate owns no thread, clock or socket. The caller of [`Run::step`] or [`Scheduler::work`] lends its
-//! thread for one morsel (Leis et al., "Morsel-driven parallelism", SIGMOD 2014; Farview, section 4.2 for regions).
+//! thread for one morsel (Leis et al., "Morsel-driven parallelism", SIGMOD 2014; for regions see Farview, section 4.2).
 
 #![forbid(unsafe_code)]
 

@@ -1,46 +1,46 @@
-//! Upper bound of the memory that a run takes besides the pool: its program, the working memory of each thread, its
-//! groups, and results that wait to be returned.
+//! Upper bound of the memory that one execution of a program takes outside the pool: the program, the working memory of
+//! each thread, its groups, and results that wait to be returned.
 //!
-//! The bound is known before the run begins, so that its owner can reserve it. Runs whose groups may be returned in
-//! parts can run with less.
+//! The bound is known before the execution begins, so that the memory can be reserved. If groups may be returned early
+//! as partial results, less memory is enough.
 
 use crate::bound::BoundProgram;
 use farpool_columns::Table;
 use farpool_model::{Output, limits};
 use farpool_operators::Plan;
 
-/// Copies that a thread holds of the rows that it takes from a row group: as values, and as a message.
+/// Number of copies that a thread holds of the rows it returns from a row group: as values, and as a message.
 const COPIES: usize = 2;
 
-/// Copies that a thread holds of a row group that is encrypted or generated.
+/// Number of copies that a thread holds of a row group that is decrypted or generated.
 const OPEN_COPIES: usize = 1;
 
-/// Copies that a thread holds of a column that it re-encodes.
+/// Number of copies that a thread holds of a column it re-encodes.
 const FORMS: usize = 3;
 
-/// Bytes that a thread holds for each expression node and each column while it works on a batch.
+/// Bytes that a thread holds for each expression node and each column while it processes a batch.
 const LANE_BYTES: usize = 8 * limits::BATCH_ROWS;
 
-/// Minimum bytes for groups that may be returned in parts.
+/// Minimum number of bytes for groups that may be returned early as partial results.
 const GROUPS_LEAST: usize = 1 << 20;
 
-/// Groups that may be returned in parts get one part in this many of the memory for groups.
+/// Groups that may be returned early as partial results get `1 / PARTIAL_PART` of the memory for groups.
 const PARTIAL_PART: usize = 2;
 
-/// Memory that a run needs besides the pool.
+/// Memory that one execution needs outside the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
-    /// Bytes of the program, which are in use before the run begins.
+    /// Bytes of the program, which is in memory before the execution begins.
     pub program: usize,
     /// Bytes of results that wait to be returned.
     pub results: usize,
-    /// Bytes of each thread.
+    /// Bytes per thread, without groups.
     pub thread: usize,
-    /// Expected number of threads.
+    /// Number of threads.
     pub threads: usize,
     /// Bytes of the groups of all threads, and of the merged groups.
     pub groups: usize,
-    /// Minimum bytes for groups, if they may be returned in parts.
+    /// Minimum for `groups`, if groups may be returned early as partial results; otherwise equal to `groups`.
     pub groups_least: usize,
 }
 
@@ -86,19 +86,19 @@ impl MemoryNeed {
         MemoryNeed { thread: self.thread + FORMS * plain, ..self }
     }
 
-    /// Reduces the number of threads so that they take at most `bytes`; at least one remains.
+    /// Reduces the number of threads, but not below one, so that their memory together takes at most `bytes`.
     #[must_use]
     pub fn with_threads_within(self, bytes: usize) -> MemoryNeed {
         MemoryNeed { threads: self.threads.min((bytes / self.thread.max(1)).max(1)), ..self }
     }
 
-    /// Halves the memory for groups; `None` if they may not be returned in parts, or are at their minimum.
+    /// Returns a need with half the memory for groups; `None` if that memory is at its minimum already.
     pub fn smaller(self) -> Option<MemoryNeed> {
         let groups = (self.groups / 2).max(self.groups_least);
         (groups < self.groups).then_some(MemoryNeed { groups, ..self })
     }
 
-    /// Returns the sum of all bytes, for all threads.
+    /// Returns the bytes of all parts and threads together.
     pub fn bytes(&self) -> usize {
         let fixed = self.program + self.results;
         fixed.saturating_add(self.thread.saturating_mul(self.threads)).saturating_add(self.groups)

@@ -1,22 +1,22 @@
-//! The pace of a step: it takes about as many rows as [`limits::STEP_NS`] allows, by the cost of earlier rows
-//! of the run.
+//! Decides how many rows a step takes: about as many as can be processed in [`limits::STEP_NS`], according to the cost
+//! of earlier rows of the same execution.
 //!
-//! The cost of the first rows of a run is unknown, so that the first batch is as small as operators allow. From then on
-//! batches are sized to fit the remaining time, so that a step exceeds its time by at most one such batch, or by the
-//! work at the end of a row group. Cost is measured in wall time, since that is what other tasks wait for, and reading
-//! it costs a tenth of reading CPU time; after a thread was preempted, a few small batches correct the estimate.
+//! The cost of the first rows is unknown, so the first batch is as small as operators allow. After that, batches are
+//! sized to fit the remaining time, so that a step exceeds its time by at most one such batch, or by the work at the
+//! end of a row group. Cost is measured in wall time, because that is what other tasks wait for, and because reading
+//! CPU time costs ten times as much. After a thread was preempted, a few small batches correct the estimate.
 
 use farpool_model::{Clock, cast, limits};
 use farpool_operators::Pace;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A step may exceed its time by one part in this many if that completes the row group.
+/// A step may exceed its time by `1 / TAIL_PART` if it completes the row group in that time.
 const TAIL_PART: u64 = 4;
 
-/// Cost before any row was measured.
+/// Value of [`RowCost::block_ns`] before any row was measured.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Cost of a run's rows, measured by all of its threads.
+/// Cost of rows in one execution, as measured by all its threads.
 #[derive(Debug)]
 pub(crate) struct RowCost {
     /// Nanoseconds for [`limits::BLOCK_ROWS`] rows, at least 1.
@@ -39,27 +39,27 @@ impl RowCost {
         self.block_ns.store(block_ns.max(1), Relaxed);
     }
 
-    /// Returns the number of rows that take about `ns`.
+    /// Returns the number of rows that can be processed in about `ns`.
     fn rows_in(&self, ns: u64) -> usize {
         let rows = ns.saturating_mul(cast::u64_from(limits::BLOCK_ROWS)) / self.block_ns.load(Relaxed);
         cast::usize_saturating(rows)
     }
 }
 
-/// Pace of one step of a run.
+/// Pace of one step.
 pub(crate) struct StepPace<'r> {
     clock: &'r dyn Clock,
     cost: &'r RowCost,
     is_stopped: &'r dyn Fn() -> bool,
     begun_ns: u64,
-    /// Time at which the first batch of the row group was begun in this step.
+    /// Time at which the first batch of the current row group began; `None` before it.
     rows_begun_ns: Option<u64>,
-    /// Time at which the last batch was begun, and the number of rows left then.
+    /// Time at which the latest batch began, and the number of rows that were left then.
     last: Option<(u64, usize)>,
 }
 
 impl<'r> StepPace<'r> {
-    /// Begins a step. It ends early once `is_stopped` returns true.
+    /// Begins a step. The step ends early if `is_stopped` returns true.
     pub(crate) fn new(clock: &'r dyn Clock, cost: &'r RowCost, is_stopped: &'r dyn Fn() -> bool) -> Self {
         StepPace { clock, cost, is_stopped, begun_ns: clock.now_ns(), rows_begun_ns: None, last: None }
     }
@@ -82,7 +82,7 @@ impl Pace for StepPace<'_> {
         self.learn(now, left);
         let rows_begun = *self.rows_begun_ns.get_or_insert(now);
         let spent = now.saturating_sub(self.begun_ns);
-        // Continue until the rows have taken as long as the fixed work for this part of the row group.
+        // Continues at least until the rows have taken as long as the fixed work before them in this step.
         let is_worth_it = now.saturating_sub(rows_begun) >= rows_begun.saturating_sub(self.begun_ns);
         let tail = limits::STEP_NS / TAIL_PART;
         let is_over = spent >= limits::STEP_NS && is_worth_it && left > self.cost.rows_in(tail);

@@ -1,19 +1,19 @@
-//! Predicate cache: which rows pass a filter, reused by other programs with the same filter.
+//! Predicate cache: records which rows pass a filter, for other programs with the same filter.
 //!
-//! The statements of a dashboard often share a filter and differ in what they compute. Once a second program has a
-//! filter that was seen recently, the programs with that filter record for each row group which rows pass, one bit for
-//! each row, and programs that process the row group later do not evaluate the filter again. Row groups are immutable,
-//! so that an entry holds for all versions of the table that have the row group (Schmidt et al., *Predicate
-//! Caching*, SIGMOD 2024, cache ranges of rows in this way).
+//! The statements of a dashboard often have the same filter and compute different things. When a second program has a
+//! filter that was seen recently, programs with that filter record for each row group which rows pass, as a bitmap.
+//! Programs that process the row group later use the bitmap instead of evaluating the filter. Row groups are immutable,
+//! so an entry is valid for all versions of the table that have the row group (Schmidt et al., *Predicate Caching*,
+//! SIGMOD 2024, cache ranges of rows in this way).
 //!
-//! Example: row group A is judged by program 1. A change replaces A by B, and program 2 reads the new version. It finds
-//! no entry for B, since entries are keyed by row group and hold a weak reference, and evaluates the filter.
+//! Example: program 1 records the bitmap of row group A. A change replaces A by B, and program 2 reads the new version.
+//! It finds no entry for B, because entries are identified by row group, and evaluates the filter.
 //!
-//! Programs that run at the same time begin with different row groups, and each notifies the others of its results,
-//! so that no two of them judge the same row group.
+//! Programs that run at the same time begin with different row groups, and each notifies the others of its results, so
+//! that no two of them evaluate the filter on the same row group.
 //!
-//! Tables that are encrypted in memory have no cached results, since the bits would reveal their values. Neither have
-//! live tables, whose row groups are generated for each run.
+//! Nothing is cached for tables that are encrypted in memory, because the bitmaps would reveal information on their
+//! values, and for live tables, because their row groups are generated for each execution.
 
 use crate::bound::BoundProgram;
 use crate::shared_scan::SharedScan;
@@ -26,10 +26,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Bytes of an entry for a row group in addition to its bits.
+/// Bytes counted for the entry of a row group in addition to its bitmap.
 const ENTRY_BYTES: usize = 128;
 
-/// Filters of a tenant's programs that were seen recently, latest last.
+/// Filters that programs of a tenant used recently, the latest last.
 #[derive(Debug, Default)]
 pub(crate) struct PredicateCache(Mutex<Vec<Arc<PredicateCacheEntry>>>);
 
@@ -37,37 +37,38 @@ pub(crate) struct PredicateCache(Mutex<Vec<Arc<PredicateCacheEntry>>>);
 pub(crate) struct PredicateCacheEntry {
     table: TableName,
     filter: Expr,
-    /// True if several programs have the filter.
+    /// Whether more than one program has used the filter.
     is_shared: AtomicBool,
     known: Mutex<CachedGroups>,
-    /// Runs with this filter at present.
+    /// Current executions of programs with this filter.
     pub runs: SharedScan,
 }
 
 #[derive(Default)]
 struct CachedGroups {
-    /// Keyed by the address of the row group.
+    /// Bitmap by the address of the row group.
     groups: HashMap<usize, PassingRows>,
     bytes: usize,
 }
 
-/// Rows of a row group that pass.
+/// Bitmap of the rows of one row group that pass the filter.
 struct PassingRows {
-    /// Keeps the address from being reused for another row group.
+    /// Keeps the address of the row group from being used for another one.
     group: Weak<RowGroup>,
     bits: Arc<[u64]>,
     _reservation: Reservation,
 }
 
 impl PredicateCache {
-    /// Returns the cache entry of a program's filter; `None` if the filter is not worth it or must not be recorded.
+    /// Returns the cache entry of a program's filter; `None` if the program has none, if caching would not pay, or if
+    /// it is not allowed for the table.
     pub fn of(&self, program: &BoundProgram) -> Option<Arc<PredicateCacheEntry>> {
         let (prepared, table) = (program.prepared(), program.table());
         let filter = prepared.effective.filter.as_ref()?;
         if program.is_narrowed() || table.cipher().is_some() || table.live_rows().is_some() {
             return None;
         }
-        // Comparing a long filter with others is expensive.
+        // Comparing a long filter with those of other programs is expensive.
         program::check_size([filter]).ok().filter(|bytes| *bytes <= limits::JUDGED_FILTER_BYTES_MAX)?;
         let name = &prepared.effective.table;
         let mut predicate_cache = self.0.lock();
@@ -98,13 +99,13 @@ impl PredicateCache {
         self.0.lock().iter().map(|cache_entry| cache_entry.known.lock().bytes).sum()
     }
 
-    /// Removes cached results of row groups that no table has any more.
+    /// Removes the bitmaps of row groups that no table has any more.
     pub fn forget_gone(&self) {
         self.0.lock().iter().for_each(|cache_entry| _ = cache_entry.forget_gone());
     }
 
-    /// Records which rows of `group` pass, if there is memory for that, if necessary after removing the cached results
-    /// used longest ago.
+    /// Records the bitmap of the rows of `group` that pass, if there is memory for it. If necessary, bitmaps of the
+    /// filters that were used least recently are removed first.
     pub fn note(
         &self,
         cache_entry: &PredicateCacheEntry,
@@ -114,7 +115,7 @@ impl PredicateCache {
     ) {
         let bytes = size_of_val(&*bits) + ENTRY_BYTES;
         let most = limits::JUDGED_BYTES_MAX.min(account.memory().limit() / limits::JUDGED_PART);
-        // The lock is held throughout, so that concurrent calls observe the limit together.
+        // The lock is held throughout, so that concurrent calls together keep within the limit.
         let predicate_cache = self.0.lock();
         if !make_room(&predicate_cache, cache_entry, most.saturating_sub(bytes)) {
             return;
@@ -128,11 +129,11 @@ impl PredicateCache {
     }
 }
 
-/// Removes the cached results of filters other than `of`, least recently used first, until all take at most `bytes`.
+/// Removes bitmaps of filters other than `of`, least recently used first, until all take at most `bytes` together.
 /// Returns whether they do.
 fn make_room(predicate_cache: &[Arc<PredicateCacheEntry>], of: &PredicateCacheEntry, bytes: usize) -> bool {
     let mut all: usize = predicate_cache.iter().map(|cache_entry| cache_entry.known.lock().bytes).sum();
-    // The filter may have left the list while its program runs.
+    // The filter may have been removed from the list while its program runs.
     if !predicate_cache.iter().any(|cache_entry| std::ptr::eq(&**cache_entry, of)) {
         return false;
     }
@@ -148,12 +149,12 @@ fn make_room(predicate_cache: &[Arc<PredicateCacheEntry>], of: &PredicateCacheEn
 }
 
 impl PredicateCacheEntry {
-    /// Returns true if results must be recorded.
+    /// Returns whether bitmaps should be recorded, because several programs have used the filter.
     pub fn is_wanted(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Returns the rows of `group` that pass, if known.
+    /// Returns the bitmap of the rows of `group` that pass; `None` if it is not known.
     pub fn passing(&self, group: &Arc<RowGroup>) -> Option<Arc<[u64]>> {
         if !self.is_wanted() {
             return None;
@@ -161,7 +162,7 @@ impl PredicateCacheEntry {
         self.known.lock().groups.get(&(Arc::as_ptr(group) as usize)).map(|passing| passing.bits.clone())
     }
 
-    /// Removes cached results of row groups that no table has any more. Returns the freed bytes.
+    /// Removes the bitmaps of row groups that no table has any more. Returns the bytes that this freed.
     fn forget_gone(&self) -> usize {
         let mut known = self.known.lock();
         let before = known.bytes;

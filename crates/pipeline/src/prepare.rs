@@ -1,16 +1,16 @@
-//! Checks a program against a table and decides for each operator whether it can run here (Ibex, section 5:
-//! the host runs what the node cannot, and the answer is the same either way).
+//! Checks a program against a table and decides for each operator whether it can be executed here. The host executes
+//! what the node cannot, and the result is the same either way (Ibex, section 5).
 //!
-//! Invariant: a host that applies every operator that is not `exact` to the result of the effective program gets the
-//! result of the original program. Hence, once a filter is not exact: no operator that folds or drops rows may follow
-//! it, the columns that it reads must stay in the result, and no expression that can fail on a row may run, since the
-//! host's filter may remove that row.
+//! Invariant: a host that applies every operator whose answer is not `exact` to the result of the effective program
+//! gets the result of the original program. Therefore, if a filter is not exact, three rules hold: no operator that
+//! aggregates or drops rows may follow it; the columns that it reads must be in the result; and no expression that can
+//! fail on a row may be evaluated, because the host's filter may remove that row.
 //!
-//! Example: a filter on `x` is weakened to a superset, and the program sums `y`. Summing at the node would include rows
-//! that the host has to remove, so that the sum is refused, and `x` and `y` are returned.
+//! Example: a filter on `x` is weakened to a superset, and the program sums `y`. A sum at the node would include rows
+//! that the host has to remove. So the sum is refused, and `x` and `y` are returned.
 //!
-//! An [`Expr::Opaque`] part reports the columns that it reads as far as its decoder could tell; a host that
-//! uses columns which the decoder did not see has to request them elsewhere in the program.
+//! An [`Expr::Opaque`] part reports the columns that it reads, as far as its decoder could tell. A host that uses other
+//! columns has to request them elsewhere in the program.
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::{
@@ -62,7 +62,8 @@ fn check_version(program: &Program, version: Version) -> Result<()> {
     }
 }
 
-/// Checks column references, including those in parts that will be refused: the host may need their columns.
+/// Checks all column references, including those in parts that will be refused, because the host may need these
+/// columns.
 fn check_columns(program: &Program, table_schema: &Schema) -> Result<()> {
     let count = table_schema.fields().len();
     match program.columns().last() {
@@ -109,7 +110,7 @@ impl FilterPart {
     }
 }
 
-/// Drops the conjuncts that can fail on a row: the removed conjuncts may have guarded them.
+/// Removes the conjuncts that can fail on a row, because conjuncts that were removed before may have guarded them.
 ///
 /// # Errors
 /// `Invalid` when a conjunct is not a condition.
@@ -134,7 +135,7 @@ fn without_failures(weaker: Expr, known: Columns<'_>) -> Result<Option<Expr>> {
     Ok(Expr::all(kept))
 }
 
-/// Checks the types of all outputs, including those that will not run because of the filter or an opaque neighbour.
+/// Checks the types of all outputs, including those that will not be executed because of the filter or an opaque part.
 fn check_output(program: &Program, table_schema: &Schema) -> Result<()> {
     let columns = match &program.output {
         Output::Rows(columns) => columns,
@@ -158,13 +159,13 @@ fn aggregate_runs(aggregate: &Aggregate) -> bool {
     aggregate.inputs().all(runs)
 }
 
-/// Answer for the projection or aggregation, and the output that replaces it.
+/// Answer for the projection or aggregation, and the output of the effective program.
 struct OutputPart {
     effective: Output,
     answer: Option<OperatorAnswer>,
-    /// True if the effective output has a row for each row that the program returns.
+    /// Whether the effective output has a row for each row that the program returns.
     keeps_rows: bool,
-    /// True if the effective output is that of the program.
+    /// Whether the effective output is that of the program.
     is_whole: bool,
 }
 
@@ -209,7 +210,7 @@ fn aggregate_refusal(keys: &[NamedExpr], aggregates: &[Aggregate], filter: &Filt
     (!filter.is_exact()).then(|| "the host filters its input again".to_string())
 }
 
-/// Returns an output of every column that some part of the program reads, under the column's own name.
+/// Returns an output of all columns that some part of the program reads, under their own names.
 pub(crate) fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
     let columns = program.columns();
     Output::Rows(columns.into_iter().map(|index| NamedExpr::column(table_schema, index)).collect())
@@ -241,7 +242,7 @@ fn output_answer(
     }
 }
 
-/// Answers for the limit and the order, and what replaces them.
+/// Answers for the limit and the sort order, and those of the effective program.
 struct LimitPart {
     effective: Option<u64>,
     order: Vec<SortKey>,

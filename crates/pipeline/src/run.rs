@@ -1,13 +1,13 @@
-//! Executes one program over one table version, driven step by step by any number of threads.
+//! One execution of a program over one table version (a run), driven step by step by any number of threads.
 //!
-//! A step processes one row group, or as much of it as about a millisecond allows; the rest is left for the next step
-//! of any thread. After the last row group the partial aggregations are merged, in tasks that threads claim in the same
-//! way. Scratch memory and partial aggregations are in operator states; there are as many as threads were ever in a
-//! step at the same time.
+//! A step processes one row group, or as much of it as takes about a millisecond; any thread may process the rest in a
+//! later step. After the last row group the partial aggregations are merged, in tasks that threads claim in the same
+//! way. Scratch memory and partial aggregations are in operator states, of which there are as many as threads were ever
+//! in a step at the same time.
 //!
-//! Invariant: a run goes from scanning, possibly through merging, to done, or from scanning or merging to stopped
-//! (cancelled or failed). Once done or stopped it no longer holds the table. Example: a thread that finishes the last
-//! row group after [`Run::cancel`] must not begin merging, since the run has no table any more.
+//! Invariant: a run goes from scanning, possibly through merging, to done; or from scanning or merging to stopped
+//! (cancelled or failed). When it is done or stopped, it no longer holds the table. Example: a thread that finishes the
+//! last row group after [`Run::cancel`] must not begin merging, because the run has no table any more.
 
 mod change;
 mod collected;
@@ -51,20 +51,20 @@ use std::task::Context;
 pub enum Step {
     /// Part of the result, at least one batch, in no particular order.
     Batches(Vec<RecordBatch>),
-    /// Part of the result: the rows of one row group that pass, as encoded chunks. Only from runs started by
-    /// [`Run::start_shipping`].
+    /// Part of the result: the rows of one row group that pass the filter, as encoded chunks. Only runs created by
+    /// [`Run::start_shipping`] return it.
     Encoded(RowGroup),
-    /// The chunks of a row group, by its position in the table. Only from runs started by [`Run::start_fetching`].
+    /// The chunks of a row group, and its index in the table. Only runs created by [`Run::start_fetching`] return it.
     Fetched(usize, RowGroup),
-    /// Work was done, but there is no result to return yet: call again.
+    /// Work was done, but there is no result to return yet: the caller should call again.
     Worked,
-    /// Other threads hold the last morsels: there is nothing to do now, but there may be later.
+    /// Other threads process the last morsels: there is nothing to do now, but there may be later.
     Busy,
-    /// The run is done, although other threads may still be returning their last batches.
+    /// The run is done. Other threads may still be returning their last batches.
     Done,
 }
 
-/// Execution of a program over one table version.
+/// One execution of a program over one table version.
 pub struct Run {
     prepared: Arc<Prepared>,
     plan: Plan,
@@ -73,24 +73,24 @@ pub struct Run {
     budget: Budget,
     /// Table columns that the program reads.
     columns: Vec<usize>,
-    /// Replacement for the table's rows, filtered at the source, if these are generated when they are read.
+    /// Rows to read instead of those of the table: for a live table, filtered by the source of its rows.
     filtered: Option<Arc<dyn LiveRows>>,
     output: RunOutput,
     morsel_queue: MorselQueue,
-    /// Reads and filter results that this run shares with other runs.
+    /// State by which this run shares reads and filter results with other runs.
     sharing: OnceLock<RunSharing>,
     tally: Tally,
     cost: RowCost,
-    /// Rows that may still be returned under the limit; without a limit, more than there can be.
+    /// Number of rows that may still be returned under the program's limit; without a limit, more than there can be.
     rows_left: AtomicU64,
-    /// Number of operator states, which share the budget equally.
+    /// Number of operator states, among which the memory budget is divided equally.
     states: AtomicUsize,
-    /// Bytes for groups, if these may be returned in parts.
+    /// Maximum number of bytes for groups, if groups may be returned early as partial results.
     group_bytes: AtomicUsize,
-    /// Maximum number of threads in a step at once, and the current number.
+    /// Maximum number of threads in a step at the same time, and in `threads` the current number.
     threads_max: AtomicUsize,
     threads: AtomicUsize,
-    /// True if the phase is `Stopped`; checked by threads in the middle of a step.
+    /// Whether the phase is `Stopped`. Threads check it in the middle of a step.
     stopped: AtomicBool,
     held: Mutex<RunState>,
     read_ahead: ReadAhead,
@@ -98,46 +98,47 @@ pub struct Run {
     this: Weak<Run>,
 }
 
-/// Callback for when there may be more to do, or the run was stopped.
+/// Callback that is called when there may be more to do, or the run was stopped.
 pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 struct RunState {
     phase: Phase,
     table: Option<Arc<Table>>,
     states: Vec<State>,
-    /// Row groups that are partly done and not claimed by a thread, or whose values have been read into memory.
+    /// Row groups that are partly processed, or whose values have been read into memory, and that no thread has
+    /// claimed.
     rests: Vec<Morsel>,
     /// Row groups whose values are being read, by request number.
     awaited: BTreeMap<u64, Morsel>,
-    /// Memory reserved for the run.
+    /// Memory that is reserved for the run.
     reservation: Option<Reservation>,
 }
 
-/// Use of the rows that pass.
+/// What is done with the rows that pass the filter.
 enum RunOutput {
     /// Rows are returned as batches.
     Batches,
-    /// Rows are returned as batches; if the result consists of these plain columns, row groups may also be returned
-    /// encoded.
+    /// Rows are returned as batches. The result consists of these table columns, so row groups may also be returned as
+    /// encoded chunks.
     Shipped(Vec<usize>),
-    /// Chunks of these columns are returned as they are, for the row groups in the morsel queue.
+    /// The chunks of these columns are returned without any processing, for the row groups in the morsel queue.
     Fetched(Vec<usize>),
-    /// Rows are updated or deleted.
+    /// The rows are updated or deleted.
     Change(RowChange),
     /// Rows are collected until [`Run::take_collected`].
     Collected(Mutex<Collected>),
 }
 
-/// A row group and the progress made on it.
+/// A row group that is being processed.
 struct Morsel {
-    /// Position of the row group in the table.
+    /// Index of the row group in the table.
     place: usize,
-    /// True if another run has just read or requested it.
+    /// Whether another run has just read it or requested its values.
     is_shared: bool,
     progress: Progress,
-    /// State of a run that changes rows.
+    /// State of the change, in a run that changes rows.
     rewrite: Option<Box<GroupRewrite>>,
-    /// Reads made for this row group.
+    /// Reads of values that were requested for the row group.
     read: Option<GroupReads>,
     /// Decrypted values of an encrypted row group, from its first step until it is done.
     opened: Option<Arc<RowGroup>>,
@@ -146,7 +147,7 @@ struct Morsel {
 }
 
 impl Morsel {
-    /// Returns the row group; for a live table, the generated one once there is one.
+    /// Returns the row group; for a live table, the generated one if it was generated.
     fn group<'a>(&'a self, table: &'a Table) -> &'a RowGroup {
         self.made.as_deref().unwrap_or(&table.row_groups[self.place])
     }
@@ -160,17 +161,17 @@ enum Phase {
 }
 
 impl Run {
-    /// Returns the memory that the run needs besides the pool.
+    /// Returns the memory that the run needs outside the pool.
     ///
     /// # Errors
     /// The error that stopped the run, if it was stopped.
     pub fn need(&self) -> Result<MemoryNeed> {
-        // A run that is done needs little memory and ends with its first step.
+        // A run that is done needs little memory; its next step returns at once.
         self.table().map(|_| self.need)
     }
 
-    /// Limits the run to `need`, as returned by [`Run::need`] or reduced, and holds its reservation until the run ends.
-    /// Must be called before the first step.
+    /// Limits the run to `need`, which must be the result of [`Run::need`] or a reduction of it, and keeps
+    /// `reservation` until the run ends. Must be called before the first step.
     pub fn keep_to(&self, need: MemoryNeed, reservation: Reservation) {
         self.threads_max.store(need.threads, Ordering::Relaxed);
         if self.prepared.is_partial() {
@@ -192,18 +193,18 @@ impl Run {
         &self.prepared
     }
 
-    /// Claims a row group and processes it on the calling thread, for about
-    /// [`STEP_NS`](farpool_model::limits::STEP_NS). May be called by several threads at once.
+    /// Claims a row group and processes it on the calling thread for about [`STEP_NS`](farpool_model::limits::STEP_NS);
+    /// does not wait for I/O. Several threads may call this at once.
     ///
     /// # Errors
-    /// The error that stopped the run: from then on every step returns the same one. `Cancelled` after
-    /// [`Run::cancel`]. A panic inside is caught and returned as `Internal`.
+    /// The error that stopped the run: every later step returns it, too. `Cancelled` after [`Run::cancel`]. A panic in
+    /// the step is caught and returned as `Internal`.
     pub fn step(&self, clock: &dyn Clock) -> Result<Step> {
         let others = self.threads.fetch_add(1, Ordering::Relaxed);
         let step =
             catch_unwind(AssertUnwindSafe(|| match others < self.threads_max.load(Ordering::Relaxed) {
                 true => self.advance(clock),
-                // Memory is reserved only for that many threads in a step.
+                // Memory is reserved for only `threads_max` threads in a step.
                 false => Ok(Step::Busy),
             }));
         self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -214,7 +215,8 @@ impl Run {
         }
     }
 
-    /// Stops the run unless it is done. Threads in a step return at their next batch; the last of them drops the table.
+    /// Stops the run, unless it is done. Does not wait: threads in a step return at their next batch, and the last of
+    /// them drops the table.
     pub fn cancel(&self) {
         self.stop(Error::cancelled());
     }
@@ -235,7 +237,8 @@ impl Run {
         }
     }
 
-    /// Returns the cost of the run so far. Its owner fills in the elapsed time and the bytes on the wire.
+    /// Returns the execution statistics so far (see [`Receipt`]). The caller fills in the elapsed time and the bytes on
+    /// the wire.
     pub fn receipt(&self) -> Receipt {
         self.tally.receipt(&self.prepared.answers)
     }
@@ -255,7 +258,7 @@ impl Run {
         self.tally.bytes_scanned()
     }
 
-    /// Shares reads and filter results with other runs. Must be called before the first step.
+    /// Lets the run share reads and filter results with other runs. Must be called before the first step.
     pub fn join(&self, sharing: RunSharing) {
         if self.morsel_queue.is_free() {
             sharing.add(&self.this);
@@ -264,13 +267,13 @@ impl Run {
         assert!(is_first, "a run joins others once");
     }
 
-    /// Sets a callback for when the run is stopped from outside, or has more to do because values were read into
-    /// memory.
+    /// Sets a callback that is called when the run is stopped from outside, or has more to do because values were read
+    /// into memory.
     pub fn on_change(&self, waker: Waker) {
         *self.on_change.lock() = Some(waker);
     }
 
-    /// Returns true if the rows of a live table are unavailable now; `waker` is then woken when that may have changed.
+    /// Returns whether the rows of a live table cannot be read now. If so, `waker` is woken when that may have changed.
     pub(crate) fn waits_for_rows(&self, waker: &std::task::Waker) -> bool {
         let held = self.held.lock();
         let rows = self.filtered.as_ref().or_else(|| held.table.as_ref()?.live_rows());
@@ -296,7 +299,7 @@ impl Run {
         self.leave(|| Phase::Done);
     }
 
-    /// Stops the run with `error` unless it has ended. Returns the error that it ended with, or `error`.
+    /// Stops the run with `error`, unless it has ended. Returns the error with which it ended, or `error`.
     fn stop(&self, error: Error) -> Error {
         let stopped = self.leave(|| {
             self.stopped.store(true, Ordering::Relaxed);
@@ -308,7 +311,8 @@ impl Run {
         self.error().unwrap_or(error)
     }
 
-    /// Enters the phase that `end` returns, unless the run has ended, and drops everything that the run holds.
+    /// Enters the phase that `end` returns and drops everything that the run holds, unless the run has ended. Returns
+    /// whether it did.
     fn leave(&self, end: impl FnOnce() -> Phase) -> bool {
         let mut held = self.held.lock();
         if matches!(held.phase, Phase::Done | Phase::Stopped(_)) {
@@ -320,7 +324,7 @@ impl Run {
         let rest = (phase, table.take(), std::mem::take(states), morsels, reservation.take());
         let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
-        // Freeing many pages takes time, so it happens after the lock is released.
+        // Freeing many pages takes long, so it happens after the lock is released.
         drop(rest);
         if is_stopped && let Some(row_change) = self.row_change() {
             drop(row_change.take());

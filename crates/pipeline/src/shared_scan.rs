@@ -1,18 +1,20 @@
-//! Shared scans: concurrent runs over the same table share reads.
+//! Shared scans: concurrent runs (executions of programs) over the same table share their reads.
 //!
-//! Cooperative scans (Zukowski et al., *Cooperative Scans: Dynamic Bandwidth Sharing in a DBMS*, VLDB 2007) without a
-//! leader or a schedule. Runs that must read continue at the position where any of them read last, each with a row
-//! group that it has not processed, and wrap around at the end of the table. Values read for one run are offered to all
-//! others, which take offers first, so that each run reads about its share of what all need. Together they read no
-//! further ahead than a single run would: a run that finds that much in flight waits for it, too. A run that starts
-//! later joins at the current position. The row groups that a run has processed are a set, not a position: a run may
-//! miss any number of offers, because it is slower or its client does not read. It reads these row groups itself,
-//! later, and no other run waits for it.
+//! These are cooperative scans (Zukowski et al., *Cooperative Scans: Dynamic Bandwidth Sharing in a DBMS*, VLDB 2007)
+//! without a leader or a schedule. A run that must read continues at the position where any run read last, with a row
+//! group that it has not processed itself, and starts again at the beginning after the end of the table. Values that
+//! were read for one run are offered to all others, which take offers first. So each run reads about its share of what
+//! all of them need. Together they read no further ahead than a single run would: a run that finds that much being read
+//! waits for it, too. A run that starts later joins at the current position. The row groups that a run has processed
+//! are a set, not a position, so that a run may miss any number of offers, because it is slow or its client does not
+//! read. It reads these row groups itself, later, and no other run waits for it.
 //!
-//! Values are held for a rider up to [`limits::READ_AHEAD_BYTES`](farpool_model::limits::READ_AHEAD_BYTES), like those
-//! that it has read itself. The cache decides when values that no run holds are evicted.
+//! Values are kept in memory for a rider (a run of a shared scan) up to
+//! [`limits::READ_AHEAD_BYTES`](farpool_model::limits::READ_AHEAD_BYTES), like those that it has read itself. When
+//! values that no run keeps are evicted is decided by the cache.
 //!
-//! Runs that need their own order are not riders, but the values that they read are offered, too.
+//! Runs that need their own order of row groups are not riders. But the values that they read are offered to riders,
+//! too.
 
 use crate::bound::BoundProgram;
 use crate::predicate_cache::{PredicateCache, PredicateCacheEntry};
@@ -26,35 +28,35 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// State shared by the programs of a tenant.
+/// Shared scans and cached filter results of a tenant's programs.
 #[derive(Debug, Default)]
 pub struct SharedScans {
     by_table: Mutex<HashMap<TableName, Weak<SharedScan>>>,
     predicate_cache: PredicateCache,
 }
 
-/// State that a run shares with others.
+/// What a run shares with other runs.
 #[derive(Debug)]
 pub struct RunSharing {
     shared_scans: Arc<SharedScans>,
-    /// Runs over the same table; `None` if its values are always in memory.
+    /// Shared scan of the table; `None` if its values are always in memory.
     pub(crate) shared_scan: Option<Arc<SharedScan>>,
-    /// Runs with the same filter.
+    /// Cached results of the filter; `None` if there are none.
     pub(crate) cache_entry: Option<Arc<PredicateCacheEntry>>,
     account: Account,
 }
 
-/// Runs that notify each other of row groups: those over one table, in whichever version.
+/// Runs that notify each other of row groups: those over one table, in any version, or those with the same filter.
 #[derive(Default)]
 pub(crate) struct SharedScan {
-    /// Position behind the row group that was taken last.
+    /// Position after the row group that a run took last.
     hand: AtomicUsize,
     riders: Mutex<Vec<Weak<Run>>>,
 }
 
 impl SharedScans {
-    /// Returns the state that a run of `program` shares with other runs of the tenant. Memory is reserved from
-    /// `account`.
+    /// Returns what a run of `program` shares with other runs of the tenant. Memory for cached filter results is
+    /// reserved from `account`.
     pub fn sharing(self: &Arc<Self>, program: &BoundProgram, account: &Account) -> RunSharing {
         let columns = program.columns();
         let has_handles = |group: &RowGroup| columns.iter().any(|column| group.chunks[*column].is_handle());
@@ -64,17 +66,17 @@ impl SharedScans {
         RunSharing { shared_scans: self.clone(), shared_scan, cache_entry, account: account.clone() }
     }
 
-    /// Returns the bytes of working memory that cached results take.
+    /// Returns the bytes of memory that cached filter results take.
     pub fn bytes_held(&self) -> usize {
         self.predicate_cache.bytes_held()
     }
 
-    /// Removes cached results of row groups that no table has any more.
+    /// Removes cached filter results of row groups that no table has any more.
     pub fn forget_gone(&self) {
         self.predicate_cache.forget_gone();
     }
 
-    /// Returns the shared scan of a table, which exists while a run holds it.
+    /// Returns the shared scan of a table, which exists as long as a run holds it.
     fn over(&self, table: &TableName) -> Arc<SharedScan> {
         let mut shared_scans = self.by_table.lock();
         if let Some(shared_scan) = shared_scans.get(table).and_then(Weak::upgrade) {
@@ -88,7 +90,7 @@ impl SharedScans {
 }
 
 impl RunSharing {
-    /// Makes `run` receive offers of row groups that others have read or judged.
+    /// Makes `run` receive offers of row groups that others have read or filtered.
     pub(crate) fn add(&self, run: &Weak<Run>) {
         let of_filter = self.cache_entry.as_ref().map(|cache_entry| &cache_entry.runs);
         self.shared_scan
@@ -98,12 +100,12 @@ impl RunSharing {
             .for_each(|shared_scan| shared_scan.add(run.clone()));
     }
 
-    /// Returns the cache entry that is being filled, if any.
+    /// Returns the cache entry of the filter if its results should be recorded; otherwise `None`.
     pub(crate) fn judging(&self) -> Option<&PredicateCacheEntry> {
         self.cache_entry.as_deref().filter(|cache_entry| cache_entry.is_wanted())
     }
 
-    /// Records which rows of `group`, at `place`, pass the filter of `run`, and notifies all other runs with that
+    /// Records which rows of `group`, at index `place`, pass the filter of `run`, and notifies all other runs with that
     /// filter.
     pub(crate) fn note(&self, run: &Run, place: usize, group: &Arc<RowGroup>, bits: Arc<[u64]>) {
         let Some(cache_entry) = &self.cache_entry else { return };
@@ -113,7 +115,7 @@ impl RunSharing {
 }
 
 impl SharedScan {
-    /// Returns the position at which to look for the next row group.
+    /// Returns the position from which to look for the next row group to read.
     pub(crate) fn hand(&self) -> usize {
         self.hand.load(Ordering::Relaxed)
     }
@@ -122,7 +124,7 @@ impl SharedScan {
         self.hand.store(place, Ordering::Relaxed);
     }
 
-    /// Returns the row groups that runs other than `run` wait for, by position, with their bytes.
+    /// Returns the row groups whose values runs other than `run` wait for, by index in the table, with their bytes.
     pub(crate) fn awaited(&self, run: &Run) -> BTreeMap<usize, usize> {
         let awaited = Mutex::new(BTreeMap::new());
         self.tell(run, |rider| rider.add_awaited(&mut awaited.lock()));
@@ -136,7 +138,7 @@ impl SharedScan {
         riders.push(run);
     }
 
-    /// Offers the row group at `place`, of which `run` has read values, to all others.
+    /// Offers the row group at index `place`, of which `run` has read values, to all other riders.
     pub(crate) fn offer(&self, run: &Run, place: usize, group: &Arc<RowGroup>, kept: Option<&HeldValues>) {
         self.tell(run, |rider| rider.offered(place, group, kept));
     }

@@ -1,13 +1,13 @@
-//! Counters of the cost of a run, updated by many threads: the numbers of its receipt.
+//! Counters of the execution statistics of a run (see [`Receipt`]), updated by many threads.
 //!
-//! Invariant: when a run is done, rows scanned and skipped add up to the rows of the table, and bytes
-//! scanned and skipped to its encoded bytes.
+//! Invariant: when a run is done, rows scanned and rows skipped add up to the rows of the table, and bytes scanned and
+//! bytes skipped to its encoded bytes.
 
 use farpool_columns::RowGroup;
 use farpool_model::{Encoding, OperatorAnswer, Receipt, cast};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The counters. Each only grows; a reader sees each at some recent value.
+/// Counters. Each only grows. A reader sees the value of each at some recent time, not all at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     rows_scanned: AtomicU64,
@@ -26,36 +26,37 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Records that `rows` rows of a row group were processed, and `bytes` of its encoded bytes read for the
-    /// first time.
+    /// Records that `rows` rows of a row group were processed, and that `bytes` of its encoded bytes were read which
+    /// this run had not read before.
     pub(crate) fn scanned(&self, rows: u64, bytes: u64) {
         self.rows_scanned.fetch_add(rows, Relaxed);
         self.bytes_scanned.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that `bytes` bytes were not in memory, `again` of which had been evicted before.
+    /// Records that `bytes` were read because they were not in memory; `again` of them had been read before and
+    /// evicted.
     pub(crate) fn read_from_disk(&self, bytes: u64, again: u64) {
         self.bytes_from_disk.fetch_add(bytes, Relaxed);
         self.bytes_again.fetch_add(again, Relaxed);
     }
 
-    /// Records that `bytes` encoded bytes that may be evicted were in memory.
+    /// Records that `bytes` encoded bytes, of values that may be evicted, were found in memory.
     pub(crate) fn found_in_cache(&self, bytes: u64) {
         self.bytes_from_cache.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that `bytes` encoded bytes, of those found in memory, were there because another run had just read them.
+    /// Records that `bytes` of those found in memory were there because another run had just read them.
     pub(crate) fn shared(&self, bytes: u64) {
         self.bytes_shared.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that another run with the same filter had already evaluated it on `rows` rows.
+    /// Records that the filter was not evaluated on `rows` rows, because another run with the same filter had done so.
     pub(crate) fn known(&self, rows: u64) {
         self.rows_known.fetch_add(rows, Relaxed);
     }
 
-    /// Records that a row group is done after processing `rows` rows and reading `bytes` encoded bytes. The remaining
-    /// rows, which a zone map or a limit ruled out, and bytes count as skipped.
+    /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read. The other
+    /// rows (excluded by a zone map or a limit) and bytes count as skipped.
     pub(crate) fn left(&self, group: &RowGroup, rows: u64, bytes: u64) {
         self.rows_skipped.fetch_add(cast::u64_from(group.rows).saturating_sub(rows), Relaxed);
         self.bytes_skipped.fetch_add(bytes_encoded(group).saturating_sub(bytes), Relaxed);
@@ -76,7 +77,7 @@ impl Tally {
         self.cpu_ns.fetch_add(ns, Relaxed);
     }
 
-    /// Adds time in which the run was ready but no worker was free, in nanoseconds.
+    /// Adds time during which the run was ready and no worker was free, in nanoseconds.
     pub(crate) fn add_wait(&self, ns: u64) {
         self.waited_ns.fetch_add(ns, Relaxed);
     }
@@ -86,7 +87,8 @@ impl Tally {
         self.bytes_scanned.load(Relaxed)
     }
 
-    /// Returns the receipt so far; fields that only the network layer or the owner's clock can know are zero.
+    /// Returns the execution statistics so far. Fields that only the network layer or the caller's clock can know are
+    /// zero.
     pub(crate) fn receipt(&self, operators: &[OperatorAnswer]) -> Receipt {
         Receipt {
             rows_scanned: self.rows_scanned.load(Relaxed),

@@ -1,8 +1,8 @@
-//! Checked arithmetic on columns: a result that does not fit its type is an error that shows the values. Pool
-//! and engine use it where bounds do not rule overflow out.
+//! Checked arithmetic on columns: a result that does not fit its type is an error whose message shows the values. The
+//! pool and the engine use it where the bounds of the operands do not rule overflow out.
 //!
-//! Arrow's kernels detect results that do not fit the bits of a type, but leave checking a decimal's digits
-//! to the caller; it is done here.
+//! Arrow's kernels detect results that do not fit the bits of a type, but leave it to their caller to check the number
+//! of digits of a decimal. That check is done here.
 
 use arrow_arith::numeric;
 use arrow_array::cast::AsArray;
@@ -12,7 +12,8 @@ use arrow_cast::display::array_value_to_string;
 use arrow_schema::{ArrowError, DataType};
 use farpool_model::{ArithmeticOp, Error, Result, arithmetic_type};
 
-/// Computes `left op right`, row by row, of two numbers of one type or two decimals; NULL if either is.
+/// Computes `left op right`, row by row. The operands must be two numbers of one type, or two decimals. The result is
+/// NULL where one of the operands is.
 ///
 /// # Errors
 /// `Invalid` if a result does not fit its type, for a division by zero, and for types without such an operation.
@@ -20,7 +21,7 @@ pub fn arithmetic(op: ArithmeticOp, left: &dyn Datum, right: &dyn Datum) -> Resu
     computed(op, left, right).map_err(|error| explained(error, op, left, right))
 }
 
-/// Negates signed numbers.
+/// Negates signed numbers, row by row.
 ///
 /// # Errors
 /// `Invalid` when a result does not fit, and for types that cannot be negated.
@@ -96,7 +97,7 @@ fn explained(error: ArrowError, op: ArithmeticOp, left: &dyn Datum, right: &dyn 
     out_of_range(&result.unwrap_or_else(|_| left.data_type().clone()), shown)
 }
 
-/// Returns the error for a result that values of `data_type` cannot hold; `shown` is the computation that failed.
+/// Returns the error for a result that does not fit `data_type`. `shown` is the computation that failed, as text.
 fn out_of_range(data_type: &DataType, shown: Option<String>) -> Error {
     let advice = match data_type {
         DataType::Int64 | DataType::UInt64 => "cast one side to a wider type, e.g. DECIMAL(38,0)",

@@ -1,15 +1,15 @@
-//! Error bounds of the answers of sketches. Those of Count-Min and Fast-AGMS follow from Markov's and
-//! Chebyshev's inequalities for each row and the probability that enough rows are off at once, for any data;
-//! typical errors are a third of them. HyperLogLog's is the usual normal approximation.
+//! Error bounds of the answers of sketches. The bounds of Count-Min and Fast-AGMS hold for any data: they follow from
+//! Markov's and Chebyshev's inequalities for each row of counters, and the probability that enough rows are wrong at
+//! once. Typical errors are a third of these bounds. The bound of HyperLogLog is the usual normal approximation.
 //!
 //! Sources: Cormode and Muthukrishnan 2005 (Count-Min), Cormode and Garofalakis 2005 (Fast-AGMS), Flajolet
 //! et al. 2007 (HyperLogLog).
 
-/// The probability with which the stated bounds hold.
+/// Probability with which the error bounds hold.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// Returns by how many standard deviations of one row the median of `rows` rows is off, in either direction,
-/// with a probability of at most `failure`.
+/// Returns a number of standard deviations of one row's estimate: the median of `rows` rows is off by more than that,
+/// in one of the two directions, with a probability of at most `failure`.
 pub(crate) fn median_deviations(rows: u8, failure: f64) -> f64 {
     // The median is off to one side only if half of the rows are.
     let (mut low, mut high) = (0.0, 1.0);
@@ -21,21 +21,21 @@ pub(crate) fn median_deviations(rows: u8, failure: f64) -> f64 {
     (1.0 / low - 1.0).max(0.0).sqrt()
 }
 
-/// Returns the probability that at least half of `rows` independent events of probability `p` happen.
+/// Returns the probability that at least half of `rows` independent events, each of probability `p`, happen.
 fn at_least_half(rows: u8, p: f64) -> f64 {
     let choose = |k: u8| (0..k).fold(1.0, |c, i| c * f64::from(rows - i) / f64::from(i + 1));
     let exactly = |k: u8| choose(k) * p.powi(k.into()) * (1.0 - p).powi((rows - k).into());
     (rows.div_ceil(2)..=rows).map(exactly).sum()
 }
 
-/// Returns the factor by which all `rows` rows of Count-Min at once exceed the mean of a counter's other
-/// values with a probability of at most `failure`.
+/// Returns a factor: the overcount of all `rows` counters of a value exceeds that many times their mean overcount with
+/// a probability of at most `failure`.
 pub(crate) fn minimum_excess(rows: u8, failure: f64) -> f64 {
     // Markov: one row is a times its mean with a probability of at most 1 / a.
     failure.powf(-1.0 / f64::from(rows))
 }
 
-/// Returns the relative error of HyperLogLog with 2^`precision` registers, at [`CONFIDENCE`].
+/// Returns the relative error of a HyperLogLog with 2^`precision` registers, at [`CONFIDENCE`].
 pub(crate) fn distinct_error(precision: u8) -> f64 {
     1.96 * 1.04 / f64::from(1_u32 << precision).sqrt()
 }

@@ -1,23 +1,23 @@
-//! Encoding and decoding of states: numbers as LEB128, a checksum at the end.
+//! Encoding and decoding of the states of statistics: numbers as LEB128, and a checksum at the end.
 //!
-//! Invariant: reading never panics and never takes more memory than a small multiple of the bytes given, but
-//! where the caller has checked the size.
+//! Invariant: reading never panics, and takes at most a small multiple of the bytes given as memory, except where the
+//! caller has checked the size.
 
 use crate::hash::murmur3;
 use farpool_model::{Error, Result};
 
-/// Bytes of the checksum at the end of a state.
+/// Size of the checksum at the end of a state, in bytes.
 pub(crate) const CHECKSUM_BYTES: usize = 8;
 
-/// Appends the checksum to `state`: the first word of its Murmur3 hash with seed 0, little-endian. It detects
-/// damage, not manipulation.
+/// Appends a checksum to `state`: the first word of the state's Murmur3 hash with seed 0, little-endian. It detects
+/// corruption, but not deliberate changes.
 pub fn sealed(mut state: Vec<u8>) -> Vec<u8> {
     let checksum = murmur3(&state, 0).low.to_le_bytes();
     state.extend(checksum);
     state
 }
 
-/// Verifies the checksum and returns the state before it.
+/// Verifies the checksum at the end of `bytes` and returns the state before it.
 pub(crate) fn opened(bytes: &[u8]) -> Result<&[u8]> {
     let Some((state, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(damaged("it is too short"));
@@ -28,7 +28,7 @@ pub(crate) fn opened(bytes: &[u8]) -> Result<&[u8]> {
     Ok(state)
 }
 
-/// Returns the error for a state that cannot be decoded.
+/// Returns the error for a state that cannot be decoded because of `why`.
 pub(crate) fn damaged(why: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("the state of a statistic is damaged: {why}")).advise("make or fetch it again")
 }
@@ -45,7 +45,7 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, number: i128) {
     put(out, ((number << 1) ^ (number >> 127)) as u128);
 }
 
-/// The bytes that are not decoded yet.
+/// Reads the bytes of a state that are not decoded yet.
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(N)?.try_into().expect("as many bytes were taken"))
     }
 
-    /// Reads a number, which must be in its shortest form.
+    /// Reads a number in LEB128, which must be in its shortest form.
     pub fn number(&mut self) -> Result<u128> {
         let mut number = 0_u128;
         for shift in (0..).step_by(7) {
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
         u64::try_from(self.number()?).map_err(|_| damaged("a number is too large"))
     }
 
-    /// Reads a count of items of which each takes at least one byte.
+    /// Reads a number of items that follow, each of at least one byte.
     pub fn count(&mut self) -> Result<usize> {
         match usize::try_from(self.number()?) {
             Ok(count) if count <= self.0.len() => Ok(count),

@@ -1,15 +1,15 @@
-//! HyperLogLog states in the layout of Apache DataSketches (`hll` of its C++, Java and Python libraries,
-//! serial version 1), read and written.
+//! HyperLogLog states in the format of Apache DataSketches (`hll` of its C++, Java and Python libraries, serial version
+//! 1), which can be read and written.
 //!
-//! DataSketches and this crate hash the same bytes with the same seed (`hash.rs`), and map a value to the
-//! same register and rank, so that states made by either can be merged. Limits: DataSketches skips empty
-//! strings, this crate counts them; it has no hash of its own for decimals, dates and timestamps; its Java
-//! library hashes strings as UTF-8 when given as such, not as arrays of characters; both treat unsigned
-//! integers beyond 63 bits as the signed ones of the same bytes.
+//! DataSketches and this crate hash the same bytes with the same seed (`hash.rs`), and assign the same register and
+//! rank to a value, so that states of the two can be merged. Limits: DataSketches ignores empty strings, this crate
+//! counts them. It has no hash of its own for decimals, dates and timestamps. Its Java library hashes strings as UTF-8
+//! only if they are passed as strings, not as arrays of characters. Both treat unsigned integers beyond 63 bits as the
+//! signed integers with the same bytes.
 //!
-//! Supported for reading: lists and sets of coupons, and registers of 4, 6 and 8 bits, compact or not.
-//! Written are compact lists and sets, and registers of 8 bits, flagged as merged: the estimate that the
-//! library would otherwise give depends on the order of updates, which is not kept.
+//! Reads lists and sets of coupons, and registers of 4, 6 and 8 bits, compact or not. Writes compact lists and sets, and
+//! registers of 8 bits, marked as merged. Reason for that mark: without it, the library's estimate depends on the order of
+//! updates, which is not kept here.
 //!
 //! Invariant: decoding any bytes gives a state or an error.
 
@@ -26,12 +26,12 @@ pub struct HyperLogLog(Distinct);
 const SERIAL_VERSION: u8 = 1;
 const FAMILY: u8 = 7;
 
-/// Modes, the low two bits of the last byte of the preamble.
+/// Modes: the low two bits of the last byte of the preamble.
 const LIST: u8 = 0;
 const SET: u8 = 1;
 const REGISTERS: u8 = 2;
 
-/// Bits per register, indexed by the next two bits of that byte.
+/// Number of bits per register, indexed by the next two bits of that byte.
 const REGISTER_BITS: [usize; 3] = [4, 6, 8];
 const EIGHT_BITS: u8 = 2 << 2;
 
@@ -40,10 +40,10 @@ const EMPTY: u8 = 4;
 const COMPACT: u8 = 8;
 const MERGED: u8 = 16;
 
-/// Bytes of the preamble before registers.
+/// Size of the preamble before registers, in bytes.
 const PREAMBLE_BYTES: usize = 40;
 
-/// The most coupons of a list.
+/// Maximum number of coupons of a list.
 const LIST_MAX: usize = 7;
 
 /// Value of a 4-bit register whose rank is stored among the exceptions.
@@ -84,7 +84,7 @@ impl HyperLogLog {
         Ok(())
     }
 
-    /// Serializes the state as DataSketches does, compact.
+    /// Encodes the state as DataSketches does, in compact form.
     pub fn to_datasketches(&self) -> Vec<u8> {
         let precision = self.precision();
         match self.0.state() {
@@ -97,7 +97,7 @@ impl HyperLogLog {
         }
     }
 
-    /// Deserializes a state that DataSketches serialized.
+    /// Decodes a state that DataSketches encoded.
     ///
     /// # Errors
     /// `Corrupt` when the bytes are not such a state; `Invalid` when its precision is larger than supported.
@@ -184,7 +184,7 @@ fn registers(precision: u8, ranks: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads `count` coupons from `places` slots, of which empty ones are 0.
+/// Reads `count` coupons from `places` slots; a slot of 0 is empty.
 fn from_coupons(precision: u8, bytes: &[u8], count: usize, places: usize) -> Result<Distinct> {
     let (coupons, _) = bytes.as_chunks::<4>();
     let coupons = coupons.get(..places).ok_or_else(|| not_one("it has fewer coupons than it says"))?;
@@ -229,8 +229,8 @@ fn ranks(precision: u8, bits: usize, bytes: &[u8], least: u8) -> Result<Vec<u8>>
     Ok(ranks)
 }
 
-/// Converts 4-bit registers to ranks. A register holds its rank's distance from `least`; the ranks whose
-/// distance is 15 or more follow the registers, as pairs of register and rank.
+/// Converts registers of 4 bits to ranks. A register has the distance of its rank from `least`. Ranks with a distance
+/// of 15 or more follow after the registers, as pairs of register and rank.
 fn raise_nibbles(ranks: &mut [u8], least: u8, pairs: &[[u8; 4]], exceptions: usize) -> Result<()> {
     let expected = ranks.iter().filter(|nibble| **nibble == EXCEPTION).count();
     ranks.iter_mut().for_each(|nibble| *nibble = nibble.saturating_add(least));

@@ -1,9 +1,8 @@
-//! Conversion of decimals to 64-bit integers, which nearly all of them fit, and on which all kernels are
-//! faster.
+//! Converts decimals to 64-bit integers, on which all kernels are faster. Nearly all decimals fit them.
 
 use crate::arch::{Kernel, Level};
 
-/// Writes the values to `narrow`, which has the same length; returns whether all of them fit.
+/// Writes the values to `narrow`, which must have the same length. Returns whether all of them fit 64 bits.
 pub(crate) fn narrow(values: &[i128], narrow: &mut [i64]) -> bool {
     Level::best().run(Narrow { values, narrow })
 }

@@ -1,14 +1,14 @@
-//! The answer of a sketch: a value and its error bounds.
+//! Answers of sketches: an estimated value with its error bounds.
 
-/// An answer that is true to within its bounds with a stated probability.
+/// An estimate, and bounds within which the true value lies with a stated probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The most likely value.
+    /// Most likely value.
     pub value: f64,
-    /// The truth is no less, with probability `confidence`.
+    /// Lower bound of the true value.
     pub low: f64,
-    /// The truth is no more, with probability `confidence`.
+    /// Upper bound of the true value.
     pub high: f64,
-    /// The probability that the true value is within the bounds; 1 where it is exact.
+    /// Probability that the true value is within the bounds; 1 if the estimate is exact.
     pub confidence: f64,
 }

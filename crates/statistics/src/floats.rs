@@ -1,7 +1,7 @@
 //! Order-preserving conversion of floats to integers, whose comparisons vectorise.
 
-/// Converts the bits of a float to an integer with the same order; every NaN gives the same one, above all
-/// numbers.
+/// Converts the bits of a float to an integer that compares as the float does. All NaNs give the same integer, above
+/// all numbers.
 #[inline(always)]
 pub(crate) fn float_order(bits: u64) -> i64 {
     let bits = if f64::from_bits(bits).is_nan() { f64::NAN.to_bits() & (u64::MAX >> 1) } else { bits } as i64;

@@ -1,5 +1,5 @@
-//! The hash function of all sketches: Murmur3 x64 128 (Appleby, 2011), with the seed and canonical bytes of
-//! Apache DataSketches, so that HyperLogLog states of either hash values alike.
+//! The hash function of all sketches: Murmur3 x64 128 (Appleby, 2011), with the seed of Apache DataSketches and the
+//! bytes that it hashes for a value, so that HyperLogLog states of both can be merged.
 //!
 //! Bytes that are hashed for a value:
 //! - integers of any width, booleans (0, 1), days of dates, units of timestamps, and the unscaled value of
@@ -17,18 +17,18 @@ pub const SEED: u64 = 9001;
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
-/// A 128-bit hash, of which each sketch uses some bits.
+/// A 128-bit hash. Each sketch uses some of its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash {
-    /// The first 64 bits: h1 in the reference.
+    /// First 64 bits (h1 in the reference implementation).
     pub low: u64,
-    /// The second 64 bits: h2.
+    /// Second 64 bits (h2 in the reference implementation).
     pub high: u64,
 }
 
 impl Hash {
-    /// Returns `bits` bits of the 128 from bit `from` on, where bit 0 is the lowest of `low`; `bits` is below
-    /// 32.
+    /// Returns `bits` bits (fewer than 32) from bit `from` on, where bit 0 is the lowest bit of `low` and bit 64 that
+    /// of `high`.
     #[inline(always)]
     pub fn slice(self, from: u32, bits: u32) -> u32 {
         let all = u128::from(self.high) << 64 | u128::from(self.low);
@@ -53,7 +53,7 @@ pub fn murmur3(bytes: &[u8], seed: u64) -> Hash {
     finished(h1, h2, bytes.len() as u64)
 }
 
-/// Returns the bytes after the last whole block of 16, as two words.
+/// Returns the bytes after the last whole block of 16 bytes as two words, padded with zeros.
 #[inline]
 fn tail(bytes: &[u8]) -> (u64, u64) {
     let rest = bytes.len() % 16;
@@ -100,20 +100,20 @@ pub(crate) fn avalanche(k: u64) -> u64 {
     k ^ (k >> 33)
 }
 
-/// Returns up to 8 bytes as a word, little-endian, padded with zeros. Overlapping loads are cheaper than one
-/// of variable length.
+/// Returns up to 8 bytes as a little-endian word, padded with zeros. Overlapping loads are cheaper than one load of
+/// variable length.
 #[inline]
 pub(crate) fn word(bytes: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
         return first | last << (8 * (bytes.len() - 4));
     }
-    // The first, the middle and the last of up to three.
+    // With up to three bytes, the first, the middle and the last are all of them.
     let at = |place: usize| u64::from(bytes[place]) << (8 * place);
     if bytes.is_empty() { 0 } else { at(0) | at(bytes.len() / 2) | at(bytes.len() - 1) }
 }
 
-/// Returns the bits of a float that are hashed.
+/// Returns the bits that are hashed for a float.
 #[inline(always)]
 pub fn float_bits(value: f64) -> u64 {
     // Adding 0.0 turns -0.0 into 0.0 and changes nothing else.

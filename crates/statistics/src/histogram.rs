@@ -1,11 +1,11 @@
 //! Histogram of a numeric column: counts of values in bins of equal width.
 //!
-//! Bins are dyadic: their width is a power of two, 2^k, and their edges are multiples of it. `k` is the least
-//! one for which the range of the values needs no more than [`BINS_MAX`] bins; when the range grows,
-//! neighbouring bins are merged.
+//! Bins are dyadic: their width is a power of two, 2^k, and their edges are multiples of the width. `k` is the least
+//! one for which the values need no more than [`BINS_MAX`] bins. When the range of the values grows, neighbouring bins
+//! are merged.
 //!
-//! Invariant: the state depends only on the values, not on their order or on how they were divided: `k`
-//! follows from the least and the greatest value, and a bin of 2^(k+1) holds exactly two of 2^k.
+//! Invariant: the state depends only on the values, not on their order or on how they were divided. Reason: `k` follows
+//! from the least and the greatest value, and a bin of width 2^(k+1) consists of exactly two bins of width 2^k.
 
 mod blocks;
 mod bytes;
@@ -17,7 +17,8 @@ use arrow_array::Array;
 use arrow_schema::DataType;
 use farpool_model::{Error, Result, schema};
 
-/// The most bins: a chart that merges eight of them into one is still smooth; the counts take 4 KiB.
+/// Maximum number of bins. Reason: a chart that merges eight of them into one is still smooth, and the counts take only
+/// 4 KiB.
 pub const BINS_MAX: usize = 512;
 
 /// Counts of the values of one column in bins of equal width. Integers, decimals (unscaled), dates and
@@ -35,35 +36,35 @@ enum Filled {
     Real(Bins<f64>),
 }
 
-/// The bins of one kind of number.
+/// Bins for one kind of number: whole numbers or floats.
 #[derive(Clone, Debug, PartialEq)]
 struct Bins<T> {
-    /// The least and the greatest value; none before the first.
+    /// Least and greatest value; `None` before the first value.
     range: Option<(T, T)>,
-    /// The width is 2^k.
+    /// Binary logarithm of the width of a bin.
     k: i32,
-    /// The number of the first bin, which begins at `first · 2^k`.
+    /// Number of the first bin; its lower edge is `first · 2^k`.
     first: i128,
-    /// The number of values in each bin, from the bin of the least value to that of the greatest.
+    /// Number of values in each bin, from the bin of the least value to the bin of the greatest.
     counts: Vec<u64>,
 }
 
-/// The number of values from `low` to `high`.
+/// One bin: the number of values in a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bin {
-    /// The lower edge, inclusive.
+    /// Lower edge, inclusive.
     pub low: f64,
-    /// The upper edge, exclusive.
+    /// Upper edge, exclusive.
     pub high: f64,
-    /// The number of values in the bin.
+    /// Number of values in the bin.
     pub count: u64,
 }
 
 /// Number type of the bins.
 trait Number: Copy + PartialOrd {
-    /// Returns the least `k` supported for values from `low` to `high`, irrespective of the number of bins.
+    /// Returns the least `k` that the type supports for values from `low` to `high`, whatever the number of bins.
     fn k_least(low: Self, high: Self) -> i32;
-    /// Returns the number of the bin of width 2^k that the value is in.
+    /// Returns the number of the bin of width 2^k in which the value lies.
     fn bin(self, k: i32) -> i128;
 }
 
@@ -79,7 +80,7 @@ impl Histogram {
         Some(Histogram { filled, outside: 0 })
     }
 
-    /// Adds the values of an array; NULLs are ignored.
+    /// Adds the values of an array. NULLs are ignored.
     ///
     /// # Errors
     /// `Invalid` for an array of another kind.
@@ -87,7 +88,7 @@ impl Histogram {
         fill::fill(self, values, None)
     }
 
-    /// Adds each of `values` as often as its count in `counts` says.
+    /// Adds each of `values` as many times as its count in `counts`.
     ///
     /// # Errors
     /// As [`Histogram::update`].
@@ -95,7 +96,7 @@ impl Histogram {
         fill::fill(self, values, Some(counts))
     }
 
-    /// Adds the counts of another histogram of the same kind.
+    /// Merges the counts of another histogram into this one.
     ///
     /// # Errors
     /// `Invalid` when one counts whole numbers and the other does not.
@@ -109,7 +110,7 @@ impl Histogram {
         Ok(())
     }
 
-    /// Returns the number of values in bins.
+    /// Returns the number of values in all bins.
     pub fn count(&self) -> u64 {
         self.counts().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -119,12 +120,12 @@ impl Histogram {
         self.outside
     }
 
-    /// Bytes of memory that the histogram takes.
+    /// Returns the bytes of memory that the histogram takes.
     pub fn bytes_held(&self) -> usize {
         size_of::<Self>() + size_of_val(self.counts())
     }
 
-    /// Returns the bins, merged to at most `most` (at least 1) bins of equal width.
+    /// Returns the bins, after merging them to at most `most` bins of equal width; `most` must be at least 1.
     pub fn bins(&self, most: usize) -> Vec<Bin> {
         let (k, first, counts) = match &self.filled {
             Filled::Whole(bins) => coarser(bins, most),
@@ -168,10 +169,10 @@ impl<T: Number> Bins<T> {
         Bins { range: None, k: 0, first: 0, counts: Vec::new() }
     }
 
-    /// Creates bins without values for the range from `low` to `high`.
+    /// Creates empty bins for values from `low` to `high`.
     fn within(low: T, high: T) -> Self {
         let mut k = T::k_least(low, high);
-        // For the widest ranges, the number of bins overflows.
+        // For the widest ranges, the number of bins would overflow, so it is checked.
         while high.bin(k).checked_sub(low.bin(k)).is_none_or(|bins| bins >= BINS_MAX as i128) {
             k += 1;
         }
@@ -179,7 +180,7 @@ impl<T: Number> Bins<T> {
         Bins { range: Some((low, high)), k, first, counts: vec![0; (last - first) as usize + 1] }
     }
 
-    /// Extends the bins to the range from `low` to `high`, merging neighbours if necessary.
+    /// Extends the bins to values from `low` to `high`. Neighbouring bins are merged if there would be too many.
     fn cover(&mut self, low: T, high: T) {
         let (least, greatest) = match self.range {
             Some((least, greatest)) if least <= low && high <= greatest => return,
@@ -193,7 +194,7 @@ impl<T: Number> Bins<T> {
         *self = wider;
     }
 
-    /// Adds the counts of bins that are no wider than these and within their range.
+    /// Adds the counts of `finer`, whose bins must be no wider than these and must lie within their range.
     fn add(&mut self, finer: &Bins<T>) {
         let shift = (self.k - finer.k).clamp(0, 127);
         for (place, count) in finer.counts.iter().enumerate() {
@@ -221,11 +222,11 @@ impl Number for i128 {
     }
 }
 
-/// Widths below 2^-1000 are not used: scaling by them overflows.
+/// Minimum `k` for floats. Reason: scaling by smaller widths overflows.
 const K_LEAST: i32 = -1000;
 
 impl Number for f64 {
-    /// Returns the least `k` for which the number of each bin fits the 53 bits of a float's mantissa.
+    /// Returns the least `k` for which the number of every bin fits the 53 bits of a float's mantissa.
     fn k_least(low: f64, high: f64) -> i32 {
         let exponent = (low.abs().max(high.abs()).to_bits() >> 52) as i32 - 1023;
         (exponent - 51).max(K_LEAST)
@@ -243,12 +244,12 @@ fn exp2(k: i32) -> f64 {
     f64::from_bits(((k.clamp(-1022, 1023) + 1023) as u64) << 52)
 }
 
-/// Merges neighbouring bins until there are at most `most`.
+/// Merges neighbouring bins until there are at most `most`. Returns `k`, the number of the first bin, and the counts.
 fn coarser<T: Number>(bins: &Bins<T>, most: usize) -> (i32, i128, Vec<u64>) {
     let last = bins.first + bins.counts.len() as i128 - 1;
     let mut shift = 0;
     while shift < 127 && (last >> shift) - (bins.first >> shift) >= most.max(1) as i128 {
-        // The two bins next to zero are never merged, however often bins are.
+        // The two bins on either side of zero cannot be merged, however wide the bins become.
         if bins.first >> shift == -1 && last >> shift == 0 {
             break;
         }

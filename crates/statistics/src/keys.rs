@@ -1,5 +1,5 @@
-//! Hashes of join keys, from which a [`farpool_model::KeyFilter`] is built and with which it is probed: 64
-//! bits, of one value or of several combined. They are part of the protocol (`docs/wire.md`).
+//! Hashes of join keys: 64 bits, of one value or of several combined. A [`farpool_model::KeyFilter`] is built from them
+//! and probed with them. They are part of the protocol (`docs/wire.md`).
 //!
 //! - An integer, or a value that is stored as one: the finalizer of Murmur3 x64 128 (Appleby, 2011) over its
 //!   64 bits, sign-extended; for one that does not fit a signed 64-bit integer, its lower and its upper word
@@ -37,16 +37,17 @@ pub fn of_bytes(bytes: &[u8]) -> u64 {
     murmur3(bytes, 0).low
 }
 
-/// Combines the hash `so_far` of some values with the hash `next` of the value after them.
+/// Combines the hash `so_far` of the first values of a join key with the hash `next` of the value after them.
 #[inline(always)]
 pub fn and(so_far: u64, next: u64) -> u64 {
     avalanche(so_far.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(next))
 }
 
-/// Hashes each row of some columns of canonical types; the hash of a row with a NULL is unspecified.
+/// Returns the hash of each row of `columns`, which must have canonical types. The hash of a row with a NULL is
+/// unspecified.
 ///
 /// # Errors
-/// `Invalid` for a type that has no key hash.
+/// `Invalid` for a type that cannot be a join key.
 pub fn of_rows(columns: &[ArrayRef]) -> Result<Vec<u64>> {
     let mut hashes = Vec::new();
     for column in columns {

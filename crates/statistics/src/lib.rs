@@ -1,10 +1,10 @@
-//! Statistics of columns in one pass, as states that merge: sketches (HyperLogLog, Count-Min, Fast-AGMS),
-//! moments (from which correlations follow), and exact sums. States are updated at the node, on stored rows
-//! or on rows that come in, and merged and read at either side. The crate also has the checked arithmetic
-//! that both sides share.
+//! Statistics of columns, computed in one pass, whose states can be merged: sketches (HyperLogLog, Count-Min,
+//! Fast-AGMS), moments (from which correlations follow), and exact sums. States are updated at the node, from stored
+//! rows or from rows that are loaded; node and engine both merge and read them. The crate also has the checked
+//! arithmetic that both sides share.
 //!
-//! Invariant: a state is the same, bit for bit, however its rows were divided and in which order the parts
-//! were merged, except sums of floats and the set of values that a sketch keeps as frequent.
+//! Invariant: a state is the same, bit for bit, however the rows were divided and in which order the parts were merged.
+//! Exceptions are sums of floats and the set of values that a sketch keeps as frequent.
 
 mod arch;
 mod arithmetic;

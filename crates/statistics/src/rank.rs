@@ -1,9 +1,9 @@
-//! Correlation of ranks: Spearman's rho with average ranks, Kendall's tau-b by Knight's algorithm (1966).
+//! Rank correlations: Spearman's rho with average ranks, and Kendall's tau-b by Knight's algorithm (1966).
 //!
-//! - Input: two arrays of numbers, equally long; rows in which either is NULL are left out.
-//! - Values are only compared, with their exact order, also as 64-bit integers and decimals.
-//! - -0 equals 0. A NaN among the rows that count makes the result NaN, as in scipy.
-//! - NaN with less than two rows, or where a column is constant. Time O(n log n), memory O(n).
+//! - Input: two arrays of numbers of equal length; rows in which one of them is NULL are left out.
+//! - Values are only compared, always exactly, also 64-bit integers and decimals.
+//! - -0 equals 0. A NaN in a row that counts makes the result NaN, as in scipy.
+//! - The result is also NaN with fewer than two rows, or if a column is constant. Time O(n log n), memory O(n).
 
 use crate::profile::is_numeric;
 use arrow_array::Array;
@@ -30,7 +30,8 @@ pub fn spearman(x: &dyn Array, y: &dyn Array) -> Result<f64> {
     Ok((xy as f64 / (xx as f64 * yy as f64).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// Computes Kendall's rank correlation of two columns, tau-b: 1 if all pairs of rows that are not tied agree.
+/// Computes Kendall's rank correlation of two columns, tau-b. It is 1 if the two columns order all pairs of rows alike,
+/// including ties.
 ///
 /// # Errors
 /// `Invalid` when the columns are not numbers or differ in length.
@@ -53,8 +54,8 @@ pub fn kendall(x: &dyn Array, y: &dyn Array) -> Result<f64> {
     Ok((agreement as f64 / untied).clamp(-1.0, 1.0))
 }
 
-/// Returns integers in the order of the values, for the rows in which neither is NULL; `None` if one is NaN
-/// or there are fewer than two rows.
+/// Converts both columns to integers that compare as the values do, for the rows in which neither is NULL. Returns
+/// `None` if a value is NaN or there are fewer than two rows.
 fn keys(x: &dyn Array, y: &dyn Array) -> Result<Option<(Vec<i128>, Vec<i128>)>> {
     if x.len() != y.len() {
         let (x, y) = (x.len(), y.len());
@@ -69,10 +70,10 @@ fn keys(x: &dyn Array, y: &dyn Array) -> Result<Option<(Vec<i128>, Vec<i128>)>> 
     Ok(known.then_some((x, y)))
 }
 
-/// Stands for NaN; no decimal has as many digits.
+/// Stands for NaN. No decimal has so many digits.
 const NAN: i128 = i128::MIN;
 
-/// Converts the values to integers of the same order.
+/// Converts the values to integers that compare as they do.
 fn ordered(values: &dyn Array) -> Result<Vec<i128>> {
     Ok(match values.data_type() {
         DataType::Float32 => values
@@ -98,7 +99,7 @@ fn not_numeric(data_type: &DataType) -> Error {
         .advise("choose columns of integers, decimals or floats, or cast this one")
 }
 
-/// Converts a float to an integer of the same order, by its IEEE 754 bits; -0 as 0.
+/// Converts a float to an integer that compares as the float does, by its IEEE 754 bits; -0 counts as 0.
 fn ordered_float(value: f64) -> i128 {
     if value.is_nan() {
         return NAN;
@@ -107,7 +108,7 @@ fn ordered_float(value: f64) -> i128 {
     i128::from(if bits < 0 { bits ^ i64::MAX } else { bits })
 }
 
-/// Returns twice the average rank of each value (ranks begin at 1), which is an integer even for ties.
+/// Returns twice the average rank of each value, which is an integer even for ties. Ranks begin at 1.
 fn twice_ranks(values: &[i128]) -> Vec<u64> {
     let mut order: Vec<(i128, usize)> = values.iter().copied().zip(0..).collect();
     order.sort_unstable();
@@ -126,7 +127,7 @@ fn pairs(count: u64) -> u64 {
     u64::try_from(u128::from(count) * u128::from(count.saturating_sub(1)) / 2).unwrap_or(u64::MAX)
 }
 
-/// Pairs of equal values in a sorted slice.
+/// Returns the number of pairs of equal values in a sorted slice.
 fn tied_pairs<T: PartialEq>(sorted: &[T]) -> u64 {
     sorted.chunk_by(|a, b| a == b).map(|run| pairs(run.len() as u64)).sum()
 }

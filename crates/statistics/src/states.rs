@@ -1,6 +1,7 @@
-//! States of sketches or moments, single or one per group: the accumulators of an aggregate of states.
+//! States of sketches or moments, one for each group: the accumulators of aggregate functions whose result is such a
+//! state.
 //!
-//! Invariant: the state of a group depends only on its rows, not on their batches or on the other groups; a group
+//! Invariant: the state of a group depends only on the group's rows, not on their batches or on other groups; a group
 //! without rows has the state of no rows.
 
 use crate::{Moments, Sketch};
@@ -10,14 +11,14 @@ use arrow_select::filter::filter;
 use arrow_select::take::take;
 use farpool_model::{Error, Result, StateFunction};
 
-/// Bytes of one frequent value of a sketch besides its text.
+/// Bytes counted for a frequent value that a sketch keeps, in addition to the value's string.
 const BYTES_PER_FREQUENT: usize = 128;
 
-/// Factor by which moments may grow from their empty size: once there are NULLs, a pair keeps six numbers
-/// instead of one.
+/// Factor by which moments may grow from their size without rows. Reason: once there are NULLs, a pair of columns has
+/// six numbers instead of one.
 const MOMENTS_GROWTH: usize = 8;
 
-/// The kind of an encoded state, which its bytes do not tell.
+/// Kind of an encoded state. The bytes of the state do not contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateForm {
     /// A sketch.
@@ -35,10 +36,10 @@ impl StateForm {
         }
     }
 
-    /// Decodes a state.
+    /// Decodes a state of this kind.
     ///
     /// # Errors
-    /// `Corrupt` when they are damaged or of another version.
+    /// `Corrupt` when the bytes are corrupt or of another version.
     pub fn read(self, bytes: &[u8]) -> Result<State> {
         Ok(match self {
             StateForm::Sketch => State::Sketch(Box::new(Sketch::from_bytes(bytes)?)),
@@ -90,7 +91,7 @@ impl State {
         }
     }
 
-    /// Frees memory that only speeds up the next update.
+    /// Frees scratch memory, which the next update allocates again.
     pub fn shrink(&mut self) {
         if let State::Moments(moments) = self {
             moments.shrink();
@@ -119,7 +120,7 @@ impl State {
         }
     }
 
-    /// Bytes of memory that the state takes.
+    /// Returns the bytes of memory that the state takes.
     pub fn bytes_held(&self) -> usize {
         match self {
             State::Sketch(sketch) => sketch.bytes_held(),
@@ -128,14 +129,14 @@ impl State {
     }
 }
 
-/// The states of groups, which are numbered from 0.
+/// States of groups, which are numbered from 0.
 #[derive(Debug)]
 pub struct States {
     function: StateFunction,
     types: Vec<DataType>,
-    /// The state of each group; `None` for a group without rows.
+    /// State of each group; `None` for a group without rows.
     groups: Vec<Option<State>>,
-    /// Bytes of memory that the states take.
+    /// Sum of the bytes of memory of all states.
     bytes: usize,
 }
 
@@ -149,12 +150,12 @@ impl States {
         Ok(States { function, types: types.to_vec(), groups: Vec::new(), bytes: 0 })
     }
 
-    /// Creates states of the same function for no groups.
+    /// Creates states of the same function and types, for no groups.
     pub fn emptied(&self) -> States {
         States { function: self.function, types: self.types.clone(), groups: Vec::new(), bytes: 0 }
     }
 
-    /// Grows to `groups` groups; new ones have no rows.
+    /// Grows to `groups` groups. New groups have no rows.
     pub fn resize(&mut self, groups: usize) {
         self.groups.resize_with(groups, || None);
     }
@@ -169,13 +170,13 @@ impl States {
         self.groups.is_empty()
     }
 
-    /// Bytes of memory that the states of all groups take.
+    /// Returns the bytes of memory that the states of all groups take.
     pub fn bytes_held(&self) -> usize {
         self.bytes + self.groups.capacity() * size_of::<Option<State>>()
     }
 
-    /// Returns the bytes of memory that a group takes once it has a value, and the most that it can take,
-    /// both without values of variable length.
+    /// Returns the bytes of memory that a group takes once it has a value, and an upper bound of the bytes that it can
+    /// take. Neither includes strings and binaries.
     ///
     /// # Errors
     /// As [`State::new`].
@@ -193,7 +194,7 @@ impl States {
         })
     }
 
-    /// Adds the rows that `mask` passes to the state of their group (without `groups`, of group 0).
+    /// Adds the rows that `mask` passes to the states of their groups; with `groups` `None`, all to group 0.
     ///
     /// # Errors
     /// As [`State::update`].
@@ -230,7 +231,7 @@ impl States {
         Ok(())
     }
 
-    /// Adds each of `values` to a group as often as its count in `counts` says, and `nulls` NULLs.
+    /// Adds each of `values` to a group as many times as its count in `counts`, and then `nulls` NULLs.
     ///
     /// # Errors
     /// As [`Sketch::update_counted`].
@@ -250,7 +251,7 @@ impl States {
         })
     }
 
-    /// Merges the groups `from` of `other` into the groups `to` of this.
+    /// Merges the groups `from` of `other` into the groups `to` of these states, pair by pair.
     ///
     /// # Errors
     /// As [`State::merge`].
@@ -286,7 +287,7 @@ impl States {
         self.read(group, |state| Ok(state.to_bytes()))
     }
 
-    /// Returns the state of a single row, independent of the groups.
+    /// Creates the state of a single row. It does not become part of a group.
     ///
     /// # Errors
     /// As [`State::update`].
@@ -308,7 +309,8 @@ impl States {
         }
     }
 
-    /// Removes and returns the states of the first `count` groups; the other groups move to the front.
+    /// Removes the states of the first `count` groups and returns them. The other groups move to the front, so that
+    /// their numbers change.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -332,7 +334,7 @@ impl States {
     }
 }
 
-/// Returns the rows that `mask` passes with their groups, sorted by group, in order within each.
+/// Returns the rows that `mask` passes with their groups, sorted by group and then by row.
 fn by_group(groups: &[u32], mask: Option<&BooleanArray>) -> Vec<(u32, u32)> {
     let rows = (0..).zip(groups).map(|(row, group)| (*group, row));
     let mut rows: Vec<(u32, u32)> = match mask {

@@ -1,40 +1,40 @@
-//! Operations for AVX2 with the bit manipulation instructions of Haswell (2013): 64 bytes are two registers.
+//! Operations for AVX2 with the bit manipulation instructions of Haswell (2013). 64 bytes of values take two registers.
 
 use super::{Kernel, Simd, portable};
 use std::arch::x86_64::*;
 
-/// The token for AVX2. Exists only inside [`run`].
+/// Proof that the CPU supports AVX2: only [`run`] creates it.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
 
-/// Runs the kernel, compiled for AVX2.
+/// Runs `kernel` compiled for AVX2.
 ///
 /// # Safety
-/// The processor must have the instructions.
+/// The CPU must support AVX2, BMI1, BMI2, LZCNT and POPCNT.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx2(()))
 }
 
-/// Loads one half of 64 bytes of integers.
+/// Loads the first (`index` 0) or the second (1) 32 bytes of 64 bytes of integers.
 #[inline(always)]
 fn half<T, const N: usize>(values: &[T; N], index: usize) -> __m256i {
     const { assert!(size_of::<[T; N]>() == 64) };
     assert!(index < 2);
-    // SAFETY: 32 bytes lie at either half of 64; the load asks for no alignment. The token that leads here
-    // exists only where there is AVX2.
+    // SAFETY: 32 bytes lie at either half of 64, and the load needs no alignment. Only kernels run with an [`Avx2`]
+    // token come here, so the CPU supports AVX2.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast::<__m256i>().add(index)) }
 }
 
-/// Returns the values in two registers.
+/// Returns the contents of two registers as an array of 64 bytes.
 #[inline(always)]
 fn store<T, const N: usize>(registers: [__m256i; 2]) -> [T; N] {
     const { assert!(size_of::<[T; N]>() == 64) };
-    // SAFETY: 64 bytes are any integers.
+    // SAFETY: any 64 bytes are valid integers.
     unsafe { std::mem::transmute_copy(&registers) }
 }
 
-/// Comparisons `left <= right`, for each type.
+/// Comparisons `left <= right`, for each integer type.
 mod at_most {
     use std::arch::x86_64::*;
 
@@ -88,7 +88,7 @@ mod at_most {
     }
 }
 
-/// Returns the bit of `set` at each index.
+/// Returns for each index the bit of `set` at it.
 ///
 /// # Safety
 /// AVX2 must be available.
@@ -109,7 +109,7 @@ unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
     u64::from(bits.cast_unsigned())
 }
 
-/// Returns the bit of `set` at each index plus `offset`.
+/// Returns for each index the bit of `set` at `index + offset`.
 ///
 /// # Safety
 /// AVX2 must be available, and the set must have less than 2^26 halves of words.
@@ -174,7 +174,8 @@ macro_rules! parts {
     )*};
 }
 
-/// For each set of eight lanes the indices of its members, in order, followed by indices whose top bit is set.
+/// Indices of the set bits of each byte, in ascending order. The remaining indices have their top bit set, for which a
+/// shuffle writes 0.
 static MEMBERS: [[u8; 8]; 256] = {
     let mut members = [[0x80; 8]; 256];
     let mut set = 0;
@@ -192,13 +193,14 @@ static MEMBERS: [[u8; 8]; 256] = {
     members
 };
 
-/// Writes the values whose bit of `mask` is set to `out`, in order, followed by `pad`; eight values at a time. Each
-/// store leaves pads behind its values, and the next one begins there.
+/// Writes the values whose bit in `mask` is set to `out`, in order, and fills `out` behind them with `pad`. Eight
+/// values are processed at a time: each store writes the selected ones of them, followed by pads, and the next store
+/// begins at these pads.
 ///
 /// `out` is not read here: a wide load right behind the narrow stores would wait for all of them.
 ///
 /// # Safety
-/// The processor has AVX2.
+/// The CPU must support AVX2.
 #[inline(always)]
 unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 64]) {
     *out = [pad; 64];

@@ -4,14 +4,14 @@
 use super::{Kernel, Simd, portable};
 use std::arch::x86_64::*;
 
-/// The token for AVX-512. Exists only inside [`run`].
+/// Proof that the CPU supports these AVX-512 extensions: only [`run`] creates it.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 
-/// Runs the kernel, compiled for AVX-512.
+/// Runs `kernel` compiled for AVX-512.
 ///
 /// # Safety
-/// The processor must have the instructions.
+/// The CPU must support all extensions that the attribute below enables.
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt"
 )]
@@ -28,11 +28,11 @@ fn load<T, const N: usize>(values: &[T; N]) -> __m512i {
     unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
 }
 
-/// Returns the values in a register.
+/// Returns the contents of a register as an array of 64 bytes.
 #[inline(always)]
 fn store<T, const N: usize>(register: __m512i) -> [T; N] {
     const { assert!(size_of::<[T; N]>() == 64) };
-    // SAFETY: 64 bytes are any integers.
+    // SAFETY: any 64 bytes are valid integers.
     unsafe { std::mem::transmute_copy(&register) }
 }
 

@@ -7,7 +7,7 @@
 use arrow_buffer::{ArrowNativeType, ToByteSlice};
 use std::marker::PhantomData;
 
-/// Fills memory with values, from its start to its end.
+/// Writes values to memory, from its start to its end.
 #[derive(Debug)]
 pub(crate) struct Writer<'a, T> {
     rest: &'a mut [u8],
@@ -16,7 +16,7 @@ pub(crate) struct Writer<'a, T> {
 }
 
 impl<'a, T: ArrowNativeType> Writer<'a, T> {
-    /// Creates a writer to `memory`; without `past_caches` it writes normally.
+    /// Creates a writer to `memory`. With `past_caches` false, it writes normally, through the caches.
     pub fn new(memory: &'a mut [u8], past_caches: bool) -> Writer<'a, T> {
         Writer { rest: memory, past_caches, values: PhantomData }
     }

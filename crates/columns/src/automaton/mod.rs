@@ -1,12 +1,13 @@
-//! Deterministic automata over the bytes of strings, run over strings in place: compressed ones are not
-//! decompressed, because the effect of each symbol on a state is computed once for each symbol of a chunk.
+//! Deterministic finite automata over the bytes of strings, for LIKE. They run over compressed strings without
+//! decompressing them, because the effect of each FSST symbol on each state is computed once per chunk.
 //!
-//! Running over codes uses a composed automaton: the step of a code is the sequence of steps of its symbol's
-//! bytes. An escape leads to a second copy of its state, in which the next code is taken as a literal byte.
+//! For compressed strings, the automaton is composed with the symbol table: the step of a code is the sequence of steps
+//! of its symbol's bytes. The FSST escape leads to a second copy of the current state, in which the next code is taken
+//! as a literal byte.
 //!
-//! Most codes of most texts have no part of the pattern, and lead to the same state however often they
-//! repeat. Where such codes are frequent, all but the first of each run of them are dropped, 64 at a time,
-//! before the automaton runs.
+//! Most codes of most strings contain no part of the pattern, and lead to the same state however often they repeat.
+//! Where such codes are frequent, all but the first of consecutive ones are dropped, 64 codes at a time, before the
+//! automaton runs.
 
 mod repeats;
 mod steps;
@@ -22,8 +23,8 @@ use fsst::ESCAPE_CODE;
 use repeats::Repeats;
 use steps::{LANES, Steps, THINNED_LANES, Table};
 
-/// Largest number of states of an automaton: the steps of all codes from twice as many states, 32 KiB, fit
-/// the L1 cache.
+/// Maximum number of states of an automaton. Reason: with escapes there are twice as many, and their steps for all 256
+/// codes take 32 KiB, which fit the L1 cache.
 const STATES_MAX: usize = 64;
 
 /// A deterministic automaton over bytes that accepts or rejects a string at its end.
@@ -37,7 +38,7 @@ pub struct Automaton {
 }
 
 impl Automaton {
-    /// Creates the automaton with these transitions. `None` when it has too many states, or a transition
+    /// Creates the automaton with these transitions. Returns `None` if it has more than 64 states, or a transition
     /// leads to a state that does not exist.
     pub fn new(start: u8, next: Vec<[u8; 256]>, accepts: Vec<bool>) -> Option<Automaton> {
         let exists = |state: &u8| usize::from(*state) < next.len();
@@ -58,7 +59,7 @@ impl Automaton {
     }
 }
 
-/// The strings of a chunk, and an automaton compiled for the form in which they are stored.
+/// Strings of one chunk, with an automaton compiled for their stored form (plain or FSST codes).
 #[derive(Debug)]
 pub struct Texts<'a> {
     ends: &'a Ends,
@@ -66,12 +67,14 @@ pub struct Texts<'a> {
     steps: Steps,
     start: u8,
     accepts: Vec<bool>,
-    /// Codes whose repetitions are worth dropping.
+    /// Codes whose repetitions are dropped; `None` if too few would be.
     repeats: Option<Repeats>,
 }
 
 impl Chunk {
-    /// Prepares the chunk's strings for `automaton`, if they are stored one after another, compressed or not.
+    /// Compiles `automaton` for the chunk's strings. Returns `None` unless the encoding is
+    /// [`EncodingKind::PlainBytes`](crate::EncodingKind::PlainBytes) or
+    /// [`EncodingKind::Fsst`](crate::EncodingKind::Fsst).
     pub fn texts(&self, automaton: &Automaton) -> Option<Texts<'_>> {
         let (ends, data, table) = match &self.body {
             Body::PlainBytes { ends, data } => (ends, data, None),
@@ -86,11 +89,11 @@ impl Chunk {
 
 impl Texts<'_> {
     /// Clears the bits of rows that the automaton rejects; with `matching` false, of rows that it accepts.
-    /// The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024; there
-    /// must not be more bits than rows. Rows whose bit is clear are not read.
+    /// The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024. Rows whose bit is
+    /// clear are not read.
     ///
     /// # Panics
-    /// When there are more bits than rows.
+    /// When `alive` has more words than the rows from `start` on need.
     pub fn retain(&self, matching: bool, start: usize, alive: &mut [u64]) {
         match &self.steps {
             Steps::Few(table) => self.retain_by(table, matching, start, alive),
@@ -108,7 +111,7 @@ impl Texts<'_> {
     ) {
         let rows = (self.ends.rows() - start).min(alive.len() * 64);
         let bounds = self.ends.bounds(start..start + rows);
-        // If strings were too long once, later ones are likely to be.
+        // If a string was too long for its slot, later ones are likely to be: from then on nothing is dropped.
         let mut thinning = self.repeats.as_ref().map(|repeats| (repeats, Thinned::default()));
         for (index, alive) in alive.iter_mut().enumerate() {
             if *alive == 0 {
@@ -126,8 +129,8 @@ impl Texts<'_> {
         }
     }
 
-    /// Returns those of the `selected` rows that the automaton accepts. Several rows advance in an
-    /// interleaved way, so that one waits for memory while others proceed.
+    /// Returns those of the `selected` rows that the automaton accepts, as a bitmap. Several rows advance in turn, so
+    /// that one waits for memory while others proceed.
     fn accepted<const STATES: usize>(&self, table: &Table<STATES>, bounds: &[u32], selected: u64) -> u64 {
         let codes = |row: usize| &self.data[bounds[row] as usize..bounds[row + 1] as usize];
         let (mut waiting, mut rest, mut accepted) = ([0; LANES], selected, 0);
@@ -138,7 +141,7 @@ impl Texts<'_> {
                 rest &= rest - 1;
                 count += 1;
             }
-            // Unused lanes repeat the work of the first.
+            // With fewer rows than lanes, the other lanes repeat the first row; their results are ignored.
             let rows: [usize; LANES] =
                 std::array::from_fn(|lane| waiting[if lane < count { lane } else { 0 }]);
             let states = table.run(self.start, rows.map(codes));
@@ -149,7 +152,8 @@ impl Texts<'_> {
         accepted
     }
 
-    /// Computes the accepted rows as [`Self::accepted`] does, without repeated codes; `None` if too many codes remain.
+    /// Computes the accepted rows as [`Self::accepted`] does, after dropping repeated codes. Returns `None` if a string
+    /// is still too long for its slot.
     fn accepted_thin<const STATES: usize>(
         &self,
         table: &Table<STATES>,

@@ -1,15 +1,14 @@
-//! Finds the codes that may be dropped after another code of the same kind.
+//! Finds the codes of a symbol table of which only the first of consecutive ones matters to an automaton.
 //!
-//! Codes of a kind have the same effect on every state. A kind is repeatable if a second application changes
-//! nothing: then only the first code of a run of such codes counts. In `%fox%bar%` these are all codes
-//! without a part of either word.
+//! Codes are of one kind if they have the same effect on every state. A kind is repeatable if applying it twice is the
+//! same as applying it once. In `%fox%bar%`, all codes without a part of either word form a repeatable kind.
 
 use fsst::ESCAPE_CODE;
 
 /// Number of codes that are sampled to estimate how many would be dropped.
 const SAMPLE_CODES: usize = 4096;
 
-/// Divisor: at least this part of the sample must be of the kind. If most codes remain, dropping the others
+/// Codes of the kind must be at least `1 / PART_MIN` of the sample. Reason: if most codes remain, dropping the others
 /// costs more than it saves.
 const PART_MIN: usize = 4;
 
@@ -18,7 +17,7 @@ const PART_MIN: usize = 4;
 pub(super) struct Repeats {
     /// A bit for each code. Never includes the escape.
     pub codes: [u8; 32],
-    /// One of the codes. Appended to a string it does not change the answer.
+    /// One of the codes. Appending it to a string does not change whether the automaton accepts the string.
     pub pad: u8,
 }
 

@@ -8,13 +8,15 @@ use crate::fsst_text::SymbolTable;
 use crate::kernels::{SLOT, Thinned};
 use fsst::ESCAPE_CODE;
 
-/// Number of rows that advance together: as many as hide the latency of a look-up and fit the registers.
+/// Number of rows that advance together: enough to hide the latency of a table look-up, and few enough to fit the
+/// registers.
 pub(super) const LANES: usize = 6;
 
-/// Number of rows that advance together if all are in slots, so that their addresses take no registers.
+/// Number of rows that advance together if all are in slots. More than [`LANES`], because the addresses of slots take
+/// no registers.
 pub(super) const THINNED_LANES: usize = 8;
 
-/// For each code, the state that follows each state; for up to 32, 64 or 128 states.
+/// Table of the next state by code and state, for up to 32, 64 or 128 states.
 #[derive(Debug)]
 pub(super) enum Steps {
     Few(Box<Table<32>>),
@@ -36,8 +38,8 @@ impl Steps {
         }
     }
 
-    /// Returns the codes whose repetition changes nothing, if `data` has many. `accepts` covers the states
-    /// outside escapes.
+    /// Returns the codes of which only the first of consecutive ones matters, if `data` has many. `accepts` tells for
+    /// each state that does not follow an escape whether it accepts.
     pub fn repeats(&self, accepts: &[bool], data: &[u8]) -> Option<Repeats> {
         match self {
             Steps::Few(table) => Repeats::find(|code| &table.0[code], accepts, data),
@@ -71,7 +73,7 @@ impl<const STATES: usize> Table<STATES> {
 
     #[inline(always)]
     fn step(&self, state: u8, code: u8) -> u8 {
-        // Only a hint to the compiler that the state is in the table's range.
+        // The remainder never changes the state: it tells the compiler that the index is within the table.
         self.0[usize::from(code)][usize::from(state) % STATES]
     }
 

@@ -5,12 +5,11 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Number of values of one block from which unpacking the whole block is faster than unpacking them one by
-/// one: at 20 bits 43 values took 350 ns one by one, and 64 took 300 ns with the whole block
-/// (`examples/scan_speed.rs`).
+/// Minimum number of rows wanted from one block for unpacking the whole block instead of single values. Measured at 20
+/// bits: 43 single values took 350 ns; 64 values took 300 ns with the whole block (`examples/scan_speed.rs`).
 const WHOLE_BLOCK_MIN: usize = 48;
 
-/// Distance, in single values, at which a value is prefetched.
+/// Number of values between the one that is unpacked and the one that is prefetched.
 const AHEAD: usize = 24;
 
 /// Calls `visit` with the value of each of `rows`; the width must not be 0.

@@ -1,9 +1,10 @@
 //! Kernels: operations on packed values that are fused with unpacking, compiled for every
 //! [`crate::arch::Level`].
 //!
-//! Contract. Input: whole blocks of packed distances. Output: values, or their sum, or bitmaps, with 64 rows
-//! in a word and the first row in the lowest bit. Predicates clear bits in a bitmap of the rows that are
-//! still selected; a block without such rows is not read. Memory: registers, and a bitmap of one block.
+//! Input: whole blocks of bit-packed distances from a common reference. Output: values, their sum, or bitmaps with 64
+//! rows per word and the first row in the lowest bit. Predicates clear bits in a bitmap of the rows that are still
+//! selected; a block without such rows is not read. Besides input and output, a kernel uses registers and a bitmap of
+//! one block.
 
 mod gather;
 mod pick;
@@ -28,7 +29,7 @@ use farpool_model::limits::BLOCK_ROWS;
 /// Number of words in the bitmap of a block.
 pub(crate) const BLOCK_WORDS: usize = BLOCK_ROWS / 64;
 
-/// Consecutive blocks of packed distances; the width must not be 0.
+/// Consecutive blocks of bit-packed distances. The width in bits must not be 0, since such blocks have no data.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks<'a, L> {
     pub width: u32,

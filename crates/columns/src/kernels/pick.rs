@@ -5,7 +5,7 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Appends the values whose bits are set to `out`, packed in whole blocks; the width must not be 0.
+/// Kernel that appends the values whose bits are set to `out`, in packed blocks of the same width, which must not be 0.
 pub(crate) struct Pick<'a, L> {
     pub blocks: Blocks<'a, L>,
     pub selected: &'a [u64],

@@ -5,8 +5,9 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Largest number of selected rows of a block that are tested one by one: at 20 bits 8 of them took 74 ns, a
-/// whole block 240 ns on AVX-512 and 400 ns on AVX2 (`examples/scan_speed.rs`).
+/// Maximum number of selected rows in a block for testing them one by one. With more, the whole block is tested.
+/// Measured at 20 bits: 8 single rows took 74 ns, a whole block 240 ns on AVX-512 and 400 ns on AVX2
+/// (`examples/scan_speed.rs`).
 const SINGLE_MAX: u32 = 12;
 
 /// A condition on packed values.
@@ -19,7 +20,8 @@ pub(crate) trait Condition<L: Lane> {
     fn bits<S: Simd>(&self, simd: S, unit: &L::Unit) -> u64;
 }
 
-/// Keeps the rows whose value satisfies a condition (or, unless `inside`, does not).
+/// Kernel that clears the bits of rows whose value does not satisfy `condition`; with `inside` false, of rows whose
+/// value does.
 pub(crate) struct Retain<'a, L, C> {
     pub blocks: Blocks<'a, L>,
     pub condition: C,
@@ -92,7 +94,7 @@ impl<L: Lane> Condition<L> for Within<L> {
     }
 }
 
-/// The condition that the value, plus `offset` modulo 2^32, is the index of a set bit.
+/// Condition that the bit of `set` at index `value + offset` (modulo 2^32) is set.
 pub(crate) struct Member<'a> {
     pub offset: u32,
     /// The bitmap, lowest bit of a word first; less than 2^31 bits.
@@ -131,7 +133,7 @@ impl Condition<u32> for Member<'_> {
     }
 }
 
-/// The members of a set that 8-bit lanes can reach: 256 bits.
+/// The condition of [`Member`] for 8-bit values: a bitmap of all 256 of them.
 pub(crate) struct MemberByte<'a> {
     pub set: &'a [u8; 32],
 }
@@ -148,8 +150,8 @@ impl Condition<u8> for MemberByte<'_> {
     }
 }
 
-/// Keeps the rows whose value on the left, plus `left_offset`, is no greater than the one on the right, plus
-/// `right_offset` (or, unless `inside`, those where it is greater). The lanes of `W` must hold the sums.
+/// Kernel that clears the bits of rows unless `left + left_offset <= right + right_offset`; with `inside` false, the
+/// bits of rows where that holds. The sums must fit the type `W`.
 pub(crate) struct RetainAtMost<'a, L, R, W> {
     pub left: Blocks<'a, L>,
     pub left_offset: W,
@@ -203,7 +205,7 @@ fn widen<S: Simd, L: Lane, W: Lane>(
     UnpackBlocks { blocks, out: std::slice::from_mut(out), map }.run(simd);
 }
 
-/// A plain value that is compared by an integer key.
+/// Type of plain values that are compared by an integer key, which sorts as the values do.
 pub(crate) trait Plain: Copy {
     type Key: Lane;
 
@@ -229,7 +231,8 @@ impl Plain for f64 {
     }
 }
 
-/// Keeps the rows whose key is at least `low` and at most `low + span` (or, unless `inside`, is not).
+/// Kernel that clears the bits of rows whose comparison key is not between `low` and `low + span`, both included; with
+/// `inside` false, of rows whose key is.
 pub(crate) struct RetainPlain<'a, T: Plain> {
     /// At least as many values as `alive` has rows.
     pub values: &'a [T],

@@ -5,7 +5,7 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Computes the sum of the first `rows` distances, or of those whose bit is set; the width must not be 0.
+/// Kernel that sums the first `rows` distances, or those of them whose bit is set. The width must not be 0.
 pub(crate) struct Sum<'a, L> {
     pub blocks: Blocks<'a, L>,
     pub rows: usize,
@@ -33,7 +33,7 @@ impl<L: Lane> Kernel for Sum<'_, L> {
     }
 }
 
-/// Unpacks a block, with 0 for the values whose bits are not set.
+/// Unpacks a block, with 0 in place of the values whose bit is clear.
 #[inline(always)]
 fn unpack_selected<S: Simd, L: Lane>(
     simd: S,
@@ -57,7 +57,7 @@ fn unpack_selected<S: Simd, L: Lane>(
     }
 }
 
-/// Returns the sum of at most a block of values. 64-bit values are added in two halves, since their sum may
+/// Returns the sum of the values of at most one block. 64-bit values are added in two halves, because their sum may
 /// exceed 64 bits.
 #[inline(always)]
 fn total<L: Lane>(values: &[L]) -> u128 {

@@ -1,4 +1,4 @@
-//! Every kernel on every level, against `fastlanes` and plain loops.
+//! Tests every kernel on every level of CPU instructions against `fastlanes` and plain loops.
 
 use super::*;
 use crate::arch::Level;

@@ -1,21 +1,23 @@
-//! Copies strings without those codes that repeat the effect of the code before them.
+//! Copies FSST-compressed strings for LIKE matching, without redundant codes.
 //!
-//! A code of the set changes a state once: a second one directly behind it has no further effect. The byte
-//! after an escape is not a code, but may look like one of the set. So a code is dropped only if the one
-//! before it is in the set and is surely a code: if there is no escape before that.
+//! `set` holds FSST codes that all have the same effect on the states of the automaton, and whose second application in
+//! a row changes nothing. Of consecutive such codes only the first matters, so the others are dropped. The byte after
+//! an FSST escape is a literal, but may equal a code of `set`. So a code is dropped only if the byte before it is in
+//! `set` and the byte before that one is not the escape. This is conservative, because the escape value may itself be a
+//! literal.
 
 use crate::arch::{Kernel, Simd};
 
-/// Number of codes that are processed together, and capacity of a string's slot in codes.
+/// Number of codes that are processed together, and maximum number of codes of a copied string.
 pub(crate) const SLOT: usize = 64;
 
-/// Number of strings that are copied together.
+/// Number of strings that are copied together, one for each bit of `selected`.
 const STRINGS: usize = 64;
 
-/// The remaining codes of a few strings, each in its own slot and followed by pads.
+/// Copied strings, without redundant codes. Each has a slot of its own, which is filled up with the pad code.
 #[derive(Debug)]
 pub(crate) struct Thinned {
-    /// One slot more than strings, since the last piece of a string may extend into a second slot.
+    /// One slot more than strings, because the last store of a string may reach into the slot after its own.
     slots: Box<[[u8; SLOT]; STRINGS + 1]>,
     lengths: [u8; STRINGS],
 }
@@ -27,11 +29,11 @@ impl Default for Thinned {
 }
 
 impl Thinned {
-    /// Returns the `index`-th group of `COUNT` lengths and slots; slots behind the last string have
-    /// unspecified contents.
+    /// Returns the lengths and slots of `COUNT` strings, from string `index * COUNT` on. Slots behind the last string
+    /// have unspecified contents.
     ///
     /// # Panics
-    /// When there are not so many slots.
+    /// When the slots end before these strings.
     #[inline(always)]
     pub fn some<const COUNT: usize>(&self, index: usize) -> (&[u8; COUNT], &[[u8; SLOT]; COUNT]) {
         let (lengths, _) = self.lengths.as_chunks();
@@ -40,14 +42,14 @@ impl Thinned {
     }
 }
 
-/// Copies those of 64 strings that are selected, one after the other. Returns their number, or `None` if a
-/// string has more codes left than a slot holds.
+/// Kernel that copies the selected ones of 64 strings to consecutive slots. Returns the number of strings; `None` if
+/// one of them does not fit its slot even without redundant codes.
 pub(crate) struct Thin<'a> {
     pub data: &'a [u8],
-    /// The end of each string, preceded by the start of the first.
+    /// Offset in `data` of the start of the first string, followed by the end of each string.
     pub bounds: &'a [u32],
     pub selected: u64,
-    /// A bit for each code whose repetition has no effect.
+    /// Bitmap of the codes whose repetitions are dropped; see the comment of this file.
     pub set: &'a [u8; 32],
     pub escape: u8,
     pub pad: u8,
@@ -66,7 +68,8 @@ impl Kernel for Thin<'_> {
             rest &= rest - 1;
             let (mut at, end) = (bounds[row] as usize, bounds[row + 1] as usize);
             let mut length = 0;
-            // Whether the previous code is in the set; whether it, and the one before it, are escapes.
+            // Bit 0 of `repeats`: whether the byte before this piece is in `set`. Bits 1 and 0 of `escapes`: whether
+            // that byte, and the one before it, equal the escape.
             let (mut repeats, mut escapes) = (0, 0);
             loop {
                 let mut copy = [0; SLOT];
@@ -94,13 +97,13 @@ impl Kernel for Thin<'_> {
     }
 }
 
-/// Returns a word with the lowest `count` bits set, at most all.
+/// Returns a word whose lowest `count` bits are set, or all 64 if `count` is larger.
 #[inline(always)]
 fn first_bits(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
-/// Returns the codes from `at` on, in `copy` if there are few; the bytes behind the last code are
+/// Returns 64 bytes of `data` from `at` on. If fewer are left, they are copied to `copy`, and the bytes behind them are
 /// unspecified.
 #[inline(always)]
 fn piece<'a>(data: &'a [u8], at: usize, copy: &'a mut [u8; SLOT]) -> &'a [u8; SLOT] {

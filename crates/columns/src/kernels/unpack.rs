@@ -5,7 +5,7 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Unpacks one of the blocks and prefetches the next; the width must not be 0.
+/// Kernel that unpacks one of the blocks and prefetches the next. The width must not be 0.
 pub(crate) struct UnpackBlock<'a, L> {
     pub blocks: Blocks<'a, L>,
     pub index: usize,
@@ -29,7 +29,7 @@ impl<L: Lane> Kernel for UnpackBlock<'_, L> {
     }
 }
 
-/// Unpacks as many blocks as `out` has room for and writes `map` of each value; the width must not be 0.
+/// Kernel that unpacks as many blocks as `out` has room for, and writes `map` of each value. The width must not be 0.
 pub(crate) struct UnpackBlocks<'a, L, T, F> {
     pub blocks: Blocks<'a, L>,
     pub out: &'a mut [[T; BLOCK_ROWS]],
@@ -42,18 +42,18 @@ impl<L: Lane, T, F: Fn(L) -> T> Kernel for UnpackBlocks<'_, L, T, F> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let UnpackBlocks { blocks, out, map } = self;
-        // Cleared once for all blocks, for it takes a good part of the time of one.
+        // Cleared once for all blocks, because clearing takes a good part of the time of unpacking one.
         let mut values = [L::default(); BLOCK_ROWS];
         for (index, out) in out.iter_mut().enumerate() {
             UnpackBlock { blocks, index, out: &mut values }.run(simd);
-            // In a loop of its own, because the compiler vectorises one long loop.
+            // In a separate loop, because the compiler vectorises a single long loop.
             out.iter_mut().zip(&values).for_each(|(out, value)| *out = map(*value));
         }
     }
 }
 
-/// Unpacks `count` blocks one after the other and passes `map` of their values to `take`; the width must not
-/// be 0.
+/// Kernel that unpacks `count` blocks one after the other, and calls `take` with `map` of the values of each. The width
+/// must not be 0.
 pub(crate) struct UnpackEach<'a, L, T, F, G> {
     pub blocks: Blocks<'a, L>,
     pub count: usize,

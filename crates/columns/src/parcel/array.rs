@@ -1,4 +1,4 @@
-//! Packs arrays that were computed or gathered from chunks: optimized for speed, not for the smallest size.
+//! Packs arrays that were computed or decoded for sending, as fast as possible rather than as small as possible.
 
 use crate::body::Body;
 use crate::chunk::Chunk;
@@ -13,8 +13,8 @@ use arrow_schema::DataType;
 use farpool_model::limits::ROW_GROUP_ROWS;
 use farpool_model::{Error, Result};
 
-/// Packs the values of `array`: integer-like values as distances from the least, repeated strings as a
-/// dictionary, everything else in plain form. The chunk has no bounds.
+/// Packs the values of `array`: integer-like values as distances from the minimum, strings that repeat as a dictionary,
+/// and everything else plain. The chunk has no minimum and maximum.
 ///
 /// # Errors
 /// `OverLimit` when there are more than [`ROW_GROUP_ROWS`] rows or strings are too long; `Invalid` when the

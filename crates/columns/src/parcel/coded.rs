@@ -1,7 +1,7 @@
-//! Compressed strings of a parcel, which are decompressed in order, some rows at a time and piece by piece:
-//! each piece is checked, and copied to its final place, while it is in the caches.
+//! Compressed strings of a parcel. They are decompressed in order, piece by piece; each piece is checked and copied to
+//! its final place while it is in the CPU caches.
 //!
-//! Invariant: the codes before `at` encode exactly the rows before `row`.
+//! Invariant: the codes before `at` are exactly those of the rows before `row`.
 
 use super::read::check_text;
 use crate::fsst_text::SymbolTable;
@@ -16,11 +16,11 @@ use bytes::Bytes;
 use farpool_model::limits::{MESSAGE_BYTES_MAX, STRING_BYTES_MAX};
 use farpool_model::{Error, Result};
 
-/// Largest size of a piece in bytes, unless it is a single longer string: with its codes and views it leaves
-/// half of a core's cache to other data. Pieces of 2 MiB took twice as long.
+/// Maximum size of a piece in bytes, except for a single longer string. Reason: with its codes and views, a piece takes
+/// half of a core's cache. Pieces of 2 MiB took twice as long.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The strings of a column, and the position of the next one to return.
+/// Strings of a column, and the position of the next one to be returned.
 #[derive(Debug)]
 pub(super) struct CodedStrings {
     pub data_type: DataType,
@@ -34,7 +34,7 @@ pub(super) struct CodedStrings {
 }
 
 impl CodedStrings {
-    /// Decodes the next `count` rows, which must exist.
+    /// Decodes the next `count` rows, all of which must exist.
     ///
     /// # Errors
     /// `Corrupt` when the codes do not decode to strings of the stated lengths.
@@ -89,8 +89,8 @@ impl CodedStrings {
         Ok((lengths, bytes as usize))
     }
 
-    /// Replaces `text` by the next strings, which have these lengths and will be placed at offset `base`, and
-    /// appends their views.
+    /// Replaces `text` by the next strings, which have these lengths and will be placed at offset `base`. Appends their
+    /// views.
     fn piece(
         &mut self,
         lengths: &[u32],

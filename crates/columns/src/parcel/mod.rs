@@ -1,14 +1,14 @@
-//! Parcels: rows of a result that leave a node as encoded columns and are decoded where they are read.
+//! Parcels: encoded rows of a result, as they are sent by a node and decoded by the client.
 //!
-//! A parcel holds at most a row group. Its columns are chunks of the pool, whose buffers are sent without a
-//! copy ([`pack_chunks`]), or arrays that were packed to be sent ([`pack_array`]).
+//! A parcel has at most the rows of a row group. Its columns are chunks of the pool, whose buffers are sent without a
+//! copy ([`pack_chunks`]), or arrays that were packed for sending ([`pack_array`]).
 //!
-//! Layout, all numbers little-endian (`docs/wire.md` has the details): a head, which says how each column is
-//! encoded and how long its buffers are, and the buffers, in order, each at a multiple of [`ALIGNMENT`].
+//! Layout, all numbers little-endian (details are in `docs/wire.md`): a head, which has the encoding of each column and
+//! the lengths of its buffers; then the buffers, in order, each at a multiple of [`ALIGNMENT`].
 //!
-//! Invariant: for any bytes, [`Parcel::read`] returns a parcel or an error, and [`Parcel::next`] returns
-//! sound arrays or an error. Bounds are not checked against the values: unlike kernels on stored chunks,
-//! nothing here relies on them.
+//! Invariant: for any bytes, [`Parcel::read`] returns a parcel or an error, and [`Parcel::next`] returns arrays that
+//! are safe to use or an error. Values are not checked against the stated minimum and maximum, because nothing here
+//! relies on them, unlike kernels on stored chunks.
 
 mod array;
 #[expect(unsafe_code, reason = "strings that were checked once")]
@@ -23,8 +23,8 @@ pub use array::pack_array;
 pub use read::Parcel;
 pub use write::pack_chunks;
 
-/// Alignment of buffers, from the start of the parcel: enough for the widest value, so that a parcel in
-/// aligned memory is decoded in place.
+/// Alignment of buffers from the start of the parcel, in bytes. Reason: it is enough for the widest value, so that a
+/// parcel in aligned memory is decoded in place.
 const ALIGNMENT: usize = 16;
 
 const NULLS: u8 = 0;
@@ -35,17 +35,17 @@ const DICTIONARY: u8 = 4;
 const BYTES: u8 = 5;
 const FSST: u8 = 6;
 
-/// Form of the last block of packed values if it is not full: a block like the others, or each value in the
-/// whole bytes that it needs.
+/// Form of the last block of bit-packed values if it is not full: `TAIL_BLOCK`, packed like the others, or
+/// `TAIL_LOOSE`, each value in as many whole bytes as it needs.
 const TAIL_BLOCK: u8 = 0;
 const TAIL_LOOSE: u8 = 1;
 
-/// Bytes of a value of `width` bits in a loose tail.
+/// Returns the bytes of a value of `width` bits in a loose tail.
 fn loose_bytes(width: u32) -> usize {
     width.div_ceil(8) as usize
 }
 
-/// Bytes of a whole block of values of `width` bits.
+/// Returns the bytes of a whole block of values of `width` bits.
 fn block_bytes(width: u32) -> usize {
     farpool_model::limits::BLOCK_ROWS / 8 * width as usize
 }

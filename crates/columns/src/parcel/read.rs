@@ -1,8 +1,8 @@
-//! Reads parcels from untrusted peers and decodes them to record batches.
+//! Reads parcels from peers, which are not trusted, and decodes them to record batches.
 //!
-//! Buffers stay in place in the message. Only what the safety of decoding depends on is checked here:
-//! lengths, codes of dictionaries, ends of strings, UTF-8. Compressed strings are checked when they are
-//! decompressed, since checking them takes as long.
+//! Buffers stay in place in the message. Only those properties are checked here on which the memory safety of decoding
+//! depends: lengths, dictionary codes, ends of strings, UTF-8. Compressed strings are checked while they are
+//! decompressed, because checking them first would take as long again.
 
 use super::coded::CodedStrings;
 use super::{
@@ -28,12 +28,12 @@ use bytes::Bytes;
 use farpool_model::limits::{BLOCK_ROWS, MESSAGE_BYTES_MAX, ROW_GROUP_ROWS, STRING_BYTES_MAX};
 use farpool_model::{Error, Result, literal, schema};
 
-/// A parcel that was read: encoded rows of a result.
+/// A parcel that was read, with encoded rows of a result.
 #[derive(Debug)]
 pub struct Parcel {
     schema: SchemaRef,
     rows: usize,
-    /// Number of rows returned so far.
+    /// Number of rows that were returned so far.
     given: usize,
     columns: Vec<Column>,
 }
@@ -45,11 +45,12 @@ enum Column {
 }
 
 impl Parcel {
-    /// Reads a parcel whose columns are those of `schema`, with canonical types. Shares the memory of `body`.
+    /// Reads a parcel whose columns must be those of `schema`, with canonical types. The parcel shares the memory of
+    /// `body`.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not such a parcel; `OverLimit` when the strings of its rows together are
-    /// longer than those of a column may be.
+    /// `Corrupt` when the bytes are not such a parcel; `OverLimit` when the strings of a column are longer together
+    /// than those of a chunk may be.
     pub fn read(body: &Bytes, schema: &SchemaRef) -> Result<Parcel> {
         let mut reader = Reader::new(body);
         let head_bytes = number(&mut reader)?;
@@ -58,7 +59,7 @@ impl Parcel {
         if rows > ROW_GROUP_ROWS || columns != schema.fields().len() {
             return Err(Error::corrupt(format!("a parcel of {rows} rows and {columns} columns")));
         }
-        // The three numbers are within the body; this checks that they are within the head.
+        // The three numbers lie within the body; now they are checked to lie within the head.
         let head = head.get(12..).ok_or_else(cut_off)?;
         let mut parts = Parts { head: Reader::new(head), body, at: head_bytes, rows };
         let column = |field: &arrow_schema::FieldRef| {
@@ -76,18 +77,18 @@ impl Parcel {
         self.rows
     }
 
-    /// Returns the number of rows not returned yet.
+    /// Returns the number of rows that were not returned yet.
     pub fn rows_left(&self) -> usize {
         self.rows - self.given
     }
 
-    /// Decodes the next rows, at most `rows_max`, into `room` as far as it has space. Returns fewer rows if
-    /// there are very many columns, so that fixed-width values take at most [`MESSAGE_BYTES_MAX`] at once:
-    /// encoded in a parcel they may take no bytes at all.
+    /// Decodes the next rows, at most `rows_max`, into the memory of `room` as far as it has any. Returns fewer rows if
+    /// there are very many columns, so that fixed-width values take at most [`MESSAGE_BYTES_MAX`] at once, although
+    /// they may take no bytes at all in a parcel.
     ///
     /// # Errors
-    /// `Corrupt` when strings are damaged, or a column that may not be NULL has a NULL. The parcel must not
-    /// be used after an error.
+    /// `Corrupt` when strings are corrupt, or a column that must not be NULL has a NULL. The parcel must not be used
+    /// after an error.
     pub fn next(&mut self, rows_max: usize, room: &mut ResultBuffer) -> Result<RecordBatch> {
         let rows_max = rows_max.min(rows_at_once(&self.schema));
         let rows = self.given..self.given + rows_max.min(self.rows_left());
@@ -103,7 +104,7 @@ impl Parcel {
     }
 }
 
-/// Returns the largest number of rows to decode at once, by the width of their values.
+/// Returns the maximum number of rows to decode at once, according to the width of their values.
 fn rows_at_once(schema: &SchemaRef) -> usize {
     let width =
         |field: &arrow_schema::FieldRef| field.data_type().primitive_width().unwrap_or(size_of::<u128>());
@@ -119,11 +120,11 @@ fn number(reader: &mut Reader<'_>) -> Result<usize> {
     Ok(u32::from_le_bytes(reader.array()?) as usize)
 }
 
-/// The unread part of a parcel.
+/// The part of a parcel that is not read yet.
 struct Parts<'a> {
     head: Reader<'a>,
     body: &'a Bytes,
-    /// End of the last buffer.
+    /// End of the last buffer that was read.
     at: usize,
     rows: usize,
 }
@@ -198,7 +199,7 @@ impl Parts<'_> {
         Ok(self.body.slice(start..end))
     }
 
-    /// Returns the next buffer, aligned for the widest values; copied if it is not aligned in place.
+    /// Returns the next buffer, aligned for the widest values. It is copied if it is not aligned in place.
     fn aligned(&mut self) -> Result<Buffer> {
         let bytes = self.next()?;
         let in_place = (bytes.as_ptr() as usize).is_multiple_of(ALIGNMENT);
@@ -213,7 +214,7 @@ impl Parts<'_> {
         Ok(BooleanBuffer::new(bits, 0, self.rows))
     }
 
-    /// Reads packed values, one for each row of the parcel; only their number is checked.
+    /// Reads bit-packed values, one for each row of the parcel. Only their number is checked.
     fn packed(&mut self) -> Result<Packed> {
         let reference = i64::from_le_bytes(self.head.array()?);
         let max = i64::from_le_bytes(self.head.array()?);
@@ -280,7 +281,7 @@ impl Parts<'_> {
     }
 }
 
-/// Returns packed values whose last block is built from loose values.
+/// Returns bit-packed values, whose last block is packed here from loose values.
 fn with_tail(whole: &[u8], loose: &[u8], rest: usize, width: u32) -> Buffer {
     let tail = if rest > 0 { block_bytes(width) } else { 0 };
     let mut data = MutableBuffer::from_len_zeroed(whole.len() + tail);
@@ -300,8 +301,8 @@ fn with_tail(whole: &[u8], loose: &[u8], rest: usize, width: u32) -> Buffer {
     data.into()
 }
 
-/// Checks that values which end at `ends`, ascending to the end of `data`, are valid for the type: short
-/// enough, and strings UTF-8.
+/// Checks values that are consecutive in `data`, ending at `ends`: they must be short enough, and strings must be
+/// UTF-8.
 pub(super) fn check_text(data: &[u8], ends: impl Iterator<Item = u32>, data_type: &DataType) -> Result<()> {
     let wrong = || Error::corrupt("a string that is too long or not UTF-8");
     if data.len() > i32::MAX as usize {

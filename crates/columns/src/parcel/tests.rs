@@ -1,4 +1,5 @@
-//! Parcels decode to the values that were packed, in any form and at any alignment; damage is noticed.
+//! Tests that parcels decode to the values that were packed, in any form and at any alignment, and that corruption is
+//! noticed.
 
 use super::*;
 use crate::chunk::Chunk;

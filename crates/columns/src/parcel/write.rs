@@ -1,4 +1,4 @@
-//! Writes parcels: builds the head; large buffers are included without a copy.
+//! Writes parcels: builds the head, and adds large buffers without copying them.
 
 use super::{
     ALIGNMENT, BIT_PACKED, BYTES, CONSTANT, DICTIONARY, FSST, NULLS, PLAIN, TAIL_BLOCK, TAIL_LOOSE,
@@ -19,18 +19,19 @@ use farpool_model::limits::BLOCK_ROWS;
 use farpool_model::schema;
 use std::sync::Arc;
 
-/// Buffers below this size are copied into one piece with their neighbours: a system call accepts a limited
-/// number of pieces, and each costs about as much as copying this many bytes.
+/// Minimum size of a buffer, in bytes, that is sent as a piece of its own; smaller ones are copied into one piece with
+/// their neighbours. Reason: a system call accepts a limited number of pieces, and each costs about as much as copying
+/// this many bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
-/// Divisor: the tail is loose where that saves more than this part of the other blocks' size, since the
-/// reader then has to copy all blocks to one place.
+/// The tail is loose if that saves more than `1 / TAIL_PART_MIN` of the size of the other blocks. Reason: the reader
+/// then has to copy all blocks to one place.
 const TAIL_PART_MIN: usize = 16;
 
 static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
-/// Returns the parcel of `chunks`, which must all have `rows` rows, in pieces to be sent one after the other.
-/// The pieces share the chunks' memory.
+/// Returns the parcel of `chunks`, all of which must have `rows` rows, as pieces to be sent one after the other. The
+/// pieces share the memory of the chunks.
 pub fn pack_chunks(rows: usize, chunks: &[Arc<Chunk>]) -> Vec<Bytes> {
     let mut writer = Writer::default();
     writer.number(0);
@@ -83,7 +84,7 @@ impl Writer {
                 self.ends(ends);
                 self.buffer(data.clone());
             }
-            // All codes are decoded in one pass, so the ends of each value's codes are not needed.
+            // All strings are decoded in one pass, so the ends of each string's codes are not needed.
             Body::Fsst { table, lengths, data, .. } => {
                 self.head.push(FSST);
                 let (symbols, symbol_lengths) = table.parts();
@@ -104,7 +105,7 @@ impl Writer {
         self.buffers.push(buffer);
     }
 
-    /// Writes the ends and bytes of the values, and a code for each row.
+    /// Writes the ends and bytes of the dictionary entries, and a code for each row.
     fn dictionary(&mut self, values: &ArrayRef, codes: &Packed) {
         self.head.push(DICTIONARY);
         let values = slices(values);
@@ -153,7 +154,7 @@ impl Writer {
         pad(&mut small);
         for buffer in buffers {
             if buffer.len() < PIECE_BYTES_MIN {
-                // The pieces before this one end aligned too.
+                // The pieces before this one end at an aligned position, too.
                 small.extend_from_slice(&buffer);
                 pad(&mut small);
                 continue;

@@ -1,4 +1,4 @@
-//! Rows that are replaced or missing, against Arrow's kernels over the plain values.
+//! Tests chunks with replaced or removed rows against Arrow's kernels over the plain values.
 
 use super::*;
 use crate::tests::arrays::{Random, SHAPES, Shape, TYPES, array};

@@ -1,4 +1,4 @@
-//! Images of chunks: whole ones read back, damaged ones are refused or harmless.
+//! Tests images of chunks: intact ones are read back; corrupt ones are refused or harmless.
 
 use super::arrays::{Random, SHAPES, TYPES, array};
 use super::chunks::check;
@@ -108,7 +108,7 @@ fn exercise(chunk: &Chunk) {
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(3) {
-        // Lengths are in the headers, so most changes go there.
+        // The head has the lengths of buffers, so most changes are made there.
         let near = if random.below(3) == 0 { bytes.len() } else { bytes.len().min(120) };
         let at = random.below(near);
         match random.below(8) {
@@ -215,7 +215,7 @@ fn bounds_that_cannot_be_right_are_refused() {
         changed[at..at + 16].copy_from_slice(&value.to_le_bytes());
         let read = read(&pool, &changed);
         match value {
-            // Bounds that are possible are not looked at more closely: a checksum protects them.
+            // A minimum or maximum that is possible is not checked any further, because a checksum protects it.
             1099 => assert!(read.is_ok()),
             _ => assert_eq!(read.unwrap_err().kind, ErrorKind::Corrupt),
         }

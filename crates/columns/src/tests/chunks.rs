@@ -1,4 +1,4 @@
-//! Every operation of a chunk against Arrow's kernels or a loop over the original values.
+//! Tests every operation of a chunk against Arrow's kernels or a loop over the original values.
 
 use super::arrays::{Random, SHAPES, Shape, TYPES, array};
 use super::{encoded, pool};

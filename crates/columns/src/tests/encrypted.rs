@@ -73,12 +73,12 @@ fn nothing_of_a_table_is_in_the_clear() {
     for tier in Tier::ALL {
         let table = build(Some(&table_cipher(tier).unwrap()));
         assert_eq!(table.tier(), Some(tier));
-        // `Debug` of the structures shows everything in memory: bytes of the pool are printed as numbers.
+        // `Debug` of the structures prints everything in memory; bytes of the pool are printed as numbers.
         assert!(!tells(&table));
         for column in &table.statistics {
             assert_eq!((&column.min, &column.max, column.distinct_count), (&None, &None, None));
         }
-        // How many values there are is counted by their hashes.
+        // The number of distinct values is that of their hashes.
         assert_eq!(table.statistics[1].distinct_estimate, Some(3));
         for chunk in table.row_groups.iter().flat_map(|group| &group.chunks) {
             let bytes = &chunk.hidden().unwrap().bytes;

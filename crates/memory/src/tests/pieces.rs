@@ -1,4 +1,4 @@
-//! Tests of random pieces of tenants, against a model that knows only the location of each.
+//! Tests random pieces of several tenants against a model that only knows where each piece is.
 
 use super::{pool, tenant};
 use crate::{Extent, Lease, PageId, Pool, Tenure};
@@ -44,9 +44,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// A piece in the model.
 struct Live<T> {
     held: T,
-    /// Twice the tenant's number, and one more for pieces that pass.
+    /// Twice the index of the tenant, plus one for short-lived pieces.
     kind: usize,
-    /// Relative to the first piece of all, which begins at the start of the pool.
+    /// Range of bytes relative to the first piece of all, which is at the start of the pool.
     place: Range<usize>,
     mark: u8,
 }
@@ -132,7 +132,7 @@ impl World {
         self.extents.push(Live { held, place, ..old });
     }
 
-    /// Bytes of a page that pieces have.
+    /// Returns the bytes of a page that belong to pieces.
     fn bytes_used(&self, page: usize) -> usize {
         let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
         let within = |place: &Range<usize>| place.end.min(to).saturating_sub(place.start.max(from));

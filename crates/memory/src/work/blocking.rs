@@ -1,5 +1,5 @@
-//! Blocking waits for memory, on a thread that has nothing else to do: that of an engine which uses a pool in
-//! its own process.
+//! Blocking waits for work memory, for threads that have nothing else to do: those of an engine that uses a pool in its
+//! own process.
 
 use super::{Account, Reservation};
 use farpool_model::Result;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// A blocked thread, and whether it was woken.
+/// Waker of a blocked thread: whether the thread was woken.
 #[derive(Default)]
 struct Sleeper {
     is_woken: Mutex<bool>,
@@ -24,8 +24,8 @@ impl Wake for Sleeper {
 }
 
 impl Account {
-    /// Reserves `bytes` as soon as they are available; blocks the calling thread until then, in the queue
-    /// with other waiters, but for no longer than `patience`.
+    /// Waits in the queue until `bytes` are available, and reserves them. Blocks the calling thread, at most for
+    /// `patience`.
     ///
     /// # Errors
     /// `OverLimit`, with sizes, after `patience`, or at once if that many bytes can never be granted.

@@ -1,4 +1,4 @@
-//! Grants and waits, for one tenant and among several, and random sequences of both that keep to the limit.
+//! Tests granting and waiting, for one tenant and among several, and that random sequences of both keep to the limit.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 

@@ -1,29 +1,29 @@
-//! Waiting for memory for work: the future that holds a place in the queue.
+//! Waiting for work memory: a future that holds a place in the queue.
 
 use super::{Account, Reservation, Waiter};
 use farpool_model::{Result, limits};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// A future reservation. Dropping it gives up its place in the queue.
+/// A reservation that is waited for. Dropping it gives up its place in the queue.
 #[derive(Debug)]
 #[must_use = "nothing is reserved before it is awaited"]
 pub struct PendingReservation {
     pub(super) account: Account,
     pub(super) bytes: usize,
-    /// Identifies its place in the queue; `None` before it waits.
+    /// Ticket of its place in the queue; `None` before the first poll.
     pub(super) ticket: Option<u64>,
 }
 
 impl PendingReservation {
-    /// Returns the reservation once it is granted.
+    /// Returns the granted reservation. Its bytes must have been counted as in use.
     fn reserved(&self) -> Reservation {
         Reservation { account: self.account.clone(), bytes: self.bytes, taken: 0 }
     }
 }
 
 impl Future for PendingReservation {
-    /// The reservation. `OverLimit` if that many bytes can never be granted, or too many reservations wait.
+    /// The reservation; `OverLimit` if that many bytes can never be granted, or too many reservations wait.
     type Output = Result<Reservation>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Reservation>> {
@@ -50,8 +50,7 @@ impl Future for PendingReservation {
             };
             this.ticket = Some(waiter.ticket);
             state.waiting.push_back(waiter);
-            // The waiters before it may wait only for their own tenants' fractions. Then this one is granted at
-            // once.
+            // If all waiters before this one only wait for their own tenants' fractions, it is granted now.
             let woken = memory.grant(&mut state);
             let granted = state.waiting.pop_back_if(|waiter| waiter.granted);
             drop(state);
@@ -84,7 +83,7 @@ impl Drop for PendingReservation {
             let place = state.waiting.iter().position(|waiter| waiter.ticket == ticket);
             place.and_then(|place| state.waiting.remove(place))
         };
-        // A reservation that was granted already is released, and later waiters may be served now.
+        // If the bytes were granted already, they are given back. Either way, later waiters may be served now.
         if left.is_some_and(|waiter| waiter.granted) {
             drop(self.reserved());
         } else {

@@ -1,6 +1,7 @@
-//! The compiled form of an aggregation: keys, arguments, conditions and accumulators, each distinct one once.
+//! The compiled form of an aggregation: group keys, arguments, FILTER conditions and accumulators. Equal ones are
+//! stored once.
 //!
-//! It is independent of the ways, all of which read it.
+//! It does not depend on the implementation that is chosen (see the ways in [`super`]); all of them read it.
 
 use super::store::Store;
 use crate::evaluate::Compiled;
@@ -15,8 +16,8 @@ use farpool_statistics::States;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A compiled aggregation. Its last two fields depend on the table and say how groups and accumulators are
-/// stored, the same for all workers and ways.
+/// A compiled aggregation. `present` and `packing` depend on the table and say how groups and accumulators are stored.
+/// They are the same for all workers and ways.
 pub(crate) struct Aggregation {
     pub(super) keys: Vec<Key>,
     pub(super) key_types: Vec<DataType>,
@@ -26,44 +27,44 @@ pub(crate) struct Aggregation {
     pub(super) states: Vec<StateOf>,
     pub(super) results: Vec<AggregateResult>,
     pub(super) lanes: Lanes,
-    /// The columns that are read, sorted.
+    /// Table columns that are read, sorted.
     pub(super) columns: Vec<usize>,
     pub(super) schema: SchemaRef,
     pub(super) paths: Paths,
     pub(super) hash_key: HashKey,
-    /// For each accumulator, whether it counts rows only to tell whether a group has any, and every group is
-    /// known to have some. False for all accumulators without a table.
+    /// For each accumulator, whether it only counts rows to tell whether a group has any, although every group is known
+    /// to have some: then nothing needs to be counted. False for all accumulators if the table is not known.
     pub(super) present: Vec<bool>,
-    /// Packing of the keys into 64 bits, if those of the table fit.
+    /// How the group keys of a row are packed into one 64-bit word; `None` if they do not fit.
     pub(super) packing: Option<Arc<Packing>>,
 }
 
-/// A grouping key.
+/// A group key (an expression of GROUP BY).
 #[derive(Debug)]
 pub(crate) struct Key {
     pub(super) compiled: Compiled,
     pub(super) lane: Option<LaneId>,
 }
 
-/// The argument of an aggregate.
+/// Argument of an aggregate function.
 #[derive(Debug)]
 pub(crate) struct Argument {
     pub(super) compiled: Compiled,
     pub(super) lane: Option<LaneId>,
 }
 
-/// The condition of `FILTER (WHERE …)`.
+/// Condition of `FILTER (WHERE …)`.
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(super) compiled: Compiled,
     pub(super) filter: Filter,
 }
 
-/// A running value per group.
+/// A running value of each group, for example a sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Accumulator {
     pub(super) kind: Kind,
-    /// `None` for a count of rows, or for a state.
+    /// Index of the argument; `None` for a count of rows and for a state.
     pub(super) argument: Option<usize>,
     pub(super) condition: Option<usize>,
 }
@@ -73,34 +74,34 @@ pub(crate) enum Kind {
     Count,
     Sum,
     Fold(Fold),
-    /// A state, by its index in `states`.
+    /// State of a sketch or of moments: an index into `states`.
     State(usize),
 }
 
-/// A state of a sketch or of moments, and its arguments.
+/// A sketch or moments, with their arguments.
 #[derive(Debug)]
 pub(crate) struct StateOf {
     pub(super) function: StateFunction,
     pub(super) arguments: Vec<usize>,
     pub(super) types: Vec<DataType>,
-    /// States of the function for no groups.
+    /// Prototype without groups, from which empty stores are made.
     pub(super) empty: States,
 }
 
-/// Computation of an aggregate's result from accumulators.
+/// How the result of an aggregate function is computed from accumulators.
 #[derive(Debug)]
 pub(crate) struct AggregateResult {
     pub(super) accumulation: Accumulation,
-    /// The accumulator that holds the value.
+    /// Index of the accumulator that has the value.
     pub(super) value: usize,
-    /// The accumulator that counts the values; the result is NULL where it is 0.
+    /// Index of the accumulator that counts the values: the result is NULL if the count is 0.
     pub(super) count: usize,
     pub(super) argument_type: DataType,
     pub(super) data_type: DataType,
     pub(super) name: String,
 }
 
-/// An aggregation under construction, with the expressions by which equal parts are found.
+/// An aggregation under construction, with the expressions compiled so far, so that equal ones are compiled once.
 struct Builder<'a> {
     known: Columns<'a>,
     schema: &'a Schema,
@@ -163,23 +164,23 @@ impl Aggregation {
         })
     }
 
-    /// Returns this aggregation restricted to these paths.
+    /// Restricts the aggregation to these fast paths.
     pub(crate) fn with_paths(self, paths: Paths) -> Self {
         Aggregation { paths, ..self }
     }
 
-    /// Sets the key of the hashes of groups.
+    /// Sets the secret key of the hash function for groups.
     pub(crate) fn set_hash_key(&mut self, hash_key: HashKey) {
         self.hash_key = hash_key;
     }
 
-    /// Returns an empty table of groups (without keys: with one group).
+    /// Creates an empty table of groups. Without group keys it has one group.
     pub(super) fn groups(&self) -> Groups {
         Groups::new(&self.key_types, self.packing.as_ref(), self.hash_key)
     }
 
-    /// Returns whether an accumulator counts rows only to tell whether a group has any, and every group has rows in
-    /// `groups`.
+    /// Returns whether the accumulator only counts rows to tell whether a group has any, and every group has some
+    /// because the rows are those of `groups`.
     pub(super) fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
         let counts = |r: &AggregateResult| r.count_shown() == Some(accumulator);
         let Accumulator { kind, argument, condition } = self.accumulators[accumulator];
@@ -194,7 +195,7 @@ impl Aggregation {
             && !self.results.iter().any(counts)
     }
 
-    /// Returns the state of an accumulator; `None` if it is not one of a state.
+    /// Returns the sketch or moments of an accumulator; `None` for other kinds.
     pub(super) fn state_of(&self, accumulator: &Accumulator) -> Option<&StateOf> {
         match accumulator.kind {
             Kind::State(place) => self.states.get(place),
@@ -206,7 +207,7 @@ impl Aggregation {
         accumulator.argument.map(|a| self.arguments[a].compiled.data_type())
     }
 
-    /// Returns a store for each accumulator, without groups.
+    /// Creates an empty store for each accumulator.
     pub(super) fn stores(&self) -> Vec<Store> {
         let store = |(a, present): (&Accumulator, &bool)| match (a.kind, self.argument_type(a)) {
             (Kind::State(place), _) => Store::States(self.states[place].empty.emptied()),
@@ -220,7 +221,7 @@ impl Aggregation {
 }
 
 impl AggregateResult {
-    /// Returns the accumulator whose exact count is needed for the result; `None` if at most its being 0 matters.
+    /// Returns the accumulator whose exact count is needed for the result; `None` if only matters whether it is 0.
     pub(super) fn count_shown(&self) -> Option<usize> {
         match self.accumulation {
             Accumulation::Count => Some(self.value),

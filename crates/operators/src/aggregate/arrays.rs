@@ -1,4 +1,4 @@
-//! Updates accumulators from decoded arrays; every way uses this for columns that it cannot read in encoded form.
+//! Updates accumulators from decoded arrays. All ways use this for columns that they cannot read in encoded form.
 
 use super::aggregation::{Aggregation, Condition, StateOf};
 use super::store::{Input, Store};
@@ -19,7 +19,7 @@ impl Aggregation {
         self.conditions.iter().map(mask).collect()
     }
 
-    /// Adds the rows of `frame`, whose groups are `groups`, to the accumulators for which `takes` is true.
+    /// Adds the rows of `frame` to those accumulators for which `takes` is true. `groups` has the group of each row.
     pub(super) fn add_arrays(
         &self,
         frame: &Frame,

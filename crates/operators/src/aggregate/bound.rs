@@ -14,21 +14,20 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::{Result, limits, schema};
 use farpool_statistics::States;
 
-/// Bytes of tables without groups.
+/// Bytes counted for hash tables without groups.
 const BYTES_EMPTY: usize = 64 << 10;
 
-/// Number of copies of one row's value that the state of a sketch may keep: as the least, as the greatest, and as a
-/// frequent one.
+/// Maximum number of copies of one row's value that a sketch keeps: as minimum, as maximum, and as a frequent value.
 const VALUES_KEPT_OF_A_ROW: usize = 3;
 
-/// Bytes of the values that one sketch of strings keeps.
+/// Maximum number of bytes of the frequent strings that one sketch keeps.
 const BYTES_OF_TEXTS: usize = limits::SKETCH_TOP_MAX as usize * limits::SKETCH_VALUE_BYTES_MAX;
 
-/// Capacity of a growing vector relative to its length, at most.
+/// Maximum ratio of a growing vector's capacity to its length.
 const GROWTH: usize = 2;
 
-/// Returns the most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when no bound is
-/// known.
+/// Returns an upper bound of the bytes that the groups of `aggregation` over `groups` take in one worker; `None` if
+/// none is known.
 pub(super) fn bytes_of_groups(
     aggregation: &Aggregation,
     radix: Option<&Shape>,
@@ -40,8 +39,8 @@ pub(super) fn bytes_of_groups(
     let count = aggregation.keys.iter().map(domain).fold(1, usize::saturating_mul).min(rows);
     let mut fixed = Groups::bytes_per_group(&aggregation.key_types, aggregation.packing.is_some());
     let mut texts = 0_usize;
-    // Packed strings are stored with the program. A string that is the only key is stored once per group;
-    // with other keys it may be in any number of groups.
+    // Packed strings are stored with the program, not per group. A string that is the only group key is stored once;
+    // with other group keys, the same string may be in any number of groups.
     let in_keys = aggregation.keys.iter().filter(|_| aggregation.packing.is_none());
     for key in in_keys.filter(|key| schema::is_bytes(key.compiled.data_type())) {
         let distinct = aggregation.keys.len() == 1;
@@ -49,7 +48,7 @@ pub(super) fn bytes_of_groups(
     }
     for state in aggregation.accumulators.iter().filter_map(|a| aggregation.state_of(a)) {
         fixed = fixed.saturating_add(States::bytes_per_group(state.function, &state.types).ok()?.1);
-        // A sketch keeps the least and the greatest value and the frequent ones, each taken from one row.
+        // A sketch keeps the minimum, the maximum and the frequent values, each copied from one row.
         for argument in state.arguments.iter().map(|a| &aggregation.arguments[*a].compiled) {
             if schema::is_bytes(argument.data_type()) {
                 let bytes = text_bytes(argument, groups, false)?.saturating_mul(VALUES_KEPT_OF_A_ROW);
@@ -71,7 +70,8 @@ pub(super) fn bytes_of_groups(
     Some(empty.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
 }
 
-/// Returns the most bytes that the states take without keys, when there is one group; `None` when no bound is known.
+/// Returns an upper bound of the bytes of `states` in an aggregation without group keys, which has one group; `None` if
+/// none is known.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -85,7 +85,7 @@ pub(super) fn bytes_of_states(states: &[StateOf]) -> Result<Option<usize>> {
     Ok(Some(bytes))
 }
 
-/// Bytes of the states of as many new groups as a batch has rows.
+/// Returns the bytes of the states of as many new groups as a batch has rows.
 pub(super) fn bytes_of_new_states(states: &[StateOf]) -> Option<usize> {
     let each =
         states.iter().map(|s| States::bytes_per_group(s.function, &s.types).ok().map(|(least, _)| least));
@@ -113,7 +113,7 @@ pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool 
     aggregation.accumulators.iter().all(fits)
 }
 
-/// Returns an upper bound of the number of distinct values of a key, NULL included.
+/// Returns an upper bound of the number of distinct values of a group key, including NULL; `None` if none is known.
 fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) -> Option<usize> {
     if *key.compiled.data_type() == DataType::Boolean {
         return Some(3);
@@ -129,7 +129,7 @@ fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) 
     groups.iter().map(values).sum::<Option<usize>>()?.checked_add(1)
 }
 
-/// Returns the bytes of a column's strings: if `distinct`, of the distinct ones, where there is a dictionary.
+/// Returns the bytes of a column's strings. With `distinct`, of its distinct strings where a chunk has a dictionary.
 fn text_bytes(of: &Compiled, groups: &[&RowGroup], distinct: bool) -> Option<usize> {
     let column = of.as_column()?;
     let bytes = |group: &&RowGroup| {

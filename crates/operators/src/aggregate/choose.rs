@@ -1,7 +1,7 @@
-//! Chooses the way that aggregates a row group, and says why.
+//! Chooses the way (implementation) that aggregates a row group, and gives the reason for EXPLAIN.
 //!
-//! Ways are tried from the cheapest to the most expensive; each decides itself whether it is applicable. What
-//! depends on the whole table was decided when the aggregation was fitted to it ([`FittedAggregation`]).
+//! Ways are tried from the cheapest to the most expensive; each decides whether it can be used. What depends on the
+//! whole table was decided when the aggregation was adapted to it ([`FittedAggregation`]).
 
 use super::dense::DenseRows;
 use super::fitted::FittedAggregation;
@@ -14,20 +14,20 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::fmt;
 
-/// The way in which the rows of a row group are aggregated.
+/// The way (implementation) by which the rows of a row group are aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From zone maps alone; no row is read.
     Zones,
-    /// Into one array for the whole table, indexed by the keys.
+    /// Into one array for the whole table, indexed by the codes of the group keys.
     Whole,
-    /// Into arrays for a row group, indexed by the codes of its keys.
+    /// Into an array for the row group, indexed by the codes of the group keys in it.
     Fused,
-    /// The fused way for an aggregation without keys, computed on packed columns.
+    /// As [`Way::Fused`], for an aggregation without group keys: bit-packed columns are summed while they are unpacked.
     Totals,
-    /// From lanes and codes where they are available, the rest decoded; groups are looked up by [`KeyForm`].
+    /// From encoded values where possible, and decoded arrays otherwise. Groups are found by [`KeyForm`].
     Mixed(KeyForm),
-    /// From decoded arrays only.
+    /// From decoded arrays only. This supports every aggregation.
     General,
 }
 
@@ -36,28 +36,28 @@ pub enum Way {
 pub struct ChosenWay {
     /// The way.
     pub way: Way,
-    /// Whether rows are partitioned by the hash of their keys once there are many groups.
+    /// Whether rows are partitioned by the hash of their group keys once there are many groups.
     pub partitions: bool,
-    /// Why this way was chosen and none that is tried before it.
+    /// Why this way was chosen and the cheaper ones could not be used.
     pub reason: String,
 }
 
 /// The way chosen for a row group, with the data that it needs to run.
 pub(crate) enum Choice<'a> {
     Zones(Vec<Known>),
-    /// The worker's table already has every group, so no row can change it.
+    /// The worker's table already has every possible group, so that no row can change it.
     Complete,
     Whole(DenseRows<'a>),
     Fused(DenseRows<'a>),
-    /// With the reason why the fused way is not applicable.
+    /// With the reason why the fused way cannot be used.
     Mixed(Unfit),
     /// Only the general way is allowed.
     General,
 }
 
 impl FittedAggregation {
-    /// Chooses the way for `group`. `every_row` tells whether all of its rows pass the filter; `table` is the
-    /// worker's array of the whole-table way.
+    /// Chooses the way for `group`. `every_row` tells whether all its rows pass the filter. `table` is the worker's
+    /// array of the whole-table way.
     ///
     /// # Errors
     /// `Internal` when the row group is of another table.
@@ -83,7 +83,7 @@ impl FittedAggregation {
         Ok(fused::bind(asked, group)?.map_or_else(Choice::Mixed, Choice::Fused))
     }
 
-    /// Returns whether the zones way takes `group`, all of whose rows pass.
+    /// Returns whether the result for `group` follows from its zone maps alone. All its rows must pass the filter.
     pub(crate) fn is_told_by_zones(&self, group: &RowGroup) -> bool {
         self.aggregation.paths.fused && zones::known(&self.aggregation, group).is_some()
     }
@@ -114,7 +114,7 @@ impl FittedAggregation {
         Ok(ChosenWay { way, partitions, reason })
     }
 
-    /// Returns whether the fused way is applicable to `group`.
+    /// Returns whether the fused way can be used for `group`.
     #[cfg(test)]
     pub(crate) fn fuses(&self, group: &RowGroup) -> bool {
         fused::bind(&self.aggregation, group).is_ok_and(|rows| rows.is_ok())

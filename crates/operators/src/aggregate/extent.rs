@@ -1,19 +1,19 @@
-//! The rows that a way is chosen for, of a row group or a whole table, as their zone maps describe them.
+//! Properties of the rows of a row group or a whole table, from zone maps, by which a way is chosen.
 
 use crate::lanes::LaneId;
 use farpool_columns::RowGroup;
 
-/// Number of rows, NULLs and value bounds of a row group or a table.
+/// Number of rows, NULLs, and minimum and maximum values of a row group or a table.
 pub(crate) struct Extent<'e> {
     pub(super) rows: u64,
     /// Whether a column has NULLs in these rows.
     pub(super) nullable: &'e dyn Fn(usize) -> bool,
-    /// The least and greatest value of a lane; `None` if the lane is not valid for these rows.
+    /// Returns the least and the greatest value of a lane; `None` if the lane cannot be evaluated for these rows.
     pub(super) interval: &'e dyn Fn(LaneId) -> Option<(i64, i64)>,
 }
 
-/// Bounds of a column over `groups`, ignoring chunks that are all NULL; `None` when a chunk does not hold
-/// integers.
+/// Returns the minimum and maximum of a column over `groups`, ignoring chunks that are all NULL; `None` if a chunk does
+/// not hold integers.
 pub(super) fn bounds_of(groups: &[&RowGroup], column: usize) -> Option<(i64, i64)> {
     let mut bounds: Option<(i64, i64)> = None;
     for group in groups {

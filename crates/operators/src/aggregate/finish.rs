@@ -1,4 +1,4 @@
-//! Computes results from accumulators.
+//! Computes the results of aggregate functions from accumulators.
 
 use super::aggregation::{AggregateResult, Aggregation};
 use super::store::{Store, Sums};
@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 impl Aggregation {
-    /// Returns the results of the groups `groups`, an array per aggregate.
+    /// Returns the results of the groups `groups`, one array per aggregate function.
     ///
     /// # Errors
     /// `Invalid` when a sum or a mean does not fit its type.

@@ -1,5 +1,5 @@
-//! An aggregation fitted to the row groups that it will read: zone maps and dictionaries are evaluated once, before any
-//! row group is read.
+//! An aggregation adapted to the row groups that it will read. Their zone maps and dictionaries are evaluated once,
+//! before any of them is read.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};
@@ -12,19 +12,20 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// States of this many bytes are always allowed for a batch's new groups: a few times the size of a batch's arrays.
+/// Number of bytes that the states of a batch's new groups may take in any case: a few times the size of a batch's
+/// arrays.
 const STATE_BYTES_MIN: usize = 16 << 20;
 
 const NO_TABLE: Unfit = Unfit("the table is not known");
 const NO_KEYS: Unfit = Unfit("there are no keys");
 const NOT_ALLOWED: Unfit = Unfit("only the plain way is allowed");
 
-/// An aggregation, and properties of the row groups that it reads.
+/// An aggregation with what is known of the row groups that it reads.
 pub(crate) struct FittedAggregation {
     pub(super) aggregation: Aggregation,
-    /// The whole-table way, or why it is not applicable.
+    /// Data of the whole-table way, or the reason why it cannot be used.
     pub(super) whole: Fit<Whole>,
-    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
+    /// How rows are partitioned once there are many groups; `None` if they never are.
     pub(super) radix: Option<Shape>,
     /// Upper bound of the bytes that the groups of one worker take, if one is known.
     bytes_bound: Option<usize>,
@@ -33,7 +34,7 @@ pub(crate) struct FittedAggregation {
 }
 
 impl FittedAggregation {
-    /// Returns an aggregation that may read any row groups with its schema.
+    /// Creates an aggregation for any row groups with its schema.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -49,8 +50,8 @@ impl FittedAggregation {
         })
     }
 
-    /// Returns an aggregation that reads exactly the row groups `groups`, with `bytes_max` bytes for the groups of a
-    /// worker.
+    /// Creates an aggregation for exactly the row groups `groups`. Each worker may use `bytes_max` bytes for its
+    /// groups.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -93,8 +94,8 @@ impl FittedAggregation {
         self.sums_fit
     }
 
-    /// Returns whether `bytes` has room for the states of as many new groups as a batch has rows: groups beyond the
-    /// limit can leave only after the batch.
+    /// Returns whether `bytes` has room for the sketches and moments of as many new groups as one batch can have.
+    /// Reason: groups that exceed the limit can be emitted only after the batch that added them.
     pub(crate) fn states_fit(&self, bytes: usize) -> bool {
         let each = bound::bytes_of_new_states(&self.aggregation.states);
         each.is_some_and(|each| each <= bytes.max(STATE_BYTES_MIN))
@@ -124,8 +125,8 @@ impl FittedAggregation {
     }
 }
 
-/// Returns the partitioning of rows; `None` if there cannot be enough groups for it to pay, or the aggregation does not
-/// allow it.
+/// Returns how rows are partitioned; `None` if there cannot be enough groups for that to pay, or the aggregation does
+/// not support it.
 fn radix(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Option<Shape> {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     if rows <= aggregation.paths.groups_direct_max {

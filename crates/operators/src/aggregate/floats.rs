@@ -1,7 +1,7 @@
 //! Sums of floats without groups.
 //!
-//! Each value goes to one of [`SUMS`] sums by its place, and those are added up at the end: a single sum
-//! would wait four cycles for each value. The order of additions is the same on every processor.
+//! Value i is added to partial sum i modulo [`SUMS`], and the partial sums are added up at the end. With a single sum,
+//! each addition would wait four cycles for the one before. The order of additions is the same on every CPU.
 
 use farpool_columns::{Kernel, Level, Simd};
 

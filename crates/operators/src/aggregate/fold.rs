@@ -1,11 +1,10 @@
-//! Folds of integers: how a value is combined with the value that a group holds.
+//! Folds of integers (minimum, maximum, bitwise operations): how a value is combined with the value that a group has.
 //!
-//! [`for_fold`] selects the operation once, outside of the loop over rows, so that each loop is compiled for one
-//! operation.
+//! [`for_fold`] selects the operation outside of the loop over rows, so that each loop is compiled for one operation.
 
 use farpool_model::{BitOp, Fold, Pick};
 
-/// An integer type on which folds are computed: that of a lane, or of an accumulator.
+/// Integer type of a fold: that of a lane, or of an accumulator.
 pub(crate) trait Integer {
     const LEAST: Self;
     const GREATEST: Self;
@@ -27,7 +26,7 @@ impl Integer for i128 {
     const ONES: i128 = -1;
 }
 
-/// Returns the neutral element of `fold`, which a group without values holds.
+/// Returns the neutral element of `fold`, which a group has before its first value.
 pub(super) fn neutral<I: Integer>(fold: Fold) -> I {
     match fold {
         Fold::Pick(Pick::Least) => I::GREATEST,
@@ -37,9 +36,8 @@ pub(super) fn neutral<I: Integer>(fold: Fold) -> I {
     }
 }
 
-/// Evaluates `$body` with `$combine` bound to the function of two integers that `$fold` stands for. Picking
-/// any integer is implemented as picking the greatest, which costs the same and needs no flag of whether
-/// there is a value.
+/// Evaluates `$body` with `$combine` bound to the function that combines two integers by `$fold`. `Pick::Any` is
+/// implemented as the maximum, which costs the same as any other choice and needs no flag for whether there is a value.
 macro_rules! for_fold {
     ($fold:expr, $combine:ident => $body:expr) => {{
         use farpool_model::{BitOp, Fold, Pick};
@@ -70,7 +68,7 @@ macro_rules! for_fold {
 
 pub(super) use for_fold;
 
-/// Folds two integers; for single values. Loops use [`for_fold`].
+/// Combines two integers. For single values; loops use [`for_fold`].
 pub(super) fn combine(fold: Fold, held: i128, value: i128) -> i128 {
     for_fold!(fold, of_two => of_two(held, value))
 }

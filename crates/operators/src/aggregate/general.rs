@@ -1,4 +1,4 @@
-//! The general way: aggregates decoded arrays; supports everything and is the plain twin of all other ways.
+//! The general way: aggregates decoded arrays. It supports every aggregation, and tests compare the other ways with it.
 
 use super::aggregation::Aggregation;
 use super::partial::Partial;

@@ -1,4 +1,4 @@
-//! Emission of groups: splits them into partitions, and emits them in batches.
+//! Emits groups as batches, and splits groups into partitions for merging.
 
 use super::aggregation::Aggregation;
 use super::store::Store;
@@ -11,7 +11,7 @@ use farpool_model::cast::u32_checked;
 use farpool_model::{Result, limits};
 use std::ops::ControlFlow;
 
-/// Splits `groups` into one list for each of `tasks` tasks (a power of two), by the top bits of their hash.
+/// Returns for each of `tasks` tasks (a power of two) the groups whose hash has that task's number in its top bits.
 pub(super) fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
     let all = 0..u32_checked(groups.len());
     if tasks == 1 {
@@ -23,7 +23,7 @@ pub(super) fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
     partitions
 }
 
-/// Emits the results of the groups `wanted`; stops when `emit` breaks.
+/// Emits the results of the groups `wanted`. Stops when `emit` returns `Break`.
 ///
 /// # Errors
 /// `Invalid` when a sum does not fit its type.
@@ -45,7 +45,7 @@ pub(super) fn give(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Combines small batches before they are emitted, because each emitted batch costs a message.
+/// Combines small batches before they are emitted, because each emitted batch is a message.
 #[derive(Default)]
 pub(crate) struct Batches {
     held: Vec<RecordBatch>,
@@ -54,7 +54,7 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Takes a batch; emits the pending ones first if the batch would make them too many.
+    /// Adds a batch. Emits the pending batches first if there would be too many rows.
     pub(super) fn add(&mut self, batch: RecordBatch, emit: &mut Emit<'_>) -> ControlFlow<()> {
         if self.rows + batch.num_rows() > limits::BATCH_ROWS && self.flush(emit).is_break() {
             return ControlFlow::Break(());
@@ -69,7 +69,7 @@ impl Batches {
     /// # Errors
     /// Fails only on a bug in this crate.
     pub(super) fn finish(mut self, emit: &mut Emit<'_>) -> Result<()> {
-        // Nothing follows, so a break needs no handling.
+        // Nothing follows, so a `Break` needs no handling.
         let _ = self.flush(emit);
         self.error.map_or(Ok(()), Err)
     }

@@ -1,7 +1,7 @@
 //! Merges the partial aggregations of all workers.
 //!
-//! Groups are split by the top bits of their hash into independent partitions, which any number of threads
-//! may merge; few groups are not split. A single partial has each group once and needs no table.
+//! Groups are split into independent partitions by the top bits of their hash, which any number of threads may merge.
+//! Few groups are not split. If only one worker has groups, each group is there once, and no hash table is needed.
 
 use super::fitted::FittedAggregation;
 use super::give::{give, partitions};
@@ -12,20 +12,20 @@ use crate::project::Emit;
 use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 
-/// Approximate number of groups per task: merging them takes about a millisecond.
+/// Approximate number of groups per merge task. Merging that many takes about a millisecond.
 const GROUPS_PER_TASK: usize = 8 << 10;
 
-/// The most tasks: each has a list of groups for each worker.
+/// Maximum number of merge tasks. Reason: each has a list of groups for each worker.
 const TASKS_MAX: usize = 4096;
 
 /// The partial aggregations of all workers, prepared for merging.
 pub(crate) struct Merging {
-    /// The arrays of the whole-table way, which then hold all groups.
+    /// Arrays of the whole-table way, if it was used; they then hold all groups.
     whole: Option<WholeTables>,
-    /// The partitions of the radix way, which then hold all groups.
+    /// Partitions of the radix way, if it was used; they then hold all groups.
     radix: Option<Partitions>,
     partials: Vec<Partial>,
-    /// For each partial, its groups by partition.
+    /// For each partial aggregation, its groups by partition.
     partitions: Vec<Vec<Vec<u32>>>,
     tasks: usize,
 }
@@ -68,7 +68,7 @@ impl Merging {
         Merging { whole: None, radix: None, partials: Vec::new(), partitions: Vec::new(), tasks }
     }
 
-    /// Returns the number of tasks.
+    /// Returns the number of merge tasks.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks
     }

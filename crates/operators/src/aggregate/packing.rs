@@ -1,4 +1,4 @@
-//! Decides whether the keys of a table fit 64 bits together, and the position of each.
+//! Decides whether all group keys of a row fit one 64-bit word together, and at which bits each lies.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};
@@ -9,12 +9,12 @@ use farpool_columns::RowGroup;
 use farpool_model::literal::integer_range;
 use farpool_model::{Result, limits, schema};
 
-/// Least number of rows per dictionary string of a key for the strings to be numbered for the whole table: in
-/// small tables numbering saves too little.
+/// Minimum ratio of rows to dictionary entries (summed over all row groups) for a string group key to get integer codes
+/// for the whole table. Below it, building the codes costs more than packing the group key saves.
 const ROWS_PER_TEXT_MIN: usize = 32;
 
-/// Returns the packing of the keys of `aggregation`; `None` if, by the zone maps and dictionaries of `groups`, they may
-/// not fit 64 bits.
+/// Returns how the group keys of `aggregation` are packed into one 64-bit word; `None` if they may not fit, according
+/// to the zone maps and dictionaries of `groups`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -34,7 +34,7 @@ pub(super) fn of(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Opti
             (None, None) => bounds_of_type(&data_type),
         };
         let Some(bounds) = bounds else { return Ok(None) };
-        // A computed key may be NULL even where no column is.
+        // A computed group key may be NULL even if no column that it reads has a NULL.
         let nullable = nullable || (column.is_none() && interval.is_none());
         known.push((KeyBounds { data_type, bounds, nullable, texts: None }, texts.unwrap_or_default()));
     }
@@ -47,13 +47,14 @@ pub(super) fn of(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Opti
     Ok(Packing::of(known.into_iter().map(|(key, _)| key)))
 }
 
-/// Returns the least and the greatest value that a key of up to 64 bits can have on a lane.
+/// Returns the least and the greatest integer that a group key of this type can have when it is computed as an integer
+/// lane; `None` for types that do not fit 64 bits.
 fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     match data_type {
         DataType::Boolean => Some((0, 1)),
         DataType::Float32 => Some((0, i64::from(u32::MAX))),
-        // The least bit pattern is that of -0.0, which is the same key as 0.0, so it is free to stand for
-        // NULL.
+        // The least bit pattern is that of -0.0. Since -0.0 is the same group key as 0.0, this pattern is free to stand
+        // for NULL.
         DataType::Float64 => Some((i64::MIN + 1, i64::MAX)),
         other => {
             let (min, max) = integer_range(other)?;
@@ -62,7 +63,8 @@ fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     }
 }
 
-/// Returns the dictionaries of a column; `None` if a row group with strings has none, or they are too large.
+/// Returns the dictionaries of a string column, one per row group that has values other than NULL. Returns `None` if
+/// one of these row groups has no dictionary in memory, or the dictionaries have too many entries or bytes for codes.
 fn dictionaries(groups: &[&RowGroup], column: usize) -> Option<Vec<ArrayRef>> {
     let chunks =
         groups.iter().map(|group| &group.chunks[column]).filter(|chunk| chunk.null_count() < chunk.rows());

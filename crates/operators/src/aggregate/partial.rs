@@ -1,5 +1,5 @@
-//! The partial aggregation of one worker, kept between steps: groups and accumulators, in the form of the
-//! ways taken.
+//! The partial aggregation of one worker, kept between steps: its groups and accumulators, in the form that the chosen
+//! ways use.
 
 use super::aggregation::Aggregation;
 use super::radix::Radix;
@@ -11,23 +11,23 @@ use crate::group::Groups;
 pub(crate) struct Partial {
     pub(super) groups: Groups,
     pub(super) stores: Vec<Store>,
-    /// Scratch: the group of each row of a batch.
+    /// Scratch memory: the group of each row of a batch.
     pub(super) ids: Vec<u32>,
-    /// The groups of the whole-table way, which then holds all.
+    /// Array of the whole-table way, if it is used; it then has all groups.
     pub(super) whole: Option<WholeTable>,
-    /// The partitions of the radix way, once there are many groups.
+    /// Partitions of the radix way, once there are many groups.
     pub(super) radix: Option<Radix>,
     pub(super) spill: SpillState,
 }
 
-/// State by which a worker keeps its groups within their memory.
+/// State by which a worker keeps its groups within their memory limit.
 #[derive(Debug)]
 pub(crate) struct SpillState {
-    /// Bytes that the groups may take.
+    /// Maximum number of bytes for the groups.
     pub(super) room: usize,
-    /// Rows since the table was empty.
+    /// Number of rows added since the table was last empty.
     pub(super) rows: u64,
-    /// Rows that still bypass grouping before it is tried again.
+    /// Number of rows that will be emitted without grouping before grouping is tried again.
     pub(super) bypass: u64,
 }
 
@@ -52,13 +52,13 @@ impl Partial {
         partial
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the partial aggregation takes.
     pub(crate) fn bytes(&self) -> usize {
         let whole = self.whole.as_ref().map_or(0, WholeTable::bytes);
         self.group_bytes() + whole + self.ids.capacity() * 4
     }
 
-    /// Bytes of the groups that can leave early.
+    /// Returns the bytes of the groups that can be emitted early.
     pub(super) fn group_bytes(&self) -> usize {
         let radix = self.radix.as_ref().map_or(0, Radix::bytes);
         self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>() + radix
@@ -69,12 +69,12 @@ impl Partial {
         self.groups.len() == 0 && self.radix.as_ref().is_none_or(Radix::is_empty)
     }
 
-    /// Limits the groups to `bytes` from now on; when they exceed it, they leave early.
+    /// Limits the groups to `bytes` from now on. When they exceed the limit, they are emitted early.
     pub(crate) fn set_room(&mut self, bytes: usize) {
         self.spill.room = bytes;
     }
 
-    /// Grows every accumulator to the number of groups.
+    /// Grows all accumulators to the current number of groups.
     pub(super) fn make_room(&mut self) {
         let groups = self.groups.len();
         self.stores.iter_mut().for_each(|store| store.resize(groups));

@@ -1,5 +1,5 @@
-//! Runs an aggregation over one row group, or a part of one, by the way chosen for it, and lets groups leave
-//! between batches.
+//! Aggregates one row group, or a part of one, by the way chosen for it. Between batches, groups that exceed the memory
+//! limit are emitted.
 
 use super::choose::Choice;
 use super::dense::DenseRows;
@@ -17,29 +17,29 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 
-/// State of an aggregation on one row group, kept from step to step.
+/// State of an aggregation on one row group, kept between steps.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
     conditions: Vec<FilterMemo>,
     counts: CountsMemo,
-    /// Groups that exceeded the memory and have not all left yet.
+    /// Groups that exceeded the memory limit, of which some are not emitted yet.
     leaving: Option<Leaving>,
 }
 
 /// Row counts of an aggregation step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Passed {
-    /// Rows that passed the filter.
+    /// Number of rows that passed the filter.
     pub(crate) rows: u64,
-    /// Rows that left without having been grouped.
+    /// Number of rows that were emitted without having been grouped.
     pub(crate) bypassed: u64,
-    /// True if no row had to be read.
+    /// Whether zone maps decided everything, so that no row was read.
     pub(crate) unread: bool,
 }
 
 impl FittedAggregation {
-    /// Adds the rows of some batches of a row group; `memo` is that of the same row group. Groups that exceed
-    /// their memory leave through `emit`.
+    /// Adds the rows of some batches of a row group; `memo` must be that of the same row group. Groups that exceed the
+    /// memory limit are passed to `emit`.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on one of them.
@@ -72,7 +72,7 @@ impl FittedAggregation {
         }
     }
 
-    /// Returns the whole-table way or the fused way.
+    /// Aggregates by the whole-table way or the fused way.
     fn run_dense(
         &self,
         rows: DenseRows<'_>,
@@ -102,8 +102,8 @@ impl FittedAggregation {
         Ok(Passed { rows: passed, ..Passed::default() })
     }
 
-    /// Evaluates the conditions on the dictionaries of `group`; returns false if the step ends before that is
-    /// done.
+    /// Evaluates the FILTER conditions on the dictionaries of `group`. Returns false if the step ends before that is
+    /// finished.
     fn ask_dictionaries(&self, group: &RowGroup, memo: &mut Memo, pace: &mut dyn Pace) -> Result<bool> {
         let conditions = &self.aggregation.conditions;
         memo.conditions.resize_with(conditions.len(), FilterMemo::default);
@@ -115,8 +115,8 @@ impl FittedAggregation {
         Ok(true)
     }
 
-    /// Runs the mixed way or the general way. After any batch groups may leave early, and rows may bypass
-    /// grouping.
+    /// Aggregates by the mixed way or the general way. After any batch, groups may be emitted early, and rows may be
+    /// emitted without grouping.
     fn run_batches(
         &self,
         batches: &mut Batches<'_>,
@@ -150,7 +150,7 @@ impl FittedAggregation {
             partial.spill.rows += rows;
             memo.leaving = self.spill(partial);
             if memo.leaving.is_some() {
-                // The binding holds numbers of groups that have left.
+                // The bound aggregation has ids of groups that were emitted, so it is bound again.
                 mixed = self.mixed(group, &mut memo.counts)?;
             }
         }
@@ -168,7 +168,7 @@ impl FittedAggregation {
         Mixed::bind(&self.aggregation, self.radix.as_ref(), group, counts).map(Some)
     }
 
-    /// Makes room for partitioning the rows of a batch; returns false if the step ends before that is done.
+    /// Makes room for partitioning the rows of a batch. Returns false if the step ends before that is finished.
     fn make_room(&self, partial: &mut Partial, pace: &mut dyn Pace) -> Result<bool> {
         match (&mut partial.radix, &self.radix) {
             (Some(radix), Some(shape)) => radix.make_room(&self.aggregation, shape, pace),
@@ -178,7 +178,7 @@ impl FittedAggregation {
 }
 
 impl Memo {
-    /// Returns whether all counts have been added to their sketches, and all groups that exceeded the memory have left.
+    /// Returns whether all counts are in their sketches, and all groups that exceeded the memory limit were emitted.
     pub(crate) fn is_done(&self) -> bool {
         self.leaving.is_none() && self.counts.is_done()
     }

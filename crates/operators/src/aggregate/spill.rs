@@ -1,13 +1,13 @@
-//! Handling of groups that outgrow the memory of a worker (Ibex, sections 4 and 5: bypass tuples).
+//! What happens when the groups of a worker exceed its memory limit (Ibex, sections 4 and 5: bypass tuples).
 //!
-//! The worker emits all its groups as parts and starts again with an empty table. In sorted or clustered
-//! input the groups that leave are complete or nearly so, whereas a table that keeps the first groups would
-//! fill up once and let all later rows bypass it. When a table that filled up had about as many groups as
-//! rows, grouping is suspended for a while and each row leaves as a group of its own; then it is tried again,
-//! for the input may have changed.
+//! The worker emits all its groups as partial results and continues with an empty hash table. In sorted or clustered
+//! input, these groups are complete or nearly so. If a worker instead kept its first groups, the table would be full
+//! from then on, and all later rows would bypass it. If the table had about as many groups as rows when it was full,
+//! grouping is suspended for a while, and each row is emitted as a group of its own. Then grouping is tried again,
+//! because the input may have changed.
 //!
-//! Invariant: the parts and single rows that leave give the result when they are merged by key (counts and
-//! sums by adding, values by folding).
+//! Invariant: the emitted groups and rows give the result when they are merged by group key (counts and sums by adding,
+//! other values by folding).
 
 use super::aggregation::Key;
 use super::fitted::FittedAggregation;
@@ -29,20 +29,20 @@ use farpool_model::{Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// A table that filled up with fewer rows per group than this (a fraction) hardly reduces its input.
+/// Minimum ratio of rows to groups, when the memory is full, for grouping to be worth its cost.
 const ROWS_PER_GROUP_MIN: (u64, u64) = (5, 4);
 
-/// Rows that bypass grouping before it is tried again, as a multiple of the rows that filled the table: it
-/// bounds the cost of trying.
+/// Number of rows that bypass grouping before it is tried again, as a multiple of the rows that filled the table.
+/// Reason: it limits the cost of trying in vain.
 const BYPASS_FACTOR: u64 = 16;
 
-/// Groups that leave early, over as many steps as needed. They belong to the row group whose rows exceeded
-/// the memory; it is not done before they have left.
+/// Groups that are being emitted early, in as many steps as needed. The row group whose rows exceeded the memory limit
+/// is not done before all of them are emitted.
 pub(crate) struct Leaving {
     groups: Groups,
     stores: Vec<Store>,
     radix: Option<Radix>,
-    /// Number of `groups` that have left.
+    /// Number of `groups` that were emitted.
     given: usize,
     /// Number of rows in these groups.
     rows: u64,
@@ -58,7 +58,8 @@ impl fmt::Debug for Leaving {
 }
 
 impl FittedAggregation {
-    /// Takes all groups of a worker if they exceed their memory; they leave by [`FittedAggregation::let_go`].
+    /// Takes all groups of a worker if they exceed its memory limit; otherwise returns `None`.
+    /// [`FittedAggregation::let_go`] emits them.
     pub(super) fn spill(&self, partial: &mut Partial) -> Option<Leaving> {
         if partial.group_bytes() <= partial.spill.room
             || self.aggregation.keys.is_empty()
@@ -76,7 +77,7 @@ impl FittedAggregation {
         })
     }
 
-    /// Emits the groups of `leaving`; returns false if the step ends before all have left.
+    /// Emits the groups of `leaving`. Returns false if the step ends before all are emitted.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -92,7 +93,7 @@ impl FittedAggregation {
             let end = groups.len().min(*given + limits::BATCH_ROWS);
             let wanted: Vec<u32> = (u32_checked(*given)..u32_checked(end)).collect();
             *given = end;
-            // Whether more is wanted shows at the end of the row group.
+            // A `Break` is noticed at the end of the row group.
             let _ = give(&self.aggregation, groups, stores, &wanted, emit)?;
             if pace.ends() {
                 return Ok(false);
@@ -106,7 +107,8 @@ impl FittedAggregation {
             all += radix.given();
         }
         let (many, per) = ROWS_PER_GROUP_MIN;
-        // A row that bypasses grouping would carry a whole state, so rows with states never do.
+        // A row that bypasses grouping would be emitted with a whole sketch or moments, so rows with these never bypass
+        // it.
         if self.aggregation.states.is_empty() && u64_from(all) * many > *rows * per {
             partial.spill.bypass = *rows * BYPASS_FACTOR;
         }
@@ -130,13 +132,13 @@ impl FittedAggregation {
         asked.add_arrays(&frame, Some(&rows), &masks, &mut stores, |_| true)?;
         arrays.extend(asked.finish(&stores, &rows)?);
         let batch = RecordBatch::try_new(asked.schema.clone(), arrays).map_err(failure::of_kernel)?;
-        // Whether more is wanted shows at the end of the row group.
+        // A `Break` is noticed at the end of the row group.
         let _ = emit(batch);
         Ok(())
     }
 }
 
-/// Replaces -0.0 by 0.0 in keys, as tables of groups do.
+/// Replaces -0.0 by 0.0 in group keys, as the hash tables of groups do.
 fn one_zero(keys: &ArrayRef) -> ArrayRef {
     match keys.data_type() {
         DataType::Float32 => {

@@ -1,7 +1,7 @@
-//! Accumulators: the running values of all groups, a vector per accumulator.
+//! Stores of accumulators: the running values of all groups, in one vector per accumulator.
 //!
-//! The count that belongs to a sum or fold states whether it has seen any value; a group without values has the neutral
-//! element.
+//! Whether a sum or fold of a group has seen any value is told by the count that belongs to it. A group without values
+//! has the neutral element.
 
 use super::floats;
 use super::fold::{combine, for_fold, neutral};
@@ -15,10 +15,10 @@ use farpool_model::{Error, Fold, Literal, Pick, Result, Value, schema, with_inte
 use farpool_statistics::States;
 use std::cmp::Ordering;
 
-/// The running values of one accumulator.
+/// Running values of one accumulator, by group.
 #[derive(Debug)]
 pub(crate) enum Store {
-    /// A count that is at least 1 in every group, and of which only that matters.
+    /// A count that is only used to tell whether a group has rows, where every group is known to have some.
     Present,
     Count(Vec<i64>),
     /// Exact sums of integers.
@@ -42,20 +42,20 @@ pub(crate) enum Store {
     States(States),
 }
 
-/// Exact sums of integers: in 64 bits until one overflows, then in 128 bits; once one of those has
-/// overflowed, `carries` has the signed number of overflows of each.
+/// Exact sums of integers. They have 64 bits until one of them overflows, and then 128 bits. If one of those overflows,
+/// `carries` has the signed number of overflows of each sum.
 #[derive(Debug)]
 pub(crate) enum Sums {
     Narrow(Vec<i64>),
     Wide { low: Vec<i128>, carries: Vec<i64> },
 }
 
-/// Values to add, and their groups.
+/// Values to be added to groups.
 pub(crate) struct Input<'a> {
     pub(super) array: &'a ArrayRef,
-    /// The group of each row; `None` when all rows belong to group 0.
+    /// Group of each row; `None` if all rows belong to group 0.
     pub(super) groups: Option<&'a [u32]>,
-    /// Rows that count; `None` for all.
+    /// Rows that count; `None` if all do.
     pub(super) mask: Option<&'a BooleanArray>,
 }
 
@@ -65,7 +65,7 @@ impl Store {
         Store::Count(Vec::new())
     }
 
-    /// Sums of no groups, of values of type `argument`.
+    /// Creates sums for no groups, of values of type `argument`.
     pub(super) fn sums(argument: &DataType) -> Store {
         if argument.is_floating() {
             Store::FloatSum(Vec::new())
@@ -74,7 +74,7 @@ impl Store {
         }
     }
 
-    /// Folds of no groups, of values of type `argument`.
+    /// Creates folds for no groups, of values of type `argument`.
     pub(super) fn folds(fold: Fold, argument: &DataType) -> Store {
         match fold {
             Fold::Pick(pick) if argument.is_floating() => Store::FloatPick { values: Vec::new(), pick },
@@ -100,7 +100,7 @@ impl Store {
         Store::IntFold { values, fold }
     }
 
-    /// Grows the store to `groups` groups; new ones have no values.
+    /// Grows the store to `groups` groups. New groups have no values.
     pub(super) fn resize(&mut self, groups: usize) {
         match self {
             Store::Present => {}
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the store takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Store::Present => 0,
@@ -145,7 +145,7 @@ impl Store {
         }
     }
 
-    /// Adds the values that are not NULL.
+    /// Adds the values that are not NULL to their groups.
     pub(super) fn update(&mut self, input: &Input<'_>) -> Result<()> {
         match self {
             Store::Present => {}
@@ -186,8 +186,8 @@ impl Store {
         Ok(())
     }
 
-    /// Adds integers on lanes to their groups (without `groups`, to group 0), or counts them. Rows whose bit
-    /// in `valid` is clear are skipped.
+    /// Adds integers of a lane to their groups (with `groups` `None`, to group 0), or counts them. Rows whose bit in
+    /// `valid` is clear are left out.
     pub(super) fn update_lanes(&mut self, groups: Option<&[u32]>, values: &[i64], valid: Option<&[u64]>) {
         let group = |row: usize| groups.map_or(0, |g| g[row] as usize);
         match self {
@@ -208,7 +208,7 @@ impl Store {
         }
     }
 
-    /// Adds an integer that is already aggregated over several rows: a partial count, sum or fold.
+    /// Adds a partial value, computed from several rows, to a group: a count, sum or fold.
     pub(super) fn add_partial(&mut self, group: usize, value: i64) {
         match self {
             Store::Present => {}
@@ -223,7 +223,8 @@ impl Store {
         }
     }
 
-    /// Folds one value into a group. The value is a bound of the accumulator's argument, from a zone map.
+    /// Folds one value into a group: the minimum or maximum of the accumulator's argument in a row group, from a zone
+    /// map.
     pub(super) fn keep(&mut self, group: usize, value: &Literal) {
         match (self, value.value()) {
             (Store::IntFold { values, fold }, Value::Int(value)) => {
@@ -247,7 +248,7 @@ impl Store {
         }
     }
 
-    /// Merges the groups `from` of `other` into the groups `to` of this.
+    /// Merges the groups `from` of `other` into the groups `to` of this store, pair by pair.
     pub(super) fn merge(&mut self, other: &Store, from: &[u32], to: &[u32]) -> Result<()> {
         let pairs = from.iter().zip(to).map(|(f, t)| (*f as usize, *t as usize));
         match (self, other) {
@@ -275,10 +276,10 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the states of this store.
+    /// Returns the sketches or moments of this store.
     ///
     /// # Errors
-    /// `Internal` when the store is not one of states.
+    /// `Internal` when the store has none.
     pub(super) fn states(&mut self) -> Result<&mut States> {
         match self {
             Store::States(states) => Ok(states),
@@ -367,7 +368,7 @@ impl Sums {
         }
     }
 
-    /// Returns the sum of a group; `None` when it does not fit 128 bits.
+    /// Returns the sum of a group; `None` if it does not fit 128 bits.
     pub(super) fn exact(&self, group: usize) -> Option<i128> {
         match self {
             Sums::Narrow(sums) => Some(i128::from(sums[group])),
@@ -429,7 +430,7 @@ impl Input<'_> {
         Ok(())
     }
 
-    /// Sums the values of rows that count.
+    /// Returns the sum of the values that count.
     fn sum_of_floats(&self) -> Result<f64> {
         let valid = self.valid().map(|valid| crate::bits::of_buffer(&valid));
         let valid = valid.as_deref();
@@ -470,7 +471,7 @@ fn each_row(rows: usize, valid: Option<&[u64]>, f: impl FnMut(usize)) {
     }
 }
 
-/// Returns the neutral element of a pick of floats: the last in the order of the pick, in which NaN is the greatest
+/// Returns the neutral element of a pick of floats: the value that is picked last. NaN counts as the greatest value,
 /// whatever its sign.
 fn neutral_float(pick: Pick) -> f64 {
     match pick {
@@ -479,7 +480,7 @@ fn neutral_float(pick: Pick) -> f64 {
     }
 }
 
-/// Keeps the value that is picked. Picking any float is implemented as picking the greatest, as for integers.
+/// Replaces `kept` by `value` if that is picked. `Pick::Any` is implemented as the maximum, as for integers.
 #[inline]
 fn keep_float(kept: &mut f64, value: f64, pick: Pick) {
     let wanted = match pick {
@@ -491,7 +492,7 @@ fn keep_float(kept: &mut f64, value: f64, pick: Pick) {
     }
 }
 
-/// Orders floats by their total order, except that NaN is the greatest whatever its sign.
+/// Compares floats in total order, except that NaN is the greatest value, whatever its sign.
 fn order(left: f64, right: f64) -> Ordering {
     match (left.is_nan(), right.is_nan()) {
         (false, false) => left.total_cmp(&right),
@@ -499,8 +500,8 @@ fn order(left: f64, right: f64) -> Ordering {
     }
 }
 
-/// Keeps the value that is picked; returns by how many bytes the kept one grew. Picking any string keeps the
-/// first, so that no other is compared or copied.
+/// Replaces `kept` by `value` if that is picked. Returns by how many bytes the kept value has grown. For `Pick::Any`
+/// the first string stays, so that no other is compared or copied.
 fn keep_bytes(kept: &mut Option<Box<[u8]>>, value: &[u8], pick: Pick) -> isize {
     let replaces = match (kept.as_deref(), pick) {
         (None, _) => true,

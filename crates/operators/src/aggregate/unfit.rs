@@ -1,17 +1,17 @@
-//! Reasons why a way is not applicable.
+//! Reasons why a way cannot be used.
 
-/// Why a way is not applicable, as a clause that can follow "because"; shown when a program is explained.
+/// Reason why a way cannot be used, as a clause that can follow "because" in EXPLAIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unfit(pub(super) &'static str);
 
-/// The data that a way needs to run, or why it is not applicable.
+/// Data that a way needs, or the reason why the way cannot be used.
 pub(crate) type Fit<T> = std::result::Result<T, Unfit>;
 
-/// The keys have no codes or bounds that could number the groups.
+/// The group keys have neither codes nor known minimum and maximum, from which group numbers could be computed.
 pub(super) const DOMAIN_UNKNOWN: Unfit = Unfit("the domain of the keys is not known");
 
-/// An aggregate cannot be computed on lanes.
+/// An aggregate function cannot be computed from lanes.
 pub(super) const NOT_ON_LANES: Unfit = Unfit("an aggregate needs decoded values");
 
-/// A sum may not fit a lane.
+/// A sum may not fit 64 bits.
 pub(super) const SUM_TOO_WIDE: Unfit = Unfit("a sum may leave 64 bits");

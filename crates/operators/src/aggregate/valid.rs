@@ -4,7 +4,7 @@ use crate::bits;
 use crate::lanes::RowSet;
 use farpool_columns::RowGroup;
 
-/// Returns a bit per row where none of `columns` is NULL; `None` when that is everywhere.
+/// Returns a bitmap of the rows in which none of `columns` is NULL; `None` if that holds for all rows.
 pub(super) fn valid_bits(group: &RowGroup, columns: &[usize], rows: RowSet<'_>) -> Option<Vec<u64>> {
     let mut all: Option<Vec<u64>> = None;
     for column in columns {

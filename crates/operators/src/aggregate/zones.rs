@@ -1,20 +1,20 @@
-//! The zones way, which reads no rows: counts and picks of a row group whose rows all pass, from its zone
-//! maps.
+//! The zones way: counts and picks (minimum, maximum, any value) of a row group whose rows all pass the filter follow
+//! from its zone maps, so that no row is read.
 
 use super::aggregation::{Accumulator, Aggregation, Kind};
 use super::store::Store;
 use farpool_columns::{RowGroup, ZoneMap};
 use farpool_model::{Fold, Literal, Pick};
 
-/// The value of an accumulator over a row group, from its zone maps.
+/// Value of an accumulator over a row group, according to its zone maps.
 pub(crate) enum Known {
     Count(i64),
-    /// The picked value; `None` if there are no values.
+    /// Picked value; `None` if there are no values.
     Pick(Option<Literal>),
 }
 
-/// Returns the value of each accumulator over all rows of `group`; `None` when zone maps do not tell all of
-/// them.
+/// Returns the value of each accumulator over all rows of `group`; `None` if one of them does not follow from zone
+/// maps.
 pub(super) fn known(aggregation: &Aggregation, group: &RowGroup) -> Option<Vec<Known>> {
     if !aggregation.keys.is_empty() {
         return None;

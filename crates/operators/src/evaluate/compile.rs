@@ -1,4 +1,4 @@
-//! Compilation of an expression: everything that does not depend on rows is prepared once.
+//! Compiles an expression: everything that does not depend on rows is prepared once.
 
 use super::frame::{Evaluated, Frame};
 use super::members::Members;
@@ -31,7 +31,7 @@ pub(super) enum Node {
     IsNull(Box<Compiled>),
     InList(Box<Compiled>, Members),
     InFilter(Vec<Compiled>, KeyFilter),
-    /// LIKE with a pattern of literal pieces, and the string that it is applied to.
+    /// LIKE with a pattern that consists of literal pieces, and the string expression to which it is applied.
     Pieces(Box<Compiled>, LikePieces),
     Regex(Box<Compiled>, Pattern),
     Arithmetic(ArithmeticOp, Box<Compiled>, Box<Compiled>, Overflow),
@@ -46,9 +46,9 @@ pub(super) enum Node {
 /// Whether an arithmetic operation checks for overflow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Overflow {
-    /// Bounds rule overflow out; nothing is checked.
+    /// Overflow cannot happen, according to the bounds of the operands, so nothing is checked.
     Impossible,
-    /// Overflow is an error.
+    /// Results are checked, and overflow is an error.
     Checked,
 }
 
@@ -84,7 +84,7 @@ impl Compiled {
         })
     }
 
-    /// Returns the values over `frame`, which holds the columns of [`Compiled::columns`].
+    /// Evaluates the expression over `frame`, which must have the columns of [`Compiled::columns`].
     ///
     /// # Errors
     /// `Invalid` when the expression fails on one of the rows.
@@ -95,12 +95,12 @@ impl Compiled {
         kernels::evaluate(self, frame)
     }
 
-    /// Evaluates the expression over `frame` as an array of all rows.
+    /// Evaluates the expression over `frame` as [`Self::evaluate`] does, and returns an array with one value per row.
     pub(crate) fn array(&self, frame: &Frame) -> Result<ArrayRef> {
         self.evaluate(frame)?.into_array(frame.rows())
     }
 
-    /// Makes this `self AND other`. However many are added, the result is one level deeper.
+    /// Changes this condition to `self AND other`. However many are added, the expression gets only one level deeper.
     pub(crate) fn and(&mut self, other: Compiled) {
         if !matches!(self.node, Node::And(_)) {
             let facts = Facts { data_type: DataType::Boolean, range: None, may_fail: self.is_fallible() };
@@ -130,7 +130,7 @@ impl Compiled {
         &self.columns
     }
 
-    /// Returns the column, if the expression is nothing but a column.
+    /// Returns the column, if the expression is only a column reference; otherwise `None`.
     pub(crate) fn as_column(&self) -> Option<usize> {
         match self.node {
             Node::Column(index) => Some(index),
@@ -138,7 +138,7 @@ impl Compiled {
         }
     }
 
-    /// Returns whether evaluation may fail on some values.
+    /// Returns whether evaluation may fail for some values, for example by overflow.
     pub(crate) fn is_fallible(&self) -> bool {
         self.facts.may_fail
     }
@@ -150,7 +150,7 @@ pub(crate) fn scalar_of(literal: &farpool_model::Literal) -> Result<ArrayRef> {
     scalar::of_literal(literal)
 }
 
-/// Builds the node of `expr` from its compiled children, in the order of [`Expr::children`].
+/// Creates the node of `expr` from its compiled children, which are in the order of [`Expr::children`].
 fn node_of(expr: &Expr, children: Vec<Compiled>, overflow: Overflow) -> Result<Node> {
     Ok(match expr {
         Expr::Column(index) => Node::Column(*index),
@@ -209,7 +209,7 @@ fn boxed<const COUNT: usize>(children: Vec<Compiled>) -> Result<[Box<Compiled>; 
     children.try_into().map_err(|_| Error::internal("a node with other children than its own"))
 }
 
-/// Moves the parts that may fail behind the others; otherwise keeps the order of the query.
+/// Moves the parts that may fail behind the others. Otherwise the order stays.
 fn infallible_first(mut parts: Vec<Compiled>) -> Vec<Compiled> {
     parts.sort_by_key(Compiled::is_fallible);
     parts

@@ -1,4 +1,4 @@
-//! Input and output of the general evaluator: frames of decoded columns, and evaluated expressions.
+//! Input and output of the evaluator on decoded values: frames of columns, and values of expressions.
 
 use crate::failure;
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum};
@@ -6,10 +6,10 @@ use arrow_select::filter::FilterBuilder;
 use arrow_select::take::take;
 use farpool_model::{Error, Result};
 
-/// Some rows of some columns of a table, decoded.
+/// Decoded values of some columns of a table, for some of its rows.
 pub(crate) struct Frame {
     rows: usize,
-    /// Sorted by the column's position in the table.
+    /// Columns with their positions in the table, sorted by position.
     columns: Vec<(usize, ArrayRef)>,
 }
 
@@ -34,7 +34,7 @@ impl Frame {
         }
     }
 
-    /// Returns the rows for which `mask` is true, of the columns in `needed` (sorted).
+    /// Returns the rows for which `mask` is true. Only the columns in `needed`, which must be sorted, are kept.
     pub(crate) fn filter(&self, mask: &BooleanArray, needed: &[usize]) -> Result<Frame> {
         let predicate = FilterBuilder::new(mask).optimize().build();
         let kept = self.columns.iter().filter(|(index, _)| needed.binary_search(index).is_ok());
@@ -45,17 +45,17 @@ impl Frame {
     }
 }
 
-/// The values of an expression: one per row, or one that holds for all rows (an array of length one).
+/// Values of an expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Evaluated {
-    /// A value per row.
+    /// One value per row.
     Array(ArrayRef),
-    /// One value for all rows, in an array of length one.
+    /// One value for all rows, as an array of one row.
     Scalar(ArrayRef),
 }
 
 impl Evaluated {
-    /// Expands the values to an array of `rows` values.
+    /// Returns the values as an array of `rows` rows.
     pub(crate) fn into_array(self, rows: usize) -> Result<ArrayRef> {
         match self {
             Evaluated::Array(array) => Ok(array),
@@ -67,14 +67,15 @@ impl Evaluated {
         }
     }
 
-    /// Returns the array of the values; of length one for a scalar.
+    /// Returns the array; for a scalar it has one row.
     pub(crate) fn inner(&self) -> &ArrayRef {
         match self {
             Evaluated::Array(array) | Evaluated::Scalar(array) => array,
         }
     }
 
-    /// Wraps `array`, the result of an operation on `inputs`: a scalar if all inputs are scalars.
+    /// Wraps `array`, the result of an operation on `inputs`: as a scalar if all inputs are scalars, otherwise as an
+    /// array.
     pub(crate) fn like(inputs: &[&Evaluated], array: ArrayRef) -> Evaluated {
         if inputs.iter().all(|i| matches!(i, Evaluated::Scalar(_))) {
             Evaluated::Scalar(array)

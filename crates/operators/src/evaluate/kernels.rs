@@ -1,4 +1,4 @@
-//! Evaluation of compiled expressions, with a kernel for each kind of node.
+//! Evaluates compiled expressions on decoded values, with a kernel for each kind of node.
 
 use super::compile::{Compiled, Node, Overflow};
 use super::frame::{Evaluated, Frame};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 type Kernel<T> = fn(&dyn Datum, &dyn Datum) -> Result<T, ArrowError>;
 
-/// Evaluates `compiled` over `frame`, which has at least one row.
+/// Evaluates `compiled` over `frame`, which must have at least one row.
 pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> {
     match &compiled.node {
         Node::Column(index) => Ok(Evaluated::Array(frame.column(*index)?.clone())),
@@ -93,8 +93,8 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
     }
 }
 
-/// Tests for each row whether the combination of its values may be a key of `filter`; NULL where any value is
-/// NULL.
+/// Tests for each row whether its combination of values may be a join key in `filter`. The result is NULL where one of
+/// the values is NULL.
 fn may_have(filter: &KeyFilter, values: &[ArrayRef]) -> Result<ArrayRef> {
     let hashes = keys::of_rows(values)?;
     let hits = BooleanBuffer::collect_bool(hashes.len(), |row| filter.contains(hashes[row]));
@@ -112,7 +112,7 @@ fn matches(array: &ArrayRef, is_match: impl Fn(&str) -> bool) -> BooleanArray {
     BooleanArray::new(BooleanBuffer::collect_bool(strings.len(), test), nulls.cloned())
 }
 
-/// Replaces -0.0 by 0.0 in floats: they are equal in SQL, but not in Arrow's comparisons.
+/// Replaces -0.0 by 0.0 in floats, because they are equal in SQL but not in Arrow's comparisons.
 fn one_zero(values: Evaluated) -> Evaluated {
     let map = |array: &ArrayRef| -> Option<ArrayRef> {
         Some(match array.data_type() {
@@ -132,7 +132,7 @@ fn one_zero(values: Evaluated) -> Evaluated {
     }
 }
 
-/// Returns the value, or 0.0 for -0.0.
+/// Returns 0.0 for -0.0, and any other value unchanged.
 pub(super) fn plus_zero(value: f64) -> f64 {
     if value == 0.0 { 0.0 } else { value }
 }
@@ -152,7 +152,7 @@ fn compare_kernel(op: CompareOp) -> Kernel<BooleanArray> {
     }
 }
 
-/// Returns the kernel without overflow checks, for operands whose results are known to fit.
+/// Returns the kernel without overflow checks. Results must be known to fit their type.
 fn unchecked(op: ArithmeticOp) -> Kernel<ArrayRef> {
     match op {
         ArithmeticOp::Add => numeric::add_wrapping,
@@ -163,8 +163,8 @@ fn unchecked(op: ArithmeticOp) -> Kernel<ArrayRef> {
     }
 }
 
-/// Computes three-valued AND, or OR if `absorbing` (the value that decides the result whatever follows) is true. Parts
-/// that may fail run only on the rows that are not decided yet.
+/// Evaluates a three-valued AND (`absorbing` is false) or OR (`absorbing` is true): the value `absorbing` of one part
+/// decides the result. Parts that may fail are evaluated only on rows that are not decided by earlier parts.
 fn connect(parts: &[Compiled], frame: &Frame, absorbing: bool) -> Result<Evaluated> {
     let kernel = if absorbing { boolean::or_kleene } else { boolean::and_kleene };
     let mut sofar: Option<BooleanArray> = None;
@@ -184,7 +184,7 @@ fn connect(parts: &[Compiled], frame: &Frame, absorbing: bool) -> Result<Evaluat
     Ok(Evaluated::Array(Arc::new(result)))
 }
 
-/// Returns the rows whose value is not `absorbing` yet.
+/// Returns a mask of the rows whose value is not `absorbing`.
 fn undecided(decided: &BooleanArray, absorbing: bool) -> BooleanArray {
     let values = if absorbing { decided.values().clone() } else { !decided.values() };
     let decided = match decided.nulls() {
@@ -202,7 +202,7 @@ fn on_undecided(part: &Compiled, frame: &Frame, mask: &BooleanArray, fill: bool)
     Ok(scatter(mask, values.as_boolean(), fill))
 }
 
-/// Places `values`, one for each row where `mask` is true, at those rows; other rows get `fill`.
+/// Returns an array that has `values` in the rows where `mask` is true, in order, and `fill` in the others.
 fn scatter(mask: &BooleanArray, values: &BooleanArray, fill: bool) -> BooleanArray {
     let place = |source: &BooleanBuffer, fill: bool| {
         let mut out = BooleanBufferBuilder::new(mask.len());
@@ -216,8 +216,8 @@ fn scatter(mask: &BooleanArray, values: &BooleanArray, fill: bool) -> BooleanArr
 
 type Branches = [(Compiled, Compiled)];
 
-/// Evaluates a CASE whose parts cannot fail: each part over all rows, combined from the last branch to the
-/// first.
+/// Evaluates a CASE whose parts cannot fail: each part on all rows. The results are combined from the last branch to
+/// the first.
 fn case_at_once(
     case: &Compiled,
     branches: &Branches,
@@ -236,7 +236,7 @@ fn case_at_once(
     result.into_array(frame.rows())
 }
 
-/// Evaluates a CASE with parts that may fail: each part only on the rows that reach it.
+/// Evaluates a CASE with parts that may fail: each part only on the rows that earlier branches leave.
 fn case_by_rows(
     case: &Compiled,
     branches: &Branches,
@@ -270,7 +270,7 @@ fn case_by_rows(
     interleave(&arrays, &places).map_err(failure::of_kernel)
 }
 
-/// Returns the rows where a boolean is true: neither false nor NULL.
+/// Returns a mask of the rows where a boolean is true (neither false nor NULL).
 pub(crate) fn truth(array: &ArrayRef) -> BooleanArray {
     let array = array.as_boolean();
     if array.nulls().is_some() { prep_null_mask_filter(array) } else { array.clone() }

@@ -1,8 +1,8 @@
-//! The constants of an IN list, prepared for look-up.
+//! Constants of an IN list, prepared for look-ups.
 //!
-//! Integers in a narrow range are kept as a bitmap, so that long lists (the keys of a join's other side) cost a bit
-//! test for each row; others are kept sorted. Floats are a hash set of their bits (-0.0 is 0.0 and a NaN equals itself,
-//! as under `=`); strings and binaries a hash set of their bytes.
+//! Integers in a narrow range are a bitmap, so that a test costs the same for long lists (such as the join keys of the
+//! other table); other integers are sorted. Floats are a hash set of their bits, in which -0.0 is 0.0 and a NaN equals
+//! itself, as for `=`. Strings and binaries are a hash set of their bytes.
 
 use super::kernels::plus_zero;
 use arrow_array::cast::AsArray;
@@ -14,14 +14,14 @@ use farpool_columns::IntegerSet;
 use farpool_model::{Error, KeySet, Literal, Result, Value, with_integer};
 use hashbrown::HashSet;
 
-/// Greatest span, from the least to the greatest integer of a list, for which a bitmap is built: 1 MiB of
-/// bits, which stay in the L2 cache.
+/// Maximum difference between the greatest and the least integer of a list for a bitmap. Reason: such a bitmap takes 1
+/// MiB, which fits the L2 cache.
 const BITMAP_VALUES_MAX: i128 = 8 << 20;
 
-/// Longest list of integers that is scanned instead of looked up.
+/// Maximum length of a list of integers that is scanned rather than looked up in a bitmap.
 const SCANNED_MAX: usize = 8;
 
-/// The integers of a list, or of a key set, which is too large to be written out as a list.
+/// Integers of a list, or of a set of join keys, which is too large to be written as a list.
 #[derive(Clone, Debug)]
 enum Ints {
     /// Sorted, without duplicates.
@@ -29,7 +29,7 @@ enum Ints {
     Keys(KeySet),
 }
 
-/// The values of an IN list.
+/// Members of an IN list.
 #[derive(Clone, Debug)]
 pub(crate) struct Members {
     ints: Ints,
@@ -43,7 +43,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Returns the constants of `list`, which have one type.
+    /// Creates the members from the constants of `list`, which must have one type.
     pub(crate) fn new(list: &[Literal]) -> Members {
         let mut members = Members {
             ints: Ints::Listed(Vec::new()),
@@ -77,21 +77,21 @@ impl Members {
         members
     }
 
-    /// Returns the keys of `set`.
+    /// Creates the members from a set of join keys.
     pub(crate) fn of_set(set: &KeySet) -> Members {
         let (first, words) = set.bitmap();
         let bitmap = IntegerSet::of_bitmap(first, words);
         Members { set: Some(bitmap), ints: Ints::Keys(set.clone()), ..Members::new(&[]) }
     }
 
-    /// Tests each value for membership, with SQL's three-valued logic.
+    /// Tests each value for membership, with three-valued logic as in SQL.
     pub(crate) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let hits = self.hits(array)?;
         let nulls = array.logical_nulls();
         if !self.has_null {
             return Ok(BooleanArray::new(hits, nulls));
         }
-        // A list with a NULL makes each miss NULL, so a row is either true or NULL.
+        // With a NULL in the list, a value that is not found gives NULL, so a row is either true or NULL.
         let valid = match nulls {
             Some(nulls) => &hits & nulls.inner(),
             None => hits.clone(),
@@ -148,13 +148,13 @@ impl Members {
         }
     }
 
-    /// Returns the integers as a bitmap, if their range is narrow enough.
+    /// Returns the integers as a bitmap; `None` if their range is too wide, or they are few.
     pub(crate) fn set(&self) -> Option<&IntegerSet> {
         self.set.as_ref()
     }
 
-    /// Returns the members from `min` to `max` as closed ranges; `None` when there are more than `most`
-    /// ranges.
+    /// Returns the members between `min` and `max` as closed ranges of consecutive integers; `None` if there are more
+    /// than `most` ranges.
     pub(crate) fn runs(&self, min: i64, max: i64, most: usize) -> Option<Vec<(i128, i128)>> {
         let (low, high) = (i128::from(min), i128::from(max));
         match &self.ints {
@@ -172,7 +172,7 @@ impl Members {
     }
 }
 
-/// Combines sorted integers into closed ranges; `None` when there are more than `most` ranges.
+/// Combines sorted integers into closed ranges of consecutive ones; `None` if there are more than `most` ranges.
 fn runs_of(ints: impl Iterator<Item = i128>, most: usize) -> Option<Vec<(i128, i128)>> {
     let mut runs: Vec<(i128, i128)> = Vec::new();
     for value in ints {
@@ -187,7 +187,7 @@ fn runs_of(ints: impl Iterator<Item = i128>, most: usize) -> Option<Vec<(i128, i
     Some(runs)
 }
 
-/// Builds the bitmap of sorted integers; `None` when they are few or too far apart.
+/// Returns a bitmap of sorted integers; `None` if they are few or too far apart.
 fn set_of(ints: &[i128]) -> Option<IntegerSet> {
     let span = ints.last()?.checked_sub(*ints.first()?)?;
     if ints.len() <= SCANNED_MAX || span >= BITMAP_VALUES_MAX {

@@ -1,11 +1,11 @@
-//! The general evaluator: every expression, over decoded Arrow arrays, by Arrow's kernels.
+//! The general evaluator: evaluates any expression on decoded Arrow arrays, by Arrow's kernels.
 //!
-//! Contract. Input: a [`Frame`], some rows of some columns. Output: one value per row, or one value for all. Order:
-//! that of the rows. Memory: the intermediate arrays of one frame, whose rows the caller bounds. Parallelism: none of
-//! its own; a [`Compiled`] is shared freely. Errors: those of the kernels for the values (division by zero, a cast that
-//! does not fit), never on a row that an earlier condition of an AND, OR or CASE has ruled out.
+//! Input: a [`Frame`], some rows of some columns. Output: one value per row, in the order of the rows, or one value for
+//! all. Memory: the intermediate arrays of one frame, whose number of rows the caller limits. Parallelism: any number
+//! of threads may use a [`Compiled`]. Errors: those of the kernels for the values (division by zero, a cast that does
+//! not fit), but never on a row that an earlier condition of an AND, OR or CASE has excluded.
 //!
-//! This evaluator is the plain twin of every operator on encoded data, and defines their results.
+//! This evaluator defines the results of all operators on encoded data; tests compare them with it.
 
 mod compile;
 mod frame;

@@ -1,4 +1,4 @@
-//! Conversion between literals or integers and Arrow arrays of canonical types.
+//! Converts literals and integers to Arrow arrays of canonical types, and back.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -11,7 +11,7 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Literal, Result, Value, with_integer};
 use std::sync::Arc;
 
-/// Converts `literal` to an array of length one.
+/// Converts `literal` to an array of one row.
 pub(super) fn of_literal(literal: &Literal) -> Result<ArrayRef> {
     Ok(match literal.value() {
         Value::Null => new_null_array(literal.data_type(), 1),
@@ -44,8 +44,8 @@ pub(crate) fn literal_at(array: &ArrayRef, row: usize) -> Result<Literal> {
     Literal::new(value, array.data_type().clone())
 }
 
-/// Builds an array of an integer-like type. `values` are within the type's range, except those under a NULL, which are
-/// truncated to the type's width.
+/// Creates an array of an integer-like type. Values must be within the range of the type, except those of NULL rows,
+/// which are truncated to its width.
 pub(crate) fn array_of_ints(
     data_type: &DataType,
     values: impl Iterator<Item = i128>,

@@ -1,21 +1,20 @@
-//! Table of groups for keys of 64 bits, with open addressing ([`super::slots`]).
+//! Hash table of groups for 64-bit group keys, with open addressing ([`super::slots`]).
 
 use super::hash::HashKey;
 use super::slots::Slots;
 use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 
-/// Maps keys of 64 bits to group numbers.
+/// Maps 64-bit group keys to group ids.
 pub(crate) struct IntTable {
     slots: Slots<u32>,
-    /// The key of each group.
+    /// Group key of each group.
     keys: Vec<i64>,
     hash_key: HashKey,
 }
 
 impl IntTable {
-    /// The most bytes per group of a table that is not empty: the vector of keys and the slots, right after
-    /// growing.
+    /// Maximum number of bytes per group, reached right after the vector of group keys and the slots have grown.
     pub(super) const BYTES_PER_GROUP: usize = 2 * size_of::<i64>() + Slots::<u32>::BYTES_PER_GROUP;
 
     /// Creates an empty table.
@@ -23,7 +22,7 @@ impl IntTable {
         IntTable { slots: Slots::new(), keys: Vec::new(), hash_key }
     }
 
-    /// Reserves room for `groups` groups if the table is empty.
+    /// Reserves room for `groups` groups, if the table is empty.
     pub(super) fn expect(&mut self, groups: usize) {
         if self.keys.is_empty() && self.slots.expect(groups) {
             working::reserve(&mut self.keys, groups);
@@ -35,12 +34,12 @@ impl IntTable {
         self.keys.len()
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the table takes.
     pub(super) fn bytes(&self) -> usize {
         self.slots.bytes() + self.keys.capacity() * size_of::<i64>()
     }
 
-    /// Appends the group of each key to `ids`, adding groups that are new.
+    /// Appends the id of each group key's group to `ids`. Adds groups that are new.
     pub(super) fn intern(&mut self, keys: &[i64], ids: &mut Vec<u32>) {
         let first = ids.len();
         let hash_key = self.hash_key;
@@ -52,7 +51,7 @@ impl IntTable {
         }
     }
 
-    /// Appends to `ids` the number in this table of each group of `wanted`, a group of `other`; adds groups
+    /// Appends to `ids` the id in this table of each group of `wanted`, which are ids of groups in `other`. Adds groups
     /// that are new.
     pub(super) fn intern_groups(&mut self, other: &Self, wanted: &[u32], ids: &mut Vec<u32>) {
         ids.extend(wanted.iter().map(|group| self.insert(other.key(*group))));

@@ -1,13 +1,13 @@
-//! Grouping: a number for each distinct combination of key values (Farview, section 5.4).
+//! Grouping: assigns an id to each distinct combination of group keys (Farview, section 5.4).
 //!
-//! Contract. Input: key arrays of a batch. Output: a group number per row, dense from 0 in the order of
-//! first appearance. NULL is a value like any other; -0.0 is the same key as 0.0, and NaNs are the same key
-//! if their bits are, as Arrow's engines group them. Memory: the distinct keys and a hash table, reported by
-//! [`Groups::bytes`]. Parallelism: none of its own; tables of different workers hash alike, so that they can
-//! be merged partition by partition. Errors: only on a bug in this crate.
+//! Input: the group keys of a batch. Output: a group id per row; ids are consecutive from 0, in the order of first
+//! appearance. NULL is a value like any other. -0.0 is the same group key as 0.0, and NaNs are the same if their bits
+//! are, as in engines that use Arrow. Memory: the distinct group keys and a hash table, reported by [`Groups::bytes`].
+//! Parallelism: each worker has a table of its own; all tables use the same hash function, so that they can be merged
+//! partition by partition. Errors: only on a bug in this crate.
 //!
-//! Keys that together fit 64 bits, according to the zone maps and dictionaries of a table, are packed into
-//! one integer ([`packed`]); all others are stored as rows of words ([`rows`]) in a [`row_table`].
+//! If all group keys of a row together fit 64 bits, according to the zone maps and dictionaries of the table, they are
+//! packed into one integer ([`packed`]); otherwise they are stored as rows of words ([`rows`]) in a [`row_table`].
 
 mod hash;
 mod ints;
@@ -31,19 +31,19 @@ pub(crate) use rows::Rows;
 pub(crate) use text_codes::{TextCodes, text_bytes};
 pub(crate) use values::{KeyValues, lanes_of_array};
 
-/// The groups seen so far.
+/// Hash table of the groups so far.
 pub(crate) enum Groups {
-    /// No keys: a single group.
+    /// There are no group keys: all rows belong to one group.
     Single,
-    /// Keys that together fit 64 bits.
+    /// Group keys that together fit 64 bits.
     Packed(PackedTable),
-    /// All other keys.
+    /// All other group keys.
     Rows(Box<RowTable>),
 }
 
 impl Groups {
-    /// Creates a table without groups (without keys: with one) for keys of these canonical types, packed if
-    /// `packing` is given.
+    /// Creates an empty table (without group keys: one with a single group) for group keys of these canonical types.
+    /// They are packed if `packing` is given.
     pub(crate) fn new(types: &[DataType], packing: Option<&Arc<Packing>>, hash_key: HashKey) -> Groups {
         match packing {
             _ if types.is_empty() => Groups::Single,
@@ -52,7 +52,7 @@ impl Groups {
         }
     }
 
-    /// Reserves room for `groups` groups if there are none yet.
+    /// Reserves room for `groups` groups, if there are none yet.
     pub(crate) fn expect(&mut self, groups: usize) {
         match self {
             Groups::Single => {}
@@ -70,7 +70,7 @@ impl Groups {
         }
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the table takes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Groups::Single => 0,
@@ -79,7 +79,8 @@ impl Groups {
         }
     }
 
-    /// Returns the most bytes that a group with keys of these types adds to [`Groups::bytes`], without its strings.
+    /// Returns the maximum number of bytes that a group with group keys of these types adds to [`Groups::bytes`],
+    /// without its strings.
     pub(crate) fn bytes_per_group(types: &[DataType], packed: bool) -> usize {
         match types {
             [] => 0,
@@ -88,7 +89,7 @@ impl Groups {
         }
     }
 
-    /// Replaces `ids` by the group of each of `rows` rows, adding groups that are new.
+    /// Replaces `ids` by the group id of each of `rows` rows. Adds groups that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -101,7 +102,7 @@ impl Groups {
         }
     }
 
-    /// Numbers the groups of keys as [`Groups::intern`] does, for keys that are all arrays.
+    /// Finds groups as [`Groups::intern`] does, for group keys that are all arrays.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -111,7 +112,7 @@ impl Groups {
         self.intern(&keys, rows, ids)
     }
 
-    /// Replaces `ids` by the group of each packed key; adds groups that are new.
+    /// Replaces `ids` by the group id of each packed group key. Adds groups that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -124,7 +125,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Replaces `out` by the keys of `rows` rows, encoded for [`Groups::intern_rows`].
+    /// Replaces `out` by the group keys of `rows` rows, encoded for [`Groups::intern_rows`].
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -135,7 +136,7 @@ impl Groups {
         }
     }
 
-    /// Replaces `ids` by the group of each encoded row, given the hashes of the rows; adds groups that are
+    /// Replaces `ids` by the group id of each encoded row; `hashes` has the hashes of the rows. Adds groups that are
     /// new.
     ///
     /// # Errors
@@ -154,8 +155,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Replaces `ids` by the number in this table of each group of `wanted`, a group of `other`; adds groups
-    /// that are new.
+    /// Replaces `ids` by the id in this table of each group of `wanted`, which are ids of groups in `other`. Adds
+    /// groups that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -172,7 +173,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Returns the hash of a group's keys; equal keys have equal hashes in all tables with the same hash key.
+    /// Returns the hash of a group's keys. Equal group keys have equal hashes in all tables with the same hash function
+    /// key.
     pub(crate) fn hash(&self, group: u32) -> u64 {
         match self {
             Groups::Single => 0,
@@ -181,7 +183,7 @@ impl Groups {
         }
     }
 
-    /// Returns the keys of the groups `wanted`, an array per key.
+    /// Returns the group keys of the groups `wanted`, one array per group key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

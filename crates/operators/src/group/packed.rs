@@ -1,9 +1,9 @@
-//! Table of groups for keys that together fit 64 bits: each key is a bit field of one code.
+//! Hash table of groups for group keys that together fit 64 bits: each group key is a bit field of one 64-bit code.
 //!
-//! A field holds the distance of the key from its least value in the table, in as many bits as the greatest
-//! distance needs. NULL, where it occurs, is the distance after the greatest. The value of a string is its
-//! number in [`TextCodes`], that of a float its bits. Two keys are equal exactly if their codes are, so
-//! several keys cost no more than one.
+//! A field has the distance of the group key from its least value in the table, in as many bits as the greatest
+//! distance needs. NULL, if it occurs, is the distance after the greatest one. The value of a string is its table-wide
+//! code in [`TextCodes`], and that of a float its bits. Two rows have equal group keys exactly if their codes are
+//! equal, so several group keys cost no more than one.
 
 use super::hash::HashKey;
 use super::ints::IntTable;
@@ -15,40 +15,40 @@ use arrow_schema::DataType;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// The position of each key in a code.
+/// Bit fields of all group keys in a code.
 #[derive(Debug)]
 pub(crate) struct Packing {
     fields: Vec<Field>,
 }
 
-/// The bit field of one key.
+/// Bit field of one group key.
 #[derive(Debug)]
 struct Field {
     data_type: DataType,
     texts: Option<TextCodes>,
-    /// The value of distance 0.
+    /// Value with distance 0.
     min: i64,
     shift: u32,
-    /// Mask of the field, before it is shifted.
+    /// Mask of the field, before shifting.
     mask: u64,
-    /// The distance that stands for NULL, if the key can be NULL.
+    /// Distance that stands for NULL; `None` if the group key is never NULL.
     null: Option<u64>,
 }
 
-/// Properties of a key over the whole table.
+/// Properties of a group key in the whole table.
 #[derive(Debug)]
 pub(crate) struct KeyBounds {
     pub(crate) data_type: DataType,
-    /// The least and greatest value on a lane; for strings, the least and greatest number.
+    /// Least and greatest value as an integer; for strings, least and greatest code.
     pub(crate) bounds: (i64, i64),
-    /// Whether it can be NULL.
+    /// Whether the group key can be NULL.
     pub(crate) nullable: bool,
-    /// The numbers of the strings, for a key of strings.
+    /// Table-wide codes of the strings; `None` for other types.
     pub(crate) texts: Option<TextCodes>,
 }
 
 impl Packing {
-    /// Assigns a field to each key; `None` when the keys take more than 64 bits.
+    /// Assigns a bit field to each group key; `None` if they take more than 64 bits together.
     pub(crate) fn of(keys: impl Iterator<Item = KeyBounds>) -> Option<Packing> {
         let mut fields = Vec::new();
         let mut shift = 0;
@@ -59,7 +59,7 @@ impl Packing {
             if shift + bits > u64::BITS {
                 return None;
             }
-            // A key with a single value takes no bits, so its position does not matter.
+            // A group key with a single value takes no bits, so the position of its field does not matter.
             let (at, mask) = if bits == 0 { (0, 0) } else { (shift, u64::MAX >> (u64::BITS - bits)) };
             fields.push(Field { data_type, texts, min, shift: at, mask, null });
             shift += bits;
@@ -67,21 +67,21 @@ impl Packing {
         Some(Packing { fields })
     }
 
-    /// Returns the numbers of a key's strings, for a key of strings.
+    /// Returns the table-wide codes of a string group key's values; `None` for other types.
     pub(crate) fn texts(&self, key: usize) -> Option<&TextCodes> {
         self.fields[key].texts.as_ref()
     }
 
-    /// Returns the values of a key as [`Packing::add_values`] takes them; the value under a NULL is
+    /// Converts the values of a group key to integers for [`Packing::add_values`]. The integer of a NULL is
     /// unspecified.
     ///
     /// # Errors
-    /// `Internal` for a string that the table did not have.
+    /// `Internal` for a string that the table does not have.
     pub(crate) fn lanes_of(&self, key: usize, array: &ArrayRef) -> Result<Vec<i64>> {
         self.texts(key).map_or_else(|| lanes_of_array(array), |texts| texts.numbers(array))
     }
 
-    /// Writes the values of one key into its field of `codes`, which must be 0 there.
+    /// Writes the values of one group key into its field of each code. The field must be 0 before.
     pub(crate) fn add_values(&self, key: usize, values: &[i64], codes: &mut [i64]) {
         let Field { min, shift, mask, .. } = self.fields[key];
         let pairs = codes.iter_mut().zip(values);
@@ -91,7 +91,7 @@ impl Packing {
         });
     }
 
-    /// Sets the field of one key to NULL in some rows, whatever it held.
+    /// Sets the field of one group key to NULL in the codes of `rows`, whatever it contained.
     pub(crate) fn set_nulls(&self, key: usize, rows: impl Iterator<Item = usize>, codes: &mut [i64]) {
         let Field { shift, mask, null, .. } = self.fields[key];
         let null = (null.unwrap_or(0) << shift).cast_signed();
@@ -99,7 +99,7 @@ impl Packing {
         rows.for_each(|row| codes[row] = codes[row] & others | null);
     }
 
-    /// Unpacks `codes` into an array per key.
+    /// Unpacks `codes` into one array per group key.
     fn arrays(&self, codes: &[i64]) -> Result<Vec<ArrayRef>> {
         self.fields.iter().map(|field| field.array(codes)).collect()
     }
@@ -111,7 +111,7 @@ impl Field {
         let nulls = self.null.map(|null| distances.clone().map(|d| d != null).collect::<NullBuffer>());
         let nulls = nulls.filter(|n| n.null_count() > 0);
         if let Some(texts) = &self.texts {
-            // The distance of NULL is not the number of a string.
+            // The distance of NULL is not the code of a string.
             let number = |distance| if Some(distance) == self.null { 0 } else { distance as u32 };
             return texts.array(distances.map(number).collect(), nulls);
         }
@@ -120,7 +120,7 @@ impl Field {
     }
 }
 
-/// Maps packed keys to group numbers.
+/// Maps packed group keys to group ids.
 pub(crate) struct PackedTable {
     packing: Arc<Packing>,
     pub(super) table: IntTable,
@@ -132,7 +132,7 @@ impl PackedTable {
         PackedTable { packing, table: IntTable::new(hash_key) }
     }
 
-    /// Appends the group of each row to `ids`, adding groups that are new.
+    /// Appends the group id of each row to `ids`. Adds groups that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -155,7 +155,7 @@ impl PackedTable {
         Ok(())
     }
 
-    /// Returns the keys of the groups `wanted`, an array per key.
+    /// Returns the group keys of the groups `wanted`, one array per group key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

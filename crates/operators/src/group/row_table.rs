@@ -1,4 +1,4 @@
-//! Table of groups for keys that are stored as rows of words ([`super::rows`]), with open addressing
+//! Hash table of groups whose group keys are stored as rows of words ([`super::rows`]), with open addressing
 //! ([`super::slots`]).
 
 use super::hash::HashKey;
@@ -11,17 +11,17 @@ use farpool_columns::working;
 use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 
-/// Rows that are looked up in one pass: few enough that the rows of candidate groups, which the pass reads
-/// first, are still in the L1 cache when they are compared.
+/// Number of rows that are looked up together. Reason: the stored rows of possible groups, which are read first, must
+/// still be in the L1 cache when they are compared.
 const ROWS_AT_A_TIME: usize = 256;
 
-/// Number of groups from which on their rows may not fit the caches.
+/// Minimum number of groups for reading their rows in advance: with fewer, the rows fit the caches.
 const GROUPS_TOUCHED: usize = 4096;
 
-/// Longest row, in words, that is compared inline: a call costs as much as some comparisons.
+/// Maximum length of a row, in words, for comparing it inline. Reason: a call costs as much as a few comparisons.
 const WORDS_IN_PLACE: usize = 4;
 
-/// Maps rows of words to group numbers.
+/// Maps rows of words to group ids.
 pub(crate) struct RowTable {
     layout: Layout,
     rows: Blocks,
@@ -30,7 +30,7 @@ pub(crate) struct RowTable {
     scratch: Rows,
 }
 
-/// Position and hash of the row of a group's keys.
+/// Position and hash of the row with a group's keys.
 struct Group {
     block: u32,
     start: u32,
@@ -39,7 +39,7 @@ struct Group {
 }
 
 impl RowTable {
-    /// Creates an empty table of keys of these canonical types.
+    /// Creates an empty table for group keys of these canonical types.
     pub(super) fn new(types: &[DataType], hash_key: HashKey) -> Self {
         RowTable {
             layout: Layout::new(types, hash_key),
@@ -50,7 +50,7 @@ impl RowTable {
         }
     }
 
-    /// Reserves room for `groups` groups if the table is empty.
+    /// Reserves room for `groups` groups, if the table is empty.
     pub(super) fn expect(&mut self, groups: usize) {
         if self.groups.is_empty() && self.slots.expect(groups) {
             working::reserve(&mut self.groups, groups);
@@ -62,22 +62,22 @@ impl RowTable {
         self.groups.len()
     }
 
-    /// Bytes held, without the scratch memory of a batch.
+    /// Returns the bytes of memory that the table takes, without scratch memory for a batch.
     pub(super) fn bytes(&self) -> usize {
         self.rows.capacity * size_of::<i64>()
             + self.groups.capacity() * size_of::<Group>()
             + self.slots.bytes()
     }
 
-    /// Returns the most bytes that a group with keys of `types` adds, without its strings: vectors and slots right
-    /// after growing.
+    /// Returns the maximum number of bytes that a group with group keys of `types` adds, without its strings; it is
+    /// reached right after vectors and slots have grown.
     pub(super) fn bytes_per_group(types: &[DataType]) -> usize {
         2 * Layout::new(types, HashKey::default()).bytes()
             + 2 * size_of::<Group>()
             + Slots::<Tagged>::BYTES_PER_GROUP
     }
 
-    /// Replaces `out` by the keys of `rows` rows, encoded in the layout of this table.
+    /// Replaces `out` by the group keys of `rows` rows, encoded in the layout of this table.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -85,7 +85,7 @@ impl RowTable {
         self.layout.encode(keys, rows, out)
     }
 
-    /// Appends the group of each of `rows` rows to `ids`, adding groups that are new.
+    /// Appends the group id of each of `rows` rows to `ids`. Adds groups that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -97,18 +97,18 @@ impl RowTable {
         Ok(())
     }
 
-    /// Appends to `ids` the number in this table of each group of `wanted`, a group of `other`; adds groups
+    /// Appends to `ids` the id in this table of each group of `wanted`, which are ids of groups in `other`. Adds groups
     /// that are new.
     pub(super) fn intern_groups(&mut self, other: &Self, wanted: &[u32], ids: &mut Vec<u32>) {
         for wanted in wanted.chunks(ROWS_AT_A_TIME) {
             let hashes: Vec<u64> = wanted.iter().map(|group| other.hash(*group)).collect();
-            // The rows of the wanted groups are far apart: read them ahead.
+            // The rows of these groups are far apart in memory, so they are read in advance.
             other.touch(wanted);
             self.look_up(&hashes, |row| other.row(wanted[row]), ids);
         }
     }
 
-    /// Appends the group of each row to `ids`, given the hashes of the rows; adds groups that are new.
+    /// Appends the group id of each row to `ids`; `hashes` has the hashes of the rows. Adds groups that are new.
     pub(super) fn look_up<'r>(
         &mut self,
         hashes: &[u64],
@@ -134,7 +134,7 @@ impl RowTable {
         self.groups[group as usize].hash
     }
 
-    /// Returns the keys of the groups `wanted`, an array per key.
+    /// Returns the group keys of the groups `wanted`, one array per group key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -146,8 +146,8 @@ impl RowTable {
         self.rows.row(&self.groups[group as usize])
     }
 
-    /// Reads the first word of each group's row, to overlap cache misses: comparisons, each followed by a
-    /// branch, would overlap few of them. Does nothing in a table of few groups.
+    /// Reads the first word of each group's row, so that the cache misses of all rows overlap. Comparisons, each
+    /// followed by a branch, would overlap only few of them. Does nothing in a table with few groups.
     fn touch(&self, groups: &[u32]) {
         if self.groups.len() < GROUPS_TOUCHED {
             return;
@@ -178,8 +178,8 @@ fn equal(left: &[i64], right: &[i64]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
 }
 
-/// Rows in blocks that never move. A single vector would be copied, and new memory cleared, each time that it
-/// grows. Less than half of the memory held is unused, except for the first block.
+/// Rows in blocks that never move. A single vector would be copied each time that it grows. Less than half of the
+/// memory is unused, except in the first block.
 #[derive(Default)]
 struct Blocks {
     blocks: Vec<Vec<i64>>,
@@ -193,8 +193,8 @@ impl Blocks {
     const WORDS_MIN: usize = 128;
     const WORDS_MAX: usize = 1 << 20;
 
-    /// A row longer than this part of a block gets a block of its own, so that little of other blocks is left
-    /// unused.
+    /// A row of more than `1 / PART_OF_A_BLOCK` of a block gets a block of its own, so that little of other blocks is
+    /// left unused.
     const PART_OF_A_BLOCK: usize = 8;
 
     /// Appends a row; returns its block and its start in the block.
@@ -215,7 +215,7 @@ impl Blocks {
         &self.blocks[group.block as usize][group.start as usize..][..group.words as usize]
     }
 
-    /// Adds a block for a row of `length` words; returns its position.
+    /// Adds a block for a row of `length` words; returns the index of the block.
     fn make_room(&mut self, length: usize) -> usize {
         let wanted = (self.capacity / 2).clamp(Self::WORDS_MIN, Self::WORDS_MAX);
         let alone = length > wanted / Self::PART_OF_A_BLOCK;

@@ -1,10 +1,10 @@
-//! Keys encoded as rows of 64-bit words, for keys that do not fit one integer.
+//! Group keys encoded as rows of 64-bit words, for group keys that do not fit one integer together.
 //!
-//! A row begins with the lanes of its keys: one lane for a key of up to 64 bits, two for a decimal, one with
-//! the length in bytes for a string ([`NULL_TEXT`] for NULL). Then come lanes with a NULL bit for each key
-//! that is not a string, whose own lanes are 0 if it is NULL, and the bytes of the strings, each padded with
-//! zeros to whole words. Rows are equal exactly if their keys are, hashing needs no types, and a partition of
-//! rows is read sequentially.
+//! A row begins with one word for each group key of up to 64 bits, two for a decimal, and one with the length in bytes
+//! for a string ([`NULL_TEXT`] for NULL). Words with a NULL bit for each group key that is not a string follow; the own
+//! words of such a group key are 0 if it is NULL. Then come the bytes of the strings, each padded with zeros to whole
+//! words. Rows are equal exactly if their group keys are, they are hashed without knowing their types, and a partition
+//! of rows is read sequentially.
 
 use super::hash::HashKey;
 use super::values::{KeyValues, array_of_lanes};
@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 const WORD: usize = size_of::<i64>();
 
-/// The length that stands for a NULL string.
+/// Length of a string that stands for NULL.
 const NULL_TEXT: i64 = -1;
 
-/// The positions of the keys in a row.
+/// Where the group keys are in a row.
 pub(super) struct Layout {
     keys: Vec<Key>,
-    /// Number of lanes of a row; the strings follow them.
+    /// Number of words of a row before its strings.
     lanes: usize,
     hash_key: HashKey,
 }
@@ -38,17 +38,17 @@ struct Key {
 
 enum Kind {
     Text,
-    /// A key on one lane: the lane and the bit of its NULL flag.
+    /// A group key of one word: the index of that word, and the bit of its NULL flag.
     Narrow(usize, u32),
-    /// A key on two lanes: the lane and the bit of its NULL flag.
+    /// A group key of two words: the index of the first, and the bit of its NULL flag.
     Wide(usize, u32),
 }
 
-/// The keys of the rows of a batch.
+/// Encoded group keys of the rows of a batch.
 #[derive(Default)]
 pub(crate) struct Rows {
     words: Vec<i64>,
-    /// The start of each row in `words`, and the end of the last one.
+    /// Start of each row in `words`, followed by the end of the last row.
     starts: Vec<usize>,
     hashes: Vec<u64>,
 }
@@ -71,7 +71,7 @@ impl Rows {
 }
 
 impl Layout {
-    /// Creates the layout of keys of these canonical types.
+    /// Creates the layout for group keys of these canonical types.
     pub(super) fn new(types: &[DataType], hash_key: HashKey) -> Self {
         let lanes_of = |t: &DataType| if matches!(t, DataType::Decimal128(..)) { 2 } else { 1 };
         let null_lane: usize = types.iter().map(lanes_of).sum();
@@ -91,14 +91,14 @@ impl Layout {
         Layout { keys, lanes: null_lane + bits.div_ceil(u64::BITS) as usize, hash_key }
     }
 
-    /// Returns the most bytes of a row, without the bytes of its strings.
+    /// Returns the maximum number of bytes of a row, without the bytes of its strings.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.keys.iter().filter(|key| matches!(key.kind, Kind::Text)).count();
         // One word per string for the padding.
         (self.lanes + texts) * WORD
     }
 
-    /// Replaces `out` by the keys of `rows` rows.
+    /// Replaces `out` by the encoded group keys of `rows` rows.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -118,7 +118,7 @@ impl Layout {
         for (key, values) in self.keys.iter().zip(keys) {
             key.fill_lanes(values, out)?;
         }
-        // The position of the next string of each row.
+        // Where the next string of each row is written.
         let mut cursors: Vec<usize> = Vec::new();
         for (index, (key, values)) in texts().enumerate() {
             if index == 0 {
@@ -132,7 +132,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Returns the keys of some rows, an array per key.
+    /// Decodes the group keys of some rows, to one array per group key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -170,7 +170,7 @@ impl Layout {
 }
 
 impl Key {
-    /// Writes the lanes of a key, unless it is a string.
+    /// Writes the words of a group key, unless it is a string.
     fn fill_lanes(&self, values: &KeyValues<'_>, out: &mut Rows) -> Result<()> {
         let Rows { words, starts, .. } = out;
         let starts = &starts[..starts.len() - 1];
@@ -229,7 +229,7 @@ fn add_lengths(array: &ArrayRef, lengths: &mut [usize]) {
     }
 }
 
-/// Writes each string at its row's cursor, and its length to its lane.
+/// Writes each string at the cursor of its row, and its length to word `lane`.
 fn fill_texts(array: &ArrayRef, lane: usize, out: &mut Rows, cursors: &mut [usize]) {
     fn fill<T: ByteViewType>(
         array: &GenericByteViewArray<T>,
@@ -260,7 +260,7 @@ fn nulls_of<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Option<&NullBuf
     arrow_array::Array::nulls(array).filter(|nulls| nulls.null_count() > 0)
 }
 
-/// Writes a string to the words that it takes, the last one padded with zeros.
+/// Writes a string to `words`. The last word is padded with zeros.
 #[inline]
 fn write(text: &[u8], words: &mut [i64]) {
     let (whole, rest) = text.as_chunks::<WORD>();
@@ -272,7 +272,8 @@ fn write(text: &[u8], words: &mut [i64]) {
     }
 }
 
-/// Returns the bytes after the last whole word as a word. Copying so few bytes would be a call.
+/// Returns the bytes after the last whole word as a word padded with zeros. Copying so few bytes would be a function
+/// call.
 #[inline]
 fn last_word(text: &[u8], rest: &[u8]) -> i64 {
     if let Some(bytes) = text.last_chunk::<WORD>() {
@@ -281,7 +282,7 @@ fn last_word(text: &[u8], rest: &[u8]) -> i64 {
     rest.iter().rev().fold(0, |word, byte| word << 8 | i64::from(*byte))
 }
 
-/// Decodes the strings of a key; advances the cursors past them.
+/// Decodes the strings of a group key, and moves the cursors behind them.
 fn text_array_of<'r>(
     key: &Key,
     rows: impl Iterator<Item = &'r [i64]> + Clone,

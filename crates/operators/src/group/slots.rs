@@ -1,16 +1,16 @@
-//! The slots of an open-addressing hash table that maps keys to group numbers.
+//! Slots of a hash table with open addressing that maps group keys to group ids.
 //!
-//! Rows of a batch are looked up in two passes. The first reads one slot per row and follows no probe
-//! sequence, so that the processor overlaps the cache misses of many rows. The second compares keys, and
-//! probes on for those that are not at their home slot. Measured at 1 M groups, open addressing with
-//! overlapped misses took a third of the time of a `hashbrown` map.
+//! The rows of a batch are looked up in two passes. The first reads one slot per row and follows no probe sequence, so
+//! that the CPU overlaps the cache misses of many rows. The second compares group keys, and continues the probe
+//! sequence for those that are not in their home slot. Measured with 1 M groups, this took a third of the time of a
+//! `hashbrown` map.
 //!
-//! Slots hold no keys: many more of them fit a cache.
+//! Slots do not contain group keys, so that more slots fit a cache.
 
 use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 
-/// No group.
+/// Value in place of a group id that means "no group".
 pub(super) const NONE: u32 = u32::MAX;
 
 const SLOTS_MIN: usize = 256;
@@ -20,17 +20,17 @@ pub(super) trait Slot: Copy {
     /// A slot without a group.
     const FREE: Self;
 
-    /// Returns the slot of `group`, whose key has `hash`.
+    /// Returns the slot of `group`, whose group key has `hash`.
     fn of(group: u32, hash: u64) -> Self;
 
-    /// Returns the group, [`NONE`] if there is none.
+    /// Returns the group id; [`NONE`] if the slot is free.
     fn group(self) -> u32;
 
-    /// Returns whether the key of the group, if there is one, can have `hash`.
+    /// Returns false only if the group key of the slot's group, if there is one, cannot have `hash`.
     fn may_have(self, hash: u64) -> bool;
 }
 
-/// Only the group number: for keys that are as fast to compare as a tag would be.
+/// A slot with the group id only, for group keys that can be compared as fast as a tag.
 impl Slot for u32 {
     const FREE: Self = NONE;
 
@@ -50,8 +50,8 @@ impl Slot for u32 {
     }
 }
 
-/// The group and the half of the hash that does not choose the slot: most keys are then compared with none but their
-/// own.
+/// A slot with the group id and the half of the hash that does not select the slot. Most group keys are then compared
+/// only with their own group.
 #[derive(Clone, Copy)]
 pub(super) struct Tagged {
     tag: u32,
@@ -84,13 +84,13 @@ impl Slot for Tagged {
     }
 }
 
-/// The slots of a table: a power of two, at most half of them taken.
+/// Slots of a hash table: a power of two, at most half of them taken.
 pub(super) struct Slots<S> {
     slots: Vec<S>,
 }
 
 impl<S: Slot> Slots<S> {
-    /// The most bytes per group of a table that is not empty: slots right after growing.
+    /// Maximum number of bytes per group, reached right after growing.
     pub(super) const BYTES_PER_GROUP: usize = 4 * size_of::<S>();
 
     /// Creates slots that are all free.
@@ -98,8 +98,7 @@ impl<S: Slot> Slots<S> {
         Slots { slots: working::filled(S::FREE, SLOTS_MIN) }
     }
 
-    /// Grows the slots for `groups` groups if they are too few; returns whether they were. All of them must
-    /// be free.
+    /// Grows the slots if there are too few for `groups` groups. Returns whether it did. All slots must be free.
     pub(super) fn expect(&mut self, groups: usize) -> bool {
         let slots = (groups * 2).next_power_of_two();
         let more = slots > self.slots.len();
@@ -109,13 +108,13 @@ impl<S: Slot> Slots<S> {
         more
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the slots take.
     pub(super) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<S>()
     }
 
-    /// Appends to `groups`, for each hash, the group in its home slot if that may have the key, else
-    /// [`NONE`].
+    /// Appends to `groups`, for each hash, the group in its home slot if the hash may be that of its group key,
+    /// otherwise [`NONE`].
     #[inline]
     pub(super) fn first_looks(&self, hashes: impl Iterator<Item = u64>, groups: &mut Vec<u32>) {
         let mask = self.slots.len() - 1;
@@ -125,8 +124,8 @@ impl<S: Slot> Slots<S> {
         }));
     }
 
-    /// Returns the group whose key has `hash` and for which `is_it` is true. If there is none, stores `next`
-    /// in a free slot and returns it; the caller must then call [`Self::make_room`].
+    /// Returns the group whose group key has `hash` and for which `is_it` returns true. If there is none, stores `next`
+    /// in a free slot and returns `next`; the caller must then call [`Self::make_room`].
     #[inline]
     pub(super) fn find_or_take(&mut self, hash: u64, next: u32, is_it: impl Fn(u32) -> bool) -> u32 {
         let mask = self.slots.len() - 1;
@@ -144,7 +143,7 @@ impl<S: Slot> Slots<S> {
         }
     }
 
-    /// Doubles the number of slots if more than half of them are taken. `hashes` are those of all groups.
+    /// Doubles the number of slots if more than half of them are taken. `hashes` must have the hash of every group.
     #[inline]
     pub(super) fn make_room(&mut self, hashes: impl ExactSizeIterator<Item = u64>) {
         if hashes.len() * 2 > self.slots.len() {

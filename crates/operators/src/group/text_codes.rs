@@ -1,4 +1,4 @@
-//! Numbers for the strings of a column that has few distinct ones in the whole table.
+//! Table-wide integer codes for the strings of a column that has few distinct strings in the whole table.
 
 use crate::failure;
 use ahash::RandomState;
@@ -12,16 +12,16 @@ use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result};
 use hashbrown::HashMap;
 
-/// Maps strings to numbers and back.
+/// Maps strings to their codes and back.
 #[derive(Debug)]
 pub(crate) struct TextCodes {
-    /// The strings, indexed by number.
+    /// String of each code.
     values: ArrayRef,
     numbers: HashMap<Vec<u8>, u32, RandomState>,
 }
 
 impl TextCodes {
-    /// Numbers the distinct strings of `arrays`, which have one type and no NULLs; `None` if there are no
+    /// Assigns codes to the distinct strings of `arrays`, which must have one type and no NULLs; `None` if there are no
     /// arrays.
     ///
     /// # Errors
@@ -49,10 +49,10 @@ impl TextCodes {
         self.values.len()
     }
 
-    /// Returns the number of each string of an array; 0 for NULL.
+    /// Returns the code of each string of an array; 0 for NULL.
     ///
     /// # Errors
-    /// `Internal` for a string that has no number.
+    /// `Internal` for a string that has no code.
     pub(crate) fn numbers(&self, array: &ArrayRef) -> Result<Vec<i64>> {
         let number = |row: usize| match self.numbers.get(bytes_at(array, row)) {
             _ if array.is_null(row) => Ok(0),
@@ -62,7 +62,7 @@ impl TextCodes {
         (0..array.len()).map(number).collect()
     }
 
-    /// Returns the strings with these numbers.
+    /// Returns the strings with the codes `numbers`; NULL where `nulls` says so.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -71,7 +71,7 @@ impl TextCodes {
     }
 }
 
-/// Bytes of the strings of an array without NULLs.
+/// Returns the bytes of all strings of an array, which must have no NULLs.
 pub(crate) fn text_bytes(array: &ArrayRef) -> usize {
     let views = match array.data_type() {
         DataType::Utf8View => array.as_string_view().views(),

@@ -1,5 +1,5 @@
-//! Conversion of keys between Arrow arrays and 64-bit lanes: floats by their bits, booleans as 0 and 1,
-//! decimals on one or two lanes.
+//! Converts group keys between Arrow arrays and 64-bit integers (lanes). Floats are converted to their bits, booleans
+//! to 0 and 1, and decimals to one or two integers.
 
 use crate::evaluate::array_of_ints;
 use arrow_array::cast::AsArray;
@@ -11,21 +11,21 @@ use farpool_model::{Error, Result, with_integer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The values of one key for the rows of a batch.
+/// Values of one group key for the rows of a batch.
 pub(crate) enum KeyValues<'a> {
-    /// Values of any type, decoded.
+    /// Decoded values of any type.
     Array(ArrayRef),
-    /// Values of an integer-like type, on a lane.
+    /// Values of an integer-like type, evaluated as a lane.
     Lane {
-        /// A value per row.
+        /// One value per row.
         values: &'a [i64],
-        /// Rows that are NULL.
+        /// Which rows are NULL; `None` if no row is.
         nulls: Option<NullBuffer>,
     },
 }
 
 impl KeyValues<'_> {
-    /// Rows that are NULL, if there are any.
+    /// Returns which rows are NULL; `None` if no row is.
     pub(super) fn nulls(&self) -> Option<&NullBuffer> {
         let nulls = match self {
             KeyValues::Array(array) => array.nulls(),
@@ -34,7 +34,7 @@ impl KeyValues<'_> {
         nulls.filter(|n| n.null_count() > 0)
     }
 
-    /// Returns the values of a key of up to 64 bits, one lane each.
+    /// Returns the values of a group key of up to 64 bits as integers.
     pub(super) fn narrow(&self) -> Result<Cow<'_, [i64]>> {
         match self {
             KeyValues::Array(array) => lanes_of_array(array).map(Cow::Owned),
@@ -42,7 +42,7 @@ impl KeyValues<'_> {
         }
     }
 
-    /// Returns the values of a decimal key.
+    /// Returns the values of a decimal group key.
     pub(super) fn wide(&self) -> impl Iterator<Item = i128> + '_ {
         let (wide, narrow) = match self {
             KeyValues::Array(array) => (&array.as_primitive::<Decimal128Type>().values()[..], [].as_slice()),
@@ -52,14 +52,14 @@ impl KeyValues<'_> {
     }
 }
 
-/// Converts an array to one lane per key: for a decimal, the low 64 bits; under a NULL, an unspecified value.
+/// Converts an array to one integer per row: for decimals, the low 64 bits. The integer of a NULL is unspecified.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
 pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
     Ok(match array.data_type() {
         DataType::Boolean => array.as_boolean().values().iter().map(i64::from).collect(),
-        // Adding 0.0 turns -0.0 into 0.0, so that both are the same key.
+        // Adding 0.0 turns -0.0 into 0.0, so that both are the same group key.
         DataType::Float32 => {
             let values = array.as_primitive::<Float32Type>().values();
             values.iter().map(|v| i64::from((v + 0.0).to_bits())).collect()
@@ -76,7 +76,7 @@ pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
     })
 }
 
-/// Converts keys from lanes to an array of `data_type`.
+/// Converts integers that stand for group keys to an array of `data_type`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.

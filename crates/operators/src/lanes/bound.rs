@@ -1,15 +1,15 @@
-//! Lane expressions bound to one row group, and their evaluation.
+//! Lanes (integer expressions) bound to one row group, and their evaluation.
 
 use super::build::{LaneId, LaneOp, Lanes};
 use super::kernels::{Map, Zip};
 use farpool_columns::{Integers, Level, RowGroup};
 
-/// Rows of a row group that are evaluated.
+/// Rows of a row group for which lanes are evaluated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowSet<'a> {
-    /// All rows from `start` (on a block) to `end`.
+    /// All rows from `start` (the start of a block) to `end`.
     Range(usize, usize),
-    /// Single rows, ascending.
+    /// Single rows, in ascending order.
     Rows(&'a [u32]),
 }
 
@@ -23,7 +23,7 @@ impl RowSet<'_> {
     }
 }
 
-/// The nodes of [`Lanes`], bound to one row group where they are valid for it.
+/// Nodes of [`Lanes`] bound to one row group, except those that cannot be evaluated for it.
 pub(crate) struct BoundLanes<'a> {
     lanes: &'a Lanes,
     nodes: Vec<Option<Bound<'a>>>,
@@ -36,7 +36,7 @@ struct Bound<'a> {
     column: Option<Integers<'a>>,
 }
 
-/// A buffer for each node, reused from batch to batch.
+/// Buffers for the values of each node, reused from batch to batch.
 #[derive(Debug, Default)]
 pub(crate) struct LaneBuffers {
     values: Vec<Vec<i64>>,
@@ -46,7 +46,7 @@ pub(crate) struct LaneBuffers {
 }
 
 impl Lanes {
-    /// Binds every node that is valid for `group`.
+    /// Binds the nodes that can be evaluated for `group` without overflow.
     pub(crate) fn bind<'a>(&'a self, group: &'a RowGroup) -> BoundLanes<'a> {
         let mut bound = BoundLanes { lanes: self, nodes: Vec::with_capacity(self.nodes.len()) };
         for lane in &self.nodes {
@@ -56,8 +56,8 @@ impl Lanes {
         bound
     }
 
-    /// Returns for each node the least and greatest value that it can have if each column is within its bounds in
-    /// `columns`; `None` for nodes that are then not valid.
+    /// Returns for each node the least and the greatest value that it can have, given the minimum and maximum of each
+    /// column by `columns`; `None` for nodes that may overflow then.
     pub(crate) fn intervals(&self, columns: impl Fn(usize) -> Option<(i64, i64)>) -> Vec<Option<(i64, i64)>> {
         let mut intervals = Vec::with_capacity(self.nodes.len());
         for lane in &self.nodes {
@@ -79,17 +79,17 @@ impl<'a> BoundLanes<'a> {
         Some(Bound { min, max, column })
     }
 
-    /// Returns the least and greatest value of the node in this row group; `None` if it is not bound.
+    /// Returns the least and the greatest value that the node can have in this row group; `None` if it is not bound.
     pub(crate) fn interval(&self, id: LaneId) -> Option<(i64, i64)> {
         self.nodes[id].map(|b| (b.min, b.max))
     }
 
-    /// Returns the packed integers of the column, if the node is nothing but a column.
+    /// Returns the bit-packed integers of the column, if the node is only a column reference; otherwise `None`.
     pub(crate) fn integers(&self, id: LaneId) -> Option<Integers<'a>> {
         self.nodes[id].and_then(|b| b.column)
     }
 
-    /// Evaluates the `wanted` nodes, all of them bound, over `rows`.
+    /// Evaluates the `wanted` nodes, all of which must be bound, over `rows`.
     pub(crate) fn evaluate(&self, wanted: &[LaneId], rows: RowSet<'_>, buffers: &mut LaneBuffers) {
         buffers.values.resize_with(self.nodes.len(), Vec::new);
         buffers.done.clear();
@@ -189,7 +189,7 @@ impl<'a> BoundLanes<'a> {
             }
             _ if self.fits_u32(l) && self.fits_u32(r) => {
                 self.both(l, r, rows, buffers);
-                // 32 × 32 → 64 bits is one vector instruction everywhere; 64 × 64 is not.
+                // Multiplying 32 by 32 bits to 64 is one vector instruction on every level; 64 by 64 bits is not.
                 let low = |v: i64| u64::from(v as u32);
                 zip(&buffers.values[l], &buffers.values[r], out, |a, b| (low(a) * low(b)) as i64);
             }
@@ -216,13 +216,12 @@ impl LaneBuffers {
         &self.values[id]
     }
 
-    /// Returns a scratch buffer, valid until the next evaluation.
+    /// Returns a buffer for temporary values, which the next evaluation overwrites.
     pub(crate) fn scratch(&mut self) -> &mut Vec<i64> {
         &mut self.scratch
     }
 
-    /// Takes a cleared bitmap of `words` words from the spare ones; to be returned by
-    /// [`LaneBuffers::give_bits`].
+    /// Takes a bitmap of `words` words, all of them 0. Return it by [`LaneBuffers::give_bits`] for reuse.
     pub(crate) fn take_bits(&mut self, words: usize) -> Vec<u64> {
         let mut bits = self.bits.pop().unwrap_or_default();
         bits.clear();
@@ -235,14 +234,15 @@ impl LaneBuffers {
         self.bits.push(bits);
     }
 
-    /// Bytes that the buffers hold.
+    /// Returns the bytes of memory that the buffers take.
     pub(crate) fn bytes(&self) -> usize {
         let words = self.values.iter().map(Vec::capacity).chain(self.bits.iter().map(Vec::capacity));
         (words.sum::<usize>() + self.scratch.capacity()) * 8
     }
 }
 
-/// Returns the interval of a node, from those of its operands; `None` when it may leave 64 bits or `range`.
+/// Returns the least and the greatest value of a node, given those of its operands; `None` if it may not fit 64 bits or
+/// `range`.
 fn interval(
     op: LaneOp,
     range: (i128, i128),
@@ -276,7 +276,7 @@ fn interval(
     Some((i64::try_from(min).ok()?, i64::try_from(max).ok()?))
 }
 
-/// Reads the values of a packed column at `rows`.
+/// Replaces `out` by the values of a bit-packed column at `rows`.
 fn load(integers: &Integers<'_>, rows: RowSet<'_>, out: &mut Vec<i64>) {
     match rows {
         RowSet::Range(start, end) => integers.unpack(start..end, out),

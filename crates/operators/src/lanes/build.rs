@@ -1,21 +1,21 @@
-//! Compilation of expressions that can run on lanes into nodes, which expressions share.
+//! Compiles integer expressions to nodes of lanes, which several expressions may share.
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
 use farpool_model::{ArithmeticOp, Expr, limits, schema};
 use std::collections::HashMap;
 
-/// The position of a node; operands come before the operations that use them.
+/// Index of a node. Operands have smaller indices than the operations that use them.
 pub(crate) type LaneId = usize;
 
-/// The nodes of all expressions of a plan; equal sub-expressions are one node.
+/// Nodes of all integer expressions of a plan. Equal sub-expressions are one node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes {
     pub(super) nodes: Vec<Lane>,
     places: HashMap<Lane, LaneId>,
 }
 
-/// An operation, and the range within which its result equals that of the expression.
+/// An operation, and the range of results within which it equals that of the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
     pub(super) op: LaneOp,
@@ -35,8 +35,8 @@ pub(super) enum LaneOp {
 const ANY: (i128, i128) = (i128::MIN, i128::MAX);
 
 impl Lanes {
-    /// Adds `expr`, which is well typed over `schema`, and returns its node; `None` when it cannot run on
-    /// lanes.
+    /// Adds `expr`, which must be well typed over `schema`, and returns its node; `None` if it cannot be evaluated as a
+    /// lane.
     pub(crate) fn add(&mut self, expr: &Expr, schema: &Schema) -> Option<LaneId> {
         let data_type = expr.data_type(schema).ok()?;
         if !schema::is_integer_like(&data_type) {
@@ -85,8 +85,8 @@ impl Lanes {
         self.node(op, range)
     }
 
-    /// Adds a cast that keeps the value: between integers, from integers to decimals, to decimals of larger
-    /// scale.
+    /// Adds a cast that does not change the value: between integers, from integers to decimals, or to decimals of a
+    /// larger scale. Returns `None` for other casts.
     fn cast(&mut self, inner: LaneId, from: &DataType, to: &DataType) -> Option<LaneId> {
         let number = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(..));
         if !number(from) || !number(to) || (to.is_integer() && !from.is_integer()) {
@@ -112,7 +112,7 @@ impl Lanes {
         self.node(LaneOp::Multiply(inner, factor), ANY)
     }
 
-    /// Returns the node of an operation, adding it if it is new; `None` when there are too many nodes.
+    /// Returns the node of an operation; adds it if it is new. Returns `None` if there are too many nodes.
     fn node(&mut self, op: LaneOp, range: (i128, i128)) -> Option<LaneId> {
         let lane = Lane { op, range };
         if let Some(known) = self.places.get(&lane) {

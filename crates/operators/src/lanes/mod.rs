@@ -1,14 +1,14 @@
-//! Integer expressions on 64-bit lanes: the fast twin of the general evaluator for integers, dates and
-//! decimals.
+//! Lanes: integer expressions evaluated as 64-bit integers. They are the fast path of the general evaluator for
+//! integers, dates and decimals.
 //!
-//! Contract. Input: packed integers of one row group ([`farpool_columns::Integers`]). Output: one `i64` per
-//! row, valid where none of the columns read is NULL (every operation here is NULL when an operand is).
-//! Memory: one buffer of a batch per node. Errors: none. An expression is bound to a row group only if
-//! interval analysis, from the least and greatest value of each chunk, proves that no intermediate result
-//! leaves 64 bits or the range of its type: then nothing can wrap, overflow or fail, and no operation needs
-//! a check. Otherwise the caller takes the general evaluator.
+//! Input: bit-packed integers of one row group ([`farpool_columns::Integers`]). Output: one `i64` per row, valid where
+//! none of the columns that the expression reads is NULL (all operations here are NULL if an operand is). Memory: one
+//! buffer of a batch per node. Errors: none. An expression is bound to a row group only if interval analysis, from the
+//! minimum and maximum of each chunk, proves that no intermediate result exceeds 64 bits or the range of its type. Then
+//! nothing can wrap, overflow or fail, and no operation needs a check. Otherwise the caller uses the general evaluator.
 //!
-//! Values under a NULL are within the chunk's bounds too, so they cannot overflow either.
+//! The arbitrary values of NULL rows are between the minimum and maximum of their chunk, too, so they cannot overflow
+//! either.
 
 mod bound;
 mod build;

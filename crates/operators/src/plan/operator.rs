@@ -1,5 +1,5 @@
-//! The operator that produces the result (rows, groups, or a top-k), the state that each worker has of it,
-//! and how these states are merged.
+//! Operators that produce the result (rows, groups, or a top-k), the state that each worker has of them, and the merge
+//! of these states.
 
 use super::{Input, Paths, Verdict};
 use crate::aggregate::{Aggregation, FittedAggregation, Merging, Partial};
@@ -13,7 +13,7 @@ use farpool_model::{Columns, Error, Output, Program, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Produces the result from the rows that pass the filter.
+/// What is made of the rows that pass the filter.
 pub(super) enum Operator {
     Rows(Projection),
     /// Aggregation, and a top-k of its groups if the program has one.
@@ -21,16 +21,16 @@ pub(super) enum Operator {
     Top(Box<TopRows>),
 }
 
-/// State of a worker, by kind of operator.
+/// State of one worker, by kind of operator.
 pub(super) enum Held {
     Rows(Pending),
     Aggregate(Box<Partial>),
     Top(Candidates),
 }
 
-/// The states of all workers, prepared for merging in independent tasks.
+/// States of all workers, prepared for merging by independent tasks.
 pub(super) enum MergeWork {
-    /// One task for each worker's pending rows.
+    /// Result rows that did not fill a batch: one task per worker.
     Rows(Vec<Mutex<Pending>>),
     Aggregate(Box<Merging>, Option<Collector>),
     Top(Vec<RecordBatch>),
@@ -48,7 +48,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Operator {
-    /// Returns the operator of `program`, whose result has `schema`.
+    /// Compiles the operator of `program`; `schema` is that of the result.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit` if the program is not well typed or needs an unsupported operation.
@@ -82,7 +82,7 @@ impl Operator {
         if let Operator::Top(top) = self { Some(top) } else { None }
     }
 
-    /// Returns the table columns that the operator reads of rows that pass the filter.
+    /// Returns the table columns that the operator reads for rows that pass the filter.
     pub(super) fn columns(&self) -> &[usize] {
         match self {
             Operator::Rows(projection) => projection.columns(),
@@ -91,7 +91,7 @@ impl Operator {
         }
     }
 
-    /// Returns the empty state of a worker, in a run whose workers share `threshold`.
+    /// Creates the empty state of a worker. The workers of one execution share `threshold`.
     pub(super) fn new_held(&self, threshold: &Arc<Threshold>) -> Held {
         match self {
             Operator::Rows(projection) => Held::Rows(projection.pending()),
@@ -152,7 +152,7 @@ impl Operator {
 }
 
 impl Held {
-    /// Bytes that the state takes.
+    /// Returns the bytes of memory that the state takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Held::Rows(pending) => pending.bytes(),
@@ -163,7 +163,7 @@ impl Held {
 }
 
 impl MergeWork {
-    /// Returns the number of tasks.
+    /// Returns the number of merge tasks.
     pub(super) fn tasks(&self) -> usize {
         match self {
             MergeWork::Rows(pending) => pending.len(),
@@ -173,7 +173,7 @@ impl MergeWork {
     }
 }
 
-/// Fits the aggregation to the row groups that `filter` does not rule out.
+/// Adapts the aggregation to the row groups that may have rows which pass the filter.
 fn fitted(mut aggregation: Aggregation, source: Source<'_>) -> Result<FittedAggregation> {
     match source.input {
         #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Runs a plan over one row group, or a part of one.
+//! Processes one row group with a plan, in one or more steps.
 
 use super::operator::{Held, Operator};
 use super::{Plan, State, Verdict};
@@ -11,37 +11,38 @@ use farpool_columns::RowGroup;
 use farpool_model::schema::is_bytes;
 use farpool_model::{Error, Result, cast, limits};
 
-/// Least number of rows of a batch that reads strings. Smaller batches would not pay: each has a fixed cost
-/// of some microseconds.
+/// Minimum number of rows of a batch that reads strings. Reason: each batch has a fixed cost of some microseconds.
 pub(crate) const PART_ROWS: usize = 64;
 
-/// Work that was done on a row group, or a part of one.
+/// Execution statistics of a row group, or of one step of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Rows processed, whether they passed or not.
+    /// Number of rows processed, whether they passed the filter or not.
     pub rows_in: u64,
-    /// Rows that passed the filter.
+    /// Number of rows that passed the filter.
     pub rows_passed: u64,
-    /// Rows that left ungrouped (bypass): memory for groups was full, and grouping hardly reduced them.
+    /// Number of rows that were emitted without being grouped (bypass), because the memory for groups was full and
+    /// grouping hardly reduced the number of rows.
     pub rows_bypassed: u64,
-    /// Encoded bytes of the column chunks that were read, each counted by the first part that reads it.
+    /// Encoded bytes of the column chunks that were read. Each chunk counts in the step that reads it first.
     pub bytes_read: u64,
 }
 
-/// Outcome of running some batches.
+/// Outcome of processing some batches.
 #[derive(Default)]
 struct Scanned<'a> {
     /// Rows that passed the filter.
     passed: u64,
     bypassed: u64,
-    /// True if zone maps decided everything, so that no column was read.
+    /// Whether zone maps decided everything, so that no column was read.
     unread: bool,
-    /// Table columns that were read, but for those of the filter.
+    /// Table columns that were read, without those of the filter.
     columns: &'a [usize],
 }
 
 impl Plan {
-    /// Runs the plan over one row group. Rows leave through `emit`; once it breaks, no more are produced.
+    /// Processes one row group completely. Result rows are passed to `emit`; after it returns `Break`, no more are
+    /// produced.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a value.
@@ -49,8 +50,8 @@ impl Plan {
         self.process_part(group, &mut Progress::default(), state, &mut Unpaced, emit)
     }
 
-    /// Runs the plan over as much of the rest of the row group as `pace` allows. `progress` tells where to
-    /// begin, and is updated; when `emit` breaks, the row group counts as done.
+    /// Processes the rest of a row group as far as `pace` allows. `progress` tells where to begin, and is updated.
+    /// After `emit` returns `Break`, the row group counts as done.
     ///
     /// # Errors
     /// As [`Plan::process`].
@@ -96,8 +97,8 @@ impl Plan {
         })
     }
 
-    /// Returns whether a row of `group` may pass the filter, found by evaluating that on as many rows as `pace` allows.
-    /// Only the values of the filter's columns are needed.
+    /// Evaluates the filter on as many rows of `group` as `pace` allows. Returns false if all rows were evaluated and
+    /// none passes; otherwise true. Only the filter's columns must be in memory.
     ///
     /// # Errors
     /// As [`Plan::process`].
@@ -119,8 +120,8 @@ impl Plan {
         Ok(!batches.is_at_end())
     }
 
-    /// Processes rows as [`Plan::process_part`] does, except that when the result consists of plain columns and many
-    /// rows pass, they are returned as one row group of encoded chunks instead of through `emit`.
+    /// Processes rows as [`Plan::process_part`] does. But if all result columns are table columns and many rows pass,
+    /// these are returned as one row group of encoded chunks, and not passed to `emit`.
     ///
     /// # Errors
     /// Errors of [`Plan::process`].
@@ -171,7 +172,7 @@ impl Plan {
             progress.picked.pick(group, &columns, pace)?
         } else {
             let mut selections = progress.picked.selections(group);
-            // The row group is done either way, so a break needs no handling.
+            // The row group is done, whether `emit` returned `Break` or not.
             let _ = projection.push_all(group, || Ok(selections.next()), pending, emit)?;
             progress.is_done = true;
             None
@@ -212,9 +213,9 @@ impl Plan {
         }
     }
 
-    /// Returns the least number of rows of a batch of `group`. With string columns it is less than a block:
-    /// each string may take long, so a whole block would be too much for a step. Kernels for numbers work on
-    /// whole blocks anyway.
+    /// Returns the minimum number of rows of a batch of `group`. With string columns it is less than a block: a string
+    /// may take long to process, so that a whole block would be too much for a step. Kernels for numbers process whole
+    /// blocks in any case.
     fn batch_rows_min(&self, group: &RowGroup) -> usize {
         let of_filter = self.filter.as_deref().map_or(&[][..], Filter::columns);
         let mut columns = of_filter.iter().chain(self.compiled.output.columns());
@@ -224,8 +225,8 @@ impl Plan {
         }
     }
 
-    /// Returns the encoded bytes of `columns` and of the columns of `filter` that no earlier part of the row
-    /// group has read.
+    /// Returns the encoded bytes of `columns` and of the filter's columns, without those that an earlier step of the
+    /// row group has counted.
     fn count_bytes(
         &self,
         progress: &mut Progress,
@@ -238,8 +239,8 @@ impl Plan {
     }
 }
 
-/// Returns the rows of a row group that pass: the known ones or, without these, those that the filter selects, if there
-/// is one.
+/// Returns which rows of a row group pass: those in `known` if that is given, otherwise those that `filter` selects, or
+/// all without a filter.
 fn passing<'a>(filter: Option<&'a BoundFilter<'a>>, known: Option<&'a [u64]>) -> Passing<'a> {
     match (known, filter) {
         (Some(known), _) => Passing::Known(known),

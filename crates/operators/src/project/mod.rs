@@ -1,13 +1,13 @@
-//! Projection: rows that passed leave with the requested columns (Farview, section 5.2).
+//! Projection: returns the requested columns of the rows that pass the filter (Farview, section 5.2).
 //!
-//! Contract. Input: selections of batches of a row group. Output: record batches of the result schema,
-//! of about [`limits::BATCH_ROWS`] rows however few rows of each row group pass; without columns, batches
-//! that only count rows. Order: that of the table within a row group. Memory: one batch of rows that wait
-//! for others. Parallelism: a [`Projection`] is shared, each worker has a [`Pending`] of its own. Errors:
-//! an expression that fails on a selected row.
+//! Input: selections of batches of a row group. Output: record batches of the result schema, of about
+//! [`limits::BATCH_ROWS`] rows even if few rows of each row group pass; without columns, batches that only have a
+//! number of rows. Within a row group, rows stay in the order of the table. Memory: one batch of rows that wait for
+//! more. Parallelism: all workers share a [`Projection`], and each has a [`Pending`] of its own. Errors: an expression
+//! that fails on a selected row.
 //!
-//! Only columns that an expression names are read (smart addressing). Where few rows are selected, their
-//! row numbers are collected over the batches of a step and each column is gathered once.
+//! Only columns that an expression names are read (smart addressing). Where few rows are selected, their row numbers
+//! are collected over the batches of a step, and each column is then decoded once for all of them.
 
 use crate::evaluate::{Compiled, Frame};
 use crate::failure;
@@ -20,23 +20,23 @@ use farpool_model::{Columns, NamedExpr, Result, cast, limits};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// Receives batches of the result; breaks when no more rows are wanted.
+/// Receives batches of the result. Returns `Break` when no more rows are wanted.
 pub(crate) type Emit<'a> = dyn FnMut(RecordBatch) -> ControlFlow<()> + 'a;
 
-/// The compiled output columns of a program without aggregation.
+/// Compiled output columns of a program without aggregation.
 #[derive(Debug)]
 pub(crate) struct Projection {
     outputs: Vec<Compiled>,
     columns: Vec<usize>,
     schema: SchemaRef,
-    /// Limit on the rows of the whole result; `u64::MAX` for none.
+    /// Maximum number of rows of the whole result; `u64::MAX` if there is no limit.
     limit: u64,
 }
 
-/// Rows of one worker that are not emitted yet because they do not fill a batch.
+/// Result rows of one worker that are not emitted yet, because they do not fill a batch.
 pub(crate) struct Pending {
     batches: Option<BatchCoalescer>,
-    /// Number of pending rows of a result without columns.
+    /// Number of rows that wait, for a result without columns.
     rows: usize,
     indices: Vec<u32>,
 }
@@ -64,14 +64,14 @@ impl Projection {
         &self.columns
     }
 
-    /// Returns the table column that each output is; `None` if there are no outputs or one of them is computed.
+    /// Returns the table column of each output; `None` if there are no outputs, or one of them is computed.
     pub(crate) fn plain_columns(&self) -> Option<Vec<usize>> {
         let columns: Option<Vec<usize>> = self.outputs.iter().map(Compiled::as_column).collect();
         columns.filter(|columns| !columns.is_empty())
     }
 
-    /// Returns columns as [`Projection::plain_columns`] does, but `None` for a result with a limit, where not all rows
-    /// of a row group may be returned.
+    /// Returns table columns as [`Projection::plain_columns`] does, but `None` for a result with a limit, because not
+    /// all rows of a row group may be returned then.
     pub(crate) fn columns_at_once(&self) -> Option<Vec<usize>> {
         if self.limit == u64::MAX { self.plain_columns() } else { None }
     }
@@ -86,8 +86,8 @@ impl Projection {
         Pending { batches, rows: 0, indices: Vec::new() }
     }
 
-    /// Takes the selected rows of all batches of `group` that `next` returns. Returns their number, and
-    /// whether more rows are wanted.
+    /// Takes the selected rows of all batches of `group` that `next` returns. Returns their number, and `Break` if no
+    /// more rows are wanted.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a selected row, and the errors of `next`.
@@ -108,7 +108,7 @@ impl Projection {
         Ok((passed, self.gather(group, pending, emit)?))
     }
 
-    /// Takes the selected rows of one batch of `group`; where they are few, only their row numbers.
+    /// Takes the selected rows of one batch of `group`. If they are few, only their row numbers are kept for now.
     fn push(
         &self,
         group: &RowGroup,
@@ -135,7 +135,7 @@ impl Projection {
         self.give_full(pending, emit)
     }
 
-    /// Decodes the rows of `group` of which only the row numbers were kept so far.
+    /// Decodes the rows of `group` of which only the row numbers were kept.
     fn gather(
         &self,
         group: &RowGroup,
@@ -152,7 +152,7 @@ impl Projection {
         self.give_full(pending, emit)
     }
 
-    /// Emits the pending rows.
+    /// Emits the rows that wait.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -202,7 +202,7 @@ impl Pending {
         self.rows == 0 && self.batches.as_ref().is_none_or(BatchCoalescer::is_empty)
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the rows take.
     pub(crate) fn bytes(&self) -> usize {
         self.batches.as_ref().map_or(0, BatchCoalescer::size) + self.indices.capacity() * 4
     }

@@ -1,9 +1,9 @@
-//! A filter bound to the chunks of one row group: each predicate in the form that fits its chunk.
+//! Filters bound to the chunks of one row group: each predicate takes the form that fits the encoding of its chunk.
 //!
-//! A filter is asked only for the rows for which it is true, which needs no third truth value: an AND is true
-//! where all its parts are, a NOT where its part is false, an AND is false where any of its parts is, and so
-//! on down to the leaves. So binding pushes negation down to the leaves; rows that are NULL, for which a leaf
-//! is neither true nor false, are dropped there.
+//! Only the rows for which a filter is true are wanted, so the evaluation needs no third truth value for NULL: `a AND
+//! b` is true where both are true and false where one of them is false, and `NOT a` is true where `a` is false. Binding
+//! therefore pushes negations down to the leaves. Rows whose value is NULL, for which a leaf is neither true nor false,
+//! are dropped at the leaf.
 
 use super::compile::{Filter, Form, Leaf, Predicate};
 use super::keys::BoundKeys;
@@ -17,8 +17,8 @@ use arrow_buffer::BooleanBuffer;
 use farpool_columns::{Chunk, Dictionary, Floats, IntegerSet, Integers, RowGroup, Texts};
 use farpool_model::{CompareOp, Result};
 
-/// Most runs of matching codes or values that are compared on the packed lanes one by one; more are looked up
-/// in a bitmap. One comparison costs a quarter of a look-up on 16-bit lanes.
+/// Maximum number of ranges of matching codes or integers that are compared one by one; for more of them, values are
+/// looked up in a bitmap. Reason: one comparison costs a quarter of a look-up on 16-bit lanes.
 const RUNS_MAX: usize = 3;
 
 /// A filter bound to one row group.
@@ -28,29 +28,29 @@ pub(crate) struct BoundFilter<'a> {
     pub(super) group: &'a RowGroup,
 }
 
-/// The rows for which a predicate, or its negation, is true.
+/// The rows for which a predicate (or its negation) is true.
 pub(super) enum Bound<'a> {
-    /// All rows, or none.
+    /// All rows, or no rows.
     Known(bool),
-    /// Rows in which all parts are true.
+    /// Rows for which all parts are true.
     All(Vec<Bound<'a>>, &'a Order),
-    /// Rows in which any part is true.
+    /// Rows for which at least one part is true.
     Any(Vec<Bound<'a>>, &'a Order),
-    /// Rows that are NULL in the chunk if the flag is set, else the rows that are not.
+    /// Rows whose value in the chunk is NULL; with the flag false, rows whose value is not NULL.
     Null(&'a Chunk, bool),
-    /// Rows for which the test has this outcome.
+    /// Rows for which the test has the outcome of the flag.
     Leaf(Test<'a>, bool),
 }
 
-/// A test of a row's values; rows that are NULL never pass, whichever outcome is wanted.
+/// Test of a row's value. Rows whose value is NULL are dropped, whichever outcome is wanted.
 pub(super) enum Test<'a> {
-    /// Codes or values within some closed ranges.
+    /// Codes or integers that lie in one of some closed ranges.
     Ranges {
         integers: Integers<'a>,
         ranges: Vec<(i128, i128)>,
         chunk: &'a Chunk,
     },
-    /// Dictionary codes that are in a set.
+    /// Dictionary codes that are members of a set.
     Codes {
         codes: Integers<'a>,
         set: IntegerSet,
@@ -61,9 +61,9 @@ pub(super) enum Test<'a> {
         members: &'a Members,
         chunk: &'a Chunk,
     },
-    /// Values whose hash is in a filter of keys.
+    /// Values whose hash is in a key filter (a Bloom-style filter of join keys).
     Keys(BoundKeys<'a>),
-    /// Strings that match a pattern.
+    /// Strings that match a pattern, tested by an automaton.
     Texts {
         texts: Texts<'a>,
         chunk: &'a Chunk,
@@ -90,7 +90,7 @@ pub(super) enum Test<'a> {
 }
 
 impl Filter {
-    /// Binds the filter to the chunks of `group`. `memo` has the results of [`Filter::ask_dictionaries`].
+    /// Binds the filter to the chunks of `group`. `memo` must have the results of [`Filter::ask_dictionaries`].
     ///
     /// # Errors
     /// `Invalid` when a predicate fails on NULL, which does not happen for well-typed filters.
@@ -137,8 +137,8 @@ enum Outcome<'a> {
     Test(Test<'a>),
 }
 
-/// Binds a leaf. `matches` states for each value of the leaf's dictionary whether the leaf holds for it, if that
-/// decides.
+/// Binds a leaf. `matches` tells for each entry of the leaf's dictionary whether the leaf is true for it; `None` if the
+/// dictionary does not decide the leaf.
 fn bind_leaf<'a>(
     leaf: &'a Leaf,
     group: &'a RowGroup,
@@ -216,7 +216,8 @@ fn in_range<'a>(integers: Integers<'a>, low: i128, high: i128, chunk: &'a Chunk)
     Outcome::Test(Test::Ranges { integers, ranges: vec![(low, high)], chunk })
 }
 
-/// Tests membership in a list: by ranges if it has few members within the chunk's bounds, else by look-up.
+/// Tests membership in a list: by ranges if the members within the chunk's bounds form few of them, otherwise by
+/// look-up.
 fn in_members<'a>(integers: Integers<'a>, members: &'a Members, chunk: &'a Chunk) -> Outcome<'a> {
     match members.runs(integers.min(), integers.max(), RUNS_MAX) {
         Some(runs) if runs.is_empty() && chunk.null_count() == 0 => Outcome::Known(false),
@@ -225,8 +226,8 @@ fn in_members<'a>(integers: Integers<'a>, members: &'a Members, chunk: &'a Chunk
     }
 }
 
-/// Tests a predicate that holds for the values `matches` of a dictionary, by ranges or a set of codes. `None`
-/// when the predicate is not NULL for NULL: then codes do not decide.
+/// Tests a predicate that is true for the dictionary entries whose bit is set in `matches`, by ranges or a set of
+/// codes. Returns `None` if the predicate is not NULL for NULL, because then codes alone do not decide it.
 fn in_dictionary<'a>(
     predicate: &Compiled,
     column: usize,
@@ -253,7 +254,7 @@ fn in_dictionary<'a>(
     }))
 }
 
-/// Returns the runs of set bits as closed ranges of positions.
+/// Returns the runs of consecutive set bits as closed ranges of positions.
 fn runs(values: &BooleanBuffer) -> Vec<(i128, i128)> {
     let slices = values.set_slices();
     slices.map(|(start, end)| (start as i128, end as i128 - 1)).collect()

@@ -1,4 +1,4 @@
-//! Compilation of a filter into a tree of predicates, each in its cheapest form.
+//! Compiles a filter into a tree of predicates, each in its cheapest form.
 
 use super::texts::Texts;
 use crate::evaluate::{Compiled, Members};
@@ -15,24 +15,24 @@ pub(crate) struct Filter {
     pub(super) root: Predicate,
     pub(super) lanes: Lanes,
     columns: Vec<usize>,
-    /// Number of patterns that may still be compiled to an automaton.
+    /// Number of patterns that may still be compiled to automata; it is limited because of their memory.
     automata_left: usize,
 }
 
 /// A predicate on rows. Clones share their leaves.
 #[derive(Clone, Debug)]
 pub(super) enum Predicate {
-    /// A constant for all rows; `None` for NULL.
+    /// The same truth value for all rows; `None` for NULL.
     Known(Option<bool>),
     And(Parts),
     Or(Parts),
     Not(Box<Predicate>),
     IsNull(usize),
-    /// A condition on values, with its general form for chunks that the encoded form does not support.
+    /// Condition on values. It also has its general form, for chunks whose encoding the encoded form does not support.
     Leaf(Arc<Leaf>),
 }
 
-/// The parts of an AND or OR with their costs, the cheapest first.
+/// Parts of an AND or OR with their costs, the cheapest first.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) parts: Vec<Predicate>,
@@ -42,33 +42,33 @@ pub(super) struct Parts {
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) form: Form,
-    /// The condition for the general evaluator.
+    /// General form, for the evaluator on decoded values.
     pub(super) general: Compiled,
-    /// The condition that zone maps can decide, if there is one.
+    /// The condition as a test of zone maps; `None` if they cannot decide it.
     pub(super) zone: Option<ZoneTest>,
 }
 
-/// The encoded form of a condition.
+/// Form in which a condition is evaluated on encoded values.
 #[derive(Clone, Debug)]
 pub(super) enum Form {
-    /// `low <= column <= high`, of integers.
+    /// `low <= column <= high`, for integers.
     Range { column: usize, low: i128, high: i128 },
-    /// A comparison of a float with a constant of its type.
+    /// Comparison of a float column with a constant of its type.
     Float { column: usize, op: CompareOp, literal: f64 },
     /// Membership in a sorted list of integers.
     Members { column: usize, members: Members },
-    /// A filter of keys that is probed with the hash of these columns' values.
+    /// Filter of join keys, which is probed with the hash of these columns' values.
     Keys { columns: Vec<usize>, filter: KeyFilter },
-    /// Any condition on one string or binary column, evaluated once for each value of a dictionary. A pattern
-    /// can also run over compressed strings.
+    /// Any condition on one string or binary column, evaluated once per dictionary entry. If it is a pattern, an
+    /// automaton can also match strings that have no dictionary.
     Bytes { column: usize, texts: Option<Texts> },
-    /// A comparison of two integer expressions on lanes.
+    /// Comparison of two integer expressions.
     Lanes { op: CompareOp, left: LaneId, right: LaneId },
-    /// No encoded form: the general evaluator decides.
+    /// No encoded form: the condition is evaluated on decoded values.
     General,
 }
 
-/// A condition that a zone map may decide.
+/// Condition that a zone map may decide.
 #[derive(Clone, Debug)]
 pub(super) enum ZoneTest {
     Compare {
@@ -76,7 +76,7 @@ pub(super) enum ZoneTest {
         op: CompareOp,
         literal: Literal,
     },
-    /// Membership in a list without NULL, by its least and greatest member.
+    /// Membership in a list without NULL, tested by the list's least and greatest member.
     Members {
         column: usize,
         min: Literal,
@@ -99,8 +99,8 @@ impl Filter {
         all.compile(expr, columns.into(), |_, root| root)
     }
 
-    /// Returns the conjunction of this filter and `conditions`. Only the conditions are compiled; the rest is
-    /// shared.
+    /// Returns the filter for rows that pass this one and also satisfy `conditions`. Only the conditions are compiled;
+    /// the rest is shared.
     ///
     /// # Errors
     /// As [`Filter::new`].
@@ -108,7 +108,7 @@ impl Filter {
         self.compile(conditions, schema.into(), |before, added| conjunction(vec![before.clone(), added]))
     }
 
-    /// Compiles `expr`, and lets `combine` make the new root from the old one and the compiled predicate.
+    /// Compiles `expr` to a predicate. `combine` makes the new root from the old root and that predicate.
     fn compile(
         &self,
         expr: &Expr,
@@ -124,7 +124,7 @@ impl Filter {
         Ok(Filter { root, lanes, columns: columns.into_iter().collect(), automata_left })
     }
 
-    /// Removes encoded forms and zone tests, so that the general evaluator decides everything.
+    /// Removes the encoded forms and zone map tests, so that everything is evaluated on decoded values.
     pub(crate) fn plain(mut self) -> Filter {
         self.root.make_plain();
         self
@@ -136,7 +136,8 @@ impl Filter {
     }
 }
 
-/// Cost of a predicate that may fail: it runs last, only on rows that the others leave.
+/// Cost of a predicate that may fail, for example by dividing by zero. It is evaluated last, so that it sees only rows
+/// that the other predicates leave.
 const FALLIBLE: u32 = u32::MAX;
 
 impl Predicate {
@@ -156,7 +157,8 @@ impl Predicate {
         }
     }
 
-    /// Returns the relative cost by which predicates are ordered. Predicates that may fail keep the order of the query.
+    /// Returns the relative cost by which predicates are ordered. All that may fail have the same cost, and so keep
+    /// their order.
     fn cost(&self) -> u32 {
         match self {
             Predicate::Known(_) => 0,
@@ -235,7 +237,8 @@ impl Compiler<'_> {
     fn compare(&mut self, expr: &Expr, op: CompareOp, left: &Expr, right: &Expr) -> Result<Predicate> {
         let (op, column, literal) = match (left, right) {
             (_, Expr::Literal(l)) | (Expr::Literal(l), _) if l.is_null() => {
-                // NULL whatever the other side is, unless its evaluation may fail.
+                // A comparison with NULL is NULL whatever the other side is. The other side is kept only if evaluating
+                // it may fail.
                 let general = self.leaf(expr, Form::General, None)?;
                 return Ok(if general.cost() == FALLIBLE { general } else { Predicate::Known(None) });
             }
@@ -258,7 +261,8 @@ impl Compiler<'_> {
                 if inside {
                     return Ok(range);
                 }
-                // The leaf is the negation of the condition, and so must be its general form.
+                // `column <> literal` is compiled as the negation of an equality, so the leaf's general form is the
+                // equality, too.
                 let equal =
                     Expr::compare(CompareOp::Eq, Expr::Column(column), Expr::Literal(literal.clone()));
                 let zone = ZoneTest::Compare { column, op: CompareOp::Eq, literal: literal.clone() };
@@ -308,7 +312,8 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns a closed range, and whether `v op value` holds for the integers inside it (`true`) or outside.
+/// Returns a closed range such that `v op value` holds exactly for the integers inside it (flag true) or outside it
+/// (false).
 fn range_of(op: CompareOp, value: i128) -> (i128, i128, bool) {
     const EMPTY: (i128, i128, bool) = (1, 0, true);
     match op {
@@ -341,7 +346,7 @@ fn zone_of(expr: &Expr, schema: &Schema) -> Option<ZoneTest> {
     Some(ZoneTest::Members { column, min: min.clone(), max: max.clone() })
 }
 
-/// Builds the predicate that holds where all parts hold.
+/// Returns the predicate that is true where all parts are true.
 fn conjunction(parts: Vec<Predicate>) -> Predicate {
     Predicate::And(Parts::new(merge_ranges(flatten(parts))))
 }
@@ -354,7 +359,7 @@ fn flatten(parts: Vec<Predicate>) -> Vec<Predicate> {
     flat.collect()
 }
 
-/// Merges the ranges of each column: `a >= 1 AND a < 5` then reads the column once.
+/// Merges the ranges of each column into one, so that `a >= 1 AND a < 5` reads the column once.
 fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
     let mut merged: Vec<Predicate> = Vec::with_capacity(parts.len());
     let mut places: HashMap<usize, usize> = HashMap::new();
@@ -377,7 +382,7 @@ fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
 }
 
 impl Predicate {
-    /// Returns the column, if the predicate is a range of one.
+    /// Returns the column of a range predicate; `None` for other predicates.
     fn range_column(&self) -> Option<usize> {
         match self {
             Predicate::Leaf(leaf) => match leaf.form {

@@ -1,4 +1,4 @@
-//! A filter of keys bound to the chunks of a row group: hashes are computed from encoded values.
+//! Filters of join keys bound to the chunks of one row group: the hashes of join keys are computed from encoded values.
 //!
 //! Invariant: the hash of a row is that of [`farpool_statistics::keys::of_rows`] over the decoded columns.
 
@@ -9,25 +9,25 @@ use farpool_model::KeyFilter;
 use farpool_statistics::keys;
 use std::ops::Range;
 
-/// If at most one row of a batch in this many is selected, only those rows are gathered; otherwise all rows are read.
-/// Gathering a row takes a few times as long as reading it as part of a block.
+/// If at most one row of a batch in this many is selected, only the selected rows are hashed, otherwise all rows.
+/// Reason: reading a single row takes a few times as long as reading it as part of a block.
 const GATHERED_MIN: usize = 8;
 
-/// The columns whose values are hashed together, and the filter that is probed.
+/// Columns whose values form the join key, and the filter that is probed with its hash.
 pub(super) struct BoundKeys<'a> {
     columns: Vec<(&'a Chunk, Source<'a>)>,
     filter: &'a KeyFilter,
 }
 
-/// Source from which the hashes of a column are computed.
+/// Encoded values from which the hashes of a column are computed.
 enum Source<'a> {
     Integers(Integers<'a>),
-    /// Codes, and the hash of each value of the dictionary.
+    /// Dictionary codes, and the hash of each dictionary entry.
     Dictionary(Integers<'a>, Vec<u64>),
 }
 
 impl<'a> BoundKeys<'a> {
-    /// Binds the filter; `None` when a chunk would have to be decoded to be hashed.
+    /// Binds the filter to `group`. Returns `None` if a chunk would have to be decoded.
     pub(super) fn new(columns: &[usize], filter: &'a KeyFilter, group: &'a RowGroup) -> Option<Self> {
         let source = |column: &usize| {
             let chunk = &*group.chunks[*column];
@@ -49,8 +49,8 @@ impl<'a> BoundKeys<'a> {
         self.columns.iter().map(|(chunk, _)| *chunk)
     }
 
-    /// Clears the bits of the rows of `range` that may be a key; if `wanted`, of those that are not. The
-    /// outcome of a row with a NULL is unspecified.
+    /// Clears the bits of those rows of `range` whose join key is not in the filter; with `wanted` false, of rows whose
+    /// join key may be in it. The outcome for a row with a NULL is unspecified.
     pub(super) fn retain(
         &self,
         range: Range<usize>,
@@ -74,8 +74,8 @@ impl<'a> BoundKeys<'a> {
         buffers.give_bits(hashes);
     }
 
-    /// Filters rows as [`Self::retain`] does, for a batch of which only `count` rows, numbered from `start`, have their
-    /// bit set: only these are read.
+    /// Clears bits as [`Self::retain`] does, in a batch with only `count` set bits, whose first row is `start`. Reads
+    /// only the rows whose bits are set.
     fn retain_few(
         &self,
         start: usize,
@@ -95,8 +95,8 @@ impl<'a> BoundKeys<'a> {
         buffers.give_bits(hashes);
     }
 
-    /// Computes the hashes of some rows. `read` replaces its second argument by the rows' values in the
-    /// first.
+    /// Computes the hashes of some rows. `read` replaces the contents of its second argument by the values that its
+    /// first argument has for these rows.
     fn hash(&self, hashes: &mut [u64], values: &mut Vec<i64>, read: impl Fn(&Integers<'_>, &mut Vec<i64>)) {
         for (place, (_, source)) in self.columns.iter().enumerate() {
             let put =
@@ -108,7 +108,7 @@ impl<'a> BoundKeys<'a> {
                 }
                 Source::Dictionary(codes, known) => {
                     read(codes, values);
-                    // A NULL row has an arbitrary code; the dictionary of a chunk of NULLs has no values.
+                    // The code of a NULL row is arbitrary, and the dictionary of a chunk of NULLs is empty.
                     let next = |code: i64| known.get(code as usize).copied().unwrap_or(0);
                     hashes.iter_mut().zip(&*values).for_each(|(hash, code)| put(hash, next(*code)));
                 }

@@ -1,7 +1,8 @@
-//! Results of a filter on a row group that are kept from step to step, so that binding the filter again is
-//! cheap.
+//! Results of a filter on one row group that are kept between steps, so that each step can bind the filter again at
+//! little cost.
 //!
-//! Invariant: conditions and ANDs and ORs are numbered in the order of a pre-order walk over the filter.
+//! Invariant: results are stored in the order of a pre-order walk over the filter, conditions and ANDs and ORs
+//! separately.
 
 use super::compile::{Filter, Form, Leaf, Predicate};
 use super::order::Order;
@@ -17,31 +18,31 @@ use std::slice::Iter;
 /// State of a filter on one row group, kept from step to step.
 #[derive(Debug, Default)]
 pub(crate) struct FilterMemo {
-    /// For each AND and OR, the order of its parts as learnt so far.
+    /// For each AND and OR, the evaluation order of its parts as learnt so far.
     orders: Vec<Order>,
-    /// For each condition that is evaluated on a dictionary, the values for which it holds.
+    /// For each condition, its results on dictionary entries; `None` if it is not evaluated on a dictionary.
     matches: Vec<Option<Matches>>,
-    /// Number of conditions that are done; they need not be visited again.
+    /// Number of conditions that were evaluated on their dictionaries completely.
     asked: usize,
 }
 
-/// The values of a dictionary for which a condition holds, as far as they were evaluated.
+/// Results of a condition on the entries of a dictionary, as far as they were evaluated.
 #[derive(Debug)]
 struct Matches {
     bits: BooleanBufferBuilder,
-    /// Whether the condition is NULL for some value: then codes do not tell.
+    /// Whether the condition is NULL for some entry: then codes do not decide the condition.
     has_null: bool,
 }
 
-/// Cursor over a memo while its filter is bound.
+/// Position in a memo while its filter is bound.
 pub(super) struct Known<'a> {
     orders: Iter<'a, Order>,
     matches: Iter<'a, Option<Matches>>,
 }
 
 impl Filter {
-    /// Evaluates the filter's conditions on the dictionaries of `group` and keeps the results for
-    /// [`Filter::bind`]. Returns false if the step ends before that is done.
+    /// Evaluates the filter's conditions on the dictionaries of `group` and keeps the results for [`Filter::bind`].
+    /// Returns false if the step ends before that is finished.
     ///
     /// # Errors
     /// `Invalid` when a condition fails on a value, which conditions on dictionaries do not.
@@ -74,7 +75,8 @@ impl Filter {
 }
 
 impl Leaf {
-    /// Returns the column, and the dictionary whose values the condition is evaluated on instead of rows.
+    /// Returns the column of a condition that is evaluated on dictionary entries instead of rows, and the dictionary;
+    /// `None` for other conditions.
     pub(super) fn dictionary<'a>(&self, group: &'a RowGroup) -> Option<(usize, Dictionary<'a>)> {
         let column = match &self.form {
             Form::Bytes { column, .. } => *column,
@@ -86,8 +88,8 @@ impl Leaf {
     }
 }
 
-/// Evaluates the condition on the values that are not done yet; returns false if the step ends before all
-/// are.
+/// Evaluates the condition on the dictionary entries that are left. Returns false if the step ends before that is
+/// finished.
 fn ask(
     leaf: &Leaf,
     column: usize,
@@ -119,12 +121,12 @@ impl FilterMemo {
 }
 
 impl<'a> Known<'a> {
-    /// Returns the order of the next AND or OR.
+    /// Returns the evaluation order of the next AND or OR.
     pub(super) fn order(&mut self) -> Result<&'a Order> {
         self.orders.next().ok_or_else(|| Error::internal("a junction of another filter"))
     }
 
-    /// Returns the values for which the next condition holds; `None` if no dictionary decides it.
+    /// Returns for which dictionary entries the next condition is true; `None` if the dictionary does not decide it.
     pub(super) fn matches(&mut self) -> Result<Option<BooleanBuffer>> {
         let matches = self.matches.next().ok_or_else(|| Error::internal("a condition of another filter"))?;
         let told = matches.as_ref().filter(|matches| !matches.has_null);

@@ -1,8 +1,8 @@
-//! The order in which the parts of an AND or OR are asked, learnt from batch to batch.
+//! Evaluation order of the parts of an AND or OR, learnt from batch to batch.
 //!
-//! Parts that decide many rows for little work go first: the rank of a part is its cost divided by the share
-//! of rows that it decides (Hellerstein and Stonebraker, "Predicate Migration", SIGMOD 1993, section 3.1).
-//! Invariant: a part that may fail stays behind all those that cannot, in the order of the query.
+//! Parts that decide many rows at little cost are evaluated first: the rank of a part is its cost divided by the share
+//! of rows that it decides (Hellerstein and Stonebraker, "Predicate Migration", SIGMOD 1993, section 3.1). Invariant: a
+//! part that may fail comes after all parts that cannot, in the order of the query.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,21 +15,21 @@ pub(super) struct Order {
 
 #[derive(Debug)]
 struct Part {
-    /// Relative to the other parts; `u32::MAX` for a part that may fail.
+    /// Cost relative to the other parts; `u32::MAX` for a part that may fail.
     cost: u32,
     asked: Cell<u64>,
     decided: Cell<u64>,
 }
 
 impl Order {
-    /// Creates the order of parts with these costs, which are sorted as in [`super::compile::Parts`].
+    /// Creates the evaluation order of parts with these costs, which ascend as in [`super::compile::Parts`].
     pub(super) fn new(costs: Vec<u32>) -> Order {
         let part = |cost| Part { cost, asked: Cell::new(0), decided: Cell::new(0) };
         let places = RefCell::new((0..costs.len()).collect());
         Order { places, parts: costs.into_iter().map(part).collect() }
     }
 
-    /// Returns the part to evaluate at position `turn`.
+    /// Returns the part to evaluate as number `turn`.
     pub(super) fn part(&self, turn: usize) -> usize {
         self.places.borrow()[turn]
     }
@@ -41,7 +41,7 @@ impl Order {
         part.decided.set(part.decided.get() + decided as u64);
     }
 
-    /// Sorts the parts by their current ranks.
+    /// Sorts the parts by what was learnt so far.
     pub(super) fn settle(&self) {
         self.places.borrow_mut().sort_by(|a, b| self.parts[*a].rank().total_cmp(&self.parts[*b].rank()));
     }
@@ -52,7 +52,7 @@ impl Part {
         if self.cost == u32::MAX {
             return f64::INFINITY;
         }
-        // A prior of one half until enough rows were seen.
+        // Starts at one half (32 of 64 imaginary rows), so that few rows do not change the order.
         let share = (self.decided.get() as f64 + 32.0) / (self.asked.get() as f64 + 64.0);
         f64::from(self.cost) / share
     }

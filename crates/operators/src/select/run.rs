@@ -1,4 +1,4 @@
-//! Evaluates a bound filter over one batch: each predicate clears its failing rows in a bitmap.
+//! Evaluates a bound filter on one batch: each predicate clears the bits of rows that fail it.
 
 use super::bind::{Bound, BoundFilter, Test};
 use crate::bits;
@@ -12,7 +12,7 @@ use farpool_model::{CompareOp, Result};
 use std::ops::Range;
 
 impl BoundFilter<'_> {
-    /// Returns the rows of `within` that pass; no other rows are evaluated.
+    /// Returns the rows of `within` that pass the filter; it is not evaluated on other rows.
     ///
     /// # Errors
     /// `Invalid` when the filter fails on one of the rows.
@@ -32,7 +32,7 @@ struct Run<'r, 'a> {
 }
 
 impl Run<'_, '_> {
-    /// Clears the bits of rows where `bound` does not hold.
+    /// Clears the bits of rows for which `bound` is not true.
     fn retain(&mut self, bound: &Bound<'_>, alive: &mut [u64]) -> Result<()> {
         match bound {
             Bound::Known(true) => {}
@@ -141,7 +141,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Clears the bits of rows that are NULL or, if `valid` is false, of those that are not.
+    /// Clears the bits of rows whose value is NULL; with `valid` false, of rows whose value is not NULL.
     fn retain_valid(&self, chunk: &Chunk, valid: bool, alive: &mut [u64]) {
         let validity = if chunk.null_count() > 0 { chunk.validity(self.range.clone()) } else { None };
         let Some(validity) = validity else {
@@ -192,7 +192,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// Scatters the bits of `packed`, one per set bit of `places`, to the positions of those bits.
+/// Moves the n-th bit of `packed` to the position of the n-th set bit of `places`, for all n.
 fn spread(packed: &[u64], places: &[u64], out: &mut [u64]) {
     out.fill(0);
     let mut next = 0;

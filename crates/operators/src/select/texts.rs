@@ -1,8 +1,8 @@
-//! LIKE patterns and regular expressions on one string column, compiled to automata that run over the codes
-//! of compressed strings one by one; nothing is decompressed.
+//! LIKE patterns and regular expressions on one string column, compiled to automata that run over strings as they are
+//! stored: the codes of compressed strings are not decompressed.
 //!
-//! Limits: patterns whose automaton has too many states, or needs look-around (`\b` beyond ASCII), are left
-//! to the general evaluator.
+//! Patterns whose automaton has too many states, or that need look-around (`\b` beyond ASCII), are evaluated on decoded
+//! strings instead.
 
 use farpool_columns::Automaton as Bytes;
 use farpool_model::{Expr, Pattern};
@@ -13,13 +13,13 @@ use regex_automata::{Anchored, Input};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Memory limit for building an automaton, which bounds the build to some milliseconds.
+/// Maximum memory for building an automaton. Reason: it also limits the time of building to some milliseconds.
 const BUILD_BYTES_MAX: usize = 1 << 20;
 
-/// Most states of an automaton before equivalent states are merged.
+/// Maximum number of states of an automaton before equivalent states are merged.
 const STATES_MAX: usize = 1000;
 
-/// A pattern whose automaton is built when it first meets strings that it can run over.
+/// A pattern. Its automaton is built when the pattern first meets strings that the automaton can run over.
 #[derive(Clone, Debug)]
 pub(super) struct Texts {
     regex: String,
@@ -27,7 +27,8 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Returns the pattern of `expr`, if it is one on a column. Patterns on binary columns are not supported.
+    /// Returns the pattern of `expr` if that matches a string column against a pattern; `None` for other expressions,
+    /// and for binary columns.
     pub(super) fn of(expr: &Expr) -> Option<Texts> {
         let (value, regex) = match expr {
             Expr::Like { value, pattern, case_insensitive: false } => {
@@ -48,7 +49,8 @@ impl Texts {
     }
 }
 
-/// Builds an automaton that accepts a text if `regex` matches anywhere in it; `None` if it exceeds a limit.
+/// Builds an automaton that accepts a string if `regex` matches anywhere in it; `None` if the automaton exceeds a
+/// limit.
 fn automaton_of(regex: &str) -> Option<Bytes> {
     let config = dense::Config::new()
         .start_kind(StartKind::Unanchored)
@@ -68,15 +70,15 @@ fn automaton_of(regex: &str) -> Option<Bytes> {
     Bytes::new(classes[0], next, accepts)
 }
 
-/// For each state, the next state by byte, and whether it accepts at the end of the text. State 0 is the
-/// start, state 1 the one after a match.
+/// For each state, the next state by byte, and whether a string that ends there is accepted. State 0 is the start;
+/// state 1 follows every match.
 type Explored = (Vec<[u16; 256]>, Vec<bool>);
 
-/// Explores the reachable states and numbers them; all match states become state 1.
+/// Visits the reachable states of `dfa` and assigns ids to them. All match states become state 1.
 fn explore<A: Automaton>(dfa: &A) -> Option<Explored> {
     let start = dfa.start_state_forward(&Input::new("").anchored(Anchored::No)).ok()?;
     let mut numbers: HashMap<StateID, u16> = HashMap::from([(start, 0)]);
-    // Reserves the number of the match state.
+    // Reserves id 1 for the match state.
     let mut states = vec![start, start];
     let (mut next, mut accepts) = (Vec::new(), Vec::new());
     let mut at = 0;

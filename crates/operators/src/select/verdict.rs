@@ -1,7 +1,8 @@
-//! Decides a filter for a whole row group by its zone maps.
+//! Decides a filter for a whole row group by the group's zone maps.
 //!
-//! Invariant: `None` only if no row can pass, `All` only if every row does; NULL counts as not passing.
-//! Each predicate yields the set of outcomes that its rows may have, a superset of those they do have.
+//! Invariant: the verdict is `None` only if no row can pass, and `All` only if every row passes; a row for which the
+//! filter is NULL does not pass. For each predicate, the set of outcomes that its rows may have is computed; it may be
+//! larger than the set of those they do have.
 
 use super::compile::{Filter, Form, Leaf, Predicate, ZoneTest};
 use crate::Verdict;
@@ -9,7 +10,7 @@ use farpool_columns::{RowGroup, ZoneMap};
 use farpool_model::{CompareOp, Literal, Value};
 use std::cmp::Ordering;
 
-/// The truth values that a predicate may have in a row group.
+/// Truth values that a predicate may have for the rows of a row group.
 #[derive(Clone, Copy, Debug)]
 struct Outcomes {
     yes: bool,
@@ -89,8 +90,8 @@ fn of_leaf(leaf: &Leaf, group: &RowGroup) -> Outcomes {
     }
 }
 
-/// Returns the outcomes of a condition that is NULL for NULL. `says` receives the least and greatest value, and returns
-/// whether the condition may be true and may be false between them.
+/// Returns the outcomes of a condition that is NULL for NULL. `says` gets the least and the greatest value, and returns
+/// whether the condition may be true, and whether it may be false, for values between them.
 fn on_values(
     zone: &ZoneMap,
     rows: usize,
@@ -109,7 +110,8 @@ fn on_values(
     }
 }
 
-/// Replaces a bound that is zero by `zero`: a zone map may not tell 0.0 and -0.0 apart, but comparisons do.
+/// Replaces a minimum or maximum that is zero by `zero`. A zone map may have -0.0 in place of 0.0 or the reverse, which
+/// [`Literal::compare`] distinguishes.
 fn with_zero(bound: &Literal, zero: f64) -> Literal {
     match bound.value() {
         Value::Float(v) if *v == 0.0 => {
@@ -119,7 +121,7 @@ fn with_zero(bound: &Literal, zero: f64) -> Literal {
     }
 }
 
-/// Returns whether `v op literal` may be true, and may be false, of values from `min` to `max`.
+/// Returns whether `v op literal` may be true, and whether it may be false, for values `v` between `min` and `max`.
 fn compare(op: CompareOp, min: &Literal, max: &Literal, literal: &Literal) -> Option<(bool, bool)> {
     use Ordering::{Equal, Greater, Less};
     let (low, high) = (min.compare(literal)?, max.compare(literal)?);

@@ -1,4 +1,4 @@
-//! The random comparison, and cases that it covers too rarely.
+//! The comparison of random programs with the interpreter, and cases that it covers too rarely.
 
 use super::random::{self, Random};
 use super::{POOL, TestTable, check, compile, fixed_cases, naive, run, sorted};

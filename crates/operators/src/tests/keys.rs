@@ -1,4 +1,5 @@
-//! Groups of strings, floats and wide keys: packed where a table has few strings, rows of words otherwise.
+//! Tests group keys of strings, floats and many columns: packed if the table has few strings, otherwise as rows of
+//! words.
 
 use super::random::Random;
 use super::{POOL, Paths, TestTable, check, fitted_with, run_plan, sorted};

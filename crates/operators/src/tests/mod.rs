@@ -1,6 +1,6 @@
-//! Random programs over random tables, against an interpreter that works row by row on plain values.
+//! Tests random programs over random tables against an interpreter that processes plain values row by row.
 //!
-//! Every case runs with the fast paths on and off; both must agree with the interpreter.
+//! Every case is executed with the fast paths on and off; both results must equal that of the interpreter.
 
 mod cases;
 mod facts;
@@ -42,7 +42,7 @@ impl Paths {
     const PARTITIONED: Paths = Paths { groups_direct_max: 0, ..Paths::ALL };
 }
 
-/// A table in the form of the operators and in that of the interpreter.
+/// A table in the form that operators take, and in that of the interpreter.
 pub(crate) struct TestTable {
     pub(crate) schema: SchemaRef,
     pub(crate) groups: Vec<RowGroup>,
@@ -93,7 +93,7 @@ pub(crate) fn compile_with(program: &Program, schema: &SchemaRef, paths: Paths) 
     Plan::compile_with(program, schema, Input::Any, paths)
 }
 
-/// Runs a program with `workers` states, which take turns at row groups.
+/// Executes a program with `workers` states, which process row groups in turn.
 pub(crate) fn run(
     program: &Program,
     table: &TestTable,
@@ -103,7 +103,7 @@ pub(crate) fn run(
     run_plan(&compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
 }
 
-/// Runs a program as [`run`] does, with a plan that is fitted to the table.
+/// Executes a program as [`run`] does, with a plan that is compiled for the table.
 pub(crate) fn run_fitted(program: &Program, table: &TestTable, workers: usize) -> Result<Vec<Vec<Value>>> {
     run_plan(&fitted(program, table, 1 << 30)?, table, workers, usize::MAX)
 }
@@ -120,7 +120,7 @@ fn fitted_with(program: &Program, table: &TestTable, bytes_max: usize, paths: Pa
     Plan::compile_with(program, &table.schema, Input::Known(&groups, memory), paths)
 }
 
-/// Runs a plan with `workers` states, which take turns at row groups and each have `room` bytes for groups.
+/// Executes a plan with `workers` states, which process row groups in turn and may each use `room` bytes for groups.
 pub(crate) fn run_plan(
     plan: &Plan,
     table: &TestTable,
@@ -130,7 +130,7 @@ pub(crate) fn run_plan(
     run_steps(plan, table, workers, room, &mut Steps::whole())
 }
 
-/// Runs a plan as [`run_plan`] does, in steps whose ends are given by `steps`; the states take turns at steps.
+/// Executes a plan as [`run_plan`] does, in steps that end where `steps` says. The states process steps in turn.
 pub(crate) fn run_steps(
     plan: &Plan,
     table: &TestTable,
@@ -142,8 +142,8 @@ pub(crate) fn run_steps(
     Ok(run_from(plan, table, workers, room, steps, &mut begin)?.0)
 }
 
-/// Runs a plan as [`run_steps`] does, beginning each row group with the progress that `begin` returns. Also returns the
-/// final progress.
+/// Executes a plan as [`run_steps`] does; `begin` returns the progress with which each row group begins. Also returns
+/// the final progress of each row group.
 fn run_from(
     plan: &Plan,
     table: &TestTable,
@@ -193,8 +193,8 @@ fn run_from(
     Ok((rows, ends))
 }
 
-/// Returns the rows of a plan where it is known before which of those of the table pass the filter, from a run that
-/// found it out.
+/// Returns the result of a plan for which it is known from the start which rows pass the filter. A first execution
+/// records that.
 fn run_known(plan: &Plan, table: &TestTable, workers: usize, steps: &mut Steps) -> Result<Vec<Vec<Value>>> {
     let mut marking = |_: usize| Progress::marking();
     let (_, ends) = run_from(plan, table, 1, usize::MAX, steps, &mut marking)?;
@@ -222,7 +222,7 @@ pub(crate) fn fixed_cases() -> ProptestConfig {
     }
 }
 
-/// Checks that all ways, on every level of instructions, return the rows of the interpreter, in any order.
+/// Checks that all ways, on every level of CPU instructions, return the rows of the interpreter, in any order.
 pub(crate) fn check(program: &Program, table: &TestTable) {
     let expected = match naive::run(program, &table.schema, &table.rows) {
         Ok(expected) => sorted(expected),

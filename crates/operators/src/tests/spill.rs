@@ -1,4 +1,4 @@
-//! Tests groups that leave in parts for lack of memory: merged, they must equal the result of the
+//! Tests groups that are emitted early for lack of memory: merged by group key, they must equal the result of the
 //! interpreter.
 
 use super::steps::Steps;
@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Runs an aggregation with keys in the form of its parts, with `room` for the groups of each worker, merges
-/// the parts row by row and compares.
+/// Executes an aggregation with group keys in the form of its partial results, with `room` bytes for the groups of each
+/// worker. Merges the partial results row by row and compares them with the interpreter's result.
 pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, room: usize) {
     let Output::Aggregate { keys, aggregates } = &program.output else { return };
     if keys.is_empty() || aggregates.iter().any(|a| a.data_type.is_floating()) {
@@ -43,7 +43,7 @@ pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, 
     }
 }
 
-/// Merges rows that may be parts of the same group into one row per group.
+/// Merges rows that may be partial results of the same group to one row per group.
 fn merged(in_parts: &Program, table_schema: &Schema, parts: &[Vec<Value>]) -> Result<Vec<Vec<Value>>> {
     let Output::Aggregate { keys, aggregates } = &in_parts.output else { return Ok(parts.to_vec()) };
     let schema = in_parts.result_schema(table_schema)?;

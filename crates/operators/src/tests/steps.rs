@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A pace of whole row groups, or of steps that end at random. Each step does some work.
+/// A pace that takes whole row groups, or steps that end at random. Each step does some work.
 #[derive(Debug)]
 pub(crate) struct Steps {
     random: Option<Random>,

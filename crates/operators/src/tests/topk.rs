@@ -1,5 +1,5 @@
-//! Top-k against sorting everything: of rows that tie any may leave, so the keys must be the same and every
-//! row must be one of the whole result.
+//! Tests top-k against sorting all rows. Of rows that tie, any may be returned; so the sort keys must be equal, and
+//! every row must be one of the whole result.
 
 use super::random::{self, Random};
 use super::steps::Steps;

@@ -1,7 +1,7 @@
 //! The rows of one worker that may still be among the first k.
 //!
-//! Invariant: candidates of earlier steps have all their columns; those of the current step are keys and row
-//! numbers only, and get the other columns at its end.
+//! Invariant: candidates of earlier steps have all their columns. Those of the current step have only their sort keys
+//! and their row numbers, and get the other columns when the step ends.
 
 use super::threshold::Threshold;
 use super::{Top, picked};
@@ -13,16 +13,16 @@ use arrow_select::take::take;
 use farpool_model::{Result, cast};
 use std::sync::Arc;
 
-/// Least number of candidates at which they are cut to the first k: each cut takes some microseconds.
+/// Minimum number of candidates before they are reduced to the first k. Reason: each reduction takes some microseconds.
 const WAITING_ROWS_MIN: usize = 1024;
 
 /// Candidates of one worker for the first k rows.
 pub(crate) struct Candidates {
     pub(super) threshold: Arc<Threshold>,
     pub(super) held: Vec<RecordBatch>,
-    /// For each key of the order, its values in the candidates of the current step, in one or more arrays.
+    /// Values of each sort key for the candidates of the current step, in one or more arrays per sort key.
     pub(super) keys: Vec<Vec<ArrayRef>>,
-    /// The row number of each of those candidates in the current row group.
+    /// Row numbers of the candidates of the current step, within the current row group.
     pub(super) rows: Vec<u32>,
 }
 
@@ -32,14 +32,14 @@ impl Candidates {
         Candidates { threshold, held: Vec::new(), keys, rows: Vec::new() }
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the candidates take.
     pub(crate) fn bytes(&self) -> usize {
         let held: usize = self.held.iter().map(RecordBatch::get_array_memory_size).sum();
         let keys: usize = self.keys.iter().flatten().map(|array| array.get_array_memory_size()).sum();
         held + keys + self.rows.capacity() * size_of::<u32>()
     }
 
-    /// Returns the candidates; called when all row groups are done.
+    /// Returns the candidates. Must be called after the last row group, when all of them have all their columns.
     pub(crate) fn into_rows(self) -> Vec<RecordBatch> {
         self.held
     }
@@ -48,13 +48,13 @@ impl Candidates {
         self.held.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Returns whether there are enough candidates for a cut to pay.
+    /// Returns whether there are so many candidates that reducing them to the first k is worth its cost.
     pub(super) fn is_full(&self, top: &Top) -> bool {
         self.held_rows() + self.rows.len() >= (2 * top.rows).max(WAITING_ROWS_MIN)
     }
 
-    /// Cuts the candidates to the first k rows. If there are k, returns the values of the first key and the
-    /// position of the last row among them.
+    /// Reduces the candidates to the first k rows. If at least k were there, returns an array with values of the first
+    /// sort key and the position in it of the k-th row.
     pub(super) fn cut(&mut self, top: &Top, schema: &SchemaRef) -> Result<Option<(ArrayRef, usize)>> {
         let held_rows = self.held_rows();
         if self.rows.is_empty() || held_rows + self.rows.len() < top.rows {
@@ -63,7 +63,7 @@ impl Candidates {
         let keys = self.all_keys(top)?;
         let mut first = top.first_unsorted(&keys)?;
         let last = first[first.len() - 1] as usize;
-        // Ascending, so that chunks are read from front to back.
+        // Sorted by position, so that chunks are read from front to back.
         first.sort_unstable();
         let held_kept = first.partition_point(|at| (*at as usize) < held_rows);
         if held_kept < held_rows {
@@ -80,7 +80,7 @@ impl Candidates {
         Ok(Some((keys[0].clone(), last)))
     }
 
-    /// Returns the keys of all candidates, those in `held` first.
+    /// Returns the values of each sort key for all candidates, those of `held` first.
     fn all_keys(&self, top: &Top) -> Result<Vec<ArrayRef>> {
         let of_key = |(key, pieces): (&farpool_model::SortKey, &Vec<ArrayRef>)| {
             let held = self.held.iter().map(|batch| batch.column(key.column));
@@ -90,7 +90,7 @@ impl Candidates {
         top.order.iter().zip(&self.keys).map(of_key).collect()
     }
 
-    /// Takes the candidates of the current step: their keys, one array each, and their row numbers.
+    /// Takes the candidates of the current step: one array per sort key, and the row numbers.
     pub(super) fn take_fresh(&mut self) -> Result<(Vec<ArrayRef>, Vec<u32>)> {
         let whole = |pieces: &mut Vec<ArrayRef>| {
             let pieces = std::mem::take(pieces);

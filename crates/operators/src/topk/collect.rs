@@ -1,4 +1,4 @@
-//! Top-k of groups: the merge tasks hand their groups to one collector, and the last task emits the first k.
+//! Top-k of groups: the merge tasks pass their groups to one collector, and the task that ends last emits the first k.
 //!
 //! Invariant: nothing is emitted before every task has handed over its groups.
 
@@ -25,7 +25,8 @@ impl Collector {
         Collector { top, schema, kept: Mutex::default(), tasks_left: AtomicUsize::new(tasks) }
     }
 
-    /// Runs `task` and keeps the first k of the groups that it emits. After the last task, emits the result.
+    /// Runs `task` and keeps the first k of the groups that it emits. The last task to end then emits the first k of
+    /// all tasks.
     ///
     /// # Errors
     /// Errors of the task.
@@ -43,8 +44,8 @@ impl Collector {
         Ok(())
     }
 
-    /// Adds the first rows of a task to those of other tasks; when they are many, cuts them to the first k,
-    /// outside the lock.
+    /// Adds the first k rows of a task to those of other tasks. When many have accumulated, reduces them to the first k
+    /// without holding the lock.
     fn keep(&self, mine: RecordBatch) -> Result<()> {
         let many = {
             let mut kept = self.kept.lock();
@@ -60,12 +61,12 @@ impl Collector {
         Ok(())
     }
 
-    /// Returns the number of collected rows at which they are cut to the first k.
+    /// Returns the number of collected rows from which they are reduced to the first k.
     fn rows_max(&self) -> usize {
         (2 * self.top.rows).max(limits::ROW_GROUP_ROWS)
     }
 
-    /// Returns the first k rows that `task` emits; they are cut whenever many have accumulated.
+    /// Runs `task` and returns the first k of the rows that it emits. Reduces them to k whenever many have accumulated.
     fn first_of(&self, task: impl FnOnce(&mut Emit<'_>) -> Result<()>) -> Result<RecordBatch> {
         let rows_max = self.rows_max();
         let (mut batches, mut rows, mut failed) = (Vec::new(), 0, None);

@@ -1,21 +1,22 @@
-//! Top-k: of the rows that passed, or of the groups, only the first k in an order are returned (Farview, section 5;
-//! Ibex, section 4: rows that the host would discard need not be sent).
+//! Top-k (`ORDER BY … LIMIT k`): of the rows that pass the filter, or of the groups, only the first k in sort order are
+//! returned, so that rows which the host would discard are not sent (Farview, section 5; Ibex, section 4).
 //!
-//! Contract. Input: batches of a row group, or the groups of a merge. Output: exactly the first k rows in the order of
-//! the program, or all if there are fewer; among rows that tie any may be returned. Order: that of the program, though
-//! callers must not rely on it. Memory: a worker holds k rows and about as many again that wait to be cut, with
-//! [`limits::ROW_GROUP_ROWS`] rows at most for k. Parallelism: each worker has its own [`Candidates`]; they share a
-//! [`Threshold`]. Errors: an expression that fails on a row; those of columns that are no keys are evaluated only on
-//! rows that may still be returned.
+//! Input: batches of a row group, or the groups of a merge. Output: exactly the first k rows in the sort order of the
+//! program, or all rows if there are fewer; among rows that tie, any may be returned. They are emitted in that order,
+//! although callers must not rely on it. Memory: a worker holds k rows, at most [`limits::ROW_GROUP_ROWS`], and about
+//! as many again that wait to be reduced to k. Parallelism: each worker has its own [`Candidates`]; all share a
+//! [`Threshold`]. Errors: an expression that fails on a row. Columns that are not sort keys are evaluated only for rows
+//! that may still be returned.
 //!
-//! Once some worker has k rows, the last of them is a threshold for all: a row that follows it in the first key cannot
-//! be returned. The threshold is a condition on that key like any other ([`crate::select`]), so that zone maps rule out
-//! row groups by it and the rest is compared on encoded values. The keys of the remaining rows are evaluated, and only
-//! rows that are among the first k so far get their other columns (late materialisation). The row groups with the best
-//! bounds come first ([`TopRows::favourable`]).
+//! Once some worker has k rows, the value of the last of them in the first sort key is a threshold for all workers: a
+//! row behind it cannot be returned. The threshold is a filter condition like any other ([`crate::select`]), so zone
+//! maps exclude row groups by it, and other rows are compared as encoded values. Then the sort keys of the remaining
+//! rows are evaluated, and only rows that are among the first k so far get their other columns (late materialisation).
+//! The row groups with the best minimum or maximum come first ([`TopRows::favourable`]).
 //!
-//! Example: k is 2, and a worker has the rows 3 and 5 in ascending order. A row group with the bounds 6 and 9 is
-//! skipped; a row 5 of another one is not, since it ties with the last row only in the first key.
+//! Example: k is 2, the order is ascending, and a worker has rows with the sort keys 3 and 5. A row group whose minimum
+//! is 6 is skipped. A row with 5 in another row group is not, if there is a second sort key, because it ties with the
+//! last row in the first one only.
 
 mod candidates;
 mod collect;
@@ -41,9 +42,9 @@ use std::sync::Arc;
 /// The first `rows` rows of a result in an order.
 #[derive(Clone, Debug)]
 pub(crate) struct Top {
-    /// At least one key, over the columns of the result.
+    /// Sort keys, at least one, over the columns of the result.
     pub(crate) order: Vec<SortKey>,
-    /// The number of rows wanted (k).
+    /// Number of rows wanted (k).
     pub(crate) rows: usize,
 }
 
@@ -63,14 +64,14 @@ impl Top {
         Ok((!program.order.is_empty()).then(|| Top { order: program.order.clone(), rows }))
     }
 
-    /// Returns the positions of the first k rows, in order. `keys` has an array for each key of the order.
+    /// Returns the positions of the first k rows, in sort order. `keys` has the values of each sort key.
     fn first(&self, keys: &[ArrayRef]) -> Result<UInt32Array> {
         lexsort_to_indices(&self.sort_columns(keys), Some(self.rows)).map_err(failure::of_kernel)
     }
 
-    /// Returns the positions of the first k rows, unsorted except that the last of them in the order comes
-    /// last. There must be at least k rows, and k must be at least one. Sorting them as well would take most
-    /// of the time.
+    /// Returns the positions of the first k rows, of which only the last is in its place: it is the k-th in sort order.
+    /// Sorting the others as well would take most of the time. There must be at least k rows, and k must be at least
+    /// one.
     pub(super) fn first_unsorted(&self, keys: &[ArrayRef]) -> Result<Vec<u32>> {
         let comparator =
             LexicographicalComparator::try_new(&self.sort_columns(keys)).map_err(failure::of_kernel)?;
@@ -88,7 +89,7 @@ impl Top {
         self.order.iter().zip(keys).map(column).collect()
     }
 
-    /// Returns the first rows of `batches`, which have `schema`, in order.
+    /// Returns the first k rows of `batches`, which have `schema`, in sort order.
     pub(super) fn cut(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
         let all = concat_batches(schema, batches).map_err(failure::of_kernel)?;
         let keys: Vec<ArrayRef> = self.order.iter().map(|key| all.column(key.column).clone()).collect();
@@ -96,15 +97,15 @@ impl Top {
     }
 }
 
-/// Returns the rows at `indices`, copied so that they hold no more memory than they need.
+/// Copies the rows at `indices`, so that they do not keep the memory of other rows in use.
 pub(super) fn picked(batch: &RecordBatch, indices: &UInt32Array) -> Result<RecordBatch> {
     let pick = |column: &ArrayRef| Ok(compact(take(column, indices, None).map_err(failure::of_kernel)?));
     let columns = batch.columns().iter().map(pick).collect::<Result<_>>()?;
     RecordBatch::try_new(batch.schema(), columns).map_err(failure::of_kernel)
 }
 
-/// Returns an array of the same values whose strings or binaries do not keep the buffers of dropped rows
-/// alive.
+/// Copies strings and binaries out of buffers that they may share with dropped rows; other arrays are returned as they
+/// are.
 pub(super) fn compact(array: ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Utf8View => Arc::new(array.as_string_view().gc()),

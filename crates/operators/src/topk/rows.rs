@@ -1,4 +1,4 @@
-//! Top-k of rows: a scan that keeps only rows that may be among the first k.
+//! Top-k of rows: a scan that keeps only rows which may be among the first k.
 
 use super::threshold::{FirstKey, Threshold};
 use super::{Candidates, Top, compact, give};
@@ -23,15 +23,16 @@ use std::sync::Arc;
 pub(crate) struct TopRows {
     top: Top,
     first: FirstKey,
-    /// The result's columns.
+    /// Expressions of the result's columns.
     outputs: Vec<Compiled>,
-    /// Sorted table columns: those that the keys need, those that the other outputs need, and all of them.
+    /// Table columns, sorted: those that the sort keys read (`key_columns`), those that the other outputs read
+    /// (`rest_columns`), and all of them (`columns`).
     key_columns: Vec<usize>,
     rest_columns: Vec<usize>,
     columns: Vec<usize>,
     schema: SchemaRef,
     table_schema: SchemaRef,
-    /// Whether rows are dropped by the threshold before their keys are evaluated.
+    /// Whether rows behind the threshold are dropped before their sort keys are evaluated.
     prefilters: bool,
 }
 
@@ -86,8 +87,8 @@ impl TopRows {
         threshold.wanted().is_some_and(|wanted| wanted.verdict(group) == Verdict::None)
     }
 
-    /// Returns the positions of `groups` in the order of their best bound of the first key; `None` if that
-    /// key is not a column.
+    /// Returns the indices of `groups`, those with the best minimum or maximum of the first sort key first; `None` if
+    /// that key is not a column.
     pub(crate) fn favourable<'a>(&self, groups: impl Iterator<Item = &'a RowGroup>) -> Option<Vec<usize>> {
         let Expr::Column(column) = self.first.expr else { return None };
         let key = self.first.key;
@@ -101,7 +102,7 @@ impl TopRows {
             })
             .collect();
         let mut places: Vec<usize> = (0..best.len()).collect();
-        // An unknown bound may be the best: it comes first.
+        // A row group whose minimum or maximum is unknown may have the best rows: it comes first.
         places.sort_by(|a, b| match (&best[*a], &best[*b]) {
             (Some(a), Some(b)) => self.first.order(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
@@ -109,8 +110,8 @@ impl TopRows {
         Some(places)
     }
 
-    /// Scans some batches of a row group. Returns the number of rows that passed the filter, and the columns
-    /// that were read.
+    /// Scans batches of a row group until the step ends. Returns the number of rows that passed the filter, and the
+    /// columns that were read.
     ///
     /// # Errors
     /// `Invalid` when the filter or an expression fails on a row.
@@ -145,7 +146,7 @@ impl TopRows {
                     continue;
                 }
                 self.push(group, &selection, candidates)?;
-                // If the cut moved the threshold, bind the new one before the next batch.
+                // If the threshold has moved, the rest of the row group is filtered by the new one.
                 if candidates.is_full(&self.top) && self.cut(candidates)?.is_break() {
                     is_over = false;
                     break;
@@ -170,8 +171,8 @@ impl TopRows {
         Ok(())
     }
 
-    /// Cuts the candidates to the first k and offers the last of them as the threshold. Breaks if there were
-    /// k candidates.
+    /// Reduces the candidates to the first k and offers the k-th as the threshold. Returns `Break` if there were at
+    /// least k.
     fn cut(&self, candidates: &mut Candidates) -> Result<ControlFlow<()>> {
         let Some((keys, last)) = candidates.cut(&self.top, &self.schema)? else {
             return Ok(ControlFlow::Continue(()));
@@ -181,9 +182,9 @@ impl TopRows {
         Ok(ControlFlow::Break(()))
     }
 
-    /// Reads the other columns of the candidates of this row group; returns whether there are any. They are
-    /// cut first only at the end of the row group: a cut at the end of each step would cost more than reading
-    /// columns of rows that are cut later.
+    /// Reads the other columns of the current step's candidates; returns whether there are any. Only at the end of the
+    /// row group are the candidates reduced to k first: doing that at the end of each step would cost more than reading
+    /// columns of rows that are dropped later.
     fn end_part(&self, batches: &Batches<'_>, candidates: &mut Candidates) -> Result<bool> {
         let group = batches.group;
         if batches.is_at_end() {

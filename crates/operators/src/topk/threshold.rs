@@ -1,7 +1,7 @@
-//! The threshold of a top-k, shared by the workers of one run: rows that come after it need not be kept.
+//! The threshold of a top-k, shared by the workers of one execution. Rows that sort behind it need not be kept.
 //!
-//! Invariant: once a threshold is set, some worker holds k rows none of which comes after it in the first
-//! key, so the condition drops no row of the result. The threshold only ever moves towards the front of the
+//! Invariant: once a threshold is set, some worker holds k rows, none of which sorts behind it by the first sort key.
+//! So the condition drops no row of the result. A threshold is only ever replaced by one that comes earlier in the sort
 //! order.
 
 use crate::select::Filter;
@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The threshold of one run: the best k-th row that a worker has found, as a condition on the first key.
+/// The threshold of one execution: of the k-th rows that workers have found, the value in the first sort key that comes
+/// earliest, and a condition that is false for rows behind it.
 #[derive(Debug, Default)]
 pub(crate) struct Threshold {
     worst: Mutex<Option<Worst>>,
@@ -23,26 +24,27 @@ struct Worst {
     wanted: Option<Arc<Filter>>,
 }
 
-/// The first key of an order.
+/// The first sort key of the ORDER BY.
 #[derive(Debug)]
 pub(super) struct FirstKey {
     pub(super) expr: Expr,
     pub(super) key: SortKey,
-    /// Whether the order has no other key, so that ties need not be kept.
+    /// Whether it is the only sort key. Then rows that tie with the threshold need not be kept.
     pub(super) alone: bool,
 }
 
 impl Threshold {
-    /// Returns the condition that rows of the result fulfil; `None` if there is no threshold yet, or it
-    /// excludes nothing.
+    /// Returns a condition that all rows of the result fulfil; `None` if there is no threshold yet, or it excludes no
+    /// rows.
     pub(crate) fn wanted(&self) -> Option<Arc<Filter>> {
         self.worst.lock().as_ref()?.wanted.clone()
     }
 
-    /// Returns some worker holds k rows, the last of which has `value` in the first key.
+    /// Reports that a worker holds k rows, the last of which has `value` in the first sort key. Lowers the threshold to
+    /// `value` if that comes before it.
     ///
     /// # Errors
-    /// Fails only on a bug in this crate: the condition is well typed if the key is.
+    /// Fails only on a bug in this crate, since the condition is well typed if the sort key is.
     pub(super) fn offer(&self, first: &FirstKey, value: Literal, table_schema: &Schema) -> Result<()> {
         let mut worst = self.worst.lock();
         if worst.as_ref().is_some_and(|known| first.order(&value, &known.value) != Ordering::Less) {
@@ -56,16 +58,18 @@ impl Threshold {
 }
 
 impl FirstKey {
-    /// Compares two values of the key in the order.
+    /// Compares two values of the first sort key in ORDER BY order, with its direction and placement of NULLs: `Less`
+    /// means that `a` comes first.
     pub(super) fn order(&self, a: &Literal, b: &Literal) -> Ordering {
         self.key.compare((a.is_null(), b.is_null()), || a.compare(b).unwrap_or(Ordering::Equal))
     }
 
-    /// Returns a condition that holds at least for every row that can come before one with `worst`; `None` if
-    /// any row can.
+    /// Returns a condition on the first sort key that holds for every row which may sort before a row with `worst`; it
+    /// may hold for other rows too. Returns `None` if every row may.
     fn wanted(&self, worst: &Literal) -> Result<Option<Expr>> {
         let is_null = || Expr::IsNull(Box::new(self.expr.clone()));
-        // Without another key, ties need not be kept. But comparisons take -0.0 for 0.0, sorts do not.
+        // With a single sort key, ties need not be kept. But ties of floats are: comparisons take -0.0 as equal to 0.0,
+        // while the sort order does not.
         let strict = self.alone && !worst.data_type().is_floating();
         if worst.is_null() {
             return Ok(match (self.key.nulls_first, strict) {

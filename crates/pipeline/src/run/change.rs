@@ -1,8 +1,8 @@
-//! Runs that change rows: the rows that pass get the values that the program computes or, if it computes none, are
-//! deleted. The outcome is row groups for a new table version.
+//! Runs that change rows (UPDATE and DELETE): the rows that pass the filter get the values that the program computes
+//! or, if it computes none, are deleted. The outcome is new row groups for a new table version.
 //!
-//! A step scans rows of a row group, as in any other run, or re-encodes one of its columns. Chunks of columns that are
-//! not computed are reused, and so are row groups in which no row passes.
+//! A step scans rows of a row group, as in any other run, or re-encodes one of its columns. The chunks of columns that
+//! the program does not compute are reused, and so are row groups in which no row passes.
 
 use super::{Morsel, Phase, Run, RunOutput, Step};
 use crate::bound::BoundProgram;
@@ -17,22 +17,22 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Number of forms in which the new values are in memory at once: as computed, merged with the retained values, and
-/// encoded.
+/// Number of copies of the new values in memory at once: as computed, merged with the values that stay, and encoded.
 const FORMS: usize = 3;
 
 /// Outcome of a run that changes rows.
 #[derive(Debug, Default)]
 pub struct ChangedGroups {
-    /// Number of rows that passed.
+    /// Number of rows that passed the filter.
     pub rows: u64,
-    /// New versions of the row groups with such rows, by position in the table; `None` if no row is left.
+    /// The new row groups, by index in the table; `None` if no row of a row group is left. Row groups without rows that
+    /// pass are not in the map.
     pub groups: BTreeMap<usize, Option<Arc<RowGroup>>>,
 }
 
-/// State of the change that a run makes.
+/// The change that a run makes, and its outcome so far.
 pub(super) struct RowChange {
-    /// Table column that each output replaces; all columns if rows are deleted.
+    /// Table column that each output column replaces; all columns if rows are deleted.
     columns: Vec<usize>,
     /// Encoder for these columns.
     encoder: Encoder,
@@ -51,8 +51,8 @@ pub(super) struct GroupRewrite {
 }
 
 impl RowChange {
-    /// Creates the change that `program` makes. Its result columns must have the names and types of table
-    /// columns; `encoder` creates the encoder for a schema of these columns.
+    /// Creates the change that `program` describes. Its result columns must have the names and types of table columns.
+    /// `encoder` is called with a schema of these columns and returns an encoder for it.
     ///
     /// # Errors
     /// `Invalid` for a program that cannot be executed exactly, or whose output is not rows.
@@ -104,13 +104,13 @@ impl RowChange {
         &self.columns
     }
 
-    /// Takes the new row groups made so far.
+    /// Takes the new row groups that were made so far.
     pub fn take(&self) -> ChangedGroups {
         std::mem::take(&mut self.changed.lock())
     }
 
-    /// Encodes the next column of `group`; `old` is the same row group with its values in memory. After the last
-    /// column, returns the new row group, or `None` inside if no row is left.
+    /// Encodes the next column of `group`; `old` must be the same row group with its values in memory. Returns the new
+    /// row group after the last column, and `None` before. If no row is left, returns `Some(None)` at once.
     fn encode_next(
         &self,
         group: &RowGroup,
@@ -151,9 +151,9 @@ impl GroupRewrite {
 }
 
 impl Run {
-    /// Creates a run that changes the rows that pass: it replaces the columns that the program computes, matched by
-    /// name, or deletes the rows if it computes none. The table does not change; [`Run::take_changed`] returns the
-    /// outcome.
+    /// Creates a run that changes the rows that pass the filter. It replaces the columns that the program computes,
+    /// matched by name, or deletes the rows if it computes none. The table itself does not change;
+    /// [`Run::take_changed`] returns the outcome.
     ///
     /// # Errors
     /// `Invalid` if the program does not fit the table, or a part of it cannot be executed here.
@@ -165,7 +165,7 @@ impl Run {
         Run::begin(program, RunOutput::Change(row_change))
     }
 
-    /// Takes the outcome of a finished run created by [`Run::start_changing`]; later calls return nothing.
+    /// Takes the outcome of a finished run that [`Run::start_changing`] created; later calls return an empty outcome.
     pub fn take_changed(&self) -> ChangedGroups {
         self.row_change().map(RowChange::take).unwrap_or_default()
     }
@@ -180,7 +180,7 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<Step> {
         let mut rewrite = morsel.rewrite.take().unwrap_or_else(|| Box::new(GroupRewrite::new(&self.plan)));
-        // Guarantees progress: after a scan, a step may leave encoding to the next step.
+        // The step makes progress in any case: only after a scan may it leave encoding to the next step.
         let mut goes_on = rewrite.state.is_none();
         if let Some(mut state) = rewrite.state.take() {
             let mut batches = Vec::new();
@@ -242,7 +242,7 @@ impl Run {
         Ok(())
     }
 
-    /// Stores the new version of a row group, unless the run was stopped.
+    /// Stores the new row group, unless the run was stopped.
     fn keep_changed(
         &self,
         row_change: &RowChange,

@@ -1,4 +1,4 @@
-//! Runs whose rows are collected for the caller instead of returned step by step.
+//! Runs that collect their rows until the caller takes them, instead of returning them step by step.
 
 use super::{Run, RunOutput};
 use crate::bound::BoundProgram;
@@ -35,7 +35,7 @@ impl Collected {
 }
 
 impl Run {
-    /// Creates a run that collects its rows, at most `rows_max`; more fail with `OverLimit`.
+    /// Creates a run that collects its rows. It fails with `OverLimit` if there are more than `rows_max`.
     ///
     /// # Errors
     /// Errors of [`Run::start`].
@@ -44,7 +44,7 @@ impl Run {
         Run::begin(program, RunOutput::Collected(Mutex::new(collected)))
     }
 
-    /// Takes the rows of a finished run of [`Run::start_collecting`]; later calls return none.
+    /// Takes the rows of a finished run that [`Run::start_collecting`] created; later calls return none.
     pub fn take_collected(&self) -> Vec<RecordBatch> {
         match &self.output {
             RunOutput::Collected(collected) => std::mem::take(&mut collected.lock().batches),

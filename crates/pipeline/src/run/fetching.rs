@@ -1,4 +1,4 @@
-//! Runs that return chunks as they are, for clients that cache them.
+//! Runs that return chunks without processing them, for clients that cache chunks.
 
 use super::{Run, RunOutput};
 use crate::bound::BoundProgram;
@@ -6,8 +6,8 @@ use farpool_columns::Table;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Checks that clients may cache the chunks of a table: they are neither encrypted in memory nor generated when they
-/// are read.
+/// Checks that clients may cache the chunks of a table: the chunks are not encrypted in memory, and the table is not
+/// live.
 ///
 /// # Errors
 /// `Invalid` if they may not.
@@ -19,13 +19,13 @@ pub fn check_chunks(table: &Table) -> Result<()> {
 }
 
 impl Run {
-    /// Creates a run that returns chunks of row groups as they are, as [`super::Step::Fetched`]: the columns that
-    /// `program` returns, for the row groups at the positions `row_groups`, each once. The program must return all
-    /// rows, and columns in the table's order.
+    /// Creates a run that returns the chunks of row groups as [`super::Step::Fetched`]: of the columns that `program`
+    /// returns, and of the row groups with the indices `row_groups`, each once. The program must return all rows, and
+    /// columns in the order of the table.
     ///
     /// # Errors
-    /// Errors of [`Run::start`]; `Invalid` if a row group does not exist, or if the table's row groups are encrypted in
-    /// memory or generated when they are read.
+    /// Errors of [`Run::start`]; `Invalid` if a row group does not exist, the table is encrypted in memory, or it is
+    /// live.
     pub fn start_fetching(program: &BoundProgram, row_groups: Vec<usize>) -> Result<Arc<Self>> {
         let table = program.table();
         check_chunks(table)?;

@@ -1,4 +1,4 @@
-//! Merging after the scan: the states of all threads become one result, in tasks.
+//! Merging after the scan: tasks merge the states of all threads to one result.
 
 use super::{Phase, Run, Step};
 use crate::dispenser::Dispenser;
@@ -13,7 +13,8 @@ pub(super) struct MergeTasks {
 }
 
 impl Run {
-    /// Begins merging. All states have been returned by now: a thread returns its own before it completes a row group.
+    /// Begins merging. All states have been returned by now, because a thread returns its state before it completes a
+    /// row group.
     ///
     /// Example of what goes wrong otherwise, with two row groups:
     /// 1. Thread A scans the first row group and completes it, but still has its state.
@@ -44,7 +45,7 @@ impl Run {
         }
     }
 
-    /// Performs one of the remaining tasks.
+    /// Runs one of the remaining merge tasks.
     pub(super) fn merge_step(&self, merging: &MergeTasks) -> Result<Step> {
         match merging.tasks.claim() {
             Some(task) => self.merge(merging, task),

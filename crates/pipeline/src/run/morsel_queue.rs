@@ -1,13 +1,12 @@
-//! The row groups that a run has yet to process, and their order.
+//! Queue of the row groups that a run has yet to process.
 //!
-//! A run whose result depends on the order has a list: for example, a top-k that begins with the most promising row
-//! groups. All other runs take row groups in this order: those that other runs have just read or filtered, those in
-//! memory, and those that must be read, starting at the position that all runs of the table have reached
-//! ([`crate::shared_scan`]).
+//! A run that needs its own order has a list: for example, a top-k that begins with the most promising row groups. All
+//! other runs take first the row groups that other runs have just read or filtered, then those in memory, and then
+//! those that must be read, from the position on that all runs over the table have reached ([`crate::shared_scan`]).
 //!
-//! Invariant: each row group is taken once or closed off, and the completions add up to the total exactly once.
-//! Example: if an offer for row group 5 arrives after the run has taken it, taking the offer would count its rows
-//! twice; the offer is dropped because 5 is no longer in the sets.
+//! Invariant: each row group is taken once or closed off, and completions reach the total exactly once. Example: an
+//! offer of row group 5 (by another run that has read it) arrives after this run has taken row group 5. Taking it again
+//! would count its rows twice; so the offer is dropped, because 5 is no longer in the sets.
 
 use super::{Run, read_ahead};
 use crate::shared_scan::{RunSharing, SharedScan};
@@ -20,25 +19,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct MorselQueue {
     order: Mutex<Order>,
     total: usize,
-    /// Row groups not yet taken by a thread and not yet closed off.
+    /// Number of row groups that no thread has taken and that are not closed off.
     left: AtomicUsize,
     completed: AtomicUsize,
-    /// Offers that can be taken without reading anything.
+    /// Number of offers that can be taken without reading anything.
     offers: AtomicUsize,
 }
 
-/// A row group taken from the morsel queue.
+/// A row group that a thread has taken from the queue.
 pub(super) struct TakenGroup {
-    /// Position in the table.
+    /// Index of the row group in the table.
     pub place: usize,
-    /// True if another run has read it.
+    /// Whether another run has read it.
     pub is_shared: bool,
-    /// Holds its values in memory.
+    /// Keeps its values in memory.
     pub kept: Option<HeldValues>,
 }
 
 enum Order {
-    /// In the order of the list, from this index on.
+    /// Indices in the order of a list, and the position of the next one in it.
     Listed(Vec<usize>, usize),
     Free(Free),
 }
@@ -48,15 +47,15 @@ struct Free {
     here: PositionSet,
     /// Row groups of which some values must be read.
     absent: PositionSet,
-    /// Offers of row groups with all needed values, latest last. Some may have been taken since.
+    /// Offers of row groups of which all needed values are in memory, the latest last. Some may have been taken since.
     whole: Vec<Offer>,
-    /// Offers of row groups with some needed columns.
+    /// Offers of row groups of which some needed values are in memory.
     partial: Vec<Offer>,
-    /// Bytes of values that offers hold.
+    /// Bytes of the values that offers keep in memory.
     bytes_kept: usize,
 }
 
-/// A row group that another run has read or filtered.
+/// Offer of a row group that another run has read or filtered.
 struct Offer {
     place: usize,
     bytes: usize,
@@ -64,7 +63,7 @@ struct Offer {
     is_read: bool,
 }
 
-/// A set of positions in a table.
+/// Set of row group indices.
 struct PositionSet {
     words: Vec<u64>,
     /// Index of the first word that may be nonzero.
@@ -72,7 +71,7 @@ struct PositionSet {
 }
 
 impl MorselQueue {
-    /// Creates the queue of all row groups of `table`, in this order if it is given.
+    /// Creates the queue of all row groups of `table`; if `order` is given, in that order.
     pub fn new(table: &Table, columns: &[usize], order: Option<Vec<usize>>) -> MorselQueue {
         let order = match order {
             Some(list) => Order::Listed(list, 0),
@@ -98,25 +97,26 @@ impl MorselQueue {
         }
     }
 
-    /// Returns true if row groups may be taken in any order.
+    /// Returns whether row groups may be taken in any order.
     pub fn is_free(&self) -> bool {
         matches!(&*self.order.lock(), Order::Free(_))
     }
 
-    /// Returns true if all row groups were taken or closed off.
+    /// Returns whether all row groups were taken or closed off.
     pub fn is_empty(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns true if there are offers of row groups with all needed values.
+    /// Returns whether there are offers of row groups of which all needed values are in memory.
     pub fn has_offers(&self) -> bool {
         self.offers.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes the next row group of `run`; `None` if there is none, or the read-ahead is exhausted.
+    /// Takes the next row group of `run`. Returns `None` if there is none, or if it must be read and `run` may not read
+    /// further ahead now. Does not block.
     pub fn take(&self, run: &Run, table: &Table, sharing: Option<&RunSharing>) -> Option<TakenGroup> {
         let may_read = !run.read_ahead.is_enough();
-        // Keeps idle threads that poll from contending for the lock.
+        // Avoids the lock for idle threads that poll.
         if self.is_empty() || !may_read && !self.has_offers() {
             return None;
         }
@@ -134,20 +134,20 @@ impl MorselQueue {
             }
         };
         if taken.is_some() {
-            // Changed only with the lock of the order held, like what it counts.
+            // Changed only with the lock of the order held, as are the sets that it counts.
             let left = self.left.fetch_sub(1, Ordering::Relaxed);
             assert!(left > 0, "a row group was taken that was taken or closed off before");
         }
         taken
     }
 
-    /// Adds an offer: another run has read values of the row group at `place`, of which this run needs `bytes`. Returns
-    /// whether it can be taken at once.
+    /// Adds an offer: another run has read values of the row group at index `place`, of which this run needs `bytes`.
+    /// Returns whether the row group can be taken now.
     pub fn offer_read(&self, place: usize, bytes: usize, kept: Option<HeldValues>, is_whole: bool) -> bool {
         self.offer(Offer { place, bytes, kept, is_read: true }, is_whole)
     }
 
-    /// Adds an offer: another run has determined which rows of the row group at `place` pass.
+    /// Adds an offer: another run has recorded which rows of the row group at index `place` pass the filter.
     pub fn offer_judged(&self, place: usize) {
         self.offer(Offer { place, bytes: 0, kept: None, is_read: false }, true);
     }
@@ -166,7 +166,7 @@ impl MorselQueue {
         is_whole
     }
 
-    /// Releases the values that offers hold.
+    /// Releases the values that offers keep in memory.
     pub fn let_go(&self) {
         let let_go: Vec<Option<HeldValues>> = match &mut *self.order.lock() {
             Order::Listed(..) => Vec::new(),
@@ -175,7 +175,8 @@ impl MorselQueue {
         drop(let_go);
     }
 
-    /// Stops handing out row groups. Returns those not taken, which the caller must complete.
+    /// Closes the queue: no more row groups can be taken. Returns those that were not taken, which the caller must
+    /// complete.
     pub fn close(&self) -> Vec<usize> {
         let mut order = self.order.lock();
         let rest = match &mut *order {
@@ -192,8 +193,8 @@ impl MorselQueue {
         rest
     }
 
-    /// Records that `count` taken or closed row groups are complete. Returns true for the one call that completes the
-    /// last; writes of other threads before their calls are visible to that caller.
+    /// Records that `count` taken or closed row groups are complete. Returns true for exactly one call, the one that
+    /// completes the last row group. The caller then sees all that other threads wrote before their calls.
     pub fn complete(&self, count: usize) -> bool {
         if count == 0 {
             return false;
@@ -255,10 +256,10 @@ impl Free {
         debug_assert!(self.is_disjoint() && self.is_balanced(), "sets and offers agree before a take");
         let columns = &run.columns;
         let is_absent = |place: usize| read_ahead::is_absent(&table.row_groups[place], columns);
-        // Latest first: a slow run takes the values that are still in memory.
+        // The latest offer first, so that a slow run takes values that are still in memory.
         while let Some(offer) = self.whole.pop() {
             self.bytes_kept -= offer.bytes_kept();
-            // A row group whose values were evicted since stays in `absent`.
+            // If the values were evicted since the offer, the row group stays in `absent`.
             if !is_absent(offer.place) && self.remove(offer.place) {
                 return Some(offer.taken());
             }
@@ -287,7 +288,8 @@ impl Free {
         Some(TakenGroup::alone(place))
     }
 
-    /// Returns the next row group to be read: one that other runs wait for, if these read far enough ahead for all.
+    /// Returns the next row group that must be read. If other runs already read far enough ahead for all, it is one
+    /// that they wait for.
     fn next_absent(&mut self, run: &Run, shared_scan: Option<&SharedScan>) -> Option<usize> {
         let Some(shared_scan) = shared_scan else { return self.absent.next(0) };
         let awaited = shared_scan.awaited(run);
@@ -295,7 +297,7 @@ impl Free {
         if bytes >= run.read_ahead.most()
             && let Some(place) = awaited.into_keys().find(|place| self.absent.has(*place))
         {
-            // Its values are requested once for all runs.
+            // Its values are read once for all runs.
             return Some(place);
         }
         if run.read_ahead.is_enough_with(bytes) {
@@ -306,7 +308,7 @@ impl Free {
         Some(place)
     }
 
-    /// Adds an offer. Returns values that are no longer held.
+    /// Adds an offer. Returns values that are released to make room for it.
     fn offer(&mut self, offer: Offer, is_whole: bool) -> Vec<Option<HeldValues>> {
         self.bytes_kept += offer.bytes_kept();
         if is_whole {
@@ -314,7 +316,7 @@ impl Free {
         } else {
             self.partial.push(offer)
         }
-        // A row group is offered each time that a run reads it, so that the number of offers must be limited.
+        // A row group is offered each time that another run reads it, so the number of offers is limited.
         let total = self.here.len().max(self.absent.len());
         let mut let_go = Vec::new();
         for offers in [&mut self.whole, &mut self.partial] {
@@ -329,7 +331,7 @@ impl Free {
         let_go
     }
 
-    /// Releases at least `bytes` of the values that offers hold, oldest first.
+    /// Releases at least `bytes` of the values that offers keep in memory, the oldest offers first.
     fn let_go(&mut self, bytes: usize) -> Vec<Option<HeldValues>> {
         let mut let_go = Vec::new();
         let mut freed = 0;
@@ -357,7 +359,7 @@ impl Offer {
 }
 
 impl TakenGroup {
-    /// Takes a row group that no other run has offered.
+    /// Creates the record of a row group that no other run has offered.
     fn alone(place: usize) -> TakenGroup {
         TakenGroup { place, is_shared: false, kept: None }
     }
@@ -391,7 +393,7 @@ impl PositionSet {
         had
     }
 
-    /// Returns the first position from `from` on, or else the first of all.
+    /// Returns the first index from `from` on that is in the set, or if there is none the first of all.
     fn next(&mut self, from: usize) -> Option<usize> {
         while self.words.get(self.first).is_some_and(|word| *word == 0) {
             self.first += 1;

@@ -1,12 +1,14 @@
-//! Row groups whose values are not in memory: a run requests the reads, and continues with other row groups meanwhile.
+//! Reads of row groups whose values are not in memory: a run requests them, and processes other row groups meanwhile.
 //!
-//! No step blocks on the disk. A row group with absent values is set aside with a request; at most
-//! [`limits::READ_AHEAD_BYTES`] are requested ahead. Once its values are in memory, any thread may continue it. Row
-//! groups in memory at the start of the run come first, so that a scan of a table larger than memory uses the cached
-//! values before it evicts them. Columns of the filter are read first, and the others only where a row passes.
+//! No step blocks on the disk. A row group with missing values is set aside with a request. At most
+//! [`limits::READ_AHEAD_BYTES`] are requested and not yet used. When its values are in memory, any thread may continue
+//! the row group. Row groups that are in memory at the start are processed first, so that a scan of a table larger than
+//! memory uses the cached values before it evicts them. The columns of the filter are read first, and the others only
+//! if a row passes.
 //!
-//! Values that were read are held until they are used, unless the run is paused ([`Run::keep_values`]) or others need
-//! the memory. Evicted values are read again; each time, the run halves its read-ahead.
+//! Values that were read are kept in memory until they are used, unless the run is paused ([`Run::keep_values`]) or
+//! others need the memory. Values that were evicted before their use are read again, and each time the run halves the
+//! limit of its read-ahead.
 
 use super::{Morsel, Phase, Run};
 use crate::pace::StepPace;
@@ -18,52 +20,53 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Read-ahead of a run.
+/// State of the read-ahead of a run.
 pub(super) struct ReadAhead {
-    /// Limit of the read-ahead in bytes; reduced when values were evicted before their use.
+    /// Maximum of `ahead`; reduced each time that values were evicted before their use.
     most: AtomicUsize,
     /// Bytes that are being read, or were read and not used yet.
     ahead: AtomicUsize,
     requests: AtomicU64,
-    /// True if other runs have read so far ahead that this run waits for its own requests.
+    /// Whether other runs have read so far ahead that this run waits for its own requests.
     is_held_back: AtomicBool,
     /// Current value of [`HoldPolicy`].
     keeping: AtomicU8,
 }
 
-/// Policy for holding values in memory from when they were read until they are used.
+/// Which values are kept in memory from their reading until their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HoldPolicy {
-    /// Holds none: no client takes results at present.
+    /// No values, because no client takes results at present.
     Nothing,
-    /// Holds values that were evicted once before their use. For streams that may wait for one another.
+    /// Only values that were evicted before their use once. For streams that may wait for one another.
     Missed,
-    /// Holds all values.
+    /// All values.
     Everything,
 }
 
-/// Reads made for a row group.
+/// Reads that were requested for a row group.
 #[derive(Default)]
 pub(super) struct GroupReads {
-    /// Bytes that count towards the read-ahead.
+    /// Bytes that count as read ahead.
     bytes: usize,
-    /// Bytes read since the row group was claimed.
+    /// Bytes that were read since a thread claimed the row group.
     bytes_read: usize,
     kept: Option<HeldValues>,
-    /// True if a row passes the filter, so that the other columns are needed.
+    /// Whether a row passes the filter, so that the other columns are needed, too.
     is_wanted: bool,
-    /// True if values were evicted before their use.
+    /// Whether values were evicted before their use.
     is_missed: bool,
 }
 
-/// A row group about to be processed.
+/// Outcome of looking for the values of a row group.
 pub(super) enum GroupValues {
-    /// All needed values are in memory: in this row group if the table's has handles or is encrypted, and else in the
-    /// table's.
+    /// All needed values are in memory. They are in this row group; `None` if they are in the row group of the table
+    /// itself, which then has no handles and is not encrypted.
     Here(Option<Arc<RowGroup>>),
-    /// Some needed values are absent; the list has the handles of all needed values, which must be in memory at once.
+    /// Some needed values are not in memory. The list has the handles of all needed values, since all must be in memory
+    /// at the same time.
     Absent(Vec<Arc<Chunk>>),
-    /// No values are needed, since no row passes.
+    /// No values are needed, because no row passes the filter.
     Unneeded,
 }
 
@@ -73,7 +76,7 @@ impl GroupReads {
         GroupReads { kept: Some(kept), ..GroupReads::default() }
     }
 
-    /// Releases the values, which may then be evicted.
+    /// Releases the values: they may be evicted from now on.
     pub fn let_go(&mut self) -> Option<HeldValues> {
         self.kept.take()
     }
@@ -90,14 +93,14 @@ impl ReadAhead {
         }
     }
 
-    /// Returns true if no more may be read before some of it is used.
+    /// Returns whether nothing more may be read before values that were read are used.
     pub fn is_enough(&self) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
         ahead > 0 && ahead >= self.most()
     }
 
-    /// Returns true if no more may be read, given that other runs of the shared scan wait for `bytes`. If so, this run
-    /// waits for its own requests.
+    /// Returns whether nothing more may be read, given that other runs of the shared scan wait for `bytes`. If so, this
+    /// run waits for its own requests.
     pub fn is_enough_with(&self, bytes: usize) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
         let is_enough = ahead > 0 && ahead.max(bytes) >= self.most();
@@ -105,12 +108,12 @@ impl ReadAhead {
         is_enough
     }
 
-    /// Returns the limit of the read-ahead in bytes.
+    /// Returns the maximum number of bytes that may be read ahead.
     pub fn most(&self) -> usize {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Returns true if reading is suspended until values arrive or are used.
+    /// Returns whether reading is suspended until values arrive or are used.
     fn waits(&self) -> bool {
         self.is_enough() || self.is_held_back.load(Ordering::Relaxed)
     }
@@ -128,13 +131,13 @@ impl ReadAhead {
     }
 }
 
-/// Returns true if values of these columns must be read.
+/// Returns whether some values of these columns are not in memory.
 pub(super) fn is_absent(group: &RowGroup, columns: &[usize]) -> bool {
     columns.iter().any(|column| group.chunks[*column].is_absent())
 }
 
 impl Run {
-    /// Returns true if there is nothing to do until values have been read.
+    /// Returns whether there is nothing to do before values arrive.
     pub(crate) fn waits_for_values(&self) -> bool {
         if self.read_ahead.ahead.load(Ordering::Relaxed) == 0 {
             return false;
@@ -145,7 +148,7 @@ impl Run {
             && (self.morsel_queue.is_empty() || self.read_ahead.waits() && !self.morsel_queue.has_offers())
     }
 
-    /// Sets the policy for holding values. [`HoldPolicy::Nothing`] also releases the values held now.
+    /// Sets which values are kept in memory. [`HoldPolicy::Nothing`] also releases those kept now.
     pub fn keep_values(&self, keeping: HoldPolicy) {
         let before = self.read_ahead.keeping.swap(keeping as u8, Ordering::Relaxed);
         if keeping != HoldPolicy::Nothing || before == HoldPolicy::Nothing as u8 {
@@ -177,28 +180,28 @@ impl Run {
         }
     }
 
-    /// Offers a row group for which another run with the same filter has determined which rows pass.
+    /// Offers a row group for which another run with the same filter has recorded which rows pass.
     pub(crate) fn offered_judged(&self, place: usize, group: &Arc<RowGroup>) {
         if self.has(place, group) && !is_absent(group, &self.columns) {
             self.morsel_queue.offer_judged(place);
         }
     }
 
-    /// Adds the row groups that this run waits for, and their bytes.
+    /// Adds the row groups whose values this run waits for, by index in the table, with their bytes.
     pub(crate) fn add_awaited(&self, awaited: &mut BTreeMap<usize, usize>) {
         for morsel in self.held.lock().awaited.values() {
             awaited.insert(morsel.place, morsel.read.as_ref().map_or(0, |read| read.bytes));
         }
     }
 
-    /// Returns true if this run's version of the table has the same `group` at `place`.
+    /// Returns whether this run's version of the table has `group` at index `place`.
     fn has(&self, place: usize, group: &Arc<RowGroup>) -> bool {
         let held = self.held.lock();
         let own = held.table.as_ref().and_then(|table| table.row_groups.get(place));
         own.is_some_and(|own| Arc::ptr_eq(own, group))
     }
 
-    /// Returns `group` with the values that are needed of it. `verdict` is the result of its zone maps.
+    /// Returns `group` with the values that are needed of it. `verdict` is what its zone maps tell about the filter.
     pub(super) fn filled(
         &self,
         group: &RowGroup,
@@ -208,7 +211,7 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<GroupValues> {
         let is_begun = morsel.progress.rows() > 0 || morsel.rewrite.is_some();
-        // Columns of the filter are not needed if it is known which rows pass.
+        // If it is known which rows pass, the columns of the filter are not needed.
         let columns = if morsel.progress.is_known() { self.plan.output_columns() } else { &self.columns };
         let are_unneeded = match verdict {
             Verdict::None => true,
@@ -247,8 +250,8 @@ impl Run {
     }
 
     /// Evaluates the filter before the other columns of a row group are read or decrypted. Returns `Break` if that
-    /// decides or defers the row group. Otherwise continues with the row group and the values of the filter's columns,
-    /// if these were used.
+    /// decides the row group, or the filter's columns must be read first. Otherwise returns `Continue` with the row
+    /// group that has the values of the filter's columns, if they were used.
     fn filter_first(
         &self,
         group: &RowGroup,
@@ -288,9 +291,10 @@ impl Run {
         Ok(ControlFlow::Break(GroupValues::Unneeded))
     }
 
-    /// Counts a use of the values of `columns`, and the bytes that did not have to be read.
+    /// Counts a use of the values of `columns`, and the bytes that were found in memory.
     fn count_uses(&self, group: &RowGroup, columns: &[usize], morsel: &Morsel) {
-        // Uses of one read shared by several runs do not count: they do not show that the values are used repeatedly.
+        // If several runs share one read, only one use is counted, since they do not show that values are used
+        // repeatedly.
         if !morsel.is_shared {
             columns.iter().for_each(|column| group.chunks[*column].count_use());
         }
@@ -303,7 +307,7 @@ impl Run {
         }
     }
 
-    /// Checks that no chunk of the columns is damaged.
+    /// Checks that no chunk of these columns has lost its values.
     fn check_intact(&self, group: &RowGroup, place: usize, table: &Table, columns: &[usize]) -> Result<()> {
         let intact = |column: usize| group.chunks[column].check_intact().map_err(|error| (column, error));
         let (column, error) = match columns.iter().try_for_each(|column| intact(*column)) {
@@ -333,7 +337,7 @@ impl Run {
         if read.kept.take().is_none() && read.is_missed {
             self.read_ahead.read_less();
         }
-        // Values that are absent again were evicted before their use.
+        // If values are missing that were read before, they were evicted before their use.
         let is_urgent = std::mem::replace(&mut read.is_missed, true);
         read.bytes += bytes;
         self.read_ahead.ahead.fetch_add(bytes, Ordering::Relaxed);
@@ -349,7 +353,8 @@ impl Run {
         farpool_columns::fetch(handles, Box::new(request));
     }
 
-    /// Counts the absent ones of `handles` as read by this run, and other values that it waits for as shared.
+    /// Counts the handles in `handles` without values as read by this run, and other values that it waits for as
+    /// shared.
     fn asked_first(&self, number: u64, handles: &[Arc<Chunk>]) {
         let read = || handles.iter().filter(|handle| handle.is_absent());
         let bytes_on_disk = |is_counted: fn(&Chunk) -> bool| {
@@ -394,7 +399,7 @@ impl Run {
         self.changed();
     }
 
-    /// Wakes the driver of the run: there may be more to do, or it was stopped.
+    /// Calls the callback of [`Run::on_change`]: there may be more to do, or the run was stopped.
     pub(crate) fn changed(&self) {
         if let Some(waker) = &*self.on_change.lock() {
             waker();
@@ -408,7 +413,7 @@ fn handles(group: &RowGroup, columns: &[usize]) -> Vec<Arc<Chunk>> {
     chunks.filter(|chunk| chunk.is_handle()).cloned().collect()
 }
 
-/// Request of a row group that waits for its values.
+/// Request of a run that waits for the values of a row group.
 struct Request {
     run: Weak<Run>,
     number: u64,

@@ -1,7 +1,7 @@
 //! The scan of a run: threads claim row groups and process them, each for about a millisecond.
 //!
-//! A row group is ruled out by its zone maps, returned as it is, or goes through the operators. What a step leaves of
-//! it is put back for the next step of any thread.
+//! A row group is skipped because of its zone maps, returned without processing, or processed by the operators. What a
+//! step leaves of it is put back for the next step of any thread.
 
 use super::read_ahead::{GroupReads, GroupValues};
 use super::{Morsel, Phase, RowChange, Run, RunOutput, Step};
@@ -18,11 +18,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Row groups of at most this many rows take less time than the fixed cost of a step.
+/// Maximum number of rows of a row group that is processed together with others in one step. Reason: it takes less time
+/// than the fixed cost of a step.
 const FEW_ROWS: usize = limits::BLOCK_ROWS / 4;
 
 impl Run {
-    /// Processes row groups for one step; when none is left, merges.
+    /// Processes row groups for one step; if none is left, merges.
     pub(super) fn advance(&self, clock: &dyn Clock) -> Result<Step> {
         let Some(table) = self.table()? else {
             return Ok(Step::Done);
@@ -44,7 +45,7 @@ impl Run {
         self.merge_step(&merging)
     }
 
-    /// Processes a claimed row group. Returns `Continue` if the step goes on with another one.
+    /// Processes a claimed row group. Returns `Continue` if the step goes on with another row group.
     fn process(
         &self,
         mut morsel: Morsel,
@@ -52,7 +53,7 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<ControlFlow<Step>> {
         if !self.generate(&mut morsel, table)? {
-            // Retried when the rows are available: no worker blocks on that.
+            // The row group is tried again when the rows can be read; no worker blocks on that.
             self.held.lock().rests.push(morsel);
             return Ok(ControlFlow::Break(Step::Busy));
         }
@@ -85,7 +86,8 @@ impl Run {
             }
             Verdict::Some | Verdict::All => {
                 let step = self.scan(morsel, group, table, pace)?;
-                // Small row groups are processed several to a step, since a step for each would cost more than they do.
+                // Several small row groups are processed in one step, because a step for each would cost more than its
+                // rows.
                 if group.rows > FEW_ROWS || !matches!(step, Step::Worked) {
                     return Ok(ControlFlow::Break(step));
                 }
@@ -96,8 +98,8 @@ impl Run {
         Ok(proceed(pace))
     }
 
-    /// Generates the row group of a morsel of a live table, unless that was done. Returns false if its rows are
-    /// unavailable now.
+    /// Generates the row group of a morsel of a live table, unless this was done before. Returns false if its rows
+    /// cannot be read now.
     fn generate(&self, morsel: &mut Morsel, table: &Table) -> Result<bool> {
         let Some(rows) = self.filtered.as_ref().or(table.live_rows()).filter(|_| morsel.made.is_none())
         else {
@@ -112,7 +114,8 @@ impl Run {
         Ok(true)
     }
 
-    /// Claims a row group: one that is partly done, or else the next one of the morsel queue.
+    /// Claims a row group: one that is partly processed, otherwise the next one of the queue. Returns `None` if there
+    /// is none now.
     fn claim(&self, table: &Table) -> Option<Morsel> {
         let mut rest = self.held.lock().rests.pop();
         if let Some(read) = rest.as_mut().and_then(|rest| rest.read.as_mut()) {
@@ -149,8 +152,8 @@ impl Run {
         }
     }
 
-    /// Decides whether `group`, all of whose rows pass, is returned as it is. If so, its rows are subtracted from the
-    /// limit.
+    /// Decides whether `group`, all of whose rows pass the filter, is returned as encoded chunks. If so, its rows count
+    /// towards the limit.
     fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
         let rows = cast::u64_from(group.rows);
         let left = |left: u64| left.checked_sub(rows);
@@ -159,8 +162,8 @@ impl Run {
             && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
-    /// Returns a row group as encoded chunks. Values of handles are copied, so that a result that waits for a slow
-    /// client does not keep them from being evicted.
+    /// Returns a row group as encoded chunks. The values of handles are copied, so that a result that waits for a slow
+    /// client does not prevent their eviction.
     fn ship(&self, place: usize, group: &RowGroup, is_filled: bool, table: &Table) -> Result<Step> {
         let columns = match &self.output {
             RunOutput::Shipped(columns) | RunOutput::Fetched(columns) => &columns[..],
@@ -187,7 +190,7 @@ impl Run {
         })
     }
 
-    /// Runs the operators on a row group, as far as the step allows.
+    /// Processes a row group by the operators, as far as the step allows.
     fn scan(
         &self,
         mut morsel: Morsel,
@@ -229,12 +232,12 @@ impl Run {
         Ok(step)
     }
 
-    /// Returns the operator state, and the rest of the row group if it is not done, for other threads.
+    /// Puts the operator state back and, if the row group is not done, its rest, for other threads.
     fn put_back(&self, state: State, mut morsel: Morsel, table: &Table) -> Result<()> {
         let is_done = morsel.progress.is_done();
         let (scanned, rows) = (morsel.progress.rows(), morsel.group(table).rows);
         assert!(scanned <= rows, "{scanned} rows were scanned of a row group of {rows}");
-        // Released first: others may need the memory before the rest of this row group is continued.
+        // Released first, because others may need the memory before the rest of this row group is processed.
         drop(morsel.read.as_mut().and_then(GroupReads::let_go));
         if is_done {
             self.leave_group(morsel.group(table), &morsel.progress);
@@ -259,7 +262,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes as much of a batch as the limit allows.
+    /// Appends as many rows of a batch to `batches` as the limit allows. Returns `Break` if no more are wanted.
     pub(super) fn accept(&self, batch: RecordBatch, batches: &mut Vec<RecordBatch>) -> ControlFlow<()> {
         let wanted = cast::u64_from(batch.num_rows());
         let left = |left: u64| Some(left.saturating_sub(wanted));
@@ -276,12 +279,12 @@ impl Run {
         }
     }
 
-    /// Returns true if no more rows are wanted.
+    /// Returns whether the limit is reached, so that no more rows are wanted.
     pub(super) fn limit_reached(&self) -> bool {
         self.rows_left.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the batches of a step, combining many small ones into one, because each costs a message.
+    /// Returns the batches of a step. Many small ones are combined, because each costs a message.
     pub(super) fn give(&self, mut batches: Vec<RecordBatch>) -> Result<Step> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         if let RunOutput::Collected(collected) = &self.output {
@@ -295,13 +298,13 @@ impl Run {
         Ok(if batches.is_empty() { Step::Worked } else { Step::Batches(batches) })
     }
 
-    /// Creates the state of one more thread.
+    /// Creates the operator state of one more thread.
     fn new_state(&self) -> State {
         self.states.fetch_add(1, Ordering::Relaxed);
         self.plan.new_state_in(&self.shared)
     }
 
-    /// Completes all row groups that no thread has claimed: nothing more of them is wanted.
+    /// Completes all row groups that no thread has claimed, because nothing more of them is wanted.
     pub(super) fn skip_unclaimed(&self, table: &Table) {
         let rests = {
             let mut held = self.held.lock();
@@ -318,21 +321,21 @@ impl Run {
         self.complete_groups(count);
     }
 
-    /// Records which rows of a finished row group pass, for other runs with the same filter.
+    /// Records which rows of a processed row group pass, for other runs with the same filter.
     fn note(&self, morsel: &Morsel, table: &Table) {
         let group = &table.row_groups[morsel.place];
         if let Some(sharing) = self.sharing.get()
             // Filtering few rows is cheaper than recording the result.
             && group.rows > FEW_ROWS
             && let Some(passing) = morsel.progress.passing(group)
-            // Otherwise the zone maps decide it.
+            // Zone maps do not decide it alone.
             && self.plan.verdict(group) == Verdict::Some
         {
             sharing.note(self, morsel.place, group, passing);
         }
     }
 
-    /// Counts the bytes of a row group that were not read as skipped.
+    /// Counts the bytes of a row group that were not read, and its rows that were not processed, as skipped.
     pub(super) fn leave_group(&self, group: &RowGroup, progress: &Progress) {
         self.tally.left(group, cast::u64_from(progress.rows()), progress.bytes_read());
     }

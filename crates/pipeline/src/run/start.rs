@@ -1,4 +1,4 @@
-//! The beginning of a run: what it reads, with which plan, and the memory that it needs.
+//! Start of a run: what it reads, by which plan, and the memory that it needs.
 
 use super::morsel_queue::MorselQueue;
 use super::read_ahead::ReadAhead;
@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// The rows that a run reads, and the plan for them.
+/// What a run reads, and the plan for it.
 struct Source {
-    /// Replacement for the table's rows, filtered at the source.
+    /// Rows to read instead of those of the table: for a live table, filtered by the source of its rows.
     filtered: Option<Arc<dyn LiveRows>>,
     plan: Plan,
     columns: Vec<usize>,
@@ -26,7 +26,7 @@ struct Source {
 impl Source {
     fn of(program: &BoundProgram, output: &RunOutput) -> Result<Source> {
         let filtered = match output {
-            // A change needs the rows that do not pass, too.
+            // A change also needs the rows that do not pass the filter.
             RunOutput::Change(_) => None,
             RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Fetched(_) | RunOutput::Collected(_) => {
                 program.filtered()?
@@ -41,7 +41,7 @@ impl Source {
             },
         };
         if let RunOutput::Change(row_change) = output {
-            // A change also reads the replaced columns, for rows that keep their values.
+            // A change also reads the columns that it replaces, for rows that keep their values.
             let columns = &mut source.columns;
             let more = row_change.columns().iter().filter(|column| !columns.contains(column)).copied();
             columns.extend(more.collect::<Vec<_>>());
@@ -49,7 +49,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Returns the memory that the run needs besides the pool.
+    /// Returns the memory that the run needs outside the pool.
     fn need(&self, program: &BoundProgram, output: &RunOutput) -> MemoryNeed {
         let need = MemoryNeed::of(program, &self.plan);
         match output {
@@ -62,7 +62,7 @@ impl Source {
 }
 
 impl Run {
-    /// Creates a run of `program`. Nothing is executed before the first step.
+    /// Creates a run of `program`. Nothing is executed before the first [`Run::step`].
     ///
     /// # Errors
     /// `Invalid` when the program does not fit the table.
@@ -84,7 +84,7 @@ impl Run {
         Run::begin_with(program, output, None)
     }
 
-    /// Creates a run over all row groups, or over those at the given positions.
+    /// Creates a run over all row groups or, if a list is given, over those with these indices.
     pub(super) fn begin_with(
         program: &BoundProgram,
         output: RunOutput,
@@ -127,7 +127,7 @@ impl Run {
             on_change: Mutex::new(None),
             prepared,
         });
-        // Without row groups, no completion would end the scan.
+        // If there are no row groups, no completion ends the scan, so it is ended here.
         if run.morsel_queue.is_empty() {
             run.scan_complete();
         } else if run.limit_reached() {

@@ -1,13 +1,15 @@
-//! A tree of shares that selects the next task: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) at
-//! every level.
+//! Tree of shares that selects the next task, by start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) at every
+//! level.
 //!
-//! Each member records its service divided by its weight. Among the backlogged children of a parent, the one with the
-//! least service goes next. A member that becomes backlogged again starts from the service of the child that went last,
-//! so that it can neither save up its share while idle nor be starved by newcomers.
+//! Each member of the tree records its service (CPU time or equivalent) divided by its weight. Of the children of a
+//! parent that have work, the one with the least service goes next. A member that has work again after a rest starts
+//! from the service of the child that went last. So it can neither save up its share while it has no work nor be
+//! starved by newcomers.
 //!
-//! Invariant: a member is in its parent's queue exactly if it is a ready leaf or has one below. Every operation costs
-//! the logarithm of the number of members. Example: when the last ready task of a region is parked, the region leaves
-//! the queue of its tenant, too; otherwise [`FairTree::next`] would descend to a region without a ready task.
+//! Invariant: a member is in its parent's queue exactly if it is a ready leaf or has a ready leaf below it. Every
+//! operation costs the logarithm of the number of members. Example: when the last ready task of a region is parked, the
+//! region leaves the queue of its tenant, too; otherwise [`FairTree::next`] would descend to a region without a ready
+//! task.
 
 use super::ShareUse;
 use std::collections::{BTreeSet, HashMap};
@@ -15,7 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 /// Id of the root.
 pub(super) const ROOT: u64 = 0;
 
-/// Factor of served nanoseconds before they are divided by a weight.
+/// Factor by which nanoseconds are multiplied before they are divided by a weight, for precision.
 const SCALE: i128 = 1 << 20;
 
 /// A tree of shares. Members have ids that are not reused.
@@ -28,17 +30,17 @@ pub(super) struct FairTree {
 struct Member {
     parent: u64,
     weight: u32,
-    /// Weighted service. While steps are under way it includes their expected cost.
+    /// Service divided by weight. While steps are in progress, it includes their expected cost.
     served: i128,
-    /// Nanoseconds charged, not weighted.
+    /// Nanoseconds that were charged, not divided by the weight.
     charged_ns: i128,
-    /// True if the member is in its parent's queue.
+    /// Whether the member is in its parent's queue.
     queued: bool,
     /// Number of times that the member has left its parent's queue.
     rests: u64,
-    /// Backlogged children ordered by service, least first.
+    /// Queue of the children that have work, ordered by service, the least first.
     line: BTreeSet<(i128, u64)>,
-    /// Service of the child that went last, at the time when it went.
+    /// Service that the child which went last had at that time.
     now: i128,
 }
 
@@ -59,14 +61,14 @@ impl FairTree {
         self.members.insert(member, Member { parent, weight, served, charged_ns, queued, rests, line, now });
     }
 
-    /// Sets the weight by which the service of `member` counts from now on.
+    /// Sets the weight by which further service of `member` is divided.
     pub fn set_weight(&mut self, member: u64, weight: u32) {
         if let Some(member) = self.members.get_mut(&member) {
             member.weight = weight.max(1);
         }
     }
 
-    /// Removes a member that has no children.
+    /// Removes a member, which must have no children.
     pub fn remove(&mut self, member: u64) {
         self.set_waiting(member);
         self.members.remove(&member);
@@ -122,7 +124,7 @@ impl FairTree {
         }
     }
 
-    /// Returns the ready leaf that goes next. It stays ready.
+    /// Returns the ready leaf that goes next; `None` if no leaf is ready. The leaf stays ready.
     pub fn next(&mut self) -> Option<u64> {
         let mut at = ROOT;
         loop {
@@ -137,7 +139,7 @@ impl FairTree {
         }
     }
 
-    /// Returns the use of each child of the root, in no particular order.
+    /// Returns the use of each child of the root (each tenant), in no particular order.
     pub fn top(&self) -> impl Iterator<Item = ShareUse> + '_ {
         let is_top = |(id, member): &(&u64, &Member)| **id != ROOT && member.parent == ROOT;
         self.members.iter().filter(is_top).map(|(id, member)| ShareUse {
@@ -149,7 +151,8 @@ impl FairTree {
         })
     }
 
-    /// Adds `ns` to the service of a member and of its ancestors; negative to correct a charge that was too high.
+    /// Adds `ns` to the service of a member and of its ancestors. A negative number corrects a charge that was too
+    /// high.
     pub fn charge(&mut self, member: u64, ns: i64) {
         let mut at = member;
         while at != ROOT {

@@ -1,13 +1,14 @@
-//! Shares worker threads among all work of a node: programs, requests, loads, profiles.
+//! Shares worker threads among all work of a node: executions of programs, requests, loads, profiles.
 //!
-//! Scheduling is fair at each level of a tree (Farview, section 4.2: each client has a region, its share of the node):
-//! tenants by their weights, the regions of a tenant equally, the tasks of a region equally. The charge for a step is
-//! its CPU time, or its bytes at the bandwidth of memory, whichever is more. Backpressure: a task that cannot continue
-//! (its sink is full, its rows have not arrived) is parked until it is woken; no thread blocks on it.
+//! Scheduling is fair at each level of a tree: between tenants by their weights, between the regions of a tenant
+//! equally, and between the tasks of a region equally (a region is a client's share of the node; Farview, section 4.2).
+//! A step is charged its CPU time, or the time that its bytes take at memory bandwidth, whichever is more. A task that
+//! cannot continue, because its sink is full or its rows have not arrived, is parked until it is woken; no thread
+//! blocks on it (backpressure).
 //!
-//! Invariant: `finish` of a task is called exactly once, after its last step. While the scheduler's lock is
-//! held, no method of a task is called except `readiness` and `bytes_read`. Finding the next step costs at
-//! most the logarithm of the number of tasks.
+//! Invariant: `finish` of a task is called exactly once, after its last step. While the scheduler's lock is held, only
+//! the methods `readiness` and `bytes_read` of tasks are called. Finding the next step costs at most the logarithm of
+//! the number of tasks.
 
 mod fair;
 mod program;
@@ -27,30 +28,30 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Bytes that one thread reads from memory in a second (`cargo xtask bench scan`, its limits).
+/// Bytes per second that one thread reads from memory (`cargo xtask bench scan`, its limits).
 const MEMORY_BYTES_PER_S: f64 = 8e9;
 
-/// Pause of background work after rows have arrived: longer than a load waits for more, unless its source is slow. Even
-/// on a core of its own it would slow a load down, by a third on two cores, because it competes for memory bandwidth
-/// and caches (`docs/decisions/2026-11-22-what-a-tap-costs.md`).
+/// Time for which background work pauses after rows have arrived, in nanoseconds: longer than a load waits for more
+/// rows, unless its source is slow. Reason: background work competes for memory bandwidth and caches, and slows a load
+/// down even on a core of its own, by a third with two cores (`docs/decisions/2026-11-22-what-a-tap-costs.md`).
 const REST_NS: u64 = 20_000_000;
 
-/// Time without a background step after which one runs even while rows arrive, so that profiles make progress under
-/// constant loads.
+/// Maximum time without a background step, in nanoseconds. After it, one is executed even if rows arrive, so that
+/// profiles make progress during constant loads.
 const BACKGROUND_PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Identifies a submitted task.
+/// Id of a submitted task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(u64);
 
-/// Share of a tenant in the workers' time, in proportion to its weight.
+/// Share of a tenant in the time of the workers, in proportion to its weight.
 #[derive(Debug)]
 pub struct TenantShare {
     id: u64,
     scheduler: Weak<Scheduler>,
 }
 
-/// Part of a tenant's share that belongs to one client.
+/// Region: the part of a tenant's share that belongs to one client.
 #[derive(Debug)]
 pub struct Region {
     id: u64,
@@ -59,28 +60,28 @@ pub struct Region {
     _tenant: Arc<TenantShare>,
 }
 
-/// Callbacks of the thread that calls [`Scheduler::work`].
+/// A thread that calls [`Scheduler::work`].
 pub trait WorkerThread {
-    /// Returns true if the thread also does background work. At least one should.
+    /// Returns whether the thread also does background work. At least one thread should.
     fn works_in_background(&self) -> bool {
         true
     }
-    /// Called on the thread before a step.
+    /// Called on the thread before each step.
     fn begin(&self) {}
     /// Called on the thread before it waits for work.
     fn rest(&self) {}
 }
 
-/// Use of the workers' time by one tenant.
+/// Use of the time of the workers by one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareUse {
-    /// Identifies the tenant's share.
+    /// Id of the tenant's share.
     pub id: u64,
-    /// The weight of the share.
+    /// Weight of the share.
     pub weight: u32,
     /// Cost of the tenant's steps so far, in nanoseconds.
     pub charged_ns: i128,
-    /// True if the tenant has tasks that are ready.
+    /// Whether the tenant has tasks that are ready.
     pub is_backlogged: bool,
     /// Number of times that the tenant ran out of ready tasks.
     pub rests: u64,
@@ -91,7 +92,7 @@ pub struct ShareUse {
 pub enum Attempt {
     /// A step was done, or a task finished.
     Worked,
-    /// There is nothing to do. If there is a time, in the scheduler's clock, background work becomes due then.
+    /// There is nothing to do. If a time is given, background work becomes due then, by the scheduler's clock.
     Idle(Option<u64>),
     /// The scheduler was shut down.
     ShutDown,
@@ -102,7 +103,8 @@ pub struct Scheduler {
     this: Weak<Scheduler>,
     clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
-    /// Time at which rows last arrived, 0 if never. Outside the lock, because loads store it at every step.
+    /// Time at which rows last arrived; 0 if never. It is not protected by the lock, because loads store it at every
+    /// step.
     rows_came_ns: AtomicU64,
     /// Signals workers that there may be something to do.
     woken: Condvar,
@@ -142,7 +144,8 @@ impl Scheduler {
         Arc::new(Region { id, scheduler: self.this.clone(), _tenant: tenant.clone() })
     }
 
-    /// Submits a run. `sink` gets its batches and, at the end, its receipt.
+    /// Submits a run. `sink` gets its batches and at the end its execution statistics (see
+    /// [`Receipt`](farpool_model::Receipt)).
     pub fn submit_run(&self, region: &Arc<Region>, run: Arc<Run>, sink: Arc<dyn Sink>) -> TaskId {
         let id = TaskId(self.queue.lock().new_id());
         let task = Arc::new(ProgramTask::new(run, sink));
@@ -163,8 +166,8 @@ impl Scheduler {
         id
     }
 
-    /// Makes the scheduler check a task again after an external event: its sink has room, its rows have arrived, or it
-    /// was stopped.
+    /// Makes the scheduler check a task again, after an event outside the scheduler: its sink has room, its rows have
+    /// arrived, or it was stopped. Does not block.
     pub fn wake(&self, task: TaskId) {
         let woken = self.queue.lock().wake(task.0, self.clock.now_ns());
         if woken {
@@ -176,17 +179,17 @@ impl Scheduler {
     pub fn wake_region(&self, region: &Region) {
         let woken = self.queue.lock().wake_region(region.id, self.clock.now_ns());
         if woken > 0 {
-            // Each worker that leaves work behind wakes the next one.
+            // Each worker that leaves work behind wakes another one.
             self.woken.notify_one();
         }
     }
 
-    /// Charges a region for CPU time spent outside of tasks, in nanoseconds.
+    /// Charges a region for CPU time that was spent outside of tasks, in nanoseconds.
     pub fn charge(&self, region: &Region, cpu_ns: u64) {
         self.queue.lock().charge_share(region.id, cpu_ns);
     }
 
-    /// Reports that rows are arriving: background work pauses for a while.
+    /// Reports that rows are arriving, so that background work pauses for a while.
     pub fn rows_came(&self) {
         self.rest_in_background();
     }
@@ -196,8 +199,8 @@ impl Scheduler {
         self.rows_came_ns.store(self.clock.now_ns().max(1), Relaxed);
     }
 
-    /// Does one step of the task that goes next, or blocks until there is one. Returns false after
-    /// [`Scheduler::shutdown`].
+    /// Executes one step of the task that goes next; blocks while no task is ready. Returns false after
+    /// [`Scheduler::shutdown`], otherwise true.
     pub fn work(&self, thread: &dyn WorkerThread) -> bool {
         let is_for_all = thread.works_in_background();
         let mut queue = self.queue.lock();
@@ -228,7 +231,7 @@ impl Scheduler {
         }
     }
 
-    /// Does one step as [`Scheduler::work`] does, but of a task of this class only, and without blocking.
+    /// Executes one step as [`Scheduler::work`] does, but only of a task of `class`, and without blocking.
     pub fn try_work(&self, class: Class) -> Attempt {
         let now_ns = self.clock.now_ns();
         let next = self.queue.lock().next(class, now_ns, self.rows_came_ns.load(Relaxed));
@@ -242,7 +245,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends all tasks; workers return from [`Scheduler::work`].
+    /// Ends all tasks and makes workers return from [`Scheduler::work`].
     pub fn shutdown(&self) {
         let (finished, under_way) = self.queue.lock().shut_down(&shutting_down());
         under_way.iter().for_each(|task| task.cancel());
@@ -250,7 +253,7 @@ impl Scheduler {
         self.woken.notify_all();
     }
 
-    /// Returns the use of each tenant for work of `class`, in no particular order.
+    /// Returns the use of each tenant's share by tasks of `class`, in no particular order.
     pub fn shares(&self, class: Class) -> Vec<ShareUse> {
         self.queue.lock().shares(class)
     }
@@ -272,7 +275,7 @@ impl Scheduler {
         self.wake(id);
     }
 
-    /// Wakes another worker if there is more to do, since an event wakes only one.
+    /// Wakes another worker if there is more to do, because an event wakes only one worker.
     fn pass_on(&self, queue: &Queue) {
         if queue.has_next(self.clock.now_ns(), self.rows_came_ns.load(Relaxed)) {
             self.woken.notify_one();
@@ -308,7 +311,7 @@ impl Scheduler {
         let cost = Cost { cpu_ns, ns_per_byte: 1e9 / MEMORY_BYTES_PER_S, payers };
         let (finished, go_on) = self.queue.lock().settle(turn, outcome, cost, self.clock.now_ns());
         if failed {
-            // The failure is already the task's outcome; this stops the steps of other workers.
+            // The error is the outcome of the task already; this stops steps that other workers execute.
             task.cancel();
         }
         drop(task);
@@ -341,7 +344,7 @@ impl Drop for Region {
     }
 }
 
-/// Notifies a task that it has ended. A panic in `finish` is caught and dropped, to keep the worker alive.
+/// Calls `finish` of a task that has ended. A panic in it is caught and dropped, so that the worker continues.
 fn finish(finished: Finished) {
     let Finished { task, end, .. } = finished;
     drop(guarded(|| task.finish(end)));

@@ -1,4 +1,4 @@
-//! A [`Run`] as a task of the scheduler: its batches go to a [`Sink`].
+//! Tasks of the scheduler that execute a [`Run`] and send its batches to a [`Sink`].
 
 use super::task::{End, Progress, Readiness, Task};
 use crate::run::{HoldPolicy, Run, Step, Waker};
@@ -9,32 +9,33 @@ use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::task::Wake;
 
-/// Destination of the result of a run: a bounded queue towards one client.
+/// Destination of the result of a run: a queue of limited length towards one client.
 pub trait Sink: Send + Sync {
-    /// Returns true if there is room. Must not block. When it becomes true again, call [`super::Scheduler::wake`] or
-    /// [`super::Scheduler::wake_region`]. Each worker may add the batches of one more step after the last `true`.
+    /// Returns whether there is room for results. Must not block. When there is room again, [`super::Scheduler::wake`]
+    /// or [`super::Scheduler::wake_region`] must be called. After the last `true`, each worker may add the batches of
+    /// one more step.
     fn ready(&self) -> bool;
-    /// Receives a part of the result. Called by any worker, concurrently, in any order.
+    /// Receives a part of the result. May be called by any worker, by several at once, and in any order.
     fn batch(&self, batch: RecordBatch);
-    /// Receives a part of the result as in [`Step::Encoded`], under the same rules. Only runs started by
-    /// [`Run::start_shipping`] call it.
+    /// Receives a part of the result as [`Step::Encoded`], like [`Sink::batch`]. Called only for runs that
+    /// [`Run::start_shipping`] created.
     fn encoded(&self, group: RowGroup);
-    /// Receives the chunks of a row group as in [`Step::Fetched`], under the same rules. Only runs started by
-    /// [`Run::start_fetching`] call it.
+    /// Receives the chunks of a row group as [`Step::Fetched`], like [`Sink::batch`]. Called only for runs that
+    /// [`Run::start_fetching`] created.
     fn fetched(&self, place: usize, group: RowGroup);
-    /// Receives the outcome; no call follows.
+    /// Receives the outcome: the execution statistics, or the error. No other call follows.
     fn finish(&self, outcome: Result<Receipt>);
 }
 
 /// A run and its sink.
 pub(super) struct ProgramTask {
-    /// Dropped before the sink receives the outcome.
+    /// Set to `None` before the sink receives the outcome, so that the run is dropped first.
     run: Mutex<Option<Arc<Run>>>,
     sink: Arc<dyn Sink>,
     waker: std::task::Waker,
 }
 
-/// Waker that makes the scheduler check a run again.
+/// Waker that makes the scheduler check the task of a run again.
 struct RunWake(Weak<Run>);
 
 impl Wake for RunWake {
@@ -51,7 +52,7 @@ impl ProgramTask {
         ProgramTask { run: Mutex::new(Some(run)), sink, waker }
     }
 
-    /// Sets a callback for when the run is stopped, or has more to do.
+    /// Sets a callback that is called when the run is stopped, or has more to do.
     pub fn on_change(&self, waker: Waker) {
         if let Some(run) = self.run() {
             run.on_change(waker);
@@ -98,9 +99,9 @@ impl Task for ProgramTask {
 
     fn step(&self, clock: &dyn Clock) -> Progress {
         let Some(run) = self.run() else { return Progress::Done };
-        // The run keeps its own error.
+        // An error is kept by the run, which reports it at the end.
         let progress = self.try_step(&run, clock).unwrap_or(Progress::Done);
-        // Values are released for a client that does not read: it may resume late, and others need the memory.
+        // If the client does not read, values are released: it may continue late, and others need the memory.
         run.keep_values(if self.sink.ready() { HoldPolicy::Everything } else { HoldPolicy::Nothing });
         progress
     }

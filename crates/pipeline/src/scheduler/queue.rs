@@ -1,9 +1,9 @@
-//! The scheduler's queues: all tasks, and the choice of the next one. Plain data protected by the scheduler's lock.
+//! Queues of the scheduler: all tasks, and the choice of the next one. The scheduler's lock protects them.
 //!
-//! Invariants: a task is queued in its class's tree, or parked, or busy (workers hold all of its work), or ended. An
-//! ended task is removed when its last step in flight is settled, exactly once. Example: a task ends while two workers
-//! have steps in flight; only the second [`Queue::settle`] returns it, so that `finish` is called once, after the last
-//! step.
+//! Invariants: a task is queued in the tree of its class, or parked, or busy (workers process all of its work), or
+//! ended. An ended task is removed exactly once, when its last step in progress is settled. Example: a task ends while
+//! two workers execute steps of it. Only the second [`Queue::settle`] returns it, so that `finish` is called once,
+//! after the last step.
 
 use super::fair::{FairTree, ROOT};
 use super::task::{Class, End, Progress, Readiness, Task};
@@ -12,14 +12,14 @@ use farpool_model::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// All tasks of a scheduler, with a tree of shares for each class.
+/// All tasks of a scheduler, with one tree of shares for each class.
 pub(super) struct Queue {
     trees: [FairTree; 2],
     entries: BTreeMap<u64, QueuedTask>,
-    /// Tasks that wait for an external event, as pairs of region and task.
+    /// Tasks that wait for an event outside the scheduler, as pairs of region id and task id.
     parked: BTreeSet<(u64, u64)>,
     ids_given: u64,
-    /// Time at which a background step was last handed out, or background work was first possible.
+    /// Time at which a worker last got a background step, or background work first became possible.
     background_ns: u64,
     pub shut_down: bool,
 }
@@ -29,49 +29,49 @@ struct QueuedTask {
     region: Arc<Region>,
     class: Class,
     in_flight: usize,
-    /// True if other workers hold all remaining work.
+    /// Whether other workers process all remaining work.
     is_busy: bool,
     ended: bool,
     error: Option<Error>,
     bytes_charged: u64,
     /// Expected cost of the next step: the cost of the last one.
     expected_ns: u64,
-    /// Time since which the task has been ready without a worker.
+    /// Time since which the task has been ready while no worker processed it.
     ready_since_ns: Option<u64>,
     waited_ns: u64,
 }
 
-/// A step that was handed to a worker.
+/// A step that a worker executes.
 pub(super) struct Turn {
     pub id: u64,
     pub task: Arc<dyn Task>,
     charged_ns: u64,
 }
 
-/// The next action of a worker.
+/// What a worker does next.
 pub(super) enum Next {
     Step(Turn),
     Finish(Finished),
-    /// There is nothing to do. If there is a time, queued background work becomes due then.
+    /// There is nothing to do. If a time is given, queued background work becomes due then.
     Rest(Option<u64>),
     ShutDown,
 }
 
-/// A task that has ended and has no step in flight.
+/// A task that has ended and of which no step is in progress.
 pub(super) struct Finished {
     pub task: Arc<dyn Task>,
     pub end: End,
-    /// Dropped outside the lock, like the task.
+    /// Dropped after the lock is released, like the task.
     #[expect(dead_code, reason = "held so that whoever finishes the task drops it")]
     pub region: Arc<Region>,
 }
 
-/// The cost of a step.
+/// Cost of a step.
 pub(super) struct Cost {
     pub cpu_ns: u64,
-    /// Nanoseconds charged for each byte of the task that is not charged yet.
+    /// Nanoseconds to charge for each byte that the task has read and was not charged for yet.
     pub ns_per_byte: f64,
-    /// Shares that pay in equal parts; if empty, the task's region pays.
+    /// Shares that pay for the step in equal parts; if empty, the task's region pays.
     pub payers: Vec<u64>,
 }
 
@@ -99,7 +99,7 @@ impl Queue {
         self.trees.iter_mut().for_each(|tree| tree.set_weight(id, weight));
     }
 
-    /// Charges a share for work that was done without a task.
+    /// Charges a share for work that was done outside of tasks.
     pub fn charge_share(&mut self, id: u64, ns: u64) {
         self.tree(Class::Foreground).charge(id, signed(ns));
     }
@@ -108,7 +108,7 @@ impl Queue {
         self.trees.iter_mut().for_each(|tree| tree.remove(id));
     }
 
-    /// Returns a new id; a task is added under it by [`Queue::add`].
+    /// Returns a new id, for a share or for a task that is then added by [`Queue::add`].
     pub fn new_id(&mut self) -> u64 {
         self.ids_given += 1;
         self.ids_given
@@ -133,7 +133,7 @@ impl Queue {
         assert!(before.is_none(), "a task has an id of its own");
     }
 
-    /// Returns the use of each tenant's share for work of `class`.
+    /// Returns the use of each tenant's share by tasks of `class`.
     pub fn shares(&self, class: Class) -> Vec<ShareUse> {
         self.trees[class as usize].top().collect()
     }
@@ -142,18 +142,19 @@ impl Queue {
         self.entries.len()
     }
 
-    /// Returns true if tasks of `class` are queued.
+    /// Returns whether tasks of `class` are queued.
     pub fn has_ready(&self, class: Class) -> bool {
         self.trees[class as usize].has_ready()
     }
 
-    /// Returns true if another worker would find work, without asking tasks for their readiness.
+    /// Returns whether another worker would find work, judged by the queues alone: tasks are not asked for their
+    /// readiness.
     pub fn has_next(&self, now_ns: u64, rows_came_ns: u64) -> bool {
         let [foreground, background] = &self.trees;
         foreground.has_ready() || background.has_ready() && self.background_due_ns(rows_came_ns) <= now_ns
     }
 
-    /// Queues a task that may be ready; returns true if it is queued now and was not before.
+    /// Queues a task that may be ready. Returns true if it was not queued before and is now.
     pub fn wake(&mut self, id: u64, now_ns: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.ended) else { return false };
         self.parked.remove(&(entry.region.id, id));
@@ -172,15 +173,15 @@ impl Queue {
         true
     }
 
-    /// Wakes the parked tasks of a region; returns how many of them were queued.
+    /// Wakes the parked tasks of a region. Returns how many of them were queued.
     pub fn wake_region(&mut self, region: u64, now_ns: u64) -> usize {
         let parked: Vec<u64> =
             self.parked.range((region, 0)..=(region, u64::MAX)).map(|(_, id)| *id).collect();
         parked.into_iter().filter(|id| self.wake(*id, now_ns)).count()
     }
 
-    /// Returns the next action of a worker. A background step is chosen only if there is no foreground work,
-    /// or if no background step was done for [`BACKGROUND_PATIENCE_NS`].
+    /// Returns what a worker does next. It gets a background step only if there is no foreground work, or no background
+    /// step was executed for [`BACKGROUND_PATIENCE_NS`].
     pub fn next_of_any(&mut self, now_ns: u64, rows_came_ns: u64) -> Next {
         let mut classes = [Class::Foreground, Class::Background];
         let is_late = self.background_ns + BACKGROUND_PATIENCE_NS <= now_ns;
@@ -193,7 +194,8 @@ impl Queue {
         }
     }
 
-    /// Returns the next action of a worker in `class`. Background work pauses after rows have arrived.
+    /// Returns what a worker does next, considering only tasks of `class`. Background work pauses after rows have
+    /// arrived.
     pub fn next(&mut self, class: Class, now_ns: u64, rows_came_ns: u64) -> Next {
         if self.shut_down {
             return Next::ShutDown;
@@ -222,8 +224,8 @@ impl Queue {
         Next::Rest(None)
     }
 
-    /// Accounts for a finished step. Returns the task if it has ended and has no other step in flight, and whether it
-    /// was queued again for other workers to continue.
+    /// Accounts for a step that was executed. Returns the task if it has ended and has no other step in progress, and
+    /// whether it was queued again so that other workers may continue it.
     pub fn settle(
         &mut self,
         turn: Turn,
@@ -236,7 +238,7 @@ impl Queue {
         let (region, class) = (entry.region.id, entry.class);
         assert!(entry.in_flight > 0, "a step is settled once");
         entry.in_flight -= 1;
-        // Another worker's step may have charged the bytes of this one already.
+        // A step of another worker may have been charged for the bytes of this one already.
         let bytes = task.bytes_read().saturating_sub(entry.bytes_charged);
         entry.bytes_charged += bytes;
         let cost_ns = cost.cpu_ns.max((bytes as f64 * cost.ns_per_byte) as u64).max(1);
@@ -262,8 +264,8 @@ impl Queue {
         (None, self.put_back(id, now_ns))
     }
 
-    /// Ends all tasks. Returns those without a step in flight, to be finished, and the others, to be
-    /// cancelled.
+    /// Ends all tasks. Returns those without a step in progress, whose `finish` must be called, and the others, which
+    /// must be cancelled.
     pub fn shut_down(&mut self, error: &Error) -> (Vec<Finished>, Vec<Arc<dyn Task>>) {
         self.shut_down = true;
         let ids: Vec<u64> = self.entries.keys().copied().collect();
@@ -311,7 +313,7 @@ impl Queue {
         self.tree(class).set_waiting(id);
     }
 
-    /// Replaces the expected cost that was charged for a step by its actual cost.
+    /// Replaces the expected cost of a step, which was charged before, by its actual cost.
     fn charge(&mut self, class: Class, id: u64, region: u64, (charged, cost): (u64, u64), payers: &[u64]) {
         let tree = &mut self.trees[class as usize];
         if payers.is_empty() {
@@ -325,8 +327,8 @@ impl Queue {
         }
     }
 
-    /// Queues a task that may continue; returns true if it was not queued. Queues a parked task, too, because the step
-    /// may have done what it waits for.
+    /// Queues a task that may continue. Returns true if it was not queued before. A parked task is queued, too, because
+    /// the step may have caused the event that it waits for.
     fn put_back(&mut self, id: u64, now_ns: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         if entry.in_flight == 0 {

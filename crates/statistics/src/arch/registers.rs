@@ -1,22 +1,22 @@
-//! Filters the values that may change a HyperLogLog: its registers, once there are more values than
-//! registers, or its set of coupons, as long as values repeat. Few values pass.
+//! Filters the values that may change a HyperLogLog. While it has registers, those are values whose rank exceeds their
+//! register; while it has a set of coupons, values whose coupon is not in the set. Few values pass.
 //!
-//! With AVX-512 the registers of 16 values are gathered and compared at once; elsewhere values are compared
-//! one by one without a branch, which would be mispredicted while about one value in twenty passes.
-//! Invariant: every value whose rank is above its register, or whose coupon is not in the set, passes, in the
-//! order of arrival.
+//! With AVX-512 the registers of 16 values are gathered and compared at once. Elsewhere values are compared one by one
+//! without a branch, because a branch would often be mispredicted: about one value in twenty passes. Invariant: every
+//! value that changes the HyperLogLog passes, in the order of arrival.
 
 use super::Level;
 use crate::sketch::distinct::{COUPON_BITS, coupon};
 use farpool_model::cpu::Instructions;
 
-/// Number of coupons that one store writes, of which only the first may be valid.
+/// Number of coupons that one vector store writes. Only the first may be valid, so buffers have room for this many
+/// more.
 pub(crate) const SPARE: usize = 16;
 
 impl Level {
-    /// Writes to the front of `to` the coupons of those hashes whose ranks are above `floor` and, if there
-    /// are `registers`, above their register; returns their number. `to` has room for the coupons of all
-    /// hashes and [`SPARE`] more.
+    /// Writes to `to` the coupons of those hashes whose rank exceeds `floor` and, if `registers` are given, also
+    /// exceeds their register. Returns the number of coupons. `to` must have room for the coupons of all hashes and
+    /// [`SPARE`] more.
     pub(crate) fn passing(
         self,
         (low, high): (&[u64], &[u64]),
@@ -42,8 +42,8 @@ impl Level {
         }
     }
 
-    /// Writes to the front of `to` the coupons that are in neither of the first two slots of their probe
-    /// sequence in `table`; returns their number. The length of `table` is a power of two, at least 4.
+    /// Writes to `to` the coupons that are in neither of the first two slots of their probe sequence in the hash table
+    /// `table`. Returns the number of coupons. The length of `table` must be a power of two, at least 4.
     pub(crate) fn missing(self, (low, high): (&[u64], &[u64]), table: &[u32], to: &mut [u32]) -> usize {
         assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
         assert!(table.len().is_power_of_two() && table.len() >= 4, "places have numbers");
@@ -58,7 +58,7 @@ impl Level {
     }
 }
 
-/// Returns whether a coupon changes the registers, whose number is a power of two.
+/// Returns a test of whether a coupon changes `registers`, whose number must be a power of two.
 #[inline(always)]
 fn is_above_register(registers: &[u8]) -> impl Fn(u32) -> bool {
     let mask = registers.len() - 1;
@@ -96,7 +96,7 @@ mod avx512 {
     use crate::sketch::distinct::COUPON_BITS;
     use std::arch::x86_64::*;
 
-    /// See [`super::Level::passing`].
+    /// Implements [`super::Level::passing`] with registers.
     ///
     /// # Safety
     /// The processor has the instructions of the level; the slices are of equal length, `to` is [`SPARE`]
@@ -125,7 +125,7 @@ mod avx512 {
         passing + one_by_one(low, high, &mut to[passing..], is_above_register(registers))
     }
 
-    /// See [`super::Level::missing`].
+    /// Implements [`super::Level::missing`].
     ///
     /// # Safety
     /// The processor has the instructions of the level; the slices are of equal length, `to` is [`SPARE`]
@@ -147,7 +147,7 @@ mod avx512 {
         passing + one_by_one(low, high, &mut to[passing..], is_missing(table))
     }
 
-    /// See [`super::Level::passing`].
+    /// Implements [`super::Level::passing`] without registers.
     ///
     /// # Safety
     /// As above.

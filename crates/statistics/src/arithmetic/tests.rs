@@ -1,4 +1,4 @@
-//! Tests of checked arithmetic against its plain twin in 128 bits, and of error messages.
+//! Tests of checked arithmetic against the same operations in 128 bits, and of error messages.
 
 use super::*;
 use arrow_array::{ArrowPrimitiveType, Int64Array, PrimitiveArray, UInt32Array};

@@ -1,5 +1,5 @@
-//! Counts many values: the bins of a block of values are computed with vector instructions, then counted in
-//! several tables in turn, so that consecutive values of one bin do not wait for each other's count.
+//! Counts many values at once. The bins of a block of values are computed with vector instructions. Then the values are
+//! counted in several tables in turn, so that consecutive values of one bin do not wait for each other's count.
 //!
 //! Invariant: the counts are the same as those that [`super::fill`] computes value by value.
 
@@ -7,34 +7,34 @@ use super::{BINS_MAX, Bins, exp2};
 use crate::arch::{Kernel, Level};
 use crate::floats::{float_of_order, float_order};
 
-/// Values per block: they stay in the L1 cache.
+/// Number of values per block. Reason: they stay in the L1 cache.
 const BLOCK: usize = 1024;
 
-/// Least number of values for which clearing and summing the tables pays.
+/// Minimum number of values for which clearing the tables and summing them up pays.
 pub(super) const VALUES_MIN: usize = BLOCK;
 
-/// Most values that are counted before the tables are summed, so that no count exceeds 32 bits.
+/// Maximum number of values that are counted before the tables are summed up. Reason: counts have 32 bits.
 const VALUES_MAX: usize = 1 << 30;
 
-/// Number of tables, and counts of each: those of the bins, and of values in no bin.
+/// Number of tables, and in `PLACES` the number of counts of each: those of the bins, and that of values in no bin.
 const TABLES: usize = 4;
 const PLACES: usize = 2 * BINS_MAX;
 
-/// The place of values that are in no bin.
+/// Index of the count of values that are in no bin.
 const NOWHERE: u16 = BINS_MAX as u16;
 
-/// Counts integers; returns `None`, with nothing counted, if bin numbers exceed 64 bits.
+/// Counts integers. Returns `None`, with nothing counted, if the numbers of bins exceed 64 bits.
 pub(super) fn whole<T: Copy + Ord + Into<i64>>(bins: &mut Bins<i128>, values: &[T]) -> Option<()> {
     let Some((low, high)) = Level::best().run(WholeRange(values)) else { return Some(()) };
     bins.cover(low.into().into(), high.into().into());
     let first = i64::try_from(bins.first).ok()?;
-    // Shifting by 63 already leaves only the sign.
+    // A shift by 63 leaves only the sign, so larger shifts are not needed.
     let shift = bins.k.clamp(0, 63);
     count(values, &mut bins.counts, |values, to| Level::best().run(WholePlaces { values, shift, first, to }));
     Some(())
 }
 
-/// Counts finite values; returns the number of the others.
+/// Counts the finite values. Returns the number of the other values.
 pub(super) fn real<T: Copy + Into<f64>>(bins: &mut Bins<f64>, values: &[T]) -> u64 {
     let (low, high) = Level::best().run(RealRange(values));
     if low > high {
@@ -46,7 +46,8 @@ pub(super) fn real<T: Copy + Into<f64>>(bins: &mut Bins<f64>, values: &[T]) -> u
     count(values, &mut bins.counts, |values, to| Level::best().run(RealPlaces { values, scale, first, to }))
 }
 
-/// Counts the places of `values` in `counts`; returns how many are [`NOWHERE`].
+/// Adds the values to `counts`; `places` computes the index of each value's count. Returns how many values are in no
+/// bin.
 fn count<T>(values: &[T], counts: &mut [u64], places: impl Fn(&[T], &mut [u16])) -> u64 {
     let (mut tables, mut nowhere) = ([[0_u32; PLACES]; TABLES], 0);
     let mut room = [0; BLOCK];
@@ -72,7 +73,7 @@ fn count<T>(values: &[T], counts: &mut [u64], places: impl Fn(&[T], &mut [u16]))
     nowhere
 }
 
-/// Finds the least and the greatest integer; `None` if there are no values.
+/// Kernel that returns the minimum and maximum of integers; `None` if there are none.
 struct WholeRange<'a, T>(&'a [T]);
 
 impl<T: Copy + Ord> Kernel for WholeRange<'_, T> {
@@ -85,7 +86,7 @@ impl<T: Copy + Ord> Kernel for WholeRange<'_, T> {
     }
 }
 
-/// Computes the place of each integer: the number of its bin, counted from the bin `first`.
+/// Kernel that computes for each integer the index of its bin, where bin `first` has the index 0.
 struct WholePlaces<'a, T> {
     values: &'a [T],
     shift: i32,
@@ -104,13 +105,14 @@ impl<T: Copy + Into<i64>> Kernel for WholePlaces<'_, T> {
     }
 }
 
-/// Finds the least and the greatest finite value; if there is none, the least is above the greatest.
+/// Kernel that returns the minimum and maximum of the finite values. If there are none, the minimum exceeds the
+/// maximum.
 struct RealRange<'a, T>(&'a [T]);
 
 impl<T: Copy + Into<f64>> Kernel for RealRange<'_, T> {
     type Output = (f64, f64);
 
-    /// Compares order-preserving integers, since the compiler does not reorder comparisons of floats.
+    /// Compares integers in place of floats, because the compiler does not reorder comparisons of floats.
     #[inline(always)]
     fn run(self) -> (f64, f64) {
         let (mut low, mut high) = (i64::MAX, i64::MIN);
@@ -127,14 +129,14 @@ impl<T: Copy + Into<f64>> Kernel for RealRange<'_, T> {
     }
 }
 
-/// 2^52: when a small whole number is added to it, the lowest bits of the sum are that number. Conversion to
-/// an integer would not vectorise.
+/// 2^52. When a small whole number is added to it, the lowest bits of the sum are that number. Converting floats to
+/// integers would not be vectorised.
 const INTEGERS: f64 = (1_u64 << 52) as f64;
 
-/// Computes the place of each float.
+/// Kernel that computes for each float the index of its bin, or that of values in no bin.
 struct RealPlaces<'a, T> {
     values: &'a [T],
-    /// The reciprocal of a bin's width.
+    /// Reciprocal of the width of a bin.
     scale: f64,
     first: f64,
     to: &'a mut [u16],

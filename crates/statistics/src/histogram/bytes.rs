@@ -1,6 +1,6 @@
-//! A histogram as bytes: version 1, the kind (0 whole, 1 real), the values outside, whether there are bins,
-//! then the least and the greatest value (16 or 8 bytes), and the counts. Numbers without a stated width are
-//! varints of 7 bits a byte, lowest first. The bins follow from the least and the greatest.
+//! Encoding of histograms: version 1, the kind (0 for whole numbers, 1 for floats), the number of values in no bin,
+//! whether there are bins, then the minimum and maximum (16 or 8 bytes each), and the counts. Numbers without a stated
+//! width are varints with 7 bits per byte, the lowest first. The bins follow from the minimum and maximum.
 
 use super::{Bins, Filled, Histogram, Number};
 use farpool_model::{Error, Result};

@@ -1,5 +1,5 @@
-//! Counts the values of arrays: many at once as in [`super::blocks`], few one by one. The range of an array
-//! is determined first, so that the counting loop has no branches for it.
+//! Counts the values of arrays: many values at once as in [`super::blocks`], a few one by one. Minimum and maximum of
+//! an array are determined first, so that the counting loop needs no branches for them.
 
 use super::{Bins, Filled, Histogram, Number, blocks, exp2};
 use crate::decimals;
@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Result, with_narrow_integer};
 use std::borrow::Cow;
 
-/// Adds the values of an array; `counts` has the number of occurrences of each value.
+/// Adds the values of an array. If `counts` is given, it has the number of occurrences of each value.
 pub(super) fn fill(histogram: &mut Histogram, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
     match &mut histogram.filled {
         Filled::Whole(bins) => return fill_whole(bins, values, counts),
@@ -40,7 +40,8 @@ fn other_kind(data_type: &DataType) -> Error {
     Error::invalid(format!("values of type {data_type} in a histogram of other numbers"))
 }
 
-/// Counts integers that fit signed 64 bits: the bin is a shift and a subtraction of 64-bit integers.
+/// Counts integers that fit signed 64 bits. The bin of a value is computed by one shift and one subtraction of 64-bit
+/// integers.
 fn narrow<T>(bins: &mut Bins<i128>, values: &dyn Array, counts: Option<&[u64]>)
 where
     T: ArrowPrimitiveType,
@@ -53,10 +54,10 @@ where
     let Some((low, high)) = range(values) else { return };
     let (low, high): (i64, i64) = (low.into(), high.into());
     bins.cover(low.into(), high.into());
-    // Shifting by 63 already leaves only the sign.
+    // A shift by 63 leaves only the sign, so larger shifts are not needed.
     let shift = bins.k.clamp(0, 63);
     let Ok(first) = i64::try_from(bins.first) else {
-        // Happens only if wider numbers were counted, too.
+        // This happens only if integers of more than 64 bits were counted before.
         let (k, first, bins) = (bins.k, bins.first, &mut bins.counts);
         return each(values, counts, |v, count| {
             add(bins, (i128::from(v.into()).bin(k) - first) as usize, count)
@@ -82,7 +83,7 @@ where
     each(values, counts, |value, count| add(bins, (value.into().bin(k) - first) as usize, count));
 }
 
-/// Counts finite values; returns the number of the others.
+/// Counts the finite values. Returns the number of the other values.
 fn fill_real<T>(bins: &mut Bins<f64>, values: &PrimitiveArray<T>, counts: Option<&[u64]>) -> u64
 where
     T: ArrowPrimitiveType,
@@ -117,7 +118,7 @@ where
     outside
 }
 
-/// Returns the values that are not NULL, if there are many and each counts once.
+/// Returns the values if none of them is NULL, there are many, and each counts once; otherwise `None`.
 fn many<'a, T: ArrowPrimitiveType>(
     values: &'a PrimitiveArray<T>,
     counts: Option<&[u64]>,
@@ -131,7 +132,7 @@ fn many<'a, T: ArrowPrimitiveType>(
     })
 }
 
-/// Converts the numbers to signed 64-bit integers, if all of them fit.
+/// Converts the numbers to signed 64-bit integers; `None` if one of them does not fit.
 fn narrowed<T: Copy + Into<i128>>(values: &[T]) -> Option<Vec<i64>> {
     const BLOCK: usize = 1024;
     let mut narrow = vec![0; values.len()];
@@ -167,7 +168,7 @@ where
     range
 }
 
-/// Calls `f` with each value that is not NULL and how often it counts.
+/// Calls `f` with each value that is not NULL, and the number of its occurrences.
 fn each<T: ArrowPrimitiveType>(
     values: &PrimitiveArray<T>,
     counts: Option<&[u64]>,

@@ -1,4 +1,4 @@
-//! Tests against a naive twin that sees all values at once, in any order and division.
+//! Tests histograms against a simple implementation that sees all values at once, in any order and division.
 
 use super::*;
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, PrimitiveArray, UInt64Array};

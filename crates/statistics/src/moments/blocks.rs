@@ -1,5 +1,5 @@
-//! Processes rows in blocks that stay in the cache. A block is added to the sums that all columns share or,
-//! if it has NULLs that count pair by pair, to those per pair.
+//! Processes rows in blocks that fit the CPU cache. A block is added to the moments that all pairs share; if it has
+//! NULLs that are left out pair by pair, to the moments of each pair.
 
 use super::layout::Layout;
 use super::matrix::BLOCK_ROWS;
@@ -10,10 +10,10 @@ use arrow_array::{Array, ArrayRef};
 use farpool_model::NullHandling;
 use std::fmt;
 
-/// Rows of a block with floats: 24 columns of it stay in the L1 and L2 caches.
+/// Number of rows of a block with float columns. Reason: 24 columns of it fit the L1 and L2 caches.
 const FLOAT_ROWS: usize = 1024;
 
-/// Scratch memory for blocks; not part of a state.
+/// Scratch memory for processing blocks. It is not part of a state.
 #[derive(Default)]
 pub(crate) struct Room {
     exact: exact::Room,
@@ -39,12 +39,12 @@ impl Room {
     }
 }
 
-/// Returns the number of rows of a block.
+/// Returns the number of rows per block.
 pub(crate) fn rows(layout: &Layout) -> usize {
     if layout.exact < layout.columns() { FLOAT_ROWS } else { BLOCK_ROWS }
 }
 
-/// Adds a block without NULLs, or one in which only rows without NULLs count.
+/// Adds a block in which all pairs have the same rows: those without a NULL in any column.
 pub(crate) fn add_shared(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, whole: &mut Shared) {
     let mask = common_mask(arrays);
     let rows = arrays.first().map_or(0, |array| array.len());
@@ -67,7 +67,7 @@ pub(crate) fn add_shared(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, 
     whole.merge(layout, block);
 }
 
-/// Adds a block in which a row with a NULL still counts for the pairs without the NULL.
+/// Adds a block in which a NULL is left out of the pairs with its column only.
 pub(crate) fn add_split(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, split: &mut Split) {
     let masks: Vec<Option<Vec<u8>>> = arrays.iter().map(mask).collect();
     if exact::add_split(layout, arrays, &masks, &mut room.exact, split) {
@@ -83,13 +83,13 @@ pub(crate) fn splits(layout: &Layout, arrays: &[ArrayRef]) -> bool {
     layout.nulls == NullHandling::Pairwise && arrays.iter().any(|array| array.null_count() > 0)
 }
 
-/// Returns 255 for each value and 0 for each NULL; `None` without NULLs.
+/// Returns a byte per row: 255 for a value and 0 for NULL. Returns `None` if there are no NULLs.
 fn mask(array: &ArrayRef) -> Option<Vec<u8>> {
     let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0)?;
     Some(nulls.iter().map(|valid| if valid { u8::MAX } else { 0 }).collect())
 }
 
-/// Returns 255 for each row without a NULL and 0 for the others; `None` without NULLs.
+/// Returns a byte per row: 255 if no column is NULL, otherwise 0. Returns `None` if there are no NULLs.
 fn common_mask(arrays: &[ArrayRef]) -> Option<Vec<u8>> {
     arrays.iter().filter_map(mask).reduce(|mut common, mask| {
         common.iter_mut().zip(mask).for_each(|(common, mask)| *common &= mask);

@@ -19,10 +19,10 @@ use std::ops::RangeInclusive;
 /// The version of the encoding.
 pub const MOMENTS_VERSION: u8 = 1;
 
-/// Tag of a decimal, which precision and scale follow; other types are written as their numbers, which are lower.
+/// Type number of a decimal; its precision and scale follow. Other types have lower numbers and no parameters.
 const DECIMAL: u8 = 11;
 
-/// Numbers of the types that moments may have: integers and floats.
+/// Type numbers that moments may have: those of integers and floats.
 const NUMERIC: RangeInclusive<u8> = 1..=10;
 
 pub(crate) fn write(moments: &Moments) -> Vec<u8> {
@@ -135,7 +135,7 @@ fn write_integers(to: &mut Vec<u8>, integers: &Integers) {
     }
 }
 
-/// Returns the number of bytes that determine a number and its sign; 0 for the number 0.
+/// Returns the number of bytes that are needed to restore a number with its sign; 0 for the number 0.
 fn significant(bytes: &[u8]) -> usize {
     let sign = if bytes.last().is_some_and(|byte| byte.cast_signed() < 0) { 0xff } else { 0 };
     let count = bytes.iter().rposition(|byte| *byte != sign).map_or(0, |last| last + 1);

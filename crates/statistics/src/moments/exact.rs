@@ -1,9 +1,8 @@
-//! Moments of a block of exact columns: the least value of each column is subtracted, the distances are cut
-//! into bytes, and the products of all pairs of bytes give those of all pairs of values.
+//! Moments of a block of exact columns (integers and decimals). The least value of each column is subtracted, and the
+//! distances are split into bytes. The sums of products of all pairs of bytes then give those of all pairs of values.
 //!
-//! That way one kernel serves all types, its work depends on the values and not on their type, and nothing
-//! overflows: the sums of a block fit 32 bits for each pair of bytes, and only totals of blocks are added in
-//! wide integers.
+//! So one kernel serves all types, its work depends on the values and not on their type, and nothing overflows: the
+//! sums over a block fit 32 bits for each pair of bytes, and only totals over blocks are added in wide integers.
 
 use super::arch::{Kernel, Level};
 use super::few::{self, Distances};
@@ -19,10 +18,10 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
 
-/// Columns of bytes whose products are taken at once: these and as many others fill the L2 cache.
+/// Number of columns of bytes that are multiplied with as many others at once. Reason: together they fill the L2 cache.
 const TILE_BYTES: usize = 256;
 
-/// Scratch memory for the blocks of one state.
+/// Scratch memory for processing the blocks of one state.
 #[derive(Default)]
 pub(crate) struct Room {
     distances: Distances,
@@ -41,17 +40,17 @@ impl Room {
     }
 }
 
-/// A column of a block.
+/// An exact column of a block.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     low: i128,
-    /// Index in the matrix of the column's first byte.
+    /// Index in the matrix of the first byte column of this column.
     first: usize,
-    /// Number of bytes of the values' distances from `low`.
+    /// Number of bytes that the values' distances from `low` need.
     bytes: usize,
-    /// The sum of the distances from `low`.
+    /// Sum of the distances of the values from `low`.
     above: Wide,
-    /// The sum of its values.
+    /// Sum of the values.
     sum: Wide,
 }
 
@@ -61,7 +60,7 @@ struct Tile {
     bytes: Range<usize>,
 }
 
-/// A type of exact values.
+/// Type of the values of an exact column.
 pub(crate) trait Number: Copy + Ord + Into<i128> {
     const LOWEST: Self;
     const HIGHEST: Self;
@@ -69,7 +68,7 @@ pub(crate) trait Number: Copy + Ord + Into<i128> {
     fn byte(self, low: Self, shift: u32) -> u8;
     /// Returns the lowest 32 bits of the distance from `low`.
     fn low_distance(self, low: Self) -> u32;
-    /// Returns the difference to another number, as the nearest float.
+    /// Returns the difference from `from`, as the nearest float.
     fn distance(self, from: Self) -> f64;
 }
 
@@ -119,7 +118,7 @@ numbers!(
 /// The lower half of 64 bits.
 const HALF: i64 = 0xffff_ffff;
 
-/// Returns the distance of two numbers of 64 bits, given by their upper and lower halves.
+/// Returns the difference of two 64-bit numbers, which are given by their upper and lower halves.
 #[inline(always)]
 fn halves(value: (i64, i64), from: (i64, i64)) -> f64 {
     (value.0 - from.0) as f64 * (1u64 << 32) as f64 + (value.1 - from.1) as f64
@@ -145,7 +144,7 @@ impl<T: Number> Kernel for Ends<'_, T> {
     }
 }
 
-/// Writes one byte of each value's distance, 0 where the mask is not set and past the values.
+/// Kernel that writes one byte of each value's distance; 0 where the mask is not set, and behind the last value.
 struct Cut<'a, T> {
     values: &'a [T],
     mask: Option<&'a [u8]>,
@@ -168,7 +167,7 @@ impl<T: Number> Kernel for Cut<'_, T> {
     }
 }
 
-/// Writes the lowest 32 bits of each value's distance, 0 where the mask is not set.
+/// Kernel that writes the lowest 32 bits of each value's distance; 0 where the mask is not set.
 struct CutDistances<'a, T> {
     values: &'a [T],
     mask: Option<&'a [u8]>,
@@ -191,7 +190,7 @@ impl<T: Number> Kernel for CutDistances<'_, T> {
     }
 }
 
-/// Returns the least value of a column, and the number of bytes of the greatest distance from it.
+/// Returns the minimum of a column, and the number of bytes that the greatest distance from it needs.
 fn ends(level: Level, array: &ArrayRef, mask: Option<&[u8]>) -> (i128, usize) {
     let (low, span): (i128, u128) = for_exact!(array.data_type(), T => {
         let (low, high) = level.run(Ends(array.as_primitive::<T>().values(), mask));
@@ -201,7 +200,7 @@ fn ends(level: Level, array: &ArrayRef, mask: Option<&[u8]>) -> (i128, usize) {
     (low, (u128::BITS - span.leading_zeros()).div_ceil(8) as usize)
 }
 
-/// Writes the distances of a column's values to the bytes of the matrix from `first` on.
+/// Splits the distances of a column's values into bytes, and writes them to the matrix from byte column `first` on.
 fn cut(level: Level, array: &ArrayRef, mask: Option<&[u8]>, column: &Column, matrix: &mut Bytes) {
     for_exact!(array.data_type(), T => {
         for byte in 0..column.bytes {
@@ -240,7 +239,7 @@ fn arrange(columns: &mut [Column], extra: impl Fn(usize) -> usize) -> Vec<Tile> 
     tiles
 }
 
-/// Adds the sums of the rows that a mask shared by all columns leaves to `sums` and `products`.
+/// Adds the sums over the rows that the common mask of all columns passes to `sums` and `products`.
 pub(crate) fn add_shared(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -306,8 +305,8 @@ fn add_few<'a>(
     }
 }
 
-/// Adds, for each pair, the sums of the rows that the masks of both columns leave; returns false, adding
-/// nothing, if distances exceed 64 bits.
+/// Adds for each pair the sums over the rows that the masks of both columns pass. Returns false, adding nothing, if
+/// distances exceed 64 bits.
 pub(crate) fn add_split(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -398,7 +397,7 @@ impl Column {
 }
 
 impl Room {
-    /// Writes the squares of a column's distances, cut into bytes, after the distances.
+    /// Splits the squares of a column's distances into bytes, and writes them after the bytes of the distances.
     fn cut_squares(&mut self, column: &Column, rows: usize) {
         self.squares.clear();
         self.squares.resize(rows, 0);
@@ -416,7 +415,7 @@ impl Room {
         }
     }
 
-    /// Prepares the filled matrix for the kernels: sums of bytes, and the interleaved copy.
+    /// Prepares the filled matrix for the kernels: computes the sums of bytes, and the interleaved copy.
     fn seal(&mut self, level: Level) {
         self.sums.resize(self.matrix.columns(), 0);
         level.byte_sums(&self.matrix, &mut self.sums);
@@ -471,8 +470,8 @@ struct Products<'a> {
 }
 
 impl Products<'_> {
-    /// Returns the sum of the products of two columns' bytes, each shifted to its weight, where values have at most
-    /// four bytes.
+    /// Returns the sum of the products of two columns' bytes, each shifted to its weight, for columns whose values have
+    /// at most four bytes.
     #[inline]
     fn narrow_total(&self, left: (usize, usize), right: (usize, usize)) -> i128 {
         let from = (left.0 - self.at.0) * self.width + right.0 - self.at.1;
@@ -485,8 +484,8 @@ impl Products<'_> {
         total.cast_signed()
     }
 
-    /// Returns the sum of the products of two columns, each given by the index of its first byte and the number of its
-    /// bytes.
+    /// Returns the sum of the products of two columns. Each is given by the index of its first byte column and the
+    /// number of its byte columns.
     #[inline]
     fn total(&self, left: (usize, usize), right: (usize, usize)) -> Wide {
         let mut sums = [0u64; 40];

@@ -1,17 +1,17 @@
-//! Fast path for a block of few exact columns whose values are close together: 32 bits hold their distances
-//! from the least value. With so few pairs, products are computed directly, without cutting values into
-//! bytes.
+//! Fast path for a block of few exact columns whose distances from the least value fit 32 bits. With so few pairs,
+//! products are computed directly, without splitting values into bytes.
 //!
-//! Invariant: the sums are those of [`super::exact`], whose kernels need nearly as long for one column as for four.
+//! Invariant: the sums are the same as those of [`super::exact`], whose kernels need nearly as long for one column as
+//! for four.
 
 use super::arch::{Kernel, Level};
 use super::matrix::BLOCK_ROWS;
 
-/// The most columns for which this is faster: one takes 0.8 ns a row instead of 2.6, three take longer
-/// (measured).
+/// Maximum number of columns for which this path is faster. Measured: one column takes 0.8 ns per row instead of 2.6;
+/// three columns take longer than with the kernels.
 const COLUMNS_MAX: usize = 2;
 
-/// The most bytes of a value's distance from the least one.
+/// Maximum number of bytes of a value's distance from the least value.
 const BYTES_MAX: usize = size_of::<u32>();
 
 /// Distances of values from their column's least one, column by column.
@@ -20,7 +20,7 @@ pub(crate) struct Distances {
     all: Vec<u32>,
 }
 
-/// Returns whether columns whose distances take these numbers of bytes are eligible.
+/// Returns whether this path can be used for columns whose distances need these numbers of bytes.
 pub(crate) fn fits(mut bytes: impl ExactSizeIterator<Item = usize>) -> bool {
     bytes.len() <= COLUMNS_MAX && bytes.all(|bytes| bytes <= BYTES_MAX)
 }

@@ -1,8 +1,8 @@
-//! Moments of a block with float columns: each column is centered on its mean, and the products of the
-//! centered columns are the block's co-moments.
+//! Moments of a block with float columns. The mean of each column is subtracted, and the sums of products of these
+//! differences are the co-moments of the block.
 //!
-//! A value of the column is subtracted first, so that the mean of a constant column is exactly that value and
-//! the centered values are exactly 0.
+//! First, one value of the column is subtracted from all its values. So the mean of a constant column is exactly that
+//! value, and its differences are exactly 0.
 
 use super::arch::{Kernel, Level};
 use super::exact::Number;
@@ -20,10 +20,11 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use std::ops::Range;
 
-/// Columns whose products are taken at once: with 1024 rows these and as many others fill the L2 cache.
+/// Number of columns that are multiplied with as many others at once. Reason: with 1024 rows, together they fill the L2
+/// cache.
 const TILE: usize = 96;
 
-/// Scratch memory for the blocks of one state.
+/// Scratch memory for processing the blocks of one state.
 #[derive(Default)]
 pub(crate) struct Room {
     matrix: Floats,
@@ -111,16 +112,16 @@ impl Products<'_> {
     }
 }
 
-/// The mean subtracted from a column, and the remainders.
+/// Mean that was subtracted from a column, and what else is left of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
     mean: Mean,
-    /// The sum of the centered values, close to 0.
+    /// Sum of the differences from the mean, which is close to 0.
     rest: f64,
     odd: Odd,
 }
 
-/// Computes the sums of the rows that a mask shared by all columns leaves, into a block without rows.
+/// Computes the moments over the rows that the common mask of all columns passes, into a block without rows.
 pub(crate) fn set_shared(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -145,7 +146,7 @@ pub(crate) fn set_shared(
     });
 }
 
-/// Adds, for each pair with a float, the sums of the rows that the masks of both columns leave.
+/// Adds for each pair with a float column the moments over the rows that the masks of both columns pass.
 pub(crate) fn add_split(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -177,8 +178,8 @@ pub(crate) fn add_split(
     });
 }
 
-/// Computes the sums of a pair over its own rows; `None` if the mean of a column over these rows is far from
-/// its mean over all rows, which was subtracted: then little but rounding errors would be left.
+/// Returns the moments of a pair over its own rows. Returns `None` if the mean of a column over these rows is far from
+/// its mean over all rows, which was subtracted, because then the result would consist mostly of rounding errors.
 fn block_sums(products: &Products, p: usize, q: usize, columns: [&Column; 2]) -> Option<FloatSums> {
     const VALUE: usize = 0;
     const SQUARE: usize = 1;
@@ -202,7 +203,7 @@ fn block_sums(products: &Products, p: usize, q: usize, columns: [&Column; 2]) ->
     })
 }
 
-/// Computes the sums of a pair over its own rows, row by row.
+/// Computes the moments of a pair over its own rows, row by row.
 fn pair_sums(pair: [(&ArrayRef, Option<&[u8]>); 2]) -> FloatSums {
     let valid = |row: &usize| pair.iter().all(|(_, mask)| mask.is_none_or(|mask| mask[*row] != 0));
     let rows: Vec<usize> = (0..pair[0].0.len()).filter(valid).collect();
@@ -210,7 +211,7 @@ fn pair_sums(pair: [(&ArrayRef, Option<&[u8]>); 2]) -> FloatSums {
     scalar::floats(&x, &y, &rows)
 }
 
-/// Writes the centered values of a column, 0 where the mask is not set.
+/// Writes the differences of a column's values from their mean; 0 where the mask is not set.
 fn center(array: &ArrayRef, mask: Option<&[u8]>, count: u64, to: &mut [f64]) -> Column {
     let level = Level::best();
     let usable = |row: &usize| mask.is_none_or(|mask| mask[*row] != 0);
@@ -240,8 +241,8 @@ fn center(array: &ArrayRef, mask: Option<&[u8]>, count: u64, to: &mut [f64]) -> 
     Column { mean: base.plus(first).plus(shift), rest, odd }
 }
 
-/// Replaces every value that is not finite by that of a row that counts, so that it has no effect; returns
-/// which kinds there were.
+/// Replaces every value that is not finite by a finite one of a row that counts, so that it has no effect. Returns
+/// which kinds of such values there were.
 fn set_odd_aside(values: &mut [f64], mask: Option<&[u8]>) -> Odd {
     let counts = |row: usize| mask.is_none_or(|mask| mask[row] != 0);
     let usable = (0..values.len()).find(|row| counts(*row) && values[*row].is_finite());
@@ -279,7 +280,7 @@ impl Kernel for Finite<'_> {
     }
 }
 
-/// Subtracts a number from all values that count, sets the others to 0, and returns the sum.
+/// Kernel that subtracts a number from all values that count, sets the others to 0, and returns the sum.
 struct TakeOff<'a> {
     values: &'a mut [f64],
     mask: Option<&'a [u8]>,

@@ -1,7 +1,7 @@
-//! The layout of a state of moments: the types of its columns, and the positions of the numbers of each pair.
+//! Layout of a state of moments: the types of the columns, and where the numbers of each pair of columns are.
 //!
-//! A state orders the columns differently, integers and decimals first: pairs of these are then the first
-//! part of the triangle of pairs, which is exact, and pairs with a float are the rest.
+//! In a state, columns are reordered: integers and decimals (exact columns) come before floats. So the pairs of exact
+//! columns are the first part of the triangle of all pairs, and the pairs with a float column are the rest.
 
 use arrow_schema::DataType;
 use farpool_model::{Error, NullHandling, Result, limits};
@@ -11,13 +11,13 @@ use farpool_model::{Error, NullHandling, Result, limits};
 pub(crate) struct Layout {
     pub(crate) types: Vec<DataType>,
     pub(crate) nulls: NullHandling,
-    /// The place of each column in the state.
+    /// Place of each column in the state.
     pub(crate) places: Vec<usize>,
-    /// The column at each place.
+    /// Column at each place.
     pub(crate) at: Vec<usize>,
-    /// Number of integer and decimal columns, which have the first places.
+    /// Number of exact columns, which have the first places.
     pub(crate) exact: usize,
-    /// Words of a sum of products of exact columns.
+    /// Number of 64-bit words of a sum of products of exact columns.
     pub(crate) words: usize,
 }
 
@@ -54,7 +54,7 @@ impl Layout {
     }
 }
 
-/// Returns the index in the triangle of a pair of places, which may be in either order.
+/// Returns the index of a pair in the triangle of all pairs. The two places may be in any order.
 pub(crate) fn pair_at(p: usize, q: usize) -> usize {
     let (p, q) = (p.max(q), p.min(q));
     triangle(p) + q
@@ -65,7 +65,7 @@ pub(crate) fn triangle(count: usize) -> usize {
     count * (count + 1) / 2
 }
 
-/// Words that hold the sum of 2^62 products of values of the type; none for floats.
+/// Returns the number of words for the sum of 2^62 products of values of the type; 0 for floats.
 fn words(data_type: &DataType) -> Result<usize> {
     use DataType::*;
     match data_type {

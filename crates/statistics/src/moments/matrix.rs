@@ -1,23 +1,24 @@
-//! Matrices of bytes and of floats in the layouts that kernels read: each column contiguous, and groups of
-//! columns interleaved row by row.
+//! Matrices of bytes and of floats in the layouts that kernels read: each column contiguous, and groups of columns
+//! interleaved row by row.
 
 use std::ops::Range;
 
 /// Number of columns of bytes in an interleaved group.
 pub(crate) const GROUP: usize = 16;
 
-/// Bytes of a cache line, which is also the number of rows of bytes per step.
+/// Bytes of a cache line, and number of rows of bytes that a kernel processes per step.
 pub(crate) const LINE: usize = 64;
 
 /// Number of columns of floats in an interleaved group.
 pub(crate) const LANES: usize = 8;
 
-/// Rows of one block. Products of as many bytes fit 32 bits, and 16 columns of 32-bit integers the L2 cache.
+/// Maximum number of rows of a block. Reason: sums of products of that many bytes fit 32 bits, and 16 columns of 32-bit
+/// integers fit the L2 cache.
 pub(crate) const BLOCK_ROWS: usize = 4096;
 
 const _: () = assert!(BLOCK_ROWS * 255 * 255 <= u32::MAX as usize);
 
-/// A matrix of columns of bytes, with up to [`BLOCK_ROWS`] rows.
+/// Matrix of columns of bytes, with up to [`BLOCK_ROWS`] rows.
 #[derive(Default)]
 pub(crate) struct Bytes {
     columns: usize,
@@ -45,8 +46,8 @@ impl Bytes {
         self.lines
     }
 
-    /// Bytes from one column to the next: one line more than a column has, because columns at multiples of a
-    /// large power of two would compete for the same lines of the cache.
+    /// Returns the bytes from one column to the next. They are one line more than a column has, because columns at
+    /// multiples of a large power of two would compete for the same lines of the cache.
     pub(crate) fn stride(&self) -> usize {
         (self.lines + 1) * LINE
     }
@@ -59,7 +60,7 @@ impl Bytes {
         &self.plain[aligned(&self.plain)..][index * self.stride()..][..count * self.stride()]
     }
 
-    /// Returns a column to be filled; bytes past the rows must be set to 0.
+    /// Returns the memory of a column, to be filled. Bytes behind the last row must be set to 0.
     pub(crate) fn column_mut(&mut self, index: usize) -> &mut [u8] {
         let (stride, length, start) = (self.stride(), self.lines * LINE, aligned(&self.plain));
         &mut self.plain[start..][index * stride..][..length]
@@ -70,12 +71,12 @@ impl Bytes {
         &self.interleaved[start..][group * stride..][..self.lines * LINE * GROUP]
     }
 
-    /// Bytes from one interleaved group to the next, padded like [`Bytes::stride`].
+    /// Returns the bytes from one interleaved group to the next, with padding as in [`Bytes::stride`].
     pub(crate) fn group_stride(&self) -> usize {
         self.stride() * GROUP
     }
 
-    /// Returns all columns, and the space for the interleaved copy.
+    /// Returns all columns, and the memory for their interleaved copy.
     pub(crate) fn both_mut(&mut self) -> (&[u8], &mut [u8]) {
         let (plain, interleaved) = (aligned(&self.plain), aligned(&self.interleaved));
         let length = self.columns / GROUP * self.group_stride();
@@ -94,7 +95,7 @@ impl Bytes {
     }
 }
 
-/// Returns the offset of the first whole line.
+/// Returns the offset of the first byte that is at a multiple of [`LINE`].
 fn aligned(bytes: &[u8]) -> usize {
     bytes.as_ptr().align_offset(LINE)
 }
@@ -106,7 +107,7 @@ fn grow<T: Clone + Default>(values: &mut Vec<T>, length: usize) {
     }
 }
 
-/// A matrix of columns of floats, with up to [`BLOCK_ROWS`] rows.
+/// Matrix of columns of floats, with up to [`BLOCK_ROWS`] rows.
 #[derive(Default)]
 pub(crate) struct Floats {
     columns: usize,
@@ -133,7 +134,7 @@ impl Floats {
         self.rows
     }
 
-    /// Values from one column to the next, padded like [`Bytes::stride`].
+    /// Returns the number of values from one column to the next, with padding as in [`Bytes::stride`].
     fn stride(&self) -> usize {
         self.rows.next_multiple_of(LANES) + LANES
     }

@@ -1,6 +1,6 @@
-//! Moments: sums of columns, of their squares and of the products of all pairs, in one pass, as one state
-//! that merges (thesis, chapter 3). Means, variances, covariances, correlations, regressions and cosine
-//! similarities of any pair follow from it.
+//! Moments of columns: their sums, sums of squares and sums of products of all pairs, computed in one pass as one state
+//! that can be merged (thesis, chapter 3). Means, variances, covariances, correlations, regressions and cosine
+//! similarities of any pair follow from them.
 //!
 //! - Input: columns of 8- to 64-bit integers, decimals and floats, mixed as one likes. An integer in a pair
 //!   with a float counts as the nearest float.
@@ -43,25 +43,24 @@ use shared::Shared;
 use split::Split;
 use std::borrow::Cow;
 
-/// Sums of columns, of their squares and of the products of all pairs.
+/// Moments: sums of columns, of their squares, and of the products of all pairs.
 #[derive(Clone, Debug)]
 pub struct Moments {
     layout: Layout,
-    /// Sums over rows in which no column is NULL.
+    /// Sums over the rows in which no column is NULL.
     whole: Shared,
-    /// Sums over blocks with NULLs, once there are any and NULLs count pair by pair.
+    /// Sums over blocks with NULLs, if there are any and a NULL is left out of the pairs with its column only.
     split: Option<Box<Split>>,
-    /// Number of all rows added; no pair has more.
+    /// Number of all rows that were added, an upper bound of the number of rows of any pair.
     rows: u64,
     room: blocks::Room,
 }
 
 impl Moments {
-    /// Creates moments of no rows.
+    /// Creates moments without rows.
     ///
     /// # Errors
-    /// `Invalid` for a type without arithmetic; `OverLimit` for more than
-    /// [`limits::MOMENT_COLUMNS_MAX`] columns.
+    /// `Invalid` for a type that is not numeric; `OverLimit` for more than [`limits::MOMENT_COLUMNS_MAX`] columns.
     pub fn new(types: &[DataType], nulls: NullHandling) -> Result<Moments> {
         Ok(Moments::of(Layout::new(types, nulls)?))
     }
@@ -80,22 +79,22 @@ impl Moments {
         &self.layout.types
     }
 
-    /// Returns which rows count for a pair if there are NULLs.
+    /// Returns how NULLs are handled: which rows count for a pair of columns.
     pub fn nulls(&self) -> NullHandling {
         self.layout.nulls
     }
 
-    /// Returns the number of rows that are processed together. Adding rows in multiples of this number gives, bit for
-    /// bit, the same state as adding all rows at once.
+    /// Returns the number of rows per block. Adding rows in multiples of this number gives, bit for bit, the same state
+    /// as adding all rows at once.
     pub fn block_rows(&self) -> usize {
         blocks::rows(&self.layout)
     }
 
-    /// Adds rows, given column by column.
+    /// Adds rows, given as one array per column.
     ///
     /// # Errors
-    /// `Invalid` when number, types or lengths of the columns differ from what is expected; `OverLimit`
-    /// beyond [`limits::MOMENT_ROWS_MAX`] rows.
+    /// `Invalid` when the columns have the wrong number, types or lengths; `OverLimit` beyond
+    /// [`limits::MOMENT_ROWS_MAX`] rows.
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         let rows = values::check(&self.layout.types, columns)?;
         self.rows = rows_together(self.rows, rows as u64)?;
@@ -147,12 +146,12 @@ impl Moments {
         codec::read(bytes)
     }
 
-    /// Frees scratch memory, which the next update allocates again; for when there are many states.
+    /// Frees scratch memory, which the next update allocates again. Useful if there are many states.
     pub fn shrink(&mut self) {
         self.room = blocks::Room::default();
     }
 
-    /// Bytes of memory that the state takes.
+    /// Returns the bytes of memory that the state takes.
     pub fn bytes_held(&self) -> usize {
         size_of::<Moments>()
             + self.whole.bytes_held()
@@ -160,8 +159,8 @@ impl Moments {
             + self.split.as_ref().map_or(0, |split| size_of::<Split>() + split.bytes_held())
     }
 
-    /// Returns the sums over all rows in the form for NULLs that count pair by pair; `None` if there were
-    /// none.
+    /// Returns the sums over all rows, separately for each pair of columns; `None` if there were no NULLs, so that all
+    /// pairs have the same rows.
     fn as_split(&self) -> Option<Cow<'_, Split>> {
         let split = self.split.as_deref()?;
         if self.whole.rows == 0 {
@@ -180,13 +179,13 @@ impl Moments {
         }
     }
 
-    /// Returns the number of rows that count for a pair of columns: those in which neither of the two, or no column at
-    /// all, is NULL.
+    /// Returns the number of rows that count for a pair of columns. Depending on [`Moments::nulls`], these are the rows
+    /// in which neither of the two columns is NULL, or in which no column at all is NULL.
     pub fn count(&self, i: usize, j: usize) -> u64 {
         self.pair(i, j).count
     }
 
-    /// Returns the mean of a column, over the rows in which the column itself counts; NaN without rows.
+    /// Returns the mean of a column, over the rows that count for the column itself; NaN without rows.
     pub fn mean(&self, i: usize) -> f64 {
         self.pair(i, i).x.mean()
     }
@@ -206,18 +205,18 @@ impl Moments {
         self.pair(i, j).correlation()
     }
 
-    /// Returns the correlation coefficients of all pairs, row by row.
+    /// Returns the correlation coefficients of all pairs, as a matrix row by row.
     pub fn correlations(&self) -> Vec<f64> {
         let columns = 0..self.columns();
         columns.clone().flat_map(|i| columns.clone().map(move |j| self.correlation(i, j))).collect()
     }
 
-    /// Returns the line y = slope x + intercept through the rows of a pair.
+    /// Returns the least-squares line y = slope x + intercept through the rows of a pair.
     pub fn regression(&self, y: usize, x: usize) -> Regression {
         self.pair(x, y).regression()
     }
 
-    /// Returns the cosine of the angle between two columns; NaN where one of them is 0 throughout.
+    /// Returns the cosine similarity of two columns; NaN if one of them is 0 in all rows.
     pub fn cosine_similarity(&self, i: usize, j: usize) -> f64 {
         self.pair(i, j).cosine()
     }

@@ -1,29 +1,29 @@
-//! Computes the answers from the sums of a pair of columns.
+//! Computes the answers from the moments of a pair of columns.
 //!
-//! Sums of integers become floats only here, after the mean is subtracted exactly: the correlation of columns
-//! far from 0 is as accurate as that of columns around it.
+//! Sums of integers are converted to floats only here, after the mean has been subtracted exactly. So the correlation
+//! of columns with a mean far from 0 is as accurate as that of columns with a mean near 0.
 
 use super::mean::Mean;
 use super::wide::Wide;
 
-/// The divisor of variances and covariances.
+/// Divisor of variances and covariances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// The number of rows: they are the whole population.
+    /// The number of rows: the rows are the whole population.
     Population,
-    /// The number of rows less one: they are a sample.
+    /// One less than the number of rows: the rows are a sample.
     Sample,
 }
 
-/// The least-squares line through the rows of a pair, and the other results of SQL's `regr_*` functions. NaN
-/// stands for SQL's NULL.
+/// Least-squares line through the rows of a pair, and the other results of SQL's `regr_*` functions. NaN stands for the
+/// NULL of SQL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Regression {
-    /// Slope of y over x; NaN where x is constant.
+    /// Slope of the line; NaN if x is constant.
     pub slope: f64,
-    /// y at x = 0; NaN where x is constant.
+    /// Value of y on the line at x = 0; NaN if x is constant.
     pub intercept: f64,
-    /// The share of the variance of y that the line explains; NaN where x is constant, 1 where only y is.
+    /// Share of the variance of y that the line explains; NaN if x is constant, 1 if only y is.
     pub r2: f64,
     /// Number of rows of the pair.
     pub count: u64,
@@ -31,28 +31,28 @@ pub struct Regression {
     pub avgx: f64,
     /// The mean of y.
     pub avgy: f64,
-    /// The sum of squares of x around its mean.
+    /// Sum of the squared differences of x from its mean.
     pub sxx: f64,
-    /// The sum of squares of y around its mean.
+    /// Sum of the squared differences of y from its mean.
     pub syy: f64,
-    /// The sum of products of both around their means.
+    /// Sum of the products of both differences.
     pub sxy: f64,
 }
 
-/// One column of a pair, over the rows of the pair.
+/// Moments of one column of a pair, over the rows of the pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Side {
     pub(crate) mean: f64,
-    /// The sum of squares around the mean.
+    /// Sum of the squared differences from the mean.
     pub(crate) squares: f64,
-    /// The sum of squares around 0.
+    /// Sum of the squared values.
     pub(crate) raw: f64,
     pub(crate) odd: Odd,
-    /// The scale of its integers: decimal digits after the point.
+    /// Scale of the values: number of decimal digits after the point.
     pub(crate) scale: i32,
 }
 
-/// Kinds of non-finite values in a float column.
+/// Which kinds of non-finite values (NaN, infinities) occur in a float column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Odd(pub(crate) u8);
 
@@ -80,7 +80,7 @@ impl Odd {
         self.0 |= other.0;
     }
 
-    /// Returns the mean of finite values of mean `mean` and of these.
+    /// Returns the mean of all values, given the mean of the finite ones: NaN or an infinity if there are others.
     fn mean(self, mean: f64) -> f64 {
         match self.0 {
             0 => mean,
@@ -91,15 +91,15 @@ impl Odd {
     }
 }
 
-/// The sums over the rows of a pair.
+/// Moments of a pair of columns, over the rows of the pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) count: u64,
     pub(crate) x: Side,
     pub(crate) y: Side,
-    /// The sum of products around the means.
+    /// Sum of the products of the differences from the means.
     pub(crate) products: f64,
-    /// The sum of products around 0.
+    /// Sum of the products of the values.
     pub(crate) raw: f64,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn central(count: u64, x: Wide, y: Wide, xy: Wide) -> f64 {
 }
 
 impl Side {
-    /// Converts exact sums.
+    /// Computes the moments of a column from exact sums.
     pub(crate) fn exact(count: u64, sum: Wide, squares: Wide, scale: i32) -> Side {
         Side {
             mean: sum.to_f64() / count as f64,
@@ -120,7 +120,7 @@ impl Side {
         }
     }
 
-    /// Converts a mean and the sum of squares around it.
+    /// Computes the moments of a column from its mean and the sum of the squared differences from it.
     pub(crate) fn float(count: u64, mean: Mean, squares: f64, odd: Odd, scale: i32) -> Side {
         let mean = if count == 0 { f64::NAN } else { mean.value() };
         Side { mean, squares, raw: squares + count as f64 * mean * mean, odd, scale }

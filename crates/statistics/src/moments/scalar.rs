@@ -1,5 +1,5 @@
-//! The plain twin of the kernels: row by row, pair by pair. It also processes the few blocks that the kernels
-//! do not support.
+//! Computes moments row by row and pair by pair. Tests compare the kernels with it, and it processes the few blocks
+//! that the kernels do not support.
 
 use super::layout::{Layout, pair_at, triangle};
 use super::mean::Mean;

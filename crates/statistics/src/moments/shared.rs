@@ -1,32 +1,33 @@
-//! Sums over rows that all columns share: one count, one sum for each column, one product for each pair.
+//! Moments over rows that count for all pairs of columns: one row count, one sum per column, and one sum of products
+//! per pair.
 //!
-//! Invariant: for integers the sums are exact, whatever the order of rows and merges. For pairs with a float
-//! they are co-moments around the means, joined by Chan, Golub and LeVeque's formula (1979), which never
-//! takes the difference of large numbers.
+//! Invariant: sums of integers are exact, whatever the order of rows and merges. For pairs with a float column, the
+//! co-moment (the sum of the products of the differences from the means) is kept. Co-moments are merged by the formula of
+//! Chan, Golub and LeVeque (1979), which never subtracts large numbers from each other.
 
 use super::integers::Integers;
 use super::layout::{Layout, pair_at, triangle};
 use super::mean::Mean;
 use super::pair::{Odd, Pair, Side, central};
 
-/// The mean of a column whose values count as floats.
+/// Mean of a column that is processed as floats.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct FloatColumn {
     pub(crate) mean: Mean,
     pub(crate) odd: Odd,
 }
 
-/// Sums over rows that all columns share.
+/// Moments over rows that count for all pairs of columns.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shared {
     pub(crate) rows: u64,
-    /// The sum of each exact column.
+    /// Sum of each exact column (of integers or decimals).
     pub(crate) sums: Integers,
-    /// The sum of products of each pair of exact columns.
+    /// Sum of products of each pair of exact columns.
     pub(crate) products: Integers,
-    /// The mean of every column, if one of them is a float column.
+    /// Mean of every column, if at least one column has floats; otherwise empty.
     pub(crate) floats: Vec<FloatColumn>,
-    /// The co-moment of each pair with a float: the triangle of pairs from the first such pair on.
+    /// Co-moment of each pair with a float column: the rest of the triangle of pairs after the exact ones.
     pub(crate) comoments: Vec<f64>,
 }
 
@@ -42,7 +43,7 @@ impl Shared {
         }
     }
 
-    /// Resets to `rows` rows with sums of integers of 0; the caller sets the floats.
+    /// Sets the number of rows to `rows` and the exact sums to 0. The caller must set the floats.
     pub(crate) fn clear(&mut self, rows: u64) {
         self.rows = rows;
         self.sums.clear();
@@ -56,7 +57,7 @@ impl Shared {
             + 8 * self.comoments.capacity()
     }
 
-    /// Returns the column at a place.
+    /// Returns the moments of the column at a place.
     fn side(&self, layout: &Layout, place: usize) -> Side {
         let pair = pair_at(place, place);
         let Some(float) = pair.checked_sub(triangle(layout.exact)) else {
@@ -67,7 +68,7 @@ impl Shared {
         Side::float(self.rows, mean, self.comoments[float], odd, 0)
     }
 
-    /// Returns the pair of columns at two places.
+    /// Returns the moments of the pair of columns at two places.
     pub(crate) fn pair(&self, layout: &Layout, p: usize, q: usize) -> Pair {
         let (x, y) = (self.side(layout, p), self.side(layout, q));
         let (products, raw) = if p.max(q) < layout.exact {
@@ -80,7 +81,7 @@ impl Shared {
         Pair { count: self.rows, x, y, products, raw }
     }
 
-    /// Merges the rows of another; together they must be within the limit.
+    /// Merges the moments of other rows. The number of rows together must be within the limit.
     pub(crate) fn merge(&mut self, layout: &Layout, other: &Shared) {
         if other.rows == 0 {
             return;

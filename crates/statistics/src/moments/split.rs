@@ -1,6 +1,6 @@
-//! Sums per pair of columns, each over its own rows: those in which neither of the two is NULL.
+//! Moments of pairs of columns, each over its own rows: those in which neither column of the pair is NULL.
 //!
-//! Invariant: as for [`super::shared`], of which this is the general form with six numbers for each pair.
+//! Invariant: as in [`super::shared`], of which this is the general form, with six numbers per pair.
 
 use super::integers::Integers;
 use super::layout::{Layout, pair_at, triangle};
@@ -9,14 +9,15 @@ use super::pair::{Odd, Pair, Side, central};
 use super::shared::Shared;
 use super::wide::Wide;
 
-/// Sums of a pair of exact columns: of the one at the later place, of the other, of their squares, of products.
+/// Sums of a pair of exact columns: of the column at the later place, of the other column, of the squares of each, and
+/// of the products.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExactSums {
     pub(crate) count: u64,
     pub(crate) of: [Wide; 5],
 }
 
-/// Sums of a pair with a float: means, sums of squares and of products around them.
+/// Moments of a pair with a float column: the means, and the sums of squares and products of the differences from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct FloatSums {
     pub(crate) count: u64,
@@ -26,14 +27,14 @@ pub(crate) struct FloatSums {
     pub(crate) odd: [Odd; 2],
 }
 
-/// Sums of all pairs.
+/// Moments of all pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Split {
-    /// The number of rows of each pair of exact columns.
+    /// Number of rows of each pair of exact columns.
     pub(crate) counts: Vec<u64>,
-    /// Five sums for each of these pairs, as in [`ExactSums`].
+    /// Five sums for each pair of exact columns, as in [`ExactSums`].
     pub(crate) sums: Integers,
-    /// The sums of each pair with a float.
+    /// Moments of each pair with a float column.
     pub(crate) floats: Vec<FloatSums>,
 }
 
@@ -51,7 +52,7 @@ impl Split {
         8 * self.counts.capacity() + self.sums.bytes_held() + size_of::<FloatSums>() * self.floats.capacity()
     }
 
-    /// Returns the number of rows of the pair with the most.
+    /// Returns the maximum number of rows of a pair.
     pub(crate) fn rows(&self) -> u64 {
         self.counts.iter().copied().chain(self.floats.iter().map(|pair| pair.count)).max().unwrap_or(0)
     }
@@ -65,7 +66,7 @@ impl Split {
         ExactSums { count: self.counts[pair], of: std::array::from_fn(|k| self.sums.get(5 * pair + k)) }
     }
 
-    /// Returns the pair of columns at two places, including the rows of `whole`.
+    /// Returns the moments of the pair of columns at two places, including the rows of `whole`.
     pub(crate) fn pair_with(&self, layout: &Layout, whole: &Shared, p: usize, q: usize) -> Pair {
         let (pair, exact) = (pair_at(p, q), triangle(layout.exact));
         let (later, earlier) = (p.max(q), p.min(q));

@@ -1,12 +1,12 @@
-//! Integers of 384 bits, as sums of products need them: 2^62 rows of decimals of 38 digits, squared, and
-//! once more multiplied by the number of rows, stay below 2^383 (thesis, equation 3.2, without rounding).
+//! Integers of 384 bits, as sums of products need them: the sum of squares of 2^62 decimals of 38 digits, multiplied by
+//! the number of rows, is less than 2^383 (thesis, equation 3.2, without rounding).
 //!
-//! Invariant: nothing here panics; results that do not fit wrap, which happens only with damaged states.
+//! Invariant: nothing here panics. Results that do not fit wrap, which happens only with corrupt states.
 
 use std::cmp::Ordering;
 use std::ops::{Add, Mul, Sub};
 
-/// Words of a [`Wide`].
+/// Number of 64-bit words of a [`Wide`].
 pub(crate) const WORDS: usize = 6;
 
 /// A signed integer of 384 bits in two's complement, the lowest word first.
@@ -14,7 +14,7 @@ pub(crate) const WORDS: usize = 6;
 pub(crate) struct Wide(pub(crate) [u64; WORDS]);
 
 impl Wide {
-    /// Converts words, the lowest first, with sign extension.
+    /// Converts words, the lowest first, to an integer. The sign of the last word is extended.
     #[inline]
     pub(crate) fn from_words(words: &[u64]) -> Wide {
         let sign = if words.last().is_some_and(|word| word.cast_signed() < 0) { u64::MAX } else { 0 };
@@ -50,7 +50,7 @@ impl Wide {
         self.0[WORDS - 1].cast_signed() < 0
     }
 
-    /// Returns the absolute value; that of the least number wraps to itself, which is correct as an unsigned number.
+    /// Returns the absolute value as an unsigned number.
     fn magnitude(self) -> Wide {
         if self.is_negative() { Wide::default() - self } else { self }
     }

@@ -1,12 +1,12 @@
-//! The profile of a table: for each column a sketch and, for numbers, a histogram, and the moments of the
-//! numeric columns together. It is computed in one pass, from arrays or, where the caller knows them, from
-//! values with their numbers of occurrences.
+//! Profile of a table: for each column a sketch and, for numbers, a histogram; and the moments of the numeric columns
+//! together. It is computed in one pass over arrays or, if the caller knows them, over distinct values with their
+//! numbers of occurrences.
 //!
-//! An array whose values repeat is first counted by value ([`repeats`]), so that each value is hashed once;
-//! the state is the same as without.
+//! If values of an array repeat, the occurrences of each distinct value are counted first ([`repeats`]), so that each
+//! is hashed only once. The state is the same as without that.
 //!
-//! Invariant: as that of the crate: parts of a table merge into the same profile however the table was
-//! divided, except sums of floats and the set of values kept as frequent.
+//! Invariant, as for the whole crate: the profiles of parts of a table are merged to the same profile however the table
+//! was divided, except for sums of floats and the set of values that are kept as frequent.
 
 mod repeats;
 mod spread;
@@ -23,10 +23,10 @@ use farpool_model::{
 };
 use repeats::{Counted, Repeats};
 
-/// Sketches of the columns of a table with up to [`limits::TAP_COLUMNS_MAX`] columns. The error of
-/// HyperLogLog is 0.8 %; a value that makes up a hundredth of all is certain to be found as frequent;
-/// Count-Min uses the counters of Fast-AGMS. Three rows of 2^11 cost three increments per value, and their
-/// bounds are narrower than those of five rows of 2^10 (docs/decisions/2026-11-22-what-a-tap-costs.md).
+/// Sketches for the columns of a table with at most [`limits::TAP_COLUMNS_MAX`] columns. HyperLogLog has an error of
+/// 0.8 %; a value that makes up a hundredth of all values is certain to be found as frequent; Count-Min uses the
+/// counters of Fast-AGMS. Reason for three rows of 2^11 counters: they cost only three increments per value, and have
+/// narrower bounds than five rows of 2^10 (docs/decisions/2026-11-22-what-a-tap-costs.md).
 const EVERYTHING: SketchParameters = SketchParameters {
     distinct: Some(14),
     frequency: Some(Counters { rows: 3, precision: 11 }),
@@ -35,19 +35,19 @@ const EVERYTHING: SketchParameters = SketchParameters {
     quantiles: None,
 };
 
-/// Values in the highest level of KLL: the error of ranks is less than a hundredth.
+/// Number of values in the highest level of KLL. With it, the error of ranks is less than a hundredth.
 const QUANTILES: u16 = 256;
 
-/// Sketches of the columns of wider tables: distinct values only, with an error of 1.6 %.
+/// Sketches for the columns of wider tables: only the number of distinct values, with an error of 1.6 %.
 const LITTLE: SketchParameters =
     SketchParameters { distinct: Some(12), frequency: None, second_moment: None, top: 0, quantiles: None };
 
-/// Candidates per frequent value that is kept, before the least frequent ones are dropped; and bytes of a
-/// candidate without its text, empty slots included.
+/// Maximum number of candidates per frequent value that is kept, before the least frequent are dropped; and in
+/// `BYTES_PER_CANDIDATE` the bytes of a candidate without its string, including empty slots.
 const CANDIDATES: usize = 8;
 const BYTES_PER_CANDIDATE: usize = 256;
 
-/// Statistics of a table's columns, as mergeable states.
+/// Statistics of the columns of a table, as states that can be merged.
 #[derive(Clone, Debug)]
 pub struct Profile {
     schema: SchemaRef,
@@ -59,23 +59,23 @@ pub struct Profile {
 /// Statistics of one column.
 #[derive(Clone, Debug)]
 pub struct ColumnProfile {
-    /// Sketch of row counts, bounds, distinct and frequent values.
+    /// Sketch: numbers of rows and NULLs, minimum and maximum, distinct and frequent values.
     pub sketch: Sketch,
     /// Histogram of the values; `None` for columns that are not numeric, and in wide tables.
     pub histogram: Option<Histogram>,
 }
 
-/// The moments of some columns together.
+/// Moments of several columns together.
 #[derive(Clone, Debug)]
 pub struct ColumnMoments {
-    /// Positions of the columns in the schema, ascending.
+    /// Indices of the columns in the schema, ascending.
     pub columns: Vec<usize>,
-    /// The moments of these columns, in the same order; NULLs are left out pair by pair.
+    /// Moments of these columns, in the same order. A NULL is left out of the pairs with its column only.
     pub moments: Moments,
 }
 
 impl Profile {
-    /// Returns the profile of a table of `schema`, which is canonical, without rows.
+    /// Creates the profile of a table of `schema`, which must be canonical, without rows.
     ///
     /// # Errors
     /// `Invalid` when the schema is not canonical.
@@ -109,17 +109,17 @@ impl Profile {
         &self.columns
     }
 
-    /// Returns the moments of the numeric columns, of which only the first [`limits::TAP_MOMENT_COLUMNS_MAX`] are
-    /// covered; `None` if there is no numeric column.
+    /// Returns the moments of the numeric columns; `None` if there are none. Only the first
+    /// [`limits::TAP_MOMENT_COLUMNS_MAX`] numeric columns are included.
     pub fn moments(&self) -> Option<&ColumnMoments> {
         self.moments.as_ref()
     }
 
-    /// Adds rows, given column by column in the types of the schema.
+    /// Adds rows, given as one array per column with the types of the schema.
     ///
     /// # Errors
-    /// `Invalid` when the columns do not match the schema; `OverLimit` for more rows than can be counted. The
-    /// rows may have been added in part: discard the profile after an error.
+    /// `Invalid` when the columns do not match the schema; `OverLimit` for more rows than can be counted. After an
+    /// error some of the rows may have been added, so the profile must be discarded.
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         if columns.len() != self.columns.len() {
             let message = format!("a profile of {} columns was given {}", self.columns.len(), columns.len());
@@ -133,8 +133,8 @@ impl Profile {
         self.update_moments(&numbers)
     }
 
-    /// Adds rows of one column; `bounds` are their least and greatest value, where known. The caller must add
-    /// the same rows of all other columns, too, and call [`Profile::update_moments`].
+    /// Adds the values of one column of some rows; `bounds` has their minimum and maximum, if known. The caller must
+    /// add the values of the same rows of all other columns, too, and call [`Profile::update_moments`].
     ///
     /// # Errors
     /// As [`Profile::update`].
@@ -155,8 +155,8 @@ impl Profile {
         histogram.as_mut().map_or(Ok(()), |histogram| histogram.update(values))
     }
 
-    /// Adds rows as [`Profile::update_column`] does, given as distinct values: each of `values`, which are not NULL,
-    /// occurs as often as its count in `counts` states, and NULL `nulls` times.
+    /// Adds values of one column as [`Profile::update_column`] does, given as distinct values: each of `values`, none
+    /// of them NULL, occurs as many times as its count in `counts`, and NULL `nulls` times.
     ///
     /// # Errors
     /// As [`Profile::update`].
@@ -177,7 +177,7 @@ impl Profile {
         self.columns.get_mut(column).ok_or_else(|| Error::invalid("there is no such column"))
     }
 
-    /// Adds rows of the columns of [`Profile::moments`], in their order.
+    /// Adds the values of some rows for the columns of [`Profile::moments`], in their order.
     ///
     /// # Errors
     /// As [`Profile::update`].
@@ -197,7 +197,7 @@ impl Profile {
         self.merge_moments(other)
     }
 
-    /// Merges one column of another profile. The caller must merge all other columns, too, and call
+    /// Merges one column of another profile into this one. The caller must merge all other columns, too, and call
     /// [`Profile::merge_moments`].
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl Profile {
         self.column_mut(column)?.merge(theirs)
     }
 
-    /// Merges the moments of another profile.
+    /// Merges the moments of another profile into those of this one.
     ///
     /// # Errors
     /// As [`Profile::merge`].
@@ -219,7 +219,7 @@ impl Profile {
         }
     }
 
-    /// Bytes of memory that the profile takes.
+    /// Returns the bytes of memory that the profile takes.
     pub fn bytes_held(&self) -> usize {
         let moments = self.moments.as_ref().map_or(0, |m| m.moments.bytes_held());
         self.columns.iter().map(ColumnProfile::bytes_held).sum::<usize>()
@@ -227,8 +227,8 @@ impl Profile {
             + self.repeats.bytes_held()
     }
 
-    /// Returns the most bytes of memory that the profile of a table of `schema` takes, without long strings
-    /// as bounds.
+    /// Returns the maximum number of bytes of memory that the profile of a table of `schema` takes, not counting long
+    /// strings as minimum or maximum.
     ///
     /// # Errors
     /// As [`Profile::new`].
@@ -245,7 +245,7 @@ impl Profile {
         };
         let columns = schema.fields().iter().map(|field| column(field.data_type()));
         let moments = match ColumnMoments::new(schema)? {
-            // Half as much again for the blocks, which the bound for groups does not include.
+            // Half as much again for scratch memory, which the bound for groups does not include.
             Some(none) => {
                 of_state(StateFunction::Moments(NullHandling::Pairwise), none.moments.types())? * 3 / 2
             }
@@ -255,7 +255,7 @@ impl Profile {
     }
 }
 
-/// Returns whether a table has few enough columns for all sketches.
+/// Returns whether the table has so few columns that all sketches are computed.
 fn has_everything(schema: &SchemaRef) -> bool {
     schema.fields().len() <= limits::TAP_COLUMNS_MAX
 }
@@ -299,7 +299,7 @@ impl ColumnMoments {
         Ok(Some(ColumnMoments { columns, moments }))
     }
 
-    /// Returns the position of a table column among these columns.
+    /// Returns the index of a table column among these columns; `None` if it is not one of them.
     pub fn place(&self, column: usize) -> Option<usize> {
         self.columns.binary_search(&column).ok()
     }

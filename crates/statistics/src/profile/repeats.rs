@@ -1,15 +1,14 @@
-//! Counts how often each value of an array occurs, as long as values repeat: hashing a value for three
-//! sketches costs ten times as much as finding it among a few thousand.
+//! Counts the occurrences of each value of an array, as long as values repeat. Reason: hashing a value for three
+//! sketches costs ten times as much as finding it among a few thousand values.
 //!
-//! Values are compared by their bits, strings by their views: short strings are part of the view; long ones
-//! are equal if they share their bytes in memory, as those of a dictionary page do.
+//! Values are compared by their bits, and strings by their Arrow views. Short strings are part of their view. Long ones
+//! count as equal if they share their bytes in memory, as those of a dictionary page do.
 //!
-//! The hash has no key, so that equal rows give equal states; hence values can be crafted to collide.
-//! Counting stops when probe sequences grow long or few values repeat; each value is then hashed for the
-//! sketches.
+//! The hash function has no secret key, because equal rows must give equal states. So a client could choose values that
+//! collide. Counting therefore stops if probe sequences become long or few values repeat; each value is then hashed for
+//! the sketches.
 //!
-//! Invariant: the counts add up to the number of values that are not NULL; the same value may be listed more
-//! than once.
+//! Invariant: the counts add up to the number of values that are not NULL. The same value may be listed several times.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, UInt32Array};
@@ -17,38 +16,37 @@ use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::DataType;
 use farpool_model::limits;
 
-/// Rows after which it is first decided whether values repeat enough.
+/// Number of rows after which it is first checked whether enough values repeat.
 const TRIAL_ROWS: usize = 4096;
 
-/// The most probe steps per row, on average, before counting stops: a table that is half full takes one or
+/// Maximum number of probe steps per row, on average, before counting stops. A table that is half full needs one or
 /// two.
 const STEPS_PER_ROW_MAX: usize = 16;
 
-/// Values of an array, and how often each occurs.
+/// Values of an array and their numbers of occurrences.
 pub(super) struct Counted {
     pub values: ArrayRef,
     pub counts: Vec<u64>,
 }
 
-/// The table in which values are counted, reused from array to array.
+/// Hash table in which values are counted. Its memory is reused for each array.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repeats {
-    /// For each slot, the index of its entry plus one; 0 if the slot is free.
+    /// For each slot, one plus the index of its entry; 0 if the slot is free.
     slots: Vec<u32>,
 }
 
 impl Repeats {
-    /// The most bytes of memory kept, for row groups of full size.
+    /// Maximum number of bytes of memory that are kept, for row groups of full size.
     pub const BYTES_MOST: usize =
         (limits::ROW_GROUP_ROWS + 2 * TRIAL_ROWS).next_power_of_two() * size_of::<u32>();
 
-    /// Bytes of memory kept from array to array.
+    /// Returns the bytes of memory that are kept for reuse.
     pub fn bytes_held(&self) -> usize {
         self.slots.capacity() * size_of::<u32>()
     }
 
-    /// Counts how often each value occurs; `None` if fewer than half of the rows repeat a value, or values
-    /// collide.
+    /// Counts the occurrences of each value; `None` if fewer than half of the rows repeat a value, or values collide.
     pub fn count(&mut self, values: &ArrayRef) -> Option<Counted> {
         if values.len() < 2 || u32::try_from(values.len()).is_err() {
             return None;
@@ -90,13 +88,13 @@ impl Repeats {
     }
 }
 
-/// Returns the values of an array of fixed width, as numbers of that width.
+/// Returns the values of a fixed-width array as integers of the same width.
 fn bits<K: ArrowNativeType>(values: &ArrayRef) -> ScalarBuffer<K> {
     let data = values.to_data();
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
 
-/// The distinct values so far, in order of first occurrence.
+/// Distinct values so far, in the order of first occurrence.
 struct Entries<'a, K> {
     slots: &'a mut Vec<u32>,
     keys: Vec<K>,
@@ -113,7 +111,8 @@ impl<'a, K: Key> Entries<'a, K> {
         entries
     }
 
-    /// Makes slots for the values of `rows` rows, at most half of which, and one trial's more, are distinct.
+    /// Clears the slots and makes room for the values of `rows` rows. At most half of the rows, plus those of one
+    /// trial, have distinct values.
     fn make_room(&mut self, rows: usize) {
         self.slots.clear();
         self.slots.resize((rows + 2 * TRIAL_ROWS).next_power_of_two(), 0);
@@ -124,7 +123,7 @@ impl<'a, K: Key> Entries<'a, K> {
         }
     }
 
-    /// Returns the entry of a value, or the free slot for it.
+    /// Returns the index of a value's entry, or as the error the free slot for it.
     #[inline]
     fn find(&mut self, key: K) -> Result<usize, usize> {
         let mask = self.slots.len() - 1;
@@ -156,13 +155,13 @@ impl<'a, K: Key> Entries<'a, K> {
     }
 }
 
-/// The bits by which values are compared.
+/// Bits by which values are compared.
 trait Key: Copy + PartialEq {
     /// Returns a hash whose lowest bits select the slot.
     fn mixed(self) -> u64;
 }
 
-/// Folds the upper bits of a product, which are the best mixed, into the lower ones.
+/// Mixes the upper bits of a product, which depend on most bits of the factor, into the lower ones.
 fn mix(word: u64) -> u64 {
     let product = (word ^ (word >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 32)

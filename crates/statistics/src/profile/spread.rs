@@ -1,15 +1,16 @@
-//! The spread of a column as part of a table's description: small enough to be sent with every description.
+//! Spread of a column (frequent values, histogram, quantiles) in the description of a table. It is small enough to be
+//! sent with every description.
 
 use super::ColumnProfile;
 use crate::{Estimate, Histogram, Quantile, Sketch};
 use farpool_model::{Literal, Spread, Value, limits};
 
-/// A frequent value is reported only if the relative error of its frequency is at most this.
+/// Maximum relative error of the frequency of a value that is reported as frequent.
 const UNCERTAINTY_MAX: f64 = 0.25;
 
 impl ColumnProfile {
-    /// Returns the values that are certain to be frequent, the histogram with neighbouring bins merged, and
-    /// quantiles; `None` if there are none of these.
+    /// Returns the values that are certain to be frequent, a histogram with few bins, and quantiles; `None` if there
+    /// are none of these.
     pub fn spread(&self) -> Option<Spread> {
         let mut spread = Spread { frequent: frequent(&self.sketch), ..Spread::default() };
         if let Some(histogram) = &self.histogram {

@@ -1,4 +1,4 @@
-//! Conversion of a profile to and from the encoded states that are sent and stored in the pool.
+//! Converts profiles to encoded states, in which form they are sent and stored in the pool, and back.
 
 use super::{ColumnMoments, ColumnProfile, Profile};
 use crate::{Histogram, Moments, Sketch};
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use farpool_model::{ColumnStates, Error, MomentsState, Result, TableStatistics};
 
 impl Profile {
-    /// Encodes all states, in the order in which [`Profile::arrange`] takes them: those of each column, then
-    /// that of the moments.
+    /// Encodes all states, in the order that [`Profile::arrange`] expects: those of each column, then that of the
+    /// moments.
     pub fn states(&self) -> Vec<Vec<u8>> {
         let columns = (0..self.columns.len()).flat_map(|column| self.column_states(column));
         columns.chain(self.moments_state()).collect()
     }
 
-    /// Returns the states of one column, which must be one of the table's.
+    /// Encodes the states of one column, which must exist.
     pub fn column_states(&self, column: usize) -> Vec<Vec<u8>> {
         let column = &self.columns[column];
         let histogram = column.histogram.as_ref().map(Histogram::to_bytes);
@@ -26,11 +26,11 @@ impl Profile {
         self.moments.as_ref().map(|moments| moments.moments.to_bytes())
     }
 
-    /// Merges this profile's state of one column into `before`, the state of earlier rows, and keeps the
-    /// result. The caller must do so for all columns, and call [`Profile::put_moments_behind`].
+    /// Merges the states of one column into those of earlier rows, `before`, and keeps the result in this profile. The
+    /// caller must do so for all columns, and call [`Profile::put_moments_behind`].
     ///
     /// # Errors
-    /// `Corrupt` when the states are damaged or not of the column.
+    /// `Corrupt` when the states are corrupt or not of the column.
     pub fn put_column_behind(&mut self, column: usize, before: &ColumnStates) -> Result<()> {
         let data_type = self.schema.field(column).data_type();
         let mut whole = ColumnProfile::read(before, data_type)?;
@@ -39,10 +39,10 @@ impl Profile {
         Ok(())
     }
 
-    /// Merges the moments of this profile into `before`, those of earlier rows, and keeps the result.
+    /// Merges the moments into those of earlier rows, `before`, and keeps the result in this profile.
     ///
     /// # Errors
-    /// `Corrupt` when the state is damaged or of other columns.
+    /// `Corrupt` when the state is corrupt or of other columns.
     pub fn put_moments_behind(&mut self, before: Option<&MomentsState>) -> Result<()> {
         let before = before.map(|state| ColumnMoments::read(state, &self.schema)).transpose()?;
         match (before, &mut self.moments) {
@@ -56,7 +56,7 @@ impl Profile {
         }
     }
 
-    /// Arranges encoded states, in the order of [`Profile::states`], by column.
+    /// Assigns encoded states, which must be in the order of [`Profile::states`], to the columns and the moments.
     pub fn arrange(&self, states: Vec<Bytes>) -> (Vec<ColumnStates>, Option<MomentsState>) {
         let mut states = states.into_iter();
         let columns = self.columns.iter().map(|column| ColumnStates {
@@ -74,7 +74,7 @@ impl Profile {
     /// Decodes the profile in the statistics of a table; `None` if they have none.
     ///
     /// # Errors
-    /// `Corrupt` when a state is damaged or not of its column.
+    /// `Corrupt` when a state is corrupt or not of its column.
     pub fn read(statistics: &TableStatistics) -> Result<Option<Profile>> {
         Profile::from_states(&statistics.table.schema, &statistics.columns, statistics.moments.as_ref())
     }

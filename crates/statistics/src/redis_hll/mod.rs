@@ -1,4 +1,4 @@
-//! HyperLogLogs in the format of Redis 7, which are strings that clients may read and write as such.
+//! HyperLogLogs in the format of Redis 7. To clients they are strings, which may be read and written as such.
 //!
 //! ```text
 //! byte  0..4   "HYLL"
@@ -7,9 +7,9 @@
 //!       8..16  the cardinality that was computed last; the highest bit is set once it no longer holds
 //!       16..   16,384 registers: dense, six bits each, or sparse, as runs of equal registers
 //! ```
-//! Numbers are little-endian. After the same additions the bytes equal those of Redis, so that values can be moved and
-//! compared. As in Redis, a value begins sparse and becomes dense when it would take more than 3,000 bytes or when a
-//! register exceeds 32, and never becomes sparse again.
+//! Numbers are little-endian. After the same additions, the bytes equal those of Redis, so that values can be moved
+//! between the two and compared. As in Redis, a value begins sparse. It becomes dense when it would take more than
+//! 3,000 bytes or a register exceeds 32, and never becomes sparse again.
 
 use farpool_model::Error;
 
@@ -25,24 +25,23 @@ const HEADER_BYTES: usize = 16;
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
 
-/// Bits of a hash that choose a register.
+/// Number of bits of a hash that select a register.
 const INDEX_BITS: u32 = 14;
 const REGISTERS: usize = 1 << INDEX_BITS;
 const REGISTER_BITS: usize = 6;
 const REGISTER_MASK: u8 = (1 << REGISTER_BITS) - 1;
 const DENSE_BYTES: usize = HEADER_BYTES + REGISTERS * REGISTER_BITS / 8;
 
-/// Bytes that a sparse value may take, its header included: Redis' default of `hll-sparse-max-bytes`.
+/// Maximum size of a sparse value in bytes, including its header: the default of Redis' `hll-sparse-max-bytes`.
 const SPARSE_BYTES: usize = 3000;
 
-/// Bytes of the longest value whose runs make up all registers: an encoder that knows no better uses two bytes for
-/// each.
+/// Maximum size in bytes of a sparse value: each register in a run of its own, which takes two bytes at most.
 const LONGEST_BYTES: usize = HEADER_BYTES + 2 * REGISTERS;
 
-/// The seed of Redis' hash function.
+/// Seed of Redis' hash function.
 const SEED: u64 = 0xadc8_3b19;
 
-/// The registers of a value do not add up.
+/// Error for a corrupt value: its runs do not cover exactly all registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
@@ -53,7 +52,7 @@ impl Corrupt {
     }
 }
 
-/// Reads a value.
+/// Returns a reader of `value`.
 ///
 /// # Errors
 /// `Invalid` where [`Reader::new`] returns `None`.
@@ -64,7 +63,7 @@ pub fn read(value: &[u8]) -> farpool_model::Result<Reader<'_>> {
     })
 }
 
-/// The greatest of each register of some values.
+/// Registers of the union of some values: for each register the greatest one.
 #[derive(Debug)]
 pub struct Registers(Box<[u8]>);
 
@@ -75,12 +74,12 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// Registers of a value without elements.
+    /// Creates the registers of a value without elements.
     pub fn new() -> Self {
         Registers(vec![0; REGISTERS].into())
     }
 
-    /// Returns the value with these registers: sparse if it can be. Its cardinality has not been computed.
+    /// Creates a value with these registers, sparse if possible. It has no cached cardinality.
     fn written(&self) -> Writer {
         let mut value = Writer::new();
         value.forget_count();
@@ -98,7 +97,7 @@ impl Registers {
         value
     }
 
-    /// Estimates how many elements the values have together.
+    /// Estimates the number of distinct elements of all values together.
     pub fn count(&self) -> u64 {
         let mut histogram = Histogram::default();
         self.0.iter().for_each(|register| histogram.add(*register, 1));
@@ -106,13 +105,13 @@ impl Registers {
     }
 }
 
-/// A value that is read.
+/// Reads a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Returns `None` if the value has no header of a HyperLogLog, or is dense and has another length. Its runs may
-    /// still be corrupt.
+    /// Creates a reader of `value`. Returns `None` if it does not have the header of a HyperLogLog, or is dense and has
+    /// the wrong length. Whether its runs are corrupt is not checked here.
     pub fn new(value: &'a [u8]) -> Option<Self> {
         let is_one = match value.get(..HEADER_BYTES)? {
             [b'H', b'Y', b'L', b'L', DENSE, ..] => value.len() == DENSE_BYTES,
@@ -122,23 +121,23 @@ impl<'a> Reader<'a> {
         is_one.then_some(Reader(value))
     }
 
-    /// Bytes of the value.
+    /// Returns the size of the value in bytes.
     pub fn bytes(self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether each register has six bits of its own.
+    /// Returns whether the value is dense: each register has six bits.
     pub fn is_dense(self) -> bool {
         self.0[4] == DENSE
     }
 
-    /// Returns the cardinality that was computed last, if it still holds.
+    /// Returns the cached cardinality; `None` if the value has changed since it was computed.
     pub fn cached_count(self) -> Option<u64> {
         let bytes = self.0[8..HEADER_BYTES].try_into().ok()?;
         Some(u64::from_le_bytes(bytes)).filter(|count| count >> 63 == 0)
     }
 
-    /// Estimates how many different elements were added, unless that is known from the last time.
+    /// Returns the cached cardinality; if there is none, estimates it.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -146,7 +145,7 @@ impl<'a> Reader<'a> {
         self.cached_count().map_or_else(|| self.count(), Ok)
     }
 
-    /// Estimates how many different elements were added.
+    /// Estimates the number of distinct elements that were added.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -160,7 +159,7 @@ impl<'a> Reader<'a> {
         Ok(histogram.estimate())
     }
 
-    /// Raises those of `registers` that are less than the ones of the value. They are unspecified after an error.
+    /// Raises `registers` to those of the value where these are greater. After an error, `registers` are unspecified.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -176,7 +175,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Calls `f` with each run and its first register. Together they are all registers.
+    /// Calls `f` with each run and the index of its first register. Fails unless the runs cover exactly all registers.
     fn runs(self, mut f: impl FnMut(sparse::Run, usize)) -> Result<(), Corrupt> {
         let mut first = 0;
         for run in sparse::runs(&self.0[HEADER_BYTES..]) {
@@ -190,14 +189,14 @@ impl<'a> Reader<'a> {
         if first == REGISTERS { Ok(()) } else { Err(Corrupt) }
     }
 
-    /// Returns whether the value is dense and has seen an element that raises a register as this one would.
+    /// Returns whether the value is dense and adding `element` would not change its registers.
     pub fn is_dense_with(self, element: &[u8]) -> bool {
         let (index, rank) = place(element);
         self.is_dense() && dense_register(&self.0[HEADER_BYTES..], index) >= rank
     }
 }
 
-/// A value that is changed.
+/// Changes a value.
 #[derive(Clone, Debug)]
 pub struct Writer(Vec<u8>);
 
@@ -217,7 +216,7 @@ impl Writer {
         Writer(value)
     }
 
-    /// Returns a copy of a value, which is corrupt if it is longer than all registers need.
+    /// Creates a copy of a value. A value that is longer than all registers need is corrupt.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -230,12 +229,12 @@ impl Writer {
         &self.0
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that the value takes.
     pub fn bytes_held(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Adds an element; returns whether a register changed. Corruption is found as far as registers are looked at.
+    /// Adds an element. Returns whether a register changed. Corruption is noticed only in the runs that are read.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -244,8 +243,8 @@ impl Writer {
         self.raise(index, rank)
     }
 
-    /// Raises all registers to those of another value; the result is dense if either is. Its bytes are unspecified
-    /// after an error.
+    /// Raises all registers to those of another value where these are greater. The result is dense if one of the two
+    /// is. After an error, the bytes of this value are unspecified.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -277,7 +276,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Raises all registers to those of other values.
+    /// Raises all registers to `registers` where these are greater.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -288,7 +287,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Raises a register if it is less than `rank`; returns whether it was.
+    /// Raises a register to `rank` if it is less. Returns whether it was.
     fn raise(&mut self, index: usize, rank: u8) -> Result<bool, Corrupt> {
         if self.0[4] == SPARSE {
             match sparse::raise(&mut self.0, index, rank)? {
@@ -321,7 +320,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Says that the cardinality that was computed last no longer holds.
+    /// Marks the cached cardinality as no longer valid.
     pub fn forget_count(&mut self) {
         forget_count(&mut self.0);
     }
@@ -333,17 +332,17 @@ pub fn add_to_dense(value: &mut [u8], element: &[u8]) {
     raise_dense(&mut value[HEADER_BYTES..], index, rank);
 }
 
-/// Says in place that the cardinality that was computed last no longer holds.
+/// Marks the cached cardinality of a value as no longer valid, in place.
 pub fn forget_count(value: &mut [u8]) {
     value[HEADER_BYTES - 1] |= 0x80;
 }
 
-/// Keeps the cardinality of a value in it.
+/// Stores `count` as the cached cardinality of a value, in place.
 pub fn keep_count(value: &mut [u8], count: u64) {
     value[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
 }
 
-/// Decodes four registers from three bytes.
+/// Returns three bytes as a number of 24 bits, which has four registers.
 fn four(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
 }
@@ -368,7 +367,8 @@ fn raise_dense(dense: &mut [u8], index: usize, rank: u8) -> bool {
     true
 }
 
-/// Returns the register of an element, and the number of zeros that follow in its hash, plus one.
+/// Returns the index of the register of an element, and the element's rank: one plus the number of trailing zeros in
+/// the rest of its hash.
 fn place(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let index = hash as usize & (REGISTERS - 1);

@@ -1,11 +1,11 @@
-//! Registers as runs of equal ones:
+//! Sparse values: registers as runs of equal ones.
 //!
 //! ```text
 //! 00nnnnnn           n + 1 registers are zero
 //! 01nnnnnn nnnnnnnn  n + 1 registers are zero; the high bits come first
 //! 1vvvvvnn           n + 1 registers are v + 1
 //! ```
-//! A register is raised in the runs as they are, by the steps that Redis takes, so that the bytes are the same.
+//! A register is raised within the encoded runs, by the same steps as in Redis, so that the bytes are the same.
 
 use super::{Corrupt, HEADER_BYTES, REGISTERS, SPARSE_BYTES, forget_count};
 
@@ -13,23 +13,23 @@ const ZEROS_IN_BYTE: usize = 64;
 const GREATEST_VALUE: u8 = 32;
 const VALUES_IN_BYTE: usize = 4;
 
-/// Runs that are looked at to be joined after one has changed: the run before it, and the three that it may have
-/// become.
+/// Number of runs that are checked for joining after one has changed, from the run before it on. It is enough for the
+/// three runs that the changed one may have become.
 const JOINED_RUNS: usize = 5;
 
-/// The run of a value without elements.
+/// Encoded run of a value without elements.
 pub(super) const NO_ELEMENTS: [u8; 2] = {
     let zeros = REGISTERS - 1;
     [0x40 | (zeros >> 8) as u8, zeros as u8]
 };
 
-/// Some equal registers.
+/// A run of equal registers.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub register: u8,
     /// Number of registers.
     pub count: usize,
-    /// Bytes that they are encoded in.
+    /// Size of the encoded run in bytes.
     bytes: usize,
 }
 
@@ -95,7 +95,8 @@ fn value(register: u8, count: usize) -> u8 {
     0x80 | (register - 1) << 2 | (count - 1) as u8
 }
 
-/// Returns the runs of all registers; none if a run cannot hold one of them, or the value would be too long.
+/// Encodes all registers as runs; `None` if a register exceeds the maximum of sparse values, or the value would be too
+/// long.
 pub(super) fn written(registers: &[u8]) -> Option<Vec<u8>> {
     let mut runs = Vec::new();
     for equal in registers.chunk_by(|one, other| one == other) {

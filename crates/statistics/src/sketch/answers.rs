@@ -1,4 +1,4 @@
-//! Answers of a sketch, each estimate with its error bounds (`bounds.rs`).
+//! Answers of a sketch: estimates with their error bounds (`bounds.rs`).
 
 use super::basics::Total;
 use super::counters::median;
@@ -23,22 +23,22 @@ impl Sketch {
         self.basics.nulls
     }
 
-    /// Returns the least value; `None` without values. NaN is greater than any number.
+    /// Returns the minimum; `None` without values. NaN counts as greater than all numbers.
     pub fn minimum(&self) -> Option<&Literal> {
         self.basics.range.as_ref().map(|(low, _)| low)
     }
 
-    /// Returns the greatest value; `None` without values.
+    /// Returns the maximum; `None` without values. NaN counts as greater than all numbers.
     pub fn maximum(&self) -> Option<&Literal> {
         self.basics.range.as_ref().map(|(_, high)| high)
     }
 
-    /// Returns the sum of the values of a numeric column; `None` for other types, and without values.
+    /// Returns the sum of the values; `None` for a column that is not numeric, and without values.
     pub fn sum(&self) -> Option<Total> {
         self.basics.total()
     }
 
-    /// Estimates the number of distinct values, without NULL; `None` without HyperLogLog.
+    /// Estimates the number of distinct values, not counting NULL; `None` without HyperLogLog.
     pub fn distinct(&self) -> Option<Estimate> {
         let (value, low, high) = self.distinct.as_ref()?.estimate();
         let values = self.basics.values() as f64;
@@ -53,14 +53,13 @@ impl Sketch {
         self.frequencies().of(value)
     }
 
-    /// Prepares estimates of the frequencies of many values: the parts that depend on the whole sketch are computed
-    /// once.
+    /// Prepares estimates for many values: what depends on the whole sketch is computed only once.
     pub fn frequencies(&self) -> Frequencies<'_> {
         Frequencies { sketch: self, judged: self.judge() }
     }
 
-    /// Returns up to `count` of the most frequent values with their frequencies, the most frequent first. No
-    /// more are available than the parameters said to keep.
+    /// Returns the most frequent values with their estimated frequencies, the most frequent first: at most `count`, and
+    /// at most as many as the parameters keep.
     pub fn top(&self, count: usize) -> Vec<(Literal, Estimate)> {
         let judged = self.judge();
         let mut all: Vec<_> = self
@@ -73,8 +72,8 @@ impl Sketch {
         all.into_iter().take(count).map(|(estimate, _, value)| (value.clone(), estimate)).collect()
     }
 
-    /// Returns for each of `shares` the value such that this share of the values is at or below it, ignoring NULLs;
-    /// empty without values. `None` without KLL.
+    /// Returns for each share of `shares` a quantile: the value such that this share of the values is at or below it.
+    /// NULLs are ignored. Returns an empty list without values; `None` without KLL.
     pub fn quantiles(&self, shares: &[f64]) -> Option<Vec<Quantile>> {
         let mut found = self.quantiles.as_ref()?.at(shares, &self.data_type);
         // The least and the greatest value are known exactly.
@@ -90,8 +89,8 @@ impl Sketch {
         Some(found)
     }
 
-    /// Returns by how much the share of values at or below a quantile may differ from the requested one, at
-    /// the confidence of quantiles. `None` without KLL.
+    /// Returns the rank error of quantiles: the share of values at or below a quantile may differ by this much from the
+    /// requested share, at the confidence of quantiles. `None` without KLL.
     pub fn quantile_error(&self) -> Option<f64> {
         let values = self.basics.values().max(1) as f64;
         Some((self.quantiles.as_ref()?.rank_error() / values).min(1.0))
@@ -106,8 +105,8 @@ impl Sketch {
         }
     }
 
-    /// Returns whether the counts of all values are known to be exact: each value is kept as a frequent one, no count
-    /// is too low, and together they are no more than there are values.
+    /// Returns whether the counts of all values are known to be exact. That is so if every distinct value is kept as a
+    /// frequent one and the counts, none of which is too low, add up to no more than the number of values.
     fn is_counted_exactly(&self) -> bool {
         let distinct = self.distinct.as_ref().and_then(Distinct::few);
         let kept = self.top.iter().count();
@@ -115,8 +114,8 @@ impl Sketch {
         kept > 0 && distinct == Some(kept) && sum() == u128::from(self.basics.values())
     }
 
-    /// Estimates the frequency of a value. The least of Count-Min's counters is never too low; the signed
-    /// counters of Fast-AGMS bound from both sides how much it may be too high.
+    /// Estimates the frequency of the value with this hash. The smallest of Count-Min's counters is never too low; the
+    /// signed counters of Fast-AGMS bound from both sides how much it may be too high.
     fn frequency_of(&self, hash: Hash, judged: Judged) -> Option<Estimate> {
         let shape = self.parameters.frequency?;
         let values = self.basics.values() as f64;
@@ -135,12 +134,12 @@ impl Sketch {
             low = low.max(signed - deviation);
             value = if judged.trusted { least } else { signed };
         }
-        // Bounds that coincide would claim that the count is certain.
+        // Equal bounds would say that the count is certain, so the lower bound is at least one below.
         Some(estimate(value.round(), low.ceil().min(least - 1.0), least, 0.0, least))
     }
 
-    /// Estimates the sum of the squares of the values' frequencies: the size of the column's join with
-    /// itself. `None` without Fast-AGMS.
+    /// Estimates the second moment: the sum of the squared frequencies of all values, which is the size of the column's
+    /// join with itself. `None` without Fast-AGMS.
     pub fn second_moment(&self) -> Option<Estimate> {
         self.moment_within(1.0 - CONFIDENCE)
     }
@@ -156,11 +155,12 @@ impl Sketch {
         Some(Estimate { confidence: 1.0 - failure, ..found })
     }
 
-    /// Estimates the number of pairs of rows with equal values: the size of the equi-join of the two columns.
-    /// `None` if either sketch is without Fast-AGMS.
+    /// Estimates the size of the equi-join of the two columns: the number of pairs of rows with equal values. `None` if
+    /// one of the sketches is without Fast-AGMS.
     ///
     /// # Errors
-    /// `Invalid` when the tables of Fast-AGMS differ in shape, or the columns' values are not hashed alike.
+    /// `Invalid` when the tables of Fast-AGMS differ in shape, or equal values of the two columns have different
+    /// hashes.
     pub fn join_size(&self, other: &Sketch) -> Result<Option<Estimate>> {
         let (Some(ours), Some(theirs)) = (&self.second_moment, &other.second_moment) else { return Ok(None) };
         let shape = self.parameters.second_moment;
@@ -178,7 +178,7 @@ impl Sketch {
         Ok(Some(estimate(value.max(0.0).round(), value - error, value + error, 0.0, most)))
     }
 
-    /// Checks that hashes of the two columns are equal exactly for equal values.
+    /// Checks that values of the two columns have equal hashes exactly if they are equal.
     fn expect_comparable(&self, other: &Sketch) -> Result<()> {
         let (one, two) = (&self.data_type, &other.data_type);
         let alike = match (one, two) {
@@ -197,14 +197,15 @@ impl Sketch {
         .advise("cast both columns to the same type"))
     }
 
-    /// Returns whether this has integers beyond 63 bits and the other negative ones: they have the same 8 bytes.
+    /// Returns whether this column has integers beyond 63 bits and the other one has negative integers: such a pair may
+    /// have the same 8 bytes, and so the same hash.
     fn wraps(&self, other: &Sketch) -> bool {
         let beyond = |literal: &Literal| literal.as_int().is_some_and(|v| v > i64::MAX.into());
         let negative = |literal: &Literal| literal.as_int().is_some_and(|v| v < 0);
         self.maximum().is_some_and(beyond) && other.minimum().is_some_and(negative)
     }
 
-    /// Judges how far the counts of Count-Min can be trusted.
+    /// Judges how far the counts of Count-Min can be trusted; see [`Trust`].
     pub fn count_min_trust(&self) -> Trust {
         let Some(shape) = self.parameters.frequency else {
             let reason = "there is no Count-Min".to_string();
@@ -221,7 +222,7 @@ impl Sketch {
     }
 }
 
-/// Estimates of how often values of a column occur.
+/// Estimates of the frequencies of single values.
 #[derive(Clone, Copy, Debug)]
 pub struct Frequencies<'a> {
     sketch: &'a Sketch,
@@ -243,7 +244,7 @@ impl Frequencies<'_> {
     }
 }
 
-/// Properties of the whole sketch that estimates of single values need.
+/// Properties of a whole sketch that the estimates of single values need.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     trusted: bool,
@@ -256,7 +257,8 @@ fn width(shape: Counters) -> f64 {
     f64::from(1_u32 << shape.precision)
 }
 
-/// Returns an estimate clamped to the range from `least` to `most`, which is certain.
+/// Returns an estimate with its value and bounds limited to the range from `least` to `most`, in which the true value
+/// is certain to be.
 fn estimate(value: f64, low: f64, high: f64, least: f64, most: f64) -> Estimate {
     let clamp = |v: f64| v.max(least).min(most);
     let (low, high) = (clamp(low), clamp(high));

@@ -1,7 +1,7 @@
-//! The exact statistics of a column: rows, NULLs, the least and the greatest value, the sum.
+//! Exact statistics of a column: number of rows, number of NULLs, minimum, maximum and sum.
 //!
-//! Invariant: all of them except sums of floats are the same however the rows were divided. Values are
-//! ordered by [`Literal::compare`], with every NaN above all numbers.
+//! Invariant: except for sums of floats, they do not depend on how the rows were divided. Minimum and maximum follow
+//! the order of [`Literal::compare`], with all NaNs above all numbers.
 
 use super::block::BLOCK;
 use super::items::{Items, Summary, Widen};
@@ -41,8 +41,8 @@ pub(crate) struct Basics {
     pub nulls: u64,
     pub range: Option<(Literal, Literal)>,
     pub sum: Option<Sum>,
-    /// Whether all values to come are known to be within the range. Only used for strings, for which checking
-    /// is expensive.
+    /// Whether all values to come are known to be between the minimum and the maximum. Used only for strings, for which
+    /// comparing is expensive.
     pub within: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Basics {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Sum {
     Integer(i256),
-    /// The sum of floats, and the rounding errors so far.
+    /// Sum of floats, and the sum of the rounding errors so far.
     Float {
         sum: f64,
         rest: f64,
@@ -82,7 +82,7 @@ impl Basics {
         })
     }
 
-    /// Adds the values of a block; the caller counts the rows.
+    /// Adds the values of a block. The caller counts the rows.
     pub fn update(&mut self, items: &Items<'_>, counts: Option<&[u64]>, data_type: &DataType) {
         match items {
             Items::Signed(words, summary) => {
@@ -140,7 +140,8 @@ impl Basics {
         }
     }
 
-    /// Returns whether a block is within the range: most blocks are, and then no literal is created.
+    /// Returns whether a block changes neither the minimum nor the maximum. Most blocks change neither, and then no
+    /// literal is created.
     fn within(&self, inside: impl Fn(&Literal, &Literal) -> Option<bool>) -> bool {
         self.range.as_ref().is_some_and(|(least, greatest)| inside(least, greatest).unwrap_or(false))
     }
@@ -190,7 +191,7 @@ impl Basics {
         }
     }
 
-    /// Adds each value as often as its count says. 128 bits nearly always suffice.
+    /// Adds each value as many times as its count. The sum nearly always fits 128 bits; if not, 256 bits are used.
     fn add_products<'a>(&mut self, counted: impl Iterator<Item = (i128, &'a u64)>) {
         let mut sum = 0_i128;
         for (value, count) in counted {
@@ -235,7 +236,7 @@ impl Sum {
     }
 }
 
-/// Sums up to a block of floats pairwise: the error grows with the logarithm of their number.
+/// Sums the floats of a block pairwise, so that the rounding error grows only with the logarithm of their number.
 fn pairwise(bits: &[u64]) -> f64 {
     match bits.len() {
         0..=16 => bits.iter().map(|bits| f64::from_bits(*bits)).sum(),
@@ -293,7 +294,7 @@ fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)
     Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
-/// Returns the first 8 bytes, padded with zeros, as a number: values with different prefixes compare as these
+/// Returns the first 8 bytes, padded with zeros, as a number. Values with different prefixes compare as their prefixes
 /// do.
 #[inline]
 fn prefix(bytes: &[u8]) -> u64 {

@@ -1,16 +1,16 @@
-//! The hashes of a block of values, which all sketches of a column process in turn: each processes the whole
-//! block before the next one begins, so that its loop is short and its table is loaded into the cache once
-//! for many values.
+//! Hashes of a block of values. All sketches of a column process a block in turn, each all of it before the next sketch
+//! begins. So each loop is short, and the table of each sketch is loaded into the cache once for many values.
 
 use crate::arch::{Kernel, Level};
 use crate::hash::{self, Hash, SEED};
 use farpool_model::{Literal, limits};
 
-/// Values per block. With 1 Ki, tables of six rows left the core's own cache between blocks; with more than
-/// this, the hashes do (measured at 2^12 to 2^14 counters: a tenth faster than with 1 Ki or 16 Ki).
+/// Number of values per block. With 1024, tables of six rows were evicted from the core's cache between blocks; with
+/// more than this, the hashes themselves are. Measured with 2^12 to 2^14 counters: a tenth faster than with 1024 or 16
+/// × 1024.
 pub(crate) const BLOCK: usize = 4 * limits::BLOCK_ROWS;
 
-/// The first and second words of the hashes of up to [`BLOCK`] values.
+/// Hashes of up to [`BLOCK`] values: their first words, and their second words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hashes {
     low: Vec<u64>,
@@ -47,7 +47,8 @@ impl Hashes {
         &self.high
     }
 
-    /// Returns the words that hold the lanes of four rows: all first words (`word` 0) or all second ones.
+    /// Returns the words from which four rows of counters take their bits: the first words of all hashes (`word` 0) or
+    /// the second words (1).
     pub fn of_lanes(&self, word: usize) -> &[u64] {
         if word == 0 { &self.low } else { &self.high }
     }
@@ -68,7 +69,7 @@ pub(crate) struct Block<'a> {
     pub hashes: &'a Hashes,
     /// Number of occurrences of each value; `None` if each occurs once.
     pub counts: Option<&'a [u64]>,
-    /// Returns the value at a position; `None` if it is too long to be kept.
+    /// Returns the value at an index of the block; `None` if it is too long to be kept.
     pub value: &'a dyn Fn(usize) -> Option<Literal>,
 }
 

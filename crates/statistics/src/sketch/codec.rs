@@ -19,8 +19,8 @@
 //! checksum      8 bytes
 //! ```
 //!
-//! Invariant: equal states have equal bytes, and bytes that are accepted encode to themselves when their
-//! state is encoded again.
+//! Invariant: equal states have equal bytes, and if bytes can be decoded, encoding the decoded state gives the same
+//! bytes.
 
 use super::Sketch;
 use super::basics::{Basics, Sum};
@@ -37,10 +37,10 @@ use farpool_model::{
 };
 
 const VERSION: u8 = 1;
-/// The version with quantiles, which readers of the first version do not support.
+/// Version of states with quantiles. Readers that know only version 1 refuse it.
 const VERSION_OF_QUANTILES: u8 = 2;
 
-/// Tags of types with parameters; other types are written as their numbers.
+/// Tags of types with parameters. Other types are written as their type numbers.
 const DECIMAL: u8 = 14;
 const TIMESTAMP: u8 = 15;
 const _: () = assert!(TYPE_NUMBERS <= DECIMAL);
@@ -67,10 +67,10 @@ impl Sketch {
         sealed(out)
     }
 
-    /// Decodes a state.
+    /// Decodes a state that [`Sketch::to_bytes`] encoded.
     ///
     /// # Errors
-    /// `Corrupt` when they are damaged or of another version.
+    /// `Corrupt` when the bytes are corrupt or of another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Sketch> {
         let mut reader = Reader(opened(bytes)?);
         let version = reader.byte()?;

@@ -1,16 +1,17 @@
 //! Tables of counters: Count-Min (Cormode and Muthukrishnan 2005; thesis, section 4.2.2) and Fast-AGMS
 //! (Cormode and Garofalakis 2005; section 4.2.3).
 //!
-//! A row of Fast-AGMS is stored as twice as many plain counts: a cell for the values that increment a counter and one
-//! for those that decrement it. The counter is the difference of the two, and their sum is the counter of Count-Min at
-//! the same position. So where the shapes agree one table serves both, at half the cost. The sign is the highest bit of
-//! a cell's number.
+//! A row of Fast-AGMS is stored as two plain counts per counter: one cell counts the values that increment the counter,
+//! and one those that decrement it. The counter is the difference of the two cells; their sum is the counter of
+//! Count-Min at the same position. So where the shapes of Fast-AGMS and Count-Min agree, one table serves both, at half
+//! the cost. The sign is the highest bit of a cell's index.
 //!
-//! Row j uses bits j·s up to j·s + b of the hash, where b is the number of bits of a cell's number. The stride s is 16
-//! if the hash has that many bits, because the rows' bits are then in lanes, and b otherwise, as in SKT.
+//! Row j uses the bits of the hash from j·s to j·s + b, where b is the number of bits of a cell's index. The stride s
+//! is 16 if the hash has that many bits, because each row's bits then fill a 16-bit lane of it; otherwise s is b, as in
+//! SKT.
 //!
-//! A block of values is counted in bytes, which for four rows fit into the L1 cache; a byte that overflows carries 256
-//! to its cell.
+//! The values of a block are first counted in bytes, which for four rows fit the L1 cache. A byte that overflows adds
+//! 256 to its cell.
 //!
 //! Invariant: the cells of each row add up to the number of values.
 
@@ -19,20 +20,20 @@ use crate::arch::{Kernel, Level};
 use crate::hash::Hash;
 use farpool_model::limits;
 
-/// Bits of a lane, and the stride of rows in lanes.
+/// Number of bits of a lane, and stride of rows whose bits are in lanes.
 const LANE: u8 = 16;
 
-/// The cells of a row as bytes; as many as a lane can address, so that no index needs a check. Bytes past the
-/// row's own cells are never touched.
+/// Byte counters of one row. There are as many as a lane can address, so that no index needs a check; those beyond the
+/// row's own cells are never used.
 type Bytes = [u8; 1 << LANE];
 
-/// Assignment of the hash's bits to the rows of a table.
+/// Which bits of a hash the rows of a table use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub rows: u8,
-    /// Bits of the number of a cell in its row.
+    /// Number of bits of a cell's index within its row.
     pub bits: u8,
-    /// Offset, in bits, from a row's bits to those of the next row.
+    /// Distance in the hash, in bits, from the first bit of a row to that of the next row.
     pub stride: u8,
 }
 
@@ -42,12 +43,12 @@ impl Shape {
         Shape { rows, bits, stride: if lanes { LANE } else { bits } }
     }
 
-    /// Returns the number of cells of a row.
+    /// Returns the number of cells per row.
     pub fn width(self) -> usize {
         1 << self.bits
     }
 
-    /// Bytes of a table of this shape that has values: its cells, and their byte counters.
+    /// Returns the bytes of a table of this shape once it has values: its cells, and their byte counters.
     pub fn bytes(self) -> usize {
         usize::from(self.rows) * self.width() * (size_of::<u64>() + size_of::<u8>())
     }
@@ -64,9 +65,9 @@ pub(crate) struct Table {
     shape: Shape,
     /// Cells, row after row; empty while there are no values.
     cells: Vec<u64>,
-    /// Counts not added to the cells yet; empty before the first whole block.
+    /// Byte counters, whose counts are not added to the cells yet; empty before the first whole block.
     bytes: Vec<Bytes>,
-    /// Cells whose bytes overflowed in the block that is being counted; empty between blocks.
+    /// Cells whose byte counters overflowed in the current block; empty between blocks.
     carries: Vec<u32>,
 }
 
@@ -157,12 +158,12 @@ impl Table {
         }
     }
 
-    /// Returns the cell that each row has for `hash`.
+    /// Returns the cell of `hash` in each row.
     pub fn at(&self, hash: Hash) -> impl Iterator<Item = u64> {
         (0..usize::from(self.shape.rows)).map(move |row| self.cell(row, self.shape.place(hash, row)))
     }
 
-    /// Returns for each row the cell of `hash` and the cell of the other sign.
+    /// Returns for each row two cells: that of `hash`, and the one at the same position with the other sign.
     fn both_at(&self, hash: Hash) -> impl Iterator<Item = (u64, u64)> {
         let half = self.shape.width() / 2;
         (0..usize::from(self.shape.rows)).map(move |row| {
@@ -171,18 +172,18 @@ impl Table {
         })
     }
 
-    /// Returns for each row the signed counter of `hash`, with the sign of the value: an unbiased estimate of its
-    /// frequency.
+    /// Returns for each row the signed counter of Fast-AGMS for `hash`, multiplied by the sign of `hash`: an unbiased
+    /// estimate of the value's frequency.
     pub fn signed_at(&self, hash: Hash) -> impl Iterator<Item = i128> {
         self.both_at(hash).map(|(with, against)| i128::from(with) - i128::from(against))
     }
 
-    /// Returns for each row the sum of the counts of both signs for `hash`, the counter of Count-Min.
+    /// Returns for each row the counter of Count-Min for `hash`, which is the sum of the counts of both signs.
     pub fn unsigned_at(&self, hash: Hash) -> impl Iterator<Item = u64> {
         self.both_at(hash).map(|(with, against)| with + against)
     }
 
-    /// Returns for each row the inner product of its signed counters with those of `other`.
+    /// Returns for each row the inner product of its signed counters and those of `other`.
     pub fn products(&self, other: &Table) -> Vec<i128> {
         let product = |row| product(&self.row(row), &other.row(row));
         (0..usize::from(self.shape.rows)).map(product).collect()
@@ -207,11 +208,11 @@ fn count_lanes(bytes: &mut [Bytes], first: usize, carries: &mut Vec<u32>, words:
     }
 }
 
-/// Counts several rows in one loop: one row at a time, consecutive equal values would wait for each other's
-/// store to the same byte; with more than four, the bytes do not fit the cache.
+/// Counts several rows in one loop. With one row at a time, equal values in sequence would wait for each other's store
+/// to the same byte; with more than four, the bytes do not fit the L1 cache.
 struct Lanes<'a, const ROWS: usize> {
     bytes: [&'a mut Bytes; ROWS],
-    /// The first of the rows.
+    /// Index of the first of these rows.
     first: usize,
     carries: &'a mut Vec<u32>,
     words: &'a [u64],
@@ -245,7 +246,7 @@ fn carry(carries: &mut Vec<u32>, cell: usize) {
     carries.push(cell as u32);
 }
 
-/// Returns the middle value, or the mean of the two middle ones.
+/// Returns the median: the middle value, or the mean of the two middle ones.
 pub(crate) fn median(values: impl IntoIterator<Item = i128>) -> f64 {
     let mut values: Vec<i128> = values.into_iter().collect();
     values.sort_unstable();

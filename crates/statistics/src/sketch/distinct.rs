@@ -1,22 +1,22 @@
-//! HyperLogLog: estimates the number of distinct values (Flajolet et al. 2007; thesis, section 4.2.1), with
-//! the estimator of Ertl 2017, which has no bias at any number and needs no tables.
+//! HyperLogLog: estimates the number of distinct values (Flajolet et al. 2007; thesis, section 4.2.1). Uses the
+//! estimator of Ertl 2017, which is unbiased for any number of values and needs no tables.
 //!
-//! As in Apache DataSketches, the register of a value is selected by the low bits of its hash's first word,
-//! and its rank is the number of leading zeros of the second word plus one. While there are few values, their
-//! coupons (rank, and number of the register in the largest possible sketch) are kept instead of registers:
-//! they are small, and estimates from them nearly exact.
+//! As in Apache DataSketches, the low bits of the first word of a value's hash select its register, and its rank is one
+//! plus the number of leading zeros of the second word. While there are few values, their coupons are kept instead of
+//! registers. A coupon combines the rank with the index of the register in the largest possible sketch. Coupons take
+//! little memory, and estimates from them are nearly exact.
 //!
-//! Invariant: a state has coupons exactly while its values have at most [`coupons_max`] different ones, so
-//! that it does not depend on the order of values or merges.
+//! Invariant: a state has coupons exactly while its values have at most [`coupons_max`] different coupons, so that it
+//! does not depend on the order of values or merges.
 
 use super::block::{BLOCK, Hashes};
 use crate::arch::{Level, SPARE};
 use std::collections::BTreeSet;
 
-/// Bits of the register's number in a coupon; the rank is above them.
+/// Number of bits of the register index in a coupon. The rank is in the bits above.
 pub(crate) const COUPON_BITS: u32 = 26;
 
-/// The largest rank: that of 62 leading zeros and more.
+/// Maximum rank: that of 62 or more leading zeros.
 pub(crate) const RANK_MAX: u8 = 63;
 
 /// The HyperLogLog of a column.
@@ -24,27 +24,28 @@ pub(crate) const RANK_MAX: u8 = 63;
 pub(crate) struct Distinct {
     precision: u8,
     state: State,
-    /// No register is below this rank, so values of at most this rank change nothing.
+    /// Lower bound of all registers. Values with at most this rank change nothing.
     floor: u8,
-    /// Values to add before the floor is computed again.
+    /// Number of values to add before `floor` is computed again.
     patience: usize,
 }
 
-/// Values between two looks for the floor: as many as the most common number of registers.
+/// Number of values between two computations of the floor: as many as the most common number of registers.
 const PATIENCE: usize = 1 << 16;
 
-/// Values that are looked up in the set of coupons before the missing ones are inserted.
+/// Number of values that are looked up in the set of coupons at once, before missing ones are inserted.
 const STEP: usize = 512;
 
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     /// The coupons of few values.
     Few(Coupons),
-    /// The greatest rank of each register.
+    /// Registers: the greatest rank of the values of each.
     Many(Vec<u8>),
 }
 
-/// Returns the coupons that a sketch of 2^`precision` registers keeps at most: half of the bytes of the registers.
+/// Returns the maximum number of coupons of a sketch with 2^`precision` registers. They take half of the bytes of the
+/// registers.
 pub(crate) fn coupons_max(precision: u8) -> usize {
     1 << (precision - 3)
 }
@@ -57,8 +58,7 @@ pub(crate) fn coupon(low: u64, high: u64) -> u32 {
     rank << COUPON_BITS | low as u32 & ((1 << COUPON_BITS) - 1)
 }
 
-/// The floor from which on ranks are compared with the floor instead of the registers: one in 16 values
-/// passes.
+/// Floor from which ranks are compared with the floor instead of the registers: then only one value in 16 passes.
 const FLOOR_MIN: u8 = 4;
 
 impl Distinct {
@@ -66,7 +66,7 @@ impl Distinct {
         Distinct::from_state(precision, State::Few(Coupons::default()))
     }
 
-    /// Creates a sketch with these coupons or registers, which must be as many as `precision` says.
+    /// Creates a sketch with these coupons or registers, whose number must be right for `precision`.
     pub fn from_state(precision: u8, state: State) -> Distinct {
         Distinct { precision, state, floor: 0, patience: PATIENCE }
     }
@@ -105,7 +105,7 @@ impl Distinct {
         }
     }
 
-    /// Adds up to [`STEP`] values. Most of them are repeated; those in the set are found without a branch.
+    /// Adds up to [`STEP`] values. Most values are repetitions; those in the set of coupons are found without a branch.
     fn update_few(&mut self, low: &[u64], high: &[u64]) {
         let State::Few(coupons) = &self.state else { return };
         let mut missing = [0; STEP + SPARE];
@@ -151,14 +151,14 @@ impl Distinct {
         }
     }
 
-    /// Converts coupons to registers if there are too many.
+    /// Converts coupons to registers if there are more than [`coupons_max`].
     fn settle(&mut self) {
         if matches!(&self.state, State::Few(coupons) if coupons.len > coupons_max(self.precision)) {
             self.registers();
         }
     }
 
-    /// Returns the registers; converts coupons to registers first.
+    /// Returns the registers, after converting coupons to registers if necessary.
     pub fn registers(&mut self) -> &mut Vec<u8> {
         if let State::Few(coupons) = &self.state {
             let mut registers = vec![0; 1 << self.precision];
@@ -173,7 +173,7 @@ impl Distinct {
         }
     }
 
-    /// Returns the number of distinct values (equal coupons counted once) while there are few; `None` for many.
+    /// Returns the number of distinct coupons, which is nearly that of distinct values; `None` if there are registers.
     pub fn few(&self) -> Option<usize> {
         match self.state() {
             State::Few(coupons) => Some(coupons.len()),
@@ -181,7 +181,7 @@ impl Distinct {
         }
     }
 
-    /// Returns the most likely number of distinct values, and its bounds at [`crate::bounds::CONFIDENCE`].
+    /// Returns the estimated number of distinct values, and its lower and upper bound at [`crate::bounds::CONFIDENCE`].
     pub fn estimate(&self) -> (f64, f64, f64) {
         match &self.state {
             State::Few(coupons) => coupons.estimate(),
@@ -244,10 +244,10 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// A set of coupons: a table with open addressing, at most half full.
+/// Set of coupons: a hash table with open addressing, at most half full.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coupons {
-    /// Slots; 0 if free, which is not a coupon, since ranks are not 0.
+    /// Slots; 0 if free. No coupon is 0, because ranks are at least 1.
     table: Vec<u32>,
     len: usize,
 }
@@ -291,9 +291,8 @@ impl Coupons {
         old.into_iter().filter(|coupon| *coupon != 0).for_each(|coupon| self.insert(coupon));
     }
 
-    /// Estimates the number of values from the number of coupons. Two values have the same coupon with a
-    /// probability of 1 in 3 · 2^26: their registers must be equal, and their ranks are equal in one of three
-    /// of those cases.
+    /// Estimates the number of values from the number of coupons. Two values have the same coupon with a probability of
+    /// 1 in 3 · 2^26: they must have the same register index, and in a third of these cases also the same rank.
     fn estimate(&self) -> (f64, f64, f64) {
         let count = self.len as f64;
         let hidden = count * count / (2.0 * 3.0 * f64::from(1_u32 << COUPON_BITS));

@@ -1,4 +1,4 @@
-//! Hashes of values, in blocks and of constants, as defined in `hash.rs` at the root of the crate.
+//! Hashes values, in blocks or single constants, as `hash.rs` at the root of the crate defines.
 
 use super::basics;
 use super::block::Hashes;
@@ -7,7 +7,7 @@ use crate::hash::{self, Hash, SEED};
 use arrow_schema::DataType;
 use farpool_model::{Literal, Value, limits};
 
-/// Computes the hashes of a block of values.
+/// Replaces `hashes` by those of a block of values.
 pub(super) fn fill(hashes: &mut Hashes, items: &Items<'_>) {
     match items {
         Items::Signed(words, _) | Items::Unsigned(words) => hashes.fill_words(words),
@@ -20,7 +20,7 @@ pub(super) fn fill(hashes: &mut Hashes, items: &Items<'_>) {
     }
 }
 
-/// Hashes decimals, as words if all of them fit 64 bits, which most do.
+/// Hashes decimals: as 64-bit words if all of them fit, as most do.
 fn fill_wide(hashes: &mut Hashes, values: &[i128]) {
     if values.iter().all(|value| i128::from(*value as i64) == *value) {
         hashes.fill_words(&values.iter().map(|value| *value as u64).collect::<Vec<u64>>());
@@ -36,7 +36,7 @@ fn hash_of_wide(value: i128) -> Hash {
     }
 }
 
-/// Hashes a constant like the same value in a column.
+/// Returns the hash of a constant, which is that of the same value in a column.
 pub(super) fn hash_of(literal: &Literal) -> Hash {
     match literal.value() {
         Value::Null => hash::murmur3(&[], SEED),
@@ -49,7 +49,7 @@ pub(super) fn hash_of(literal: &Literal) -> Hash {
     }
 }
 
-/// Returns the value at position `i` of a block; `None` if it is too long to be kept.
+/// Returns the value at index `i` of a block; `None` if it is too long to be kept.
 pub(super) fn value(items: &Items<'_>, i: usize, data_type: &DataType) -> Option<Literal> {
     let value = match items {
         Items::Signed(words, _) if *data_type == DataType::Boolean => Value::Bool(words[i] != 0),

@@ -1,39 +1,39 @@
-//! Counts very frequent ("hot") values by comparison, before anything is hashed. In a skewed column most
-//! values are one of a few, and each of them would otherwise wait, in every row of counters, for the store of
-//! the previous one.
+//! Counts very frequent ("hot") values by comparison, before anything is hashed. In a skewed column most values are one
+//! of a few. In every row of counters, each of them would otherwise wait for the store of the one before.
 //!
-//! Invariant: the words left over and those counted together are the words of the input; a state does not
+//! Invariant: the words that are left and those that were counted are together the words of the input. A state does not
 //! depend on which words were hot.
 
 use super::block::BLOCK;
 use crate::arch::{Kernel, Level};
 
-/// Words that are compared with. Four reach nine tenths of a column with Zipf's exponent 2.
+/// Number of hot words, with which each word is compared. Four cover nine tenths of a column with Zipf's exponent 2.
 const HOT: usize = 4;
 
-/// Words of a block that are sampled to find hot ones.
+/// Number of words of a block that are sampled to find hot ones.
 const SAMPLE: usize = 32;
 
 /// Number of blocks after which hot words are chosen again.
 const PATIENCE: u32 = 16;
 
-/// Hot words, and how often each occurred; a word that repeats another has count 0.
+/// Hot words and their counts. A word that repeats another one has the count 0.
 pub(crate) type Counted = ([u64; HOT], [u64; HOT]);
 
 /// Counts the hot words of the blocks of a column.
 #[derive(Default)]
 pub(crate) struct Hot {
-    /// The hot words; `None` while no word is frequent enough. Unused places repeat the first word.
+    /// Hot words; `None` if no word is frequent enough. Unused entries repeat the first word.
     words: Option<[u64; HOT]>,
     counts: [u64; HOT],
     blocks: u32,
-    /// Words left over of a block; one longer than a block, because the last word may be stored past the end.
+    /// Words of a block that are not hot. One longer than a block, because the last word may be stored behind the end.
     /// Allocated on first use.
     rest: Option<Box<[u64; BLOCK + 1]>>,
 }
 
 impl Hot {
-    /// Returns the hot words and counts so far if other words become hot. Must be called before each block.
+    /// Chooses hot words anew if it is time for that; must be called before each block. If other words become hot,
+    /// returns the former ones with their counts.
     pub fn before(&mut self, words: &[u64]) -> Option<Counted> {
         let due = self.blocks.is_multiple_of(PATIENCE) && words.len() == BLOCK;
         self.blocks = self.blocks.wrapping_add(1);
@@ -44,13 +44,13 @@ impl Hot {
         taken
     }
 
-    /// Takes the hot words and their counts, which resets them.
+    /// Returns the hot words with their counts, and forgets both.
     pub fn take(&mut self) -> Option<Counted> {
         let words = self.words.take()?;
         Some((words, std::mem::take(&mut self.counts)))
     }
 
-    /// Counts the hot words of a block and returns the others; `None` if no words are hot.
+    /// Counts the hot words of a block and returns the other words; `None` if no words are hot.
     pub fn split(&mut self, words: &[u64]) -> Option<&[u64]> {
         let hot = self.words?;
         let rest = self.rest.get_or_insert_with(|| Box::new([0; BLOCK + 1]));
@@ -60,7 +60,7 @@ impl Hot {
     }
 }
 
-/// Chooses the most frequent words of a sample; `None` unless they make up half of it.
+/// Returns the most frequent words of a sample; `None` unless they make up half of it.
 fn choose(words: &[u64]) -> Option<[u64; HOT]> {
     let mut sample: Vec<u64> = words.iter().step_by(BLOCK / SAMPLE).copied().collect();
     sample.sort_unstable();
@@ -75,8 +75,8 @@ fn choose(words: &[u64]) -> Option<[u64; HOT]> {
     (2 * hits >= sample.len()).then_some(hot)
 }
 
-/// Moves all words that are not hot to the front of `rest`; returns their number, and how often each hot word
-/// occurred.
+/// Kernel that moves all words that are not hot to the front of `rest`. Returns their number, and how often each hot
+/// word occurred.
 struct Split<'a> {
     words: &'a [u64],
     hot: [u64; HOT],

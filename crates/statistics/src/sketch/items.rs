@@ -1,4 +1,4 @@
-//! Converts an Arrow array to blocks of values, in the few forms in which they are hashed. NULLs are skipped.
+//! Converts Arrow arrays to blocks of values, in the few forms in which values are hashed. NULLs are left out.
 
 use super::block::BLOCK;
 use crate::arch::{Kernel, Level};
@@ -12,14 +12,14 @@ use farpool_model::{Error, Result, with_narrow_integer};
 
 /// A block of values of a column.
 pub(crate) enum Items<'a> {
-    /// Signed integers, and all types stored as such, sign-extended; with their least, greatest and sum, if
+    /// Signed integers, and all types that are stored as such, sign-extended; with their minimum, maximum and sum, if
     /// known.
     Signed(&'a [u64], Option<Summary>),
     /// Unsigned 64-bit integers.
     Unsigned(&'a [u64]),
-    /// The bits of 64-bit floats.
+    /// Bits of 64-bit floats.
     Floats(&'a [u64]),
-    /// Decimals of any width; without NULLs those that fit 64 bits are [`Items::Signed`].
+    /// Decimals of any width. Arrays without NULLs whose values fit 64 bits are [`Items::Signed`] instead.
     Wide(&'a [i128]),
     /// Strings and binaries.
     Bytes(&'a [&'a [u8]]),
@@ -34,7 +34,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Integers of the same form with other values.
+    /// Returns `words` in the form of these items, which must be integers.
     pub fn with_words<'b>(&self, words: &'b [u64]) -> Items<'b> {
         match self {
             Items::Unsigned(_) => Items::Unsigned(words),
@@ -43,7 +43,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// The least, the greatest and the sum of some signed integers.
+/// Minimum, maximum and sum of some signed integers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {
     pub low: i64,
@@ -51,11 +51,11 @@ pub(crate) struct Summary {
     pub sum: i128,
 }
 
-/// Callback for a block of values, and how often each occurs, if they are counted.
+/// Callback for a block of values, with the number of occurrences of each; `None` if each occurs once.
 pub(crate) type Take<'t> = &'t mut dyn FnMut(Items<'_>, Option<&[u64]>);
 
-/// Calls `take` with the values of `array` in blocks. `counts` has one count per row, if given; values with
-/// count 0 are skipped like NULLs.
+/// Calls `take` with the values of `array` in blocks. If `counts` is given, it has one count per row; values with the
+/// count 0 are left out, as NULLs are.
 ///
 /// # Errors
 /// `Invalid` when the array's type or encoding is not supported.
@@ -154,7 +154,7 @@ impl Source<'_, '_> {
         self.each(values.len(), |i| values.value(i), |values| Items::Bytes(values));
     }
 
-    /// Calls `take` with those of `rows` values that are not skipped, which `value` returns one by one.
+    /// Calls `take` with the values of those of `rows` rows that are not left out; `value` returns the value of a row.
     fn each<V>(&mut self, rows: usize, value: impl Fn(usize) -> V, items: impl Fn(&[V]) -> Items<'_>) {
         let (mut block, mut times) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
         if self.counts.is_none() && self.nulls.is_none_or(|nulls| nulls.null_count() == 0) {
@@ -180,7 +180,7 @@ impl Source<'_, '_> {
     }
 }
 
-/// Writes values as words and returns their summary as signed integers; `None` without values.
+/// Kernel that writes values as words, and returns their summary as signed integers; `None` without values.
 pub(crate) struct Widen<'a, T, F> {
     pub values: &'a [T],
     pub words: &'a mut [u64],
@@ -198,7 +198,7 @@ impl<T: Copy, F: Fn(T) -> u64> Kernel for Widen<'_, T, F> {
             let word = (self.word)(*value);
             *to = word;
             (low, high) = (low.min(word as i64), high.max(word as i64));
-            // Sums the low and high halves separately: neither sum can exceed 64 bits in a block.
+            // Sums the low and the high halves separately, because neither sum can exceed 64 bits in a block.
             ends += word & 0xffff_ffff;
             starts += word as i64 >> 32;
         }

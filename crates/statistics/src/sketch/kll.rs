@@ -1,54 +1,54 @@
-//! KLL: a sample of bounded size from which the value of any rank is estimated (Karnin, Lang, Liberty,
-//! *Optimal Quantile Approximation in Streams*, FOCS 2016).
+//! KLL: a sample of limited size from which the value of any rank is estimated (Karnin, Lang, Liberty, *Optimal
+//! Quantile Approximation in Streams*, FOCS 2016).
 //!
-//! Values are kept in levels; one at level h stands for 2^h values. A level that is too full is sorted, and
-//! every other value of it moves up a level, beginning with the first or the second one depending on a
-//! pseudo-random bit. That changes the rank of any value by 2^h or not at all, up as often as down, so that
-//! the sum of the squares of these steps, which is kept, bounds the error of ranks (Azuma, Hoeffding). Once
-//! there are many values, one of each block of 2^w consecutive values goes directly to level w.
+//! Values are kept in levels; a value in level h stands for 2^h values. If a level is too full, it is sorted, and every
+//! other value of it moves up one level, from the first or the second one on, depending on a pseudo-random bit. That
+//! changes the rank of any value by 2^h or not at all, and upwards as often as downwards. So the sum of the squares of
+//! these changes, which is kept, bounds the error of ranks (Azuma, Hoeffding). When there are many values, only one of
+//! each block of 2^w consecutive values is kept; it goes directly to level w.
 //!
-//! Invariants: the weights of the values of all levels add up to the number of values added. The state
-//! depends on the order of values and on how they were divided; its bounds hold for any.
+//! Invariants: the weights of the values of all levels add up to the number of values that were added. The state
+//! depends on the order of values and on how they were divided, but its bounds hold for any order.
 
 use crate::bounds::CONFIDENCE;
 
-/// Ratio of the sizes of adjacent levels, the lower to the higher one (section 4 of the paper).
+/// Ratio of the size of a level to that of the next higher one (section 4 of the paper).
 const SHRINK: f64 = 2.0 / 3.0;
 
-/// Least size of a level.
+/// Minimum size of a level.
 const LEVEL_MIN: usize = 8;
 
-/// The most levels: one value stands for up to 2^63.
+/// Maximum number of levels: a value of the highest stands for 2^63 values.
 pub(super) const LEVELS_MAX: usize = 64;
 
-/// Number of values from which on blocks of two are sampled: the error of sampling is then half of the rest.
+/// Number of values from which blocks of two are sampled. The error of sampling is then half of the other errors.
 const SAMPLED_FROM: u64 = 1 << 17;
 
-/// The largest blocks that are sampled, as a power of two: large ones would outlast the values of one update.
+/// Binary logarithm of the maximum size of sampled blocks. Reason: larger ones would outlast the values of one update.
 const BLOCK_LOG_MAX: u32 = 10;
 
-/// The levels of values of one kind.
+/// KLL sample of values of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Levels<T> {
     /// Size of the highest level.
     k: u16,
     count: u64,
-    /// The levels, the lowest first; there is always one.
+    /// Levels, the lowest first; there is at least one.
     levels: Vec<Vec<T>>,
-    /// Sum of the squares of the steps by which ranks may have moved.
+    /// Sum of the squares of the changes that ranks may have had.
     squares: f64,
     /// State of the random number generator (xorshift).
     random: u64,
 }
 
-/// The parts of a state that are encoded.
+/// Parts of a state that are encoded.
 pub(super) struct Parts<'a, T> {
     pub levels: &'a [Vec<T>],
     pub squares: f64,
     pub random: u64,
 }
 
-/// The value of a rank, and the bounds of the true one at [`CONFIDENCE`].
+/// Value of a rank, and the bounds of the true value at [`CONFIDENCE`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ranked<T> {
     pub value: T,
@@ -61,7 +61,7 @@ impl<T: Copy + Ord> Levels<T> {
         Levels { k, count: 0, levels: vec![Vec::new()], squares: 0.0, random: 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// Rebuilds a state from its parts; `None` if they are not those of a state of `count` values.
+    /// Creates a state from its parts; `None` if they cannot be those of a state of `count` values.
     pub fn from_parts(
         k: u16,
         count: u64,
@@ -89,7 +89,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.levels.iter().map(|level| level.capacity() * size_of::<T>() + size_of::<Vec<T>>()).sum()
     }
 
-    /// Returns the most bytes that a state with this `k` takes between two updates.
+    /// Returns the maximum number of bytes that a state with this `k` takes between two updates.
     pub fn bytes_most(k: u16) -> usize {
         let values = 3 * usize::from(k) + LEVELS_MAX * LEVEL_MIN;
         2 * values * size_of::<T>() + LEVELS_MAX * size_of::<Vec<T>>()
@@ -126,7 +126,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.compress();
     }
 
-    /// Adds each value as often as its count says.
+    /// Adds each value as many times as its count.
     pub fn add_counted(&mut self, values: impl Iterator<Item = (T, u64)>) {
         for (value, times) in values {
             self.count = self.count.saturating_add(times);
@@ -152,8 +152,8 @@ impl<T: Copy + Ord> Levels<T> {
         self.compress();
     }
 
-    /// Returns for each share `q` of `shares` the value such that the share `q` of the values is at or below it; empty
-    /// without values.
+    /// Returns for each share in `shares` the value such that this share of the values is at or below it. Returns an
+    /// empty list without values.
     pub fn ranked(&self, shares: &[f64]) -> Vec<Ranked<T>> {
         let weight = |height: usize| 1_u64 << height;
         let all = self.levels.iter().enumerate();
@@ -179,12 +179,12 @@ impl<T: Copy + Ord> Levels<T> {
         shares.iter().map(ranked).collect()
     }
 
-    /// Returns the error of the rank of a value, at [`CONFIDENCE`].
+    /// Returns the error of the rank of a value at [`CONFIDENCE`], as a number of values.
     pub fn rank_error(&self) -> f64 {
         (2.0 * self.squares * (2.0 / (1.0 - CONFIDENCE)).ln()).sqrt()
     }
 
-    /// Returns the logarithm of the size of sampled blocks: their error is a fraction of what [`Levels::k`] allows,
+    /// Returns the binary logarithm of the size of sampled blocks. Their error is a fraction of that of the levels,
     /// whatever the number of values.
     fn block_log(&self) -> u32 {
         (self.count / SAMPLED_FROM).checked_ilog2().map_or(0, |log| (log + 1).min(BLOCK_LOG_MAX))
@@ -196,7 +196,7 @@ impl<T: Copy + Ord> Levels<T> {
         }
     }
 
-    /// Returns the size of the level at `height`.
+    /// Returns the maximum number of values of level `height`.
     fn capacity(&self, height: usize) -> usize {
         let depth = (self.levels.len() - 1 - height) as i32;
         ((f64::from(self.k) * SHRINK.powi(depth)).ceil() as usize).max(LEVEL_MIN)
@@ -210,11 +210,11 @@ impl<T: Copy + Ord> Levels<T> {
         (0..self.levels.len()).map(|height| self.capacity(height)).sum()
     }
 
-    /// Compacts levels until they fit the room for all of them.
+    /// Moves values to higher levels until all values fit the room.
     fn compress(&mut self) {
         while self.held() > self.room() {
             let is_full = |height: &usize| self.levels[*height].len() >= self.capacity(*height);
-            // There is one: together the levels hold more than the sum of their sizes.
+            // Such a level exists, because the levels together hold more than the sum of their sizes.
             let Some(height) = (0..self.levels.len()).find(is_full) else { return };
             if height + 1 == LEVELS_MAX {
                 return;
@@ -237,7 +237,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.squares += 4_f64.powi(height as i32);
     }
 
-    /// Returns a number below `end`, a power of two.
+    /// Returns a pseudo-random number below `end`, which must be a power of two.
     fn below(&mut self, end: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

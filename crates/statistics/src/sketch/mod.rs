@@ -1,10 +1,10 @@
-//! Sketches of one column, computed in one pass: HyperLogLog, Count-Min and Fast-AGMS from one 128-bit hash
-//! per value, the most frequent values, quantiles, and rows, NULLs, least and greatest value and sum (thesis,
+//! Sketches of one column, computed in one pass: HyperLogLog, Count-Min and Fast-AGMS, which share one 128-bit hash per
+//! value; the most frequent values; quantiles; and the numbers of rows and NULLs, minimum, maximum and sum (thesis,
 //! chapter 4).
 //!
-//! Invariant: a state is the same, bit for bit, however its rows were divided and in which order its parts
-//! were merged, except for sums of floats, the set of frequent values and the sample of quantiles. No two
-//! rows of one table of counters use the same bit of the hash.
+//! Invariant: a state is the same, bit for bit, however the rows were divided and in which order the parts were merged.
+//! Exceptions are sums of floats, the set of frequent values and the sample for quantiles. No two rows of one table of
+//! counters use the same bit of the hash.
 
 mod answers;
 mod basics;
@@ -46,14 +46,14 @@ use items::Items;
 use quantiles::Quantiles;
 use top::Candidates;
 
-/// The state of the sketches of one column.
+/// State of the sketches of one column.
 #[derive(Clone, Debug)]
 pub struct Sketch {
     parameters: SketchParameters,
     data_type: DataType,
     basics: Basics,
     distinct: Option<Distinct>,
-    /// Count-Min's table; `None` also where that of Fast-AGMS serves both.
+    /// Counters of Count-Min; `None` if it has none, or those of Fast-AGMS serve both.
     frequency: Option<Table>,
     second_moment: Option<Table>,
     top: Candidates,
@@ -69,7 +69,7 @@ pub fn check(parameters: &SketchParameters) -> Result<()> {
     parameters.check()
 }
 
-/// Returns whether the table of Fast-AGMS also serves as Count-Min's.
+/// Returns whether the counters of Fast-AGMS also serve as those of Count-Min.
 fn shared(parameters: &SketchParameters) -> bool {
     match (parameters.frequency, parameters.second_moment) {
         (Some(frequency), Some(moment)) => {
@@ -79,7 +79,7 @@ fn shared(parameters: &SketchParameters) -> bool {
     }
 }
 
-/// Returns the shapes of Count-Min's table, if it has one of its own, and of Fast-AGMS's.
+/// Returns the shapes of the tables of counters: of Count-Min, if it has its own, and of Fast-AGMS.
 fn shapes(parameters: &SketchParameters) -> (Option<Shape>, Option<Shape>) {
     let frequency = parameters.frequency.filter(|_| !shared(parameters));
     (
@@ -89,22 +89,22 @@ fn shapes(parameters: &SketchParameters) -> (Option<Shape>, Option<Shape>) {
 }
 
 impl Sketch {
-    /// Bytes of the tables of counters, which are made with the first value.
+    /// Returns the bytes of the tables of counters, which are allocated with the first value.
     pub(crate) fn bytes_of_counters(parameters: &SketchParameters) -> usize {
         let (frequency, second_moment) = shapes(parameters);
         frequency.into_iter().chain(second_moment).map(Shape::bytes).sum()
     }
 
-    /// Returns the most bytes that quantiles of `data_type` take.
+    /// Returns the maximum number of bytes that the sample for quantiles of `data_type` takes.
     pub(crate) fn bytes_of_quantiles(parameters: &SketchParameters, data_type: &DataType) -> usize {
         parameters.quantiles.map_or(0, |k| Quantiles::bytes_most(k, data_type))
     }
 
-    /// Creates the sketch of a column of `data_type` without rows.
+    /// Creates the sketch of a column of `data_type` that has no rows yet.
     ///
     /// # Errors
-    /// `Invalid` when the pool does not support the type, when quantiles are requested for values that have
-    /// none, and the errors of [`check`].
+    /// `Invalid` when the pool does not support the type, or quantiles are requested for a type that has none; errors
+    /// of [`check`].
     pub fn new(parameters: SketchParameters, data_type: &DataType) -> Result<Sketch> {
         check(&parameters)?;
         let data_type = schema::canonical_type(data_type)
@@ -132,8 +132,8 @@ impl Sketch {
         &self.data_type
     }
 
-    /// Adds the rows of `values`: an array of the column's type, where strings and binaries may have offsets
-    /// of any width or be views; also a dictionary array, each of whose values is hashed once.
+    /// Adds the rows of `values`, an array of the column's type. Strings and binaries may have offsets of any width or
+    /// be views. For a dictionary array, each dictionary entry is hashed only once.
     ///
     /// # Errors
     /// `Invalid` for an array of another type, `OverLimit` for more rows than a sketch counts.
@@ -150,7 +150,7 @@ impl Sketch {
         self.take_in(values, None)
     }
 
-    /// Adds values as [`Sketch::update`] does, for strings whose least and greatest value are known.
+    /// Adds rows as [`Sketch::update`] does, for strings whose minimum and maximum are known.
     ///
     /// # Errors
     /// As [`Sketch::update`].
@@ -163,7 +163,7 @@ impl Sketch {
         updated
     }
 
-    /// Adds each of `values` as often as its count in `counts` says, as for the values of a dictionary.
+    /// Adds each of `values` as many times as its count in `counts`.
     ///
     /// # Errors
     /// Errors of [`Sketch::update`]; also `Invalid` when `counts` differs from `values` in length.
@@ -235,7 +235,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// Adds hot words with their counts; `items` determines their kind.
+    /// Adds hot (very frequent) words with their counts. The words are of the same kind as `items`.
     fn take_in_hot(&mut self, counted: Option<hot::Counted>, items: &Items<'_>, hashes: &mut Hashes) {
         let Some((words, counts)) = counted else { return };
         let there = words.iter().zip(&counts).filter(|(_, count)| **count > 0);
@@ -294,7 +294,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// Bytes of memory that the sketch takes.
+    /// Returns the bytes of memory that the sketch takes.
     pub fn bytes_held(&self) -> usize {
         let tables = [&self.frequency, &self.second_moment];
         let tables: usize = tables.into_iter().flatten().map(Table::bytes_held).sum();
@@ -308,7 +308,7 @@ impl Sketch {
             + self.quantiles.as_ref().map_or(0, Quantiles::bytes_held)
     }
 
-    /// Returns the state of HyperLogLog, if the sketch has it.
+    /// Returns the state of HyperLogLog; `None` if the sketch has none.
     pub(crate) fn distinct_state(&self) -> Option<&Distinct> {
         self.distinct.as_ref()
     }
@@ -318,7 +318,7 @@ impl Sketch {
     }
 }
 
-/// Returns the least of Count-Min's counters, from whichever table holds them.
+/// Returns the smallest of Count-Min's counters for `hash`, from its own table or that of Fast-AGMS.
 fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table>, hash: Hash) -> u64 {
     let rows = parameters.frequency.map_or(0, |counters| counters.rows.into());
     match (own, both) {
@@ -329,7 +329,7 @@ fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table
     .unwrap_or(0)
 }
 
-/// Counts the occurrences of each value of a dictionary, and the NULL keys.
+/// Counts how often each dictionary entry occurs, and the rows that are NULL.
 fn occurrences(dictionary: &dyn AnyDictionaryArray) -> (Vec<u64>, u64) {
     let mut counts = vec![0; dictionary.values().len()];
     if counts.is_empty() {
@@ -343,7 +343,7 @@ fn occurrences(dictionary: &dyn AnyDictionaryArray) -> (Vec<u64>, u64) {
     (counts, dictionary.keys().null_count() as u64)
 }
 
-/// Bytes of memory that a literal holds outside of itself.
+/// Returns the bytes of heap memory that a literal takes.
 fn literal_bytes(literal: &Literal) -> usize {
     match literal.value() {
         Value::Text(text) => text.capacity(),

@@ -1,5 +1,5 @@
-//! Quantiles of numeric types, computed on integer keys that have the order of the values: of 64 bits, or of
-//! 128 for decimals.
+//! Quantiles of numeric types. They are computed on integers that compare as the values do: of 64 bits, or of 128 for
+//! decimals.
 
 use super::basics;
 use super::items::Items;
@@ -10,7 +10,7 @@ use crate::hash;
 use arrow_schema::DataType;
 use farpool_model::{Error, Literal, Result, Value, schema};
 
-/// A value such that a given share of the values is at or below it.
+/// Quantile: a value such that a given share of the values is at or below it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantile {
     /// One of the column's values.
@@ -19,11 +19,11 @@ pub struct Quantile {
     pub low: Literal,
     /// Upper bound of the true quantile.
     pub high: Literal,
-    /// The probability that the true quantile is within the bounds; 1 where `value` is exact.
+    /// Probability that the true quantile is within the bounds; 1 if `value` is exact.
     pub confidence: f64,
 }
 
-/// The KLL sample of a column's keys.
+/// KLL sample of a column's values, as integers that compare as they do.
 #[derive(Clone, Debug)]
 pub(super) enum Quantiles {
     Words(Levels<i64>),
@@ -88,7 +88,7 @@ impl Quantiles {
         }
     }
 
-    /// Returns the quantiles for `shares`; empty without values.
+    /// Returns the quantile of each share in `shares`; an empty list without values.
     pub fn at(&self, shares: &[f64], data_type: &DataType) -> Vec<Quantile> {
         match self {
             Quantiles::Words(levels) => quantiles(levels, shares, &|key| literal(key, data_type)),
@@ -98,7 +98,7 @@ impl Quantiles {
         }
     }
 
-    /// Returns the error of the rank of a value.
+    /// Returns the error of the rank of a value, as a number of values.
     pub fn rank_error(&self) -> f64 {
         match self {
             Quantiles::Words(levels) => levels.rank_error(),
@@ -135,17 +135,17 @@ fn add<V: Copy, T: Copy + Ord>(
     }
 }
 
-/// Maps unsigned integers to signed ones of the same order, and back.
+/// Converts unsigned integers to signed ones that compare as they do, and back.
 fn flipped(word: u64) -> i64 {
     (word ^ 1 << 63) as i64
 }
 
-/// Maps floats to integers of the same order: -0.0 as 0.0, and NaN greatest.
+/// Converts the bits of floats to integers that compare as the floats do. -0.0 counts as 0.0, and NaN is the greatest.
 fn float_key(bits: u64) -> i64 {
     turned(hash::float_bits(f64::from_bits(bits)) as i64)
 }
 
-/// Flips the bits below the sign if the sign is set; its own inverse.
+/// Inverts the bits below the sign if the sign bit is set. Applying it twice gives the original.
 fn turned(bits: i64) -> i64 {
     bits ^ (bits >> 63) & i64::MAX
 }
@@ -174,7 +174,7 @@ fn quantiles<T: Copy + Ord>(
     levels.ranked(shares).into_iter().map(of).collect()
 }
 
-/// Encodes level by level: the number of values, the least one, and the difference of each other one to the
+/// Encodes the levels. Each has its number of values, its least value, and the difference of each further value to the
 /// one before.
 fn put_levels<T: Copy + Ord + Into<i128>>(out: &mut Vec<u8>, parts: &Parts<'_, T>) {
     out.push(parts.levels.len() as u8);
@@ -213,7 +213,7 @@ fn read_level<T: TryFrom<i128>>(reader: &mut Reader<'_>) -> Result<Vec<T>> {
         let value = match last {
             None => reader.signed()?,
             Some(last) => {
-                // The difference of two signed numbers may take 128 bits without sign.
+                // The difference of two signed 128-bit numbers may need 128 bits without sign.
                 let value = i128::wrapping_add(last, reader.number()?.cast_signed());
                 if value < last {
                     return Err(out_of_order());

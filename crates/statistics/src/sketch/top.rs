@@ -1,23 +1,23 @@
-//! Candidates for the most frequent values, found in the same pass with the help of Count-Min.
+//! Candidates for the most frequent values, which are found in the same pass with the counts of Count-Min.
 //!
-//! The first [`ALL`] rows are checked, then every [`STEP`]th: a value whose count so far is above the least
-//! of the candidates' becomes a candidate. Each occurrence after the start is missed with a probability of
-//! 63/64, so a value with f of them is missed altogether with a probability below e^(-f/64). The counts in
-//! the answer are those of Count-Min, which counts all rows. It is the only part of a sketch that depends on
-//! the order of rows.
+//! The first [`ALL`] rows are checked, then one row in [`STEP`]. A value whose count so far exceeds the smallest count
+//! of the candidates becomes a candidate. After the first rows, each occurrence is missed with a probability of 63/64,
+//! so a value with f occurrences never becomes a candidate with a probability below e^(-f/64). The counts of the answer
+//! are those of Count-Min, which counts all rows. This is the only part of a sketch, besides quantiles and sums of
+//! floats, that depends on the order of rows.
 
 use super::block::{BLOCK, Block};
 use crate::hash::Hash;
 use farpool_model::Literal;
 use std::collections::HashMap;
 
-/// Number of rows at the start that are all checked.
+/// Number of rows at the beginning of which all are checked.
 const ALL: u64 = 8 << 10;
 
-/// After the start, one row in this many is checked.
+/// After the beginning, one row in this many is checked.
 const STEP: u64 = 64;
 
-/// Candidates that pruning keeps for each value wanted.
+/// Number of candidates that pruning keeps per value wanted.
 const SPARE: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -25,17 +25,17 @@ pub(crate) struct Candidates {
     /// Number of values wanted.
     top: usize,
     seen: u64,
-    /// Candidates by hash: two values have the same one with a probability of 2^-128 only. The map hashes it
-    /// again with a secret key, since values with similar hashes can be crafted.
+    /// Candidates by hash. Two values have the same hash with a probability of only 2^-128. The map hashes it again with
+    /// a secret key, because a client could choose values with similar hashes.
     found: HashMap<Hash, Candidate>,
-    /// The count that a value must exceed to become a candidate.
+    /// Count that a value must exceed to become a candidate.
     floor: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Candidate {
     value: Literal,
-    /// The estimated count when the value was last checked; it may have grown since.
+    /// Estimated count at the time when the value was last checked; it may be higher now.
     count: u64,
 }
 
@@ -44,7 +44,7 @@ impl Candidates {
         Candidates { top: top as usize, seen: 0, found: HashMap::default(), floor: 0 }
     }
 
-    /// Returns the most candidates after pruning, and hence in an encoded state.
+    /// Returns the maximum number of candidates after pruning, and so in an encoded state.
     pub fn kept_max(top: u32) -> usize {
         SPARE * top as usize
     }
@@ -54,7 +54,7 @@ impl Candidates {
         self.found.capacity() * size_of::<(Hash, Candidate)>() + self.found.values().map(value).sum::<usize>()
     }
 
-    /// Checks some values of a block that was counted already; `count` estimates how often a value occurred.
+    /// Checks some values of a block whose values were counted before; `count` returns the estimated count of a value.
     pub fn update(&mut self, block: &Block<'_>, count: &dyn Fn(Hash) -> u64) {
         if self.top == 0 {
             return;
@@ -74,7 +74,7 @@ impl Candidates {
         self.seen += len;
     }
 
-    /// Checks the values of which at least one row must be checked.
+    /// Checks those values of which at least one row must be checked.
     fn update_counted(&mut self, block: &Block<'_>, counts: &[u64], count: &dyn Fn(Hash) -> u64) {
         for (place, rows) in counts.iter().enumerate() {
             let before = self.seen;
@@ -100,7 +100,7 @@ impl Candidates {
         }
     }
 
-    /// Drops all but the most frequent candidates, by current counts from `count`.
+    /// Keeps only the most frequent candidates, by their current counts, which `count` returns.
     pub fn prune(&mut self, count: &dyn Fn(Hash) -> u64) {
         self.found.iter_mut().for_each(|(hash, candidate)| candidate.count = count(*hash));
         let kept = SPARE * self.top;
@@ -108,8 +108,7 @@ impl Candidates {
             let mut order: Vec<(u64, Hash)> = self.found.iter().map(|(h, c)| (c.count, *h)).collect();
             order.sort_unstable_by(|one, other| other.cmp(one));
             order[kept..].iter().for_each(|(_, hash)| drop(self.found.remove(hash)));
-            // The capacity of a table after removals depends on its secret hash key; rebuilding makes it the
-            // same each time.
+            // The capacity of the map after removals depends on its secret key; a rebuilt map always has the same.
             let left = std::mem::take(&mut self.found);
             self.found.reserve(2 * kept);
             self.found.extend(left);
@@ -117,7 +116,7 @@ impl Candidates {
         }
     }
 
-    /// Merges the candidates of another sketch; the counters must have been merged before.
+    /// Merges the candidates of another sketch. The counters must have been merged before.
     pub fn merge(&mut self, other: &Candidates, count: &dyn Fn(Hash) -> u64) {
         self.seen += other.seen;
         for (hash, candidate) in &other.found {
@@ -140,7 +139,7 @@ impl Candidates {
         self.seen = seen;
     }
 
-    /// Returns the candidates of the encoded state, in the order of their hashes.
+    /// Returns the candidates that an encoded state has, ordered by their hashes.
     pub fn kept(&self, count: &dyn Fn(Hash) -> u64) -> Vec<(Hash, Literal)> {
         let mut pruned = self.clone();
         pruned.prune(count);

@@ -1,27 +1,30 @@
-//! Trust in Count-Min, judged from the other two sketches (thesis, sections 4.3.4 and 4.3.5).
+//! Trust in the counts of Count-Min, judged from the other two sketches of the column (thesis, sections 4.3.4 and
+//! 4.3.5).
 //!
-//! Count-Min overestimates a value when another one shares its counter in every row. The number of distinct
-//! values (HyperLogLog) tells how likely that is; their skew (Fast-AGMS) tells whether some are so frequent
-//! that they are hardly affected.
+//! Count-Min overestimates the count of a value when, in every row of counters, another value uses the same counter.
+//! HyperLogLog (the number of distinct values) tells how likely that is. Fast-AGMS (the skew of the values) tells
+//! whether some values are so frequent that the error hardly matters for them.
 
 use std::fmt;
 
-/// The most values, as a share of all, that may share all their counters for Count-Min to be trusted. With 6
-/// × 2^13 counters there are more beyond 5 100 values; the thesis (figure 4.9) finds errors from 1 500 on.
+/// Maximum share of the distinct values that may share all their counters with other values for Count-Min to be
+/// trusted. With 6 × 2^13 counters, this share is reached at 5 100 distinct values; the thesis (figure 4.9) finds
+/// errors from 1 500 on.
 const SHARED_MAX: f64 = 0.01;
 
-/// The relative error up to which the count of a frequent value is trusted.
+/// Maximum relative error of the count of a frequent value for the count to be trusted.
 const ERROR_MAX: f64 = 0.1;
 
-/// Trust in the counts of a sketch's Count-Min.
+/// How far the counts of a sketch's Count-Min can be trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trust {
-    /// Whether the count of any value can be taken as nearly exact.
+    /// Whether the estimated counts of all values can be taken as nearly exact: at most 1 % of the values are expected
+    /// to share all their counters with others.
     pub trusted: bool,
-    /// Counts from this number on have a relative error of at most a tenth, even if small counts have not.
-    /// `None` where it is likely that no value is as frequent.
+    /// Count from which the relative error is expected to be at most a tenth, even if smaller counts are not trusted.
+    /// `None` if it is not known that some value is so frequent.
     pub frequent_from: Option<f64>,
-    /// The reason, in words.
+    /// Reason for the judgement, as a clause for people.
     pub reason: String,
 }
 
@@ -32,16 +35,16 @@ impl fmt::Display for Trust {
     }
 }
 
-/// The numbers that the verdict is derived from.
+/// Numbers from which the trust is judged.
 pub(crate) struct Evidence {
-    /// Number of rows of Count-Min, and of counters in a row.
+    /// Number of rows of counters of Count-Min, and number of counters per row (`width`).
     pub rows: u8,
     pub width: f64,
-    /// Number of values, without NULLs.
+    /// Number of values in the column, without NULLs.
     pub values: f64,
-    /// Upper bound of the number of distinct values.
+    /// Upper bound of the number of distinct values; `None` without HyperLogLog.
     pub distinct: Option<f64>,
-    /// The second moment.
+    /// Second moment F2, the sum of the squared counts of all values; `None` without Fast-AGMS.
     pub second_moment: Option<f64>,
 }
 
@@ -68,8 +71,10 @@ impl Evidence {
         Trust { trusted, frequent_from, reason }
     }
 
-    /// Returns the mean excess of a counter is `values / width`; it changes ten times that count by a tenth. The most
-    /// frequent value occurs at least F2 / F1 times.
+    /// Returns the count from which the relative error is expected to be at most a tenth. That is ten times the mean
+    /// overcount of a counter, `values / width`. Returns `None` if the second moment is unknown or does not prove that
+    /// some value is so frequent: the most frequent value occurs at least F2 / F1 times, where F1 is the number of
+    /// values.
     fn frequent_from(&self) -> Option<f64> {
         let from = self.values / self.width / ERROR_MAX;
         (self.second_moment? >= from * self.values && self.values > 0.0).then_some(from)

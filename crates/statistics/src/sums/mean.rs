@@ -1,10 +1,10 @@
-//! Means of decimals: the quotient of an exact sum and a count, rounded half away from zero. Pool, engine,
-//! and merging of parts all use this rule.
+//! Means of decimals: the quotient of an exact sum and a count, rounded half away from zero. The pool, the engine, and
+//! the merging of partial results all use this rule.
 
 use arrow_buffer::i256;
 
-/// Returns the mean of `count` decimals whose sum is `sum`, multiplied by `factor`; `None` when it does not
-/// fit, or when `count` is 0.
+/// Returns the mean of `count` decimals with the sum `sum`, multiplied by `factor`; `None` if it does not fit 128 bits,
+/// or `count` is 0.
 pub fn mean_of_decimals(sum: i128, count: i64, factor: i128) -> Option<i128> {
     // The narrow division is an order of magnitude faster, and fails only for enormous factors and means.
     let narrow = || {
@@ -18,7 +18,7 @@ pub fn mean_of_decimals(sum: i128, count: i64, factor: i128) -> Option<i128> {
     narrow().or_else(|| mean_of_wide_decimals(i256::from_i128(sum), count, factor)?.to_i128())
 }
 
-/// Computes a mean as [`mean_of_decimals`] does, for a sum of 256 bits. `factor` is positive.
+/// Returns a mean as [`mean_of_decimals`] does, for a sum of 256 bits. `factor` must be positive.
 pub fn mean_of_wide_decimals(sum: i256, count: i64, factor: i128) -> Option<i256> {
     let (divisor, factor) = (i256::from_i128(count.into()), i256::from_i128(factor));
     let (whole, rest) = (sum.checked_div(divisor)?, sum.checked_rem(divisor)?);

@@ -1,17 +1,16 @@
-//! Exact sums and means of integers and decimals, of one group or many, as states that merge: for engines
-//! whose own sums wrap or lose digits. The engine assigns rows to groups; the sums are kept here.
+//! Exact sums and means of integers and decimals, of one group or many, as states that can be merged. For engines whose
+//! own sums wrap or lose digits. The engine assigns rows to groups; the sums are kept here.
 //!
-//! - Input: arrays of a type that [`ExactSums::new`] takes, with NULLs, and a filter.
-//! - Output: the sum or the mean of each group, NULL of no values; or the states of the groups, in the columns
-//!   that [`ExactSums::state_types`] names.
-//! - Order: that of the groups. The order of rows changes nothing.
-//! - Memory: 8 bytes for each group of integers, 16 of decimals, 32 of decimals of 256 bits; 8 more where values
-//!   are counted, and 8 for all groups once the sum of one does not fit its word.
+//! - Input: arrays of a type that [`ExactSums::new`] supports, with NULLs, and a filter.
+//! - Output: the sum or mean of each group, NULL for a group without values; or the states of the groups, in the columns
+//!   that [`ExactSums::state_types`] lists. Groups stay in order; the order of rows does not matter.
+//! - Memory per group: 8 bytes for integers, 16 for decimals, 32 for decimals of 256 bits; 8 more if values are counted;
+//!   and 8 more in all groups once the sum of one of them exceeds its word.
 //! - Parallelism: none. Each thread has states of its own, which are merged.
-//! - Errors: a sum or a mean that does not fit the type of the result. Only the end is checked.
+//! - Errors: a final sum or mean that does not fit the type of the result.
 //!
-//! Invariant: a sum is kept exactly, not modulo a power of two, so that intermediate sums may exceed the
-//! result type by any amount.
+//! Invariant: a sum is kept exactly, not modulo a power of two, so that intermediate sums may exceed the type of the
+//! result by any amount.
 
 mod mean;
 mod seen;
@@ -35,12 +34,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use words::{Digits, Direction, Rows, Totals};
 
-/// The result that is computed from the sums.
+/// Which result is computed from the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The sum itself.
     Sum,
-    /// The sum by the number of values, of decimals only.
+    /// The sum divided by the number of values; for decimals only.
     Mean,
 }
 
@@ -50,9 +49,9 @@ pub struct ExactSums {
     totals: AnyTotals,
     seen: Seen,
     purpose: Purpose,
-    /// Scale of the values; 0 of integers.
+    /// Scale of decimal values; 0 for integers.
     scale: i8,
-    /// Whether states have a column of carries: sums of 64-bit values in words of 128 bits never need one.
+    /// Whether states have a column of carries. Sums of 64-bit values in words of 128 bits never need one.
     has_carries: bool,
 }
 
@@ -91,7 +90,7 @@ impl ExactSums {
         Some(ExactSums { totals, seen, purpose, scale, has_carries })
     }
 
-    /// Turns these sums into those of a single group that support [`ExactSums::retract`].
+    /// Makes these the sums of a single group, from which values can be removed again by [`ExactSums::retract`].
     #[must_use]
     pub fn retractable(mut self) -> ExactSums {
         self.seen = Seen::Counts(Vec::new());
@@ -99,7 +98,7 @@ impl ExactSums {
         self
     }
 
-    /// Returns the name and type of each column of the states.
+    /// Returns the names and types of the columns of states.
     pub fn state_types(&self) -> Vec<(&'static str, DataType)> {
         let carries = self.has_carries.then_some(("carries", DataType::Int64));
         let counts = (self.purpose == Purpose::Mean).then_some(("count", DataType::UInt64));
@@ -115,7 +114,7 @@ impl ExactSums {
         }
     }
 
-    /// Grows to `groups` groups. Each new group must have a row in the next update or merge.
+    /// Grows to `groups` groups. The next update or merge must have a row for each new group.
     pub fn resize(&mut self, groups: usize) {
         match &mut self.totals {
             AnyTotals::Integers(totals) => totals.resize(groups),
@@ -124,11 +123,11 @@ impl ExactSums {
         }
     }
 
-    /// Adds the values for which `filter` holds. `groups` has the group of each row; without it all rows
+    /// Adds the values of rows for which `filter` is true. `groups` has the group of each row; with `None`, all rows
     /// belong to the first group.
     ///
     /// # Panics
-    /// When the values are of another type than was given to [`ExactSums::new`], or a group is out of range.
+    /// When the values have another type than the one given to [`ExactSums::new`], or a group does not exist.
     pub fn update(&mut self, values: &dyn Array, groups: Option<&[usize]>, filter: Option<&BooleanArray>) {
         let valid = valid(values, filter);
         let rows = Rows { groups, valid: valid.as_ref() };
@@ -136,7 +135,7 @@ impl ExactSums {
         self.seen.note(rows, values.len(), self.groups());
     }
 
-    /// Removes values that were added to the first group.
+    /// Removes values that were added to the first group before.
     ///
     /// # Panics
     /// As [`ExactSums::update`], and when the sums are not [`ExactSums::retractable`].
@@ -168,7 +167,8 @@ impl ExactSums {
         }
     }
 
-    /// Removes the first `groups` groups and returns their states; the other groups move to the front.
+    /// Removes the first `groups` groups and returns their states. The other groups move to the front, so that their
+    /// numbers change.
     pub fn take_states(&mut self, groups: usize) -> Vec<ArrayRef> {
         let nulls = self.seen.nulls(groups);
         let counts = self.seen.take_counts(groups);
@@ -183,7 +183,7 @@ impl ExactSums {
         [sums].into_iter().chain(carries).chain(counts.map(|counts| Arc::new(counts) as ArrayRef)).collect()
     }
 
-    /// Returns the states of rows that are a group each.
+    /// Returns the states of rows each of which is a group of its own.
     ///
     /// # Panics
     /// As [`ExactSums::update`].
@@ -199,9 +199,9 @@ impl ExactSums {
         [sums].into_iter().chain(carries).chain(counts.map(|counts| Arc::new(counts) as ArrayRef)).collect()
     }
 
-    /// Returns the sums or means of the first `groups` groups, as an array of type `result`; errors mention
-    /// `name`. For a sum, `result` is the type of the values or a wider one of its kind; for a mean, a
-    /// decimal of the same width.
+    /// Returns the sums or means of the first `groups` groups as an array of type `result`. Messages of errors contain
+    /// `name`. For sums, `result` must be the type of the values or a wider one of its kind; for means, a decimal of
+    /// the same width.
     ///
     /// # Errors
     /// `Invalid` when a sum or mean does not fit `result`.
@@ -240,7 +240,7 @@ impl ExactSums {
         }
     }
 
-    /// Sums or means of the first `groups` groups as decimals; `None` if one has too many digits.
+    /// Returns the sums or means of the first `groups` groups as decimals; `None` if one has too many digits.
     fn decimals<'a, W: Digits>(
         &self,
         totals: &'a Totals<W>,
@@ -258,7 +258,7 @@ impl ExactSums {
         }
     }
 
-    /// Removes the first `groups` groups; the other groups move to the front.
+    /// Removes the first `groups` groups. The other groups move to the front, so that their numbers change.
     pub fn drop_first(&mut self, groups: usize) {
         self.seen.drop_first(groups);
         match &mut self.totals {
@@ -268,7 +268,7 @@ impl ExactSums {
         }
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the sums take.
     pub fn bytes_held(&self) -> usize {
         let totals = match &self.totals {
             AnyTotals::Integers(totals) => totals.bytes_held(),
@@ -280,7 +280,7 @@ impl ExactSums {
 }
 
 impl AnyTotals {
-    /// Returns the type of the column of words; words may have more digits than the type allows.
+    /// Returns the type of the column of words in states. Words may have more digits than the type allows.
     fn data_type(&self) -> DataType {
         match self {
             AnyTotals::Integers(_) => DataType::Int64,
@@ -370,7 +370,7 @@ where
     Some(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone())))
 }
 
-/// Returns which rows count; `None` if all do.
+/// Returns a bitmap of the rows that count; `None` if all rows do.
 fn valid(values: &dyn Array, filter: Option<&BooleanArray>) -> Option<NullBuffer> {
     let passes = |filter: &BooleanArray| match filter.nulls() {
         Some(nulls) => NullBuffer::new(filter.values() & nulls.inner()),

@@ -7,7 +7,7 @@ use arrow_buffer::NullBuffer;
 /// Records which groups have values, or how many.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// Each of the first groups, of this number, has a value: no row was NULL or filtered out so far.
+    /// The first groups, as many as this number, all have a value, because no row was NULL or filtered out so far.
     All(usize),
     /// Whether each group has a value.
     Some(Vec<bool>),
@@ -45,7 +45,7 @@ impl Seen {
         }
     }
 
-    /// Returns the validity of the first `groups` groups; `None` if all have had a value.
+    /// Returns the null buffer of the first `groups` groups; `None` if all of them have a value.
     pub(super) fn nulls(&self, groups: usize) -> Option<NullBuffer> {
         let nulls: NullBuffer = match self {
             Seen::All(_) => return None,

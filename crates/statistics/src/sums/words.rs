@@ -1,7 +1,7 @@
-//! The words that hold sums, and the loops that add to them.
+//! Words that hold sums, and the loops that add to them.
 //!
-//! Invariant: the sum of a group is its word plus its carries times two to the power of the word's bits.
-//! Every addition to a word is checked for overflow; carries are allocated only after the first overflow.
+//! Invariant: the sum of a group is its word, plus its carries times 2^b, where b is the number of bits of a word.
+//! Every addition to a word is checked for overflow. Carries are allocated only after the first overflow.
 
 use super::mean::{mean_of_decimals, mean_of_wide_decimals};
 use arrow_array::types::ArrowPrimitiveType;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 /// A signed integer that holds a sum.
 pub(super) trait Word: ArrowNativeType {
-    /// Returns the sum modulo two to the power of the word's bits, and the carry.
+    /// Returns the sum modulo 2^b, where b is the number of bits of the word, and the carry.
     fn plus(self, other: Self) -> (Self, i64);
 
-    /// Returns the difference modulo two to the power of the word's bits, and the carry.
+    /// Returns the difference modulo 2^b, where b is the number of bits of the word, and the carry.
     fn minus(self, other: Self) -> (Self, i64);
 }
 
@@ -24,7 +24,7 @@ pub(super) trait Digits: Word + Ord {
     /// Returns whether the value has at most this many decimal digits.
     fn has_digits(&self, digits: u8) -> bool;
 
-    /// Returns the mean of `count` values with this sum, as [`mean_of_wide_decimals`]; `None` when it does not fit.
+    /// Returns the mean of `count` values with this sum, as [`mean_of_wide_decimals`] does; `None` if it does not fit.
     fn mean(self, carries: i64, count: i64, factor: i128) -> Option<Self>;
 }
 
@@ -90,7 +90,7 @@ impl Digits for i256 {
         bound.is_none_or(|bound| bound.wrapping_neg() < *self && *self < bound)
     }
 
-    /// Returns no mean of a sum that exceeds 256 bits, because there is no wider type to divide in.
+    /// Returns `None` for a sum that exceeds 256 bits, because there is no wider type for the division.
     fn mean(self, carries: i64, count: i64, factor: i128) -> Option<i256> {
         if carries == 0 { mean_of_wide_decimals(self, count, factor) } else { None }
     }
@@ -157,7 +157,7 @@ impl<W: Word> Totals<W> {
         }
     }
 
-    /// Carries are so rare that a branch is cheaper than adding zeros to another vector.
+    /// Adds one value. Carries are so rare that a branch is cheaper than always adding to the carries.
     #[inline]
     fn step(&mut self, group: usize, value: W, op: &impl Fn(W, W) -> (W, i64)) {
         let word = &mut self.words[group];
@@ -168,7 +168,7 @@ impl<W: Word> Totals<W> {
         }
     }
 
-    /// Adds to the first group, whose sum stays in registers meanwhile.
+    /// Adds values to the first group, whose sum stays in registers meanwhile.
     #[inline]
     fn fold<N: Into<W>>(&mut self, values: impl Iterator<Item = N>, op: &impl Fn(W, W) -> (W, i64)) {
         let Some(word) = self.words.first_mut() else { return };
@@ -202,13 +202,13 @@ impl<W: Word> Totals<W> {
         self.carries.get(group).copied().unwrap_or(0)
     }
 
-    /// Returns the sums of the first `groups` groups, if each fits its word. Those of groups without values are 0.
+    /// Returns the sums of the first `groups` groups, 0 for groups without values; `None` if one exceeds its word.
     pub(super) fn exact(&self, groups: usize) -> Option<&[W]> {
         let carries = self.carries.get(..groups).unwrap_or(&[]);
         carries.iter().all(|carry| *carry == 0).then(|| &self.words[..groups])
     }
 
-    /// Removes the first `groups` groups; returns their words, as an array of `data_type`, and their carries.
+    /// Removes the first `groups` groups. Returns their words, as an array of `data_type`, and their carries.
     pub(super) fn take<T: ArrowPrimitiveType<Native = W>>(
         &mut self,
         groups: usize,
@@ -237,10 +237,10 @@ impl<W: Word> Totals<W> {
 }
 
 impl<W: Digits> Totals<W> {
-    /// Returns the sums of the first `groups` groups, if each has at most `digits` decimal digits.
+    /// Returns the sums of the first `groups` groups; `None` if one has more than `digits` decimal digits.
     pub(super) fn decimals(&self, groups: usize, digits: u8) -> Option<&[W]> {
         let sums = self.exact(groups)?;
-        // Only the least and greatest are checked: that costs a comparison per sum, and no call.
+        // Only the least and the greatest sum are checked, which needs only a comparison per sum.
         let ends = [sums.iter().min(), sums.iter().max()];
         ends.iter().flatten().all(|end| end.has_digits(digits)).then_some(sums)
     }
@@ -259,7 +259,7 @@ impl<W: Digits> Totals<W> {
     }
 }
 
-/// Removes and returns the first `count` values. Taking all of them copies nothing.
+/// Removes the first `count` values and returns them. If these are all values, nothing is copied.
 pub(super) fn take_first<T>(values: &mut Vec<T>, count: usize) -> Vec<T> {
     if count >= values.len() { std::mem::take(values) } else { values.drain(..count).collect() }
 }

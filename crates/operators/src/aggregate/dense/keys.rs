@@ -1,6 +1,7 @@
-//! Group numbers computed from key codes: the mixed-radix number whose digits are the codes of the keys.
+//! Computes group numbers from the codes of group keys: a group number is a mixed-radix number whose digits are the
+//! codes.
 //!
-//! The codes are those of one row group, or, within [`KeyFrame`]s, those of a whole table.
+//! Codes are assigned within one row group or, by [`KeyFrame`]s, within the whole table.
 
 use crate::aggregate::aggregation::Key;
 use crate::aggregate::unfit::{DOMAIN_UNKNOWN, Fit, Unfit};
@@ -21,23 +22,23 @@ use std::ops::Range;
 
 const DOMAIN_TOO_LARGE: Unfit = Unfit("the domain of the keys is too large for an array");
 
-/// The keys of one row group, each with its codes.
+/// Group keys of one row group, with their codes.
 pub(crate) struct DenseKeys<'a> {
     keys: Vec<DenseKey<'a>>,
-    /// The product of the keys' domains.
+    /// Number of possible groups: the product of the numbers of codes.
     pub(crate) domain: usize,
-    /// The group of a row whose codes are all 0.
+    /// Group number of a row whose codes are all 0.
     base: u32,
 }
 
-/// Coding of a key over a whole table.
+/// How the values of a group key are coded within the whole table.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFrame {
-    /// The value of code 0.
+    /// Value that has code 0.
     pub(crate) min: i64,
-    /// Number of codes; the last one stands for NULL if the key can be NULL.
+    /// Number of codes. If the group key can be NULL, the last code stands for NULL.
     pub(crate) domain: usize,
-    /// Factor of this key's code in the group number.
+    /// Factor by which the code of this group key is multiplied in the group number.
     pub(crate) stride: usize,
     pub(crate) nullable: bool,
     pub(crate) data_type: DataType,
@@ -46,26 +47,26 @@ pub(crate) struct KeyFrame {
 struct DenseKey<'a> {
     codes: Codes<'a>,
     data_type: DataType,
-    /// Number of codes; the last one stands for NULL if the key can be NULL.
+    /// Number of codes. If the group key can be NULL, the last code stands for NULL.
     domain: usize,
-    /// Factor of this key's code in the group number.
+    /// Factor by which the code of this group key is multiplied in the group number.
     stride: usize,
-    /// Chunks whose NULLs make the key NULL, because the key is computed from them.
+    /// Chunks with NULLs that the group key is computed from: a NULL in one of them makes the group key NULL.
     nullable: Vec<&'a Chunk>,
-    /// The number in the whole table of each dictionary value; filled on first use.
+    /// Code in the whole table of each dictionary entry; computed on first use.
     text_numbers: OnceCell<Vec<i64>>,
 }
 
 enum Codes<'a> {
-    /// The same value in all rows, as an array of length one.
+    /// The same value in all rows, as an array of one row.
     Constant(ArrayRef),
     /// NULL in all rows.
     Null,
     Boolean(&'a Chunk),
-    /// Codes of a dictionary, from their least value on, and the dictionary's values.
+    /// Dictionary codes, of which the least has code 0 here, and the dictionary entries.
     Dictionary(Integers<'a>, &'a ArrayRef),
     Integers(Integers<'a>),
-    /// A lane, and its least value, which has code 0.
+    /// An integer lane, and its least value, which has code 0.
     Lane(LaneId, i64),
 }
 
@@ -79,7 +80,8 @@ pub(crate) struct KeyBuffers {
 }
 
 impl<'a> DenseKeys<'a> {
-    /// Codes the keys over `group`; not applicable if their domain is not known or exceeds `limit`.
+    /// Assigns codes to the group keys within `group`. Returns the reason if the number of possible groups is not known
+    /// or exceeds `limit`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -106,10 +108,10 @@ impl<'a> DenseKeys<'a> {
         Ok(Ok(dense))
     }
 
-    /// Codes the keys over `group` by the frames of the table.
+    /// Assigns the codes of the whole table, given by `frames`, to the group keys of `group`.
     ///
     /// # Errors
-    /// `Internal` when a key has values outside of its frame.
+    /// `Internal` when a group key has values outside its frame.
     pub(crate) fn within(
         keys: &[Key],
         frames: &[KeyFrame],
@@ -134,7 +136,7 @@ impl<'a> DenseKeys<'a> {
         self.keys.is_empty()
     }
 
-    /// Returns the lanes that keys are read from.
+    /// Returns the lanes that group keys are read from.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         self.keys.iter().filter_map(|key| match key.codes {
             Codes::Lane(lane, _) => Some(lane),
@@ -142,8 +144,8 @@ impl<'a> DenseKeys<'a> {
         })
     }
 
-    /// If group numbers are the codes of a single key stored as bytes, replaces `groups` by those of `rows`;
-    /// returns whether it did.
+    /// Replaces `groups` by the group numbers of `rows` if these are the codes of a single group key stored as bytes.
+    /// Returns whether they are.
     pub(crate) fn bytes(&self, rows: Range<usize>, groups: &mut Vec<u8>) -> bool {
         let [DenseKey { codes: Codes::Dictionary(codes, _) | Codes::Integers(codes), nullable, .. }] =
             self.keys.as_slice()
@@ -192,7 +194,7 @@ impl<'a> DenseKeys<'a> {
         Ok(())
     }
 
-    /// Gives rows whose key is NULL the last code in place of the arbitrary code under the NULL.
+    /// Replaces the code of rows whose group key is NULL, which is arbitrary, by the last code, which stands for NULL.
     fn add_nulls(&self, key: &DenseKey<'_>, chunk: &Chunk, rows: RowSet<'_>, groups: &mut [u32]) {
         let (stride, last) = (key.stride as u32, key.domain as u32 - 1);
         let set = |group: &mut u32| {
@@ -212,8 +214,8 @@ impl<'a> DenseKeys<'a> {
         }
     }
 
-    /// Replaces `ids` by the groups in `table` of the group numbers `numbers`. The keys of `table` are packed
-    /// if `packing` is given.
+    /// Finds or adds the groups with the group numbers `numbers` in `table`, and replaces `ids` by their ids there.
+    /// `packing` must be given if `table` has packed group keys.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -237,7 +239,7 @@ impl<'a> DenseKeys<'a> {
 }
 
 impl KeyFrame {
-    /// Returns the values of this key in the group numbers `groups`.
+    /// Returns the values of this group key for the group numbers `groups`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -255,8 +257,8 @@ impl KeyFrame {
         array_of_ints(&self.data_type, values, nulls)
     }
 
-    /// Returns the codes of this key in some group numbers. A division takes as long as everything else that
-    /// is done per group, so it is avoided where there is a single key.
+    /// Returns the codes of this group key in the group numbers `groups`. A division takes as long as everything else
+    /// per group, so it is avoided for a single group key.
     fn codes(&self, groups: &[u32]) -> Vec<u32> {
         let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
         let last = groups.iter().max().copied().unwrap_or(0);
@@ -286,7 +288,7 @@ impl<'a> DenseKey<'a> {
         }
     }
 
-    /// Writes the values of this key in the group numbers `numbers` into packed keys.
+    /// Writes the values of this group key for the group numbers `numbers` into packed group keys.
     fn pack(&self, index: usize, packing: &Packing, numbers: &[u32], packed: &mut [i64]) -> Result<()> {
         let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
         let codes = || numbers.iter().map(|number| number / stride % domain);
@@ -301,7 +303,7 @@ impl<'a> DenseKey<'a> {
                     let _ = self.text_numbers.set(packing.lanes_of(index, values)?);
                 }
                 let numbers = self.text_numbers.get().map_or(&[][..], Vec::as_slice);
-                // The code of NULL may be past the values.
+                // The code of NULL may be beyond the values.
                 codes().map(|code| numbers.get(first + code as usize).copied().unwrap_or(0)).collect()
             }
             Codes::Boolean(_) => from(0),
@@ -320,12 +322,12 @@ impl<'a> DenseKey<'a> {
         Ok(())
     }
 
-    /// Returns the values of this key in some group numbers of the row group (not those of a frame).
+    /// Returns the values of this group key for group numbers within the row group (not within the whole table).
     fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
         let codes = || groups.iter().map(|g| *g as usize / self.stride % self.domain);
         let null = (!self.nullable.is_empty()).then_some(self.domain - 1);
         let nulls = null.map(|null| codes().map(|code| code != null).collect::<NullBuffer>());
-        // The code of NULL is none of a value.
+        // The code of NULL does not belong to a value.
         let code_or_0 = |code: usize| if Some(code) == null { 0 } else { code };
         Ok(match &self.codes {
             Codes::Constant(value) => {
@@ -357,7 +359,7 @@ impl<'a> DenseKey<'a> {
     }
 }
 
-/// Returns how the codes of a key are read, and their number; `None` if it has none.
+/// Returns how the codes of a group key are read, and their number; `None` if it has no codes.
 fn codes_of<'a>(
     key: &Key,
     lanes: &BoundLanes<'a>,
@@ -385,7 +387,8 @@ fn codes_of<'a>(
     Ok(domain(min, max).map(|domain| (codes, domain)))
 }
 
-/// Returns the reading of a key's codes within a frame, and the frame's code of the row group's least value.
+/// Returns how the codes of a group key are read within `frame`, and the code that the least value of the row group has
+/// there.
 fn codes_within<'a>(
     key: &Key,
     frame: &KeyFrame,

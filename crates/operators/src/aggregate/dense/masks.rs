@@ -1,4 +1,4 @@
-//! Evaluation of masks: which rows count for a measure.
+//! Evaluates masks: bitmaps of the rows that count for a measure (a sum or fold).
 
 use super::measures::Mask;
 use super::rows::DenseRows;
@@ -9,8 +9,8 @@ use farpool_columns::{Kernel, Level, Simd};
 use farpool_model::Result;
 
 impl DenseRows<'_> {
-    /// Evaluates each mask to a bit per row of the batch; `None` where all rows count. Bits of rows that are
-    /// not selected are unspecified.
+    /// Evaluates each mask to a bitmap of the batch; `None` if all rows count. Bits of rows that are not selected are
+    /// unspecified.
     pub(crate) fn mask_bits(
         &self,
         selection: &Selection,
@@ -38,7 +38,7 @@ impl DenseRows<'_> {
     }
 }
 
-/// Replaces `out` by `values`, with 0 where the bit is clear.
+/// Replaces `out` by `values`, with 0 for values whose bit is clear.
 pub(super) fn masked(values: &[i64], mask: &[u64], out: &mut Vec<i64>) {
     out.resize(values.len(), 0);
     Level::best().run(Masked { values, mask, out });
@@ -63,7 +63,7 @@ impl Kernel for Masked<'_> {
     }
 }
 
-/// Replaces `out` by 1 where the bit is set and 0 elsewhere, for `rows` rows.
+/// Replaces `out` by one value per row: 1 if the bit of the row is set, otherwise 0.
 pub(super) fn ones(mask: &[u64], rows: usize, out: &mut Vec<i64>) {
     out.clear();
     out.extend((0..rows).map(|row| i64::from(bits::get(mask, row))));

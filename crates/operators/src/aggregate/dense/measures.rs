@@ -1,5 +1,5 @@
-//! Measures: the masks, sums and folds that are computed per group, each distinct one once, and which of them
-//! give each accumulator.
+//! Measures: masks, sums and folds that are computed for each group. Equal ones are computed once, and several
+//! accumulators may be derived from one measure.
 
 use crate::aggregate::aggregation::{Accumulator, Aggregation, Argument, Kind};
 use crate::aggregate::extent::Extent;
@@ -7,33 +7,34 @@ use crate::aggregate::unfit::{Fit, NOT_ON_LANES, SUM_TOO_WIDE};
 use crate::lanes::LaneId;
 use farpool_model::Fold;
 
-/// The measures of an aggregation over some rows.
+/// Measures of an aggregation.
 #[derive(Clone, Debug)]
 pub(crate) struct Measures {
-    /// The distinct masks of sums and folds; the first one passes all rows.
+    /// Masks of the sums and folds, each once. The first one passes all rows.
     pub(crate) masks: Vec<Mask>,
     pub(crate) sums: Vec<SumOf>,
     pub(crate) folds: Vec<FoldOf>,
-    /// For each accumulator, the measure that holds its partial value.
+    /// For each accumulator, the measure that has its partial value.
     pub(crate) sources: Vec<Source>,
 }
 
-/// Rows count if they pass a condition of `FILTER (WHERE …)` and none of some columns is NULL.
+/// Condition under which a row counts: it passes `condition`, that of a `FILTER (WHERE …)`, and none of some columns is
+/// NULL.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Mask {
     pub(crate) condition: Option<usize>,
     pub(crate) nullable: Vec<usize>,
 }
 
-/// A sum per group: of a lane under a mask (its index), or of rows.
+/// A sum per group: of a lane's values, or a number of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SumOf {
     Lane(LaneId, usize),
-    /// The number of rows that pass a mask (its index).
+    /// Number of rows that pass the mask with this index.
     Rows(usize),
 }
 
-/// A fold of a lane, under a mask.
+/// A fold (such as a minimum) of a lane's values over the rows that pass a mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FoldOf {
     pub(crate) lane: LaneId,
@@ -41,19 +42,20 @@ pub(crate) struct FoldOf {
     pub(crate) fold: Fold,
 }
 
-/// The measure that holds the partial value of an accumulator.
+/// The measure that has the partial value of an accumulator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
-    /// The number of all rows of the group.
+    /// Number of all rows of the group.
     AllRows,
     Sum(usize),
-    /// A fold; valid if the sum that counts the rows of its mask (`None`: all rows) is not 0.
+    /// A fold. It has a value if the sum with the second index, which counts the rows of the fold's mask, is not 0;
+    /// `None` if all rows count.
     Fold(usize, Option<usize>),
 }
 
 impl Measures {
-    /// Returns the measures of `aggregation`; not applicable if an accumulator cannot run on lanes or a sum
-    /// may exceed 64 bits.
+    /// Returns the measures of `aggregation`. Returns the reason if an accumulator needs decoded values, or a sum may
+    /// exceed 64 bits.
     pub(crate) fn of(aggregation: &Aggregation, extent: &Extent<'_>) -> Fit<Measures> {
         if aggregation.accumulators.iter().any(|a| !may_run_on_lanes(aggregation, a)) {
             return Err(NOT_ON_LANES);
@@ -95,8 +97,7 @@ impl Measures {
         let count = (mask != 0).then(|| position(&mut self.sums, SumOf::Rows(mask)));
         match accumulator.kind {
             Kind::Count => {
-                // Where an expression is not valid on lanes, its NULLs are known only if it is a plain
-                // column.
+                // If an expression cannot be evaluated as a lane, its NULLs are known only if it is a plain column.
                 let known = argument.is_none_or(|a| {
                     a.compiled.as_column().is_some() || a.lane.is_some_and(|l| (extent.interval)(l).is_some())
                 });
@@ -105,7 +106,7 @@ impl Measures {
             Kind::Sum => {
                 let (lane, (min, max)) = bounded(argument, extent)?;
                 let largest = u128::from(min.unsigned_abs().max(max.unsigned_abs()));
-                // One bit is left free, for the tag of a sum.
+                // One bit is left free, because a sum may be stored doubled with a tag bit (see `whole`).
                 let fits = largest * u128::from(extent.rows) <= i64::MAX as u128 / 2;
                 fits.then(|| Source::Sum(position(&mut self.sums, SumOf::Lane(lane, mask))))
                     .ok_or(SUM_TOO_WIDE)
@@ -119,20 +120,20 @@ impl Measures {
     }
 }
 
-/// Returns the lane of an argument, and its bounds.
+/// Returns the lane of an argument, with its least and greatest value.
 fn bounded(argument: Option<&Argument>, extent: &Extent<'_>) -> Fit<(LaneId, (i64, i64))> {
     let lane = argument.and_then(|argument| argument.lane);
     lane.and_then(|lane| Some((lane, (extent.interval)(lane)?))).ok_or(NOT_ON_LANES)
 }
 
-/// Returns whether an accumulator can run on lanes in some row groups.
+/// Returns whether an accumulator can be computed from lanes, at least in some row groups.
 fn may_run_on_lanes(aggregation: &Aggregation, accumulator: &Accumulator) -> bool {
     let Some(index) = accumulator.argument else { return accumulator.kind == Kind::Count };
     let argument = &aggregation.arguments[index];
     argument.lane.is_some() || (accumulator.kind == Kind::Count && argument.compiled.as_column().is_some())
 }
 
-/// Returns the index of `item` in `items`, to which it is added if it is new.
+/// Returns the index of `item` in `items`; appends it if it is new.
 fn position<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     items.iter().position(|known| *known == item).unwrap_or_else(|| {
         items.push(item);

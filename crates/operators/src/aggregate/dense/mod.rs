@@ -1,8 +1,8 @@
-//! Code shared by the ways that number groups by the codes of their keys ([`super::whole`], [`super::fused`],
-//! and [`super::mixed`] where it can): dense group numbers, the measures of each group, and the scan over the
-//! rows of a row group.
+//! Code shared by the ways that compute a group number from the codes of the group keys ([`super::whole`],
+//! [`super::fused`], and [`super::mixed`] where it can): group numbers, the measures of each group, and the scan over
+//! the rows of a row group.
 //!
-//! NULLs, conditions of `FILTER (WHERE …)` and unselected rows are masks: a masked value adds 0.
+//! NULLs, conditions of `FILTER (WHERE …)` and unselected rows are handled by masks: a value that is masked out adds 0.
 
 mod keys;
 mod masks;

@@ -1,4 +1,4 @@
-//! An aggregation on dense group numbers and lanes, bound to one row group.
+//! An aggregation on group numbers and lanes, bound to one row group.
 
 use super::keys::{DenseKeys, KeyFrame};
 use super::measures::Measures;
@@ -19,13 +19,13 @@ pub(crate) struct DenseRows<'a> {
     pub(crate) keys: DenseKeys<'a>,
     pub(super) conditions: Vec<BoundFilter<'a>>,
     pub(crate) measures: Cow<'a, Measures>,
-    /// The lanes that measures and keys read, where they are valid for the row group.
+    /// Lanes that measures and group keys read and that can be evaluated for the row group.
     pub(super) wanted: Vec<LaneId>,
 }
 
 impl<'a> DenseRows<'a> {
-    /// Binds `aggregation`, except its conditions, to `group`. Group numbers are below `limit` and have a
-    /// meaning only within this row group.
+    /// Binds `aggregation`, except its FILTER conditions, to `group`. Group numbers are below `limit` and are valid
+    /// only within this row group.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -48,8 +48,8 @@ impl<'a> DenseRows<'a> {
         Ok(measures.map(|measures| DenseRows::new(group, lanes, keys, Cow::Owned(measures))))
     }
 
-    /// Binds `aggregation`, except its conditions, to a row group of the table that `frames` and `measures`
-    /// belong to. Group numbers are those of the table.
+    /// Binds `aggregation`, except its FILTER conditions, to a row group of the table for which `frames` and `measures`
+    /// were made. Group numbers are those of the whole table.
     ///
     /// # Errors
     /// `Internal` when the row group is of another table.
@@ -75,7 +75,7 @@ impl<'a> DenseRows<'a> {
         DenseRows { group, lanes, keys, conditions: Vec::new(), measures, wanted }
     }
 
-    /// Binds the conditions; `memos` hold their results on dictionaries.
+    /// Binds the FILTER conditions. `memos` have their results on the dictionaries of the row group.
     ///
     /// # Errors
     /// Errors of binding a filter.

@@ -1,4 +1,4 @@
-//! Scans the rows of a row group in parts and adds them up in a target.
+//! Scans the rows of a row group in parts, and adds each part to a target.
 
 use super::keys::KeyBuffers;
 use super::masks::{masked, ones};
@@ -12,36 +12,37 @@ use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Result, limits};
 use std::borrow::Cow;
 
-/// Rows per part where blocks are computed whole: about ten buffers of them stay within the L2 cache.
+/// Number of rows per part if whole blocks are computed. Reason: about ten buffers of this size fit the L2 cache.
 pub(crate) const ROWS_AT_A_TIME: usize = 2048;
 
-/// If fewer than one row in this many is selected, values are gathered; otherwise whole blocks are computed and the
-/// rows that are not selected are masked.
+/// If fewer than one row in this many is selected, only selected values are unpacked (gathered). Otherwise whole blocks
+/// are, and the rows that are not selected are masked out.
 const GATHER_BELOW: usize = 2;
 
-/// The same limit without groups, where a masked row costs next to nothing.
+/// As [`GATHER_BELOW`], for aggregations without group keys, where a row that is masked out costs almost nothing.
 const GATHER_BELOW_UNGROUPED: usize = 8;
 
-/// The most rows of a part, whether gathered or of whole blocks.
+/// Maximum number of rows of a part, gathered or not.
 pub(crate) const ROWS_OF_A_PART: usize = limits::BATCH_ROWS / GATHER_BELOW;
 
 const _: () = assert!(ROWS_AT_A_TIME <= ROWS_OF_A_PART);
 
-/// Destination of the values of parts: sums and folds per group.
+/// Receives the values of parts and adds them to the sums and folds of groups.
 pub(crate) trait Target {
-    /// Adds a value of each sum to the group of each row. Without groups, `rows` rows belong to one.
+    /// Adds one value per row to each sum, in the group of the row. With `groups` `None`, all `rows` rows belong to one
+    /// group.
     fn add_sums(&mut self, rows: usize, groups: Option<&[u32]>, sums: &[&[i64]]);
 
-    /// Folds the values of the rows in `mask` into fold `index` of their groups.
+    /// Folds the values of the rows in `mask` into the fold with this index, in the groups of the rows.
     fn add_fold(&mut self, index: usize, groups: Option<&[u32]>, values: &[i64], mask: Option<&[u64]>);
 }
 
-/// A part of a batch: the rows that are computed, and which of them count.
+/// A part of a batch: rows that are computed, and which of them count.
 pub(crate) struct Part<'b> {
     pub(crate) rows: RowSet<'b>,
-    /// A bit per computed row; `None` when all are selected.
+    /// Bitmap of the selected ones of these rows; `None` if all are selected.
     pub(crate) selected: Option<&'b [u64]>,
-    /// For each mask, a bit per computed row; `None` where all count.
+    /// For each mask, a bitmap of these rows; `None` if all count.
     masks: Vec<Option<Vec<u64>>>,
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct Part<'b> {
 pub(crate) struct Scratch {
     keys: KeyBuffers,
     groups: Vec<u32>,
-    /// For each sum, its values, unless they are those of a lane without a mask.
+    /// For each sum, its values with 0 for rows that do not count; unused if the sum is that of a lane without a mask.
     masked: Vec<Vec<i64>>,
 }
 
@@ -81,8 +82,8 @@ impl Scratch {
 }
 
 impl DenseRows<'_> {
-    /// Calls `add` with the selected rows of a batch in parts: if they are few, all of them gathered,
-    /// otherwise blocks in which the other rows are masked.
+    /// Calls `add` with the selected rows of a batch in parts. If they are few, only these rows are in the parts,
+    /// otherwise whole blocks with the other rows masked out.
     ///
     /// # Errors
     /// Errors of evaluating the conditions, and of `add`.
@@ -162,7 +163,7 @@ impl DenseRows<'_> {
         Ok(())
     }
 
-    /// Computes the values of each sum that are not those of a lane without a mask.
+    /// Computes the values of the sums that are not simply those of a lane without a mask.
     fn mask_sums(&self, masks: &[Option<&[u64]>], rows: usize, buffers: &LaneBuffers, out: &mut [Vec<i64>]) {
         for (sum, out) in self.measures.sums.iter().zip(out) {
             match sum {
@@ -180,8 +181,8 @@ impl DenseRows<'_> {
 }
 
 impl Part<'_> {
-    /// Returns the masks of the rows that count. With groups, unselected rows go to the discard group;
-    /// without, they are removed from every mask.
+    /// Returns the masks without the rows that are not selected. With groups they are unchanged, because those rows go
+    /// to the discard group.
     fn masks_within(&self, has_groups: bool) -> Cow<'_, [Option<Vec<u64>>]> {
         let Some(selected) = self.selected.filter(|_| !has_groups) else { return Cow::Borrowed(&self.masks) };
         let narrow = |mask: &Option<Vec<u64>>| {
@@ -198,7 +199,7 @@ fn repeat(value: i64, rows: usize, out: &mut Vec<i64>) {
     out.resize(rows, value);
 }
 
-/// Assigns rows that are not selected to the group `discarded`, which is never read.
+/// Assigns the rows that are not selected to the group `discarded`, whose values are never read.
 fn discard(groups: &mut [u32], selected: &[u64], discarded: usize) {
     let discarded = u32_checked(discarded);
     let rows = groups.len();

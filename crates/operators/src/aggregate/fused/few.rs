@@ -1,12 +1,12 @@
-//! Fast path of the fused way for a handful of groups: rows are added two at a time.
+//! Fast path of the fused way for a few groups: rows are added two at a time.
 //!
-//! Two rows have one of 256 pairs of groups. The sums of a pair's two groups are adjacent, so that one load,
-//! one addition and one store serve both rows, and consecutive rows of one group seldom have to wait for each
-//! other's stores. The upper bits of a group's first sum count its rows.
+//! The groups of two rows form one of 256 pairs, each with a sum for either group next to each other. So one load, one
+//! addition and one store serve both rows, and consecutive rows of one group seldom wait for each other's stores. The
+//! upper bits of a group's first sum count its rows.
 //!
-//! Eligible are row groups of at most [`GROUPS_MAX`] groups where every sum is one of a packed column without
-//! a mask, whose distances from the least value, summed over all rows, fit below the count. Group numbers are
-//! bytes then.
+//! Usable for row groups with at most [`GROUPS_MAX`] groups in which every sum is that of a bit-packed column without a
+//! mask, and the distances of its values from the least one, summed over all rows, fit below the count. Group numbers
+//! then fit a byte.
 
 use super::tables::SumTables;
 use crate::aggregate::dense::{DenseRows, KeyBuffers, ROWS_AT_A_TIME, SumOf};
@@ -14,29 +14,29 @@ use crate::lanes::{LaneBuffers, LaneId, RowSet};
 use farpool_columns::{Integers, Kernel, Level, Simd};
 use farpool_model::{Result, limits};
 
-/// The most groups for which the number of a pair fits a byte.
+/// Maximum number of groups. Reason: the number of a pair of groups must fit a byte.
 const GROUPS_MAX: usize = 16;
 
-/// Rows that are added per iteration; each two of them have a table of pairs of their own.
+/// Number of rows that are added per iteration. Each two of them have a table of pairs of their own.
 const STEP: usize = 8;
 
-/// The lowest bit of a sum that counts rows.
+/// Lowest of the bits of a sum that count rows.
 const COUNT_BIT: u32 = 44;
 
-/// Added to the first sum per row besides its distance: one row.
+/// One row, to be added to the first sum together with the row's distance.
 const ONE_ROW: u64 = 1 << COUNT_BIT;
 
-/// The greatest distance of a value from the least one, such that the sum over a row group does not reach the
-/// count.
+/// Maximum distance of a value from the least one. Reason: the sum over a row group must not reach the bits that count
+/// rows.
 const DISTANCE_MAX: u64 = ONE_ROW / limits::ROW_GROUP_ROWS as u64 - 1;
 
 const _: () = assert!((limits::ROW_GROUP_ROWS as u64) < 1 << (u64::BITS - COUNT_BIT));
 const _: () = assert!(ROWS_AT_A_TIME.is_multiple_of(STEP));
 
-/// Sums of a row group by pairs of groups.
+/// Sums of a row group for each pair of groups.
 pub(crate) struct FewSums<'a> {
-    /// The columns to sum; in `sums`, the sums of their distances. Without columns to sum there is one entry,
-    /// `None`, which only counts rows.
+    /// Columns whose distances are summed in `sums`. If there is no column to sum, the only entry is `None`, whose sums
+    /// count rows.
     columns: Vec<Option<Integers<'a>>>,
     sums: Vec<PairSums>,
     groups: Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) struct FewSums<'a> {
 }
 
 impl<'a> FewSums<'a> {
-    /// Creates empty sums; `None` if the row group is not eligible.
+    /// Creates empty sums; `None` if this fast path cannot be used for the row group.
     pub(super) fn of(rows: &DenseRows<'a>) -> Option<FewSums<'a>> {
         let measures = &rows.measures;
         if rows.keys.is_empty() || rows.keys.domain > GROUPS_MAX || !measures.folds.is_empty() {
@@ -75,7 +75,7 @@ impl<'a> FewSums<'a> {
 }
 
 impl FewSums<'_> {
-    /// Adds those of the rows from `start` to `end`, at most [`ROWS_AT_A_TIME`], that are selected.
+    /// Adds the selected ones of the rows from `start` to `end`, at most [`ROWS_AT_A_TIME`] rows.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -128,8 +128,7 @@ impl FewSums<'_> {
             let columns = self.columns.iter().flatten().zip(&totals).enumerate();
             for (index, (column, totals)) in columns {
                 let distances = if index == 0 { totals[group] & (ONE_ROW - 1) } else { totals[group] };
-                // The total fits, or the row group would not be eligible for the fused way; intermediate
-                // results may wrap.
+                // The total fits 64 bits, because the fused way requires that; intermediate results may wrap.
                 let least = column.min().wrapping_mul(count);
                 sums.add_total(index, group, least.wrapping_add(distances.cast_signed()));
             }
@@ -137,8 +136,8 @@ impl FewSums<'_> {
     }
 }
 
-/// Sums by pairs of groups, with one table for each pair of rows of an iteration: with a single table, long
-/// runs of one group would wait for its stores.
+/// Sums for each pair of groups, in one table for each two rows of an iteration. With a single table, long runs of one
+/// group would wait for its stores.
 struct PairSums(Vec<[[u64; 2]; PAIRS]>);
 
 const PAIRS: usize = GROUPS_MAX * GROUPS_MAX;
@@ -187,7 +186,7 @@ impl Kernel for Add<'_> {
     }
 }
 
-/// Zeroes the values whose bit is not set; the number of values is a multiple of [`STEP`].
+/// Sets the values whose bit is clear to zero. The number of values must be a multiple of [`STEP`].
 struct Keep<'a> {
     values: &'a mut [u64],
     selected: &'a [u64],

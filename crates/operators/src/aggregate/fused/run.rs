@@ -13,10 +13,10 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 
-/// Groups of a row group up to which the dense tables stay within the L2 cache.
+/// Maximum number of groups of a row group. Reason: the tables must fit the L2 cache.
 const DOMAIN_MAX: usize = 4096;
 
-/// In row groups of up to this many rows, the domain of the keys may exceed the number of rows.
+/// The number of possible groups may exceed the number of rows only up to this.
 const ROWS_FEW: usize = 64;
 
 /// The sums and folds of a row group.
@@ -25,7 +25,7 @@ struct Tables {
     folds: Vec<FoldTable>,
 }
 
-/// Binds `aggregation` to `group`, if the row group is eligible.
+/// Binds `aggregation` to `group`. Returns the reason if the fused way cannot be used for it.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -33,7 +33,7 @@ pub(crate) fn bind<'a>(aggregation: &'a Aggregation, group: &'a RowGroup) -> Res
     DenseRows::bind(aggregation, group, DOMAIN_MAX.min(group.rows.max(ROWS_FEW)))
 }
 
-/// Adds the rows of some batches; returns the number of rows that passed.
+/// Adds the rows of some batches; returns the number of rows that passed the filter.
 ///
 /// # Errors
 /// Errors of evaluating the filter and the conditions.
@@ -55,8 +55,8 @@ pub(crate) fn run(
     Ok(passed)
 }
 
-/// Adds the rows of some batches of an aggregation with keys. Parts of whole blocks go through [`FewSums`]
-/// where the row group is eligible for it.
+/// Adds the rows of some batches, with group keys. Parts of whole blocks use [`FewSums`] if that is possible for the
+/// row group.
 fn add_groups(
     rows: &DenseRows<'_>,
     batches: &mut Batches<'_>,
@@ -79,7 +79,7 @@ fn add_groups(
 impl Tables {
     /// Creates tables without values.
     fn new(rows: &DenseRows<'_>) -> Tables {
-        // One group more: the discard group, for rows that are not selected.
+        // One group more: the discard group, to which rows that are not selected are added.
         let groups = rows.keys.domain + 1;
         let mut sums = SumTables::default();
         sums.reset(groups, &widths(rows), bits_of(ROWS_OF_A_PART as u128));
@@ -101,7 +101,7 @@ impl Target for Tables {
     }
 }
 
-/// Returns the number of bits of the largest sum of each lane over one part; `None` if it is not known to fit a word.
+/// Returns for each sum the number of bits of the greatest one over one part; `None` if a value may be negative.
 fn widths(rows: &DenseRows<'_>) -> Vec<Option<u32>> {
     let width = |sum: &SumOf| match sum {
         SumOf::Rows(_) => Some(bits_of(ROWS_OF_A_PART as u128)),
@@ -114,7 +114,7 @@ fn widths(rows: &DenseRows<'_>) -> Vec<Option<u32>> {
     rows.measures.sums.iter().map(width).collect()
 }
 
-/// Hands the groups that occur over to the worker's table.
+/// Adds the groups that occur to the worker's hash table.
 fn flush(
     aggregation: &Aggregation,
     rows: &DenseRows<'_>,

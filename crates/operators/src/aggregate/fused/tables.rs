@@ -1,21 +1,21 @@
-//! Partial sums and folds per dense group.
+//! Partial sums and folds by group number.
 
 use crate::aggregate::fold::{for_fold, neutral};
 use crate::bits;
 use farpool_model::Fold;
 
-/// Words per line of a table.
+/// Number of 64-bit words per cache line.
 const WORDS_PER_LINE: usize = 8;
 
-/// The most groups for which each table has two copies, used in turn (otherwise consecutive rows of one group
-/// would wait for each other's stores), and several narrow sums share a word. Shared words are split into
-/// their sums after each part, which pays only for few groups.
+/// Maximum number of groups for two optimizations. Each table has two copies, used in turn, since consecutive rows of
+/// one group would otherwise wait for each other's stores. And several narrow sums share a word. Shared words must be
+/// split into their sums after each part, which pays only for few groups.
 const FEW_GROUPS_MAX: usize = 64;
 
-/// Bits available to fields of a shared word; the sign bit stays clear.
+/// Number of bits that the sums in a shared word may take. The sign bit stays clear.
 const WORD_BITS: u32 = 63;
 
-/// A cache line, which holds the words of one group.
+/// A cache line, with words of one group.
 type Line = [i64; WORDS_PER_LINE];
 
 /// The position of a sum in a word that several sums may share.
@@ -26,18 +26,18 @@ struct Field {
     bits: u32,
 }
 
-/// The partial sums of a row group per group: any number of them, and the number of rows.
+/// Partial sums of a row group by group number: any number of sums, and the number of rows.
 ///
-/// Most sums over a few thousand rows need far less than 64 bits. With `price` and `quantity` in one word,
-/// one addition to memory replaces two, and such additions take most of the time of grouping.
+/// Most sums over a few thousand rows need far less than 64 bits. If `price` and `quantity` share a word, one addition
+/// to memory replaces two. Such additions take most of the time of grouping.
 #[derive(Default)]
 pub(crate) struct SumTables {
     words: Vec<Vec<Field>>,
-    /// Lines of words, in one table for every [`WORDS_PER_LINE`] words of a group.
+    /// Cache lines by group number, one table for every [`WORDS_PER_LINE`] words of a group.
     tables: Vec<Vec<Line>>,
-    /// For each word, a buffer in which the fields of the rows are combined.
+    /// For each word, a buffer with the combined values of the rows of a part.
     packed: Vec<Vec<i64>>,
-    /// All sums of a group side by side, the number of rows last.
+    /// Totals by group number: all sums of a group, then its number of rows.
     totals: Vec<i64>,
     sums: usize,
     groups: usize,
@@ -45,9 +45,8 @@ pub(crate) struct SumTables {
 }
 
 impl SumTables {
-    /// Resets all sums to zero, for `groups` groups. `widths` gives for each sum the number of bits of the
-    /// largest one over one part, or `None` when a value may be negative; `rows_bits` the same for the number
-    /// of rows.
+    /// Resets all sums to zero and sets the number of groups. `widths` has for each sum the number of bits of the
+    /// greatest one over one part; `None` if a value may be negative. `rows_bits` is that number for the count of rows.
     pub(super) fn reset(&mut self, groups: usize, widths: &[Option<u32>], rows_bits: u32) {
         let few = groups <= FEW_GROUPS_MAX;
         self.groups = groups;
@@ -62,7 +61,7 @@ impl SumTables {
         self.totals = vec![0; groups * (self.sums + 1)];
     }
 
-    /// Adds one part: for each row, a value of each sum to the row's group.
+    /// Adds one part. `values` has for each sum one value per row, which is added in the row's group.
     pub(super) fn add(&mut self, groups: &[u32], values: &[&[i64]]) {
         for (word, packed) in self.words.iter().zip(&mut self.packed) {
             pack(word, values, groups.len(), packed);
@@ -102,7 +101,7 @@ impl SumTables {
         self.totals[group * (self.sums + 1) + sum] += total;
     }
 
-    /// Completes the totals; required before [`SumTables::sum`] and [`SumTables::rows`].
+    /// Moves everything to the totals. Must be called before [`SumTables::sum`] and [`SumTables::rows`].
     pub(super) fn finish(&mut self) {
         self.take_apart();
     }
@@ -117,7 +116,7 @@ impl SumTables {
         self.totals[group * (self.sums + 1) + sum]
     }
 
-    /// Moves the contents of the tables to the totals.
+    /// Moves the contents of the tables to the totals, split into the sums that share a word.
     fn take_apart(&mut self) {
         for (index, word) in self.words.iter().enumerate() {
             let table = &mut self.tables[index / WORDS_PER_LINE];
@@ -125,7 +124,7 @@ impl SumTables {
                 let value = std::mem::take(&mut content[index % WORDS_PER_LINE]);
                 let first = line % self.groups * (self.sums + 1);
                 for field in word {
-                    // Sums that are all zero have no bits.
+                    // A sum that is always zero has no bits.
                     let mask = u64::MAX.checked_shr(u64::BITS - field.bits).unwrap_or(0);
                     let part = value.cast_unsigned() >> field.shift & mask;
                     self.totals[first + field.sum] += part.cast_signed();
@@ -135,7 +134,7 @@ impl SumTables {
     }
 }
 
-/// Assigns fields of these widths to as few words as first fit, widest first, finds.
+/// Assigns sums of these widths to shared words by first fit, widest first, which needs few words.
 fn share_words(widths: &[u32]) -> Vec<Vec<Field>> {
     let mut order: Vec<usize> = (0..widths.len()).collect();
     order.sort_by_key(|sum| std::cmp::Reverse(widths[*sum]));
@@ -154,7 +153,7 @@ fn share_words(widths: &[u32]) -> Vec<Vec<Field>> {
     words
 }
 
-/// Combines the fields of a word, row by row. A value with a word of its own is used unchanged.
+/// Combines the values of the sums in a word, row by row. A sum with a word of its own is used unchanged.
 fn pack(word: &[Field], values: &[&[i64]], rows: usize, out: &mut Vec<i64>) {
     let of = |field: &Field| values.get(field.sum).map(|values| &values[..rows]);
     let one = |field: &Field| if of(field).is_none() { 1_i64 << field.shift } else { 0 };
@@ -217,7 +216,7 @@ fn add_row<const WORDS: usize>(line: &mut Line, words: &[&[i64]; WORDS], row: us
     }
 }
 
-/// The values of one fold, per group.
+/// Values of one fold by group number.
 pub(crate) struct FoldTable {
     values: Vec<i64>,
     fold: Fold,
@@ -229,7 +228,7 @@ impl FoldTable {
         FoldTable { values: vec![neutral(fold); groups], fold }
     }
 
-    /// Folds the values of the rows in `mask` into their groups (without groups, into group 0).
+    /// Folds the values of the rows in `mask` into their groups; with `groups` `None`, into group 0.
     pub(super) fn add(&mut self, groups: Option<&[u32]>, values: &[i64], mask: Option<&[u64]>) {
         for_fold!(self.fold, combine => fold_rows(&mut self.values, groups, values, mask, combine));
     }

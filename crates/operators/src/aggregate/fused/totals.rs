@@ -1,6 +1,6 @@
-//! Fast path of the fused way without keys: packed columns are summed while they are unpacked.
+//! Fast path of the fused way without group keys: bit-packed columns are summed while they are unpacked.
 //!
-//! Eligible are row groups where every sum is one of a packed column, under any mask.
+//! Usable for row groups in which every sum is that of a bit-packed column, with any mask.
 
 use super::tables::SumTables;
 use crate::aggregate::dense::{DenseRows, SumOf};
@@ -10,7 +10,7 @@ use crate::selection::Selection;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 
-/// Returns whether all sums are eligible.
+/// Returns whether this fast path can be used for all sums.
 pub(super) fn is_total(rows: &DenseRows<'_>) -> bool {
     let packed = |sum: &SumOf| match sum {
         SumOf::Rows(_) => true,
@@ -44,8 +44,7 @@ pub(super) fn add_totals(
                 Some(integers) => {
                     let (start, rows) = (selection.range.start, selection.range.len());
                     let deltas = integers.sum_deltas(start, rows, masks[*mask].as_deref());
-                    // The total fits, or the row group would not be eligible for the fused way; intermediate
-                    // results may wrap.
+                    // The total fits 64 bits, because the fused way requires that; intermediate results may wrap.
                     integers.min().wrapping_mul(count(*mask) as i64).wrapping_add(deltas as i64)
                 }
             },

@@ -1,4 +1,4 @@
-//! The mixed way bound to one row group, and the batches that it adds.
+//! The mixed way bound to one row group, and how it adds batches.
 
 use super::counted::{Counted, CountsMemo};
 use super::dense::DenseNumbers;
@@ -19,32 +19,33 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// If at least one row in this many is selected, unselected rows are masked rather than the selected ones gathered.
+/// If at least one row in this many is selected, the other rows are masked out; otherwise only the selected rows are
+/// decoded.
 const MASK_ABOVE: usize = 8;
 
 /// An aggregation bound to one row group.
 pub(crate) struct Mixed<'a> {
     aggregation: &'a Aggregation,
-    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
+    /// How rows are partitioned once there are many groups; `None` if they never are.
     radix: Option<&'a Shape>,
     group: &'a RowGroup,
     lanes: BoundLanes<'a>,
     keys: Box<dyn KeyLookup + 'a>,
-    /// For each accumulator, the lane of its argument, where it is bound.
+    /// For each accumulator, the lane of its argument; `None` if it is read from a decoded array.
     arguments: Vec<Option<LaneId>>,
-    /// The lanes that arguments and keys read.
+    /// Lanes that arguments and group keys read.
     wanted: Vec<LaneId>,
-    /// For each accumulator, the column whose values are counted instead of being decoded.
+    /// For each accumulator, the column whose values are counted by code instead of being decoded, if any.
     counted: Vec<Option<Counted<'a>>>,
-    /// The columns that are decoded, and those of them that keys need.
+    /// Columns that are decoded, and in `decoded_keys` those of them that group keys read.
     decoded: Vec<usize>,
     decoded_keys: Vec<usize>,
-    /// Whether there are no groups, conditions or lanes, and every argument is a plain column of floats.
+    /// Whether there are no group keys, FILTER conditions or lanes, and every argument is a plain float column.
     is_maskable: bool,
 }
 
 impl<'a> Mixed<'a> {
-    /// Binds `aggregation` to `group`, and resumes the counts of earlier steps.
+    /// Binds `aggregation` to `group`, and continues the counts of earlier steps.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -80,7 +81,7 @@ impl<'a> Mixed<'a> {
         })
     }
 
-    /// Returns the form in which the keys of `aggregation` are looked up over `group`.
+    /// Returns the form in which the group keys of `aggregation` are looked up for `group`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -118,7 +119,7 @@ impl<'a> Mixed<'a> {
         self.add_direct(selection, rows, buffers, partial)
     }
 
-    /// Adds rows to their groups immediately.
+    /// Adds rows to their groups at once, without partitioning.
     fn add_direct(
         &mut self,
         selection: &Selection,
@@ -146,7 +147,7 @@ impl<'a> Mixed<'a> {
         Ok(())
     }
 
-    /// Partitions rows, to be grouped later; returns false if that is not possible.
+    /// Partitions rows, which are grouped later. Returns false if that is not possible.
     fn partition(
         &mut self,
         selection: &Selection,
@@ -163,8 +164,8 @@ impl<'a> Mixed<'a> {
         Ok(true)
     }
 
-    /// At the end of the row group, adds the counts to their sketches until the step ends; keeps the counts
-    /// that are not added yet in `counts`.
+    /// Adds the counts to their sketches when the row group is complete, until the step ends. Counts that are left are
+    /// kept in `counts`.
     ///
     /// # Errors
     /// `OverLimit` for more rows than a sketch can count.
@@ -190,8 +191,8 @@ impl<'a> Mixed<'a> {
         Ok(())
     }
 
-    /// Adds the selected rows of one batch where there are no groups and arguments are plain columns:
-    /// unselected rows are skipped by a mask, which is cheaper than filtering first.
+    /// Adds the selected rows of one batch, if there are no groups and all arguments are plain columns. Rows that are
+    /// not selected are skipped by a mask, which is cheaper than removing them first.
     fn add_masked(&self, selection: &Selection, bits: &[u64], partial: &mut Partial) -> Result<()> {
         let mask = bits::to_array(bits, selection.range.len());
         let frame = Selection::all(selection.range.clone()).frame(self.group, &self.decoded)?;
@@ -236,7 +237,7 @@ impl<'a> Mixed<'a> {
     }
 }
 
-/// Returns the keys of `aggregation` over `group`, in the form that is best for them.
+/// Returns the lookup of the group keys of `aggregation` over `group`, in the form that is best for them.
 fn keys_of<'a>(
     aggregation: &'a Aggregation,
     lanes: &BoundLanes<'a>,
@@ -261,14 +262,14 @@ fn argument_lanes(aggregation: &Aggregation, lanes: &BoundLanes<'_>) -> Vec<Opti
     aggregation.accumulators.iter().map(|a| a.argument.and_then(lane)).collect()
 }
 
-/// Returns the column whose values are counted for an accumulator instead of being decoded; only without
-/// keys.
+/// Returns the column whose values are counted by code for an accumulator instead of being decoded; `None` if there is
+/// none or the aggregation has group keys.
 fn count<'a>(aggregation: &Aggregation, of: &Accumulator, group: &'a RowGroup) -> Option<Counted<'a>> {
     let state = aggregation.state_of(of).filter(|_| aggregation.keys.is_empty())?;
     Counted::bind(aggregation, state, group)
 }
 
-/// Returns the columns of conditions, and of arguments that are neither on lanes nor counted.
+/// Returns the columns of FILTER conditions, and of arguments that are neither lanes nor counted.
 fn decoded_arguments(
     aggregation: &Aggregation,
     lanes: &[Option<LaneId>],
@@ -289,7 +290,7 @@ fn decoded_arguments(
     decoded
 }
 
-/// Returns whether there are no groups, conditions or lanes, and every argument is a plain column of floats.
+/// Returns whether there are no group keys, FILTER conditions or lanes, and every argument is a plain float column.
 fn is_maskable(aggregation: &Aggregation, group: &RowGroup) -> bool {
     let is_float = |argument: usize| {
         let column = aggregation.arguments[argument].compiled.as_column();

@@ -1,7 +1,7 @@
-//! Sketches of a column with few distinct values in a row group: codes are counted, and each value is hashed
-//! once.
+//! Sketches of a column with few distinct values in a row group: the occurrences of each dictionary code or integer are
+//! counted, and each distinct value is hashed only once.
 //!
-//! Invariant: the state is the same as if the values had been decoded.
+//! Invariant: the sketch is the same as if all values had been decoded and added.
 
 use crate::aggregate::aggregation::{Aggregation, StateOf};
 use crate::aggregate::store::Store;
@@ -11,14 +11,14 @@ use arrow_array::{ArrayRef, BooleanArray};
 use farpool_columns::{Chunk, Integers, RowGroup};
 use farpool_model::{Result, StateFunction, schema};
 
-/// The most values per row of the row group for which counting pays, as a fraction.
+/// Maximum ratio of distinct values to rows of the row group for which counting pays.
 const VALUES_PER_ROW_MAX: (usize, usize) = (1, 4);
 
 /// A column of a row group whose values are counted.
 pub(crate) struct Counted<'a> {
     chunk: &'a Chunk,
     codes: Integers<'a>,
-    /// The values of a dictionary; `None` if the codes are the values.
+    /// Dictionary entries; `None` if the codes are the values.
     values: Option<&'a ArrayRef>,
     counts: Counts,
     unpacked: Vec<i64>,
@@ -27,18 +27,17 @@ pub(crate) struct Counted<'a> {
 /// Number of occurrences of each value so far.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Indexed by code, from the least to the greatest.
+    /// Counts by code; index 0 is the least code.
     of_codes: Vec<u64>,
     nulls: u64,
 }
 
-/// For each accumulator, the counts that are not added to its sketch yet; kept from step to step, `None`
-/// before the first step.
+/// For each accumulator, the counts that are not in its sketch yet; kept between steps. `None` before the first step.
 #[derive(Debug, Default)]
 pub(crate) struct CountsMemo(Option<Vec<Option<Counts>>>);
 
 impl CountsMemo {
-    /// Restores the counts of earlier steps to `fresh`, the columns to be counted.
+    /// Moves the counts of earlier steps into `fresh`, the columns that are counted.
     pub(super) fn resume<'a>(&mut self, fresh: Vec<Option<Counted<'a>>>) -> Vec<Option<Counted<'a>>> {
         let Some(counts) = self.0.take() else { return fresh };
         let resume = |(counted, counts): (Option<Counted<'a>>, Option<Counts>)| {
@@ -60,8 +59,7 @@ impl CountsMemo {
 }
 
 impl<'a> Counted<'a> {
-    /// Binds the counts for `state` to `group`; `None` when counting does not pay or `state` is not a sketch
-    /// of a column.
+    /// Prepares counting for `state` over `group`; `None` if it is not a sketch of a column or counting does not pay.
     pub(super) fn bind(aggregation: &Aggregation, state: &StateOf, group: &'a RowGroup) -> Option<Self> {
         let (StateFunction::Sketch(_), [argument]) = (state.function, state.arguments.as_slice()) else {
             return None;

@@ -1,5 +1,5 @@
-//! Keys of a small domain: a table maps dense numbers to groups, so that each key is looked up once per row
-//! group.
+//! Group keys with few possible combinations: an array maps group numbers to groups, so that each combination is looked
+//! up in the hash table only once per row group.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::Aggregation;
@@ -11,21 +11,22 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Dense numbers per row of the row group up to which a table from number to group pays.
+/// Maximum number of possible combinations per row of the row group for which the array pays.
 const NUMBERS_PER_ROW_MAX: usize = 4;
 
-/// The same limit where the alternative is a look-up by packed keys, which costs little more.
+/// As [`NUMBERS_PER_ROW_MAX`], where the alternative is a look-up by packed group keys, which costs little more than
+/// the array.
 const NUMBERS_PER_ROW_MAX_PACKED: usize = 1;
 
 /// Row groups with fewer rows count as having this many.
 const ROWS_MIN: usize = 64;
 
-/// The group of the number has not been looked up.
+/// State of a group number whose group has not been looked up yet.
 const UNKNOWN: u32 = u32::MAX;
-/// The group of the number is being looked up.
+/// State of a group number whose group is being looked up.
 const ASKED: u32 = u32::MAX - 1;
 
-/// Keys as dense numbers, and the groups that are known so far.
+/// Group keys as group numbers of the row group, and the groups that are known so far.
 pub(crate) struct DenseNumbers<'a> {
     keys: DenseKeys<'a>,
     packing: Option<&'a Packing>,
@@ -35,8 +36,8 @@ pub(crate) struct DenseNumbers<'a> {
 }
 
 impl<'a> DenseNumbers<'a> {
-    /// Binds the keys of `aggregation` to `group`; `None` if their domain is much larger than the number of
-    /// rows.
+    /// Binds the group keys of `aggregation` to `group`; `None` if they have many more possible combinations than there
+    /// are rows.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -1,4 +1,4 @@
-//! The trait that finds the groups of rows, and the forms of keys.
+//! The interface by which the groups of rows are found, and the forms of group keys.
 
 use crate::aggregate::radix;
 use crate::evaluate::Frame;
@@ -8,20 +8,20 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// The form in which keys are looked up.
+/// Form in which group keys are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
-    /// No keys.
+    /// There are no group keys.
     None,
-    /// Dense numbers of the row group, each of which is looked up once.
+    /// Group numbers of the row group, each of which is looked up once.
     Dense,
-    /// All keys of a row packed into one integer.
+    /// All group keys of a row packed into one 64-bit integer.
     Packed,
-    /// All keys of a row encoded as a row of words.
+    /// All group keys of a row encoded as a sequence of 64-bit words.
     Words,
 }
 
-/// Some rows of a row group, with the columns and lanes that were computed for them.
+/// Some rows of a row group, with the decoded columns and lanes that their group keys need.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyInput<'b> {
     pub(super) group: &'b RowGroup,
@@ -32,24 +32,24 @@ pub(crate) struct KeyInput<'b> {
     pub(super) lanes: &'b LaneBuffers,
 }
 
-/// The keys of an aggregation, bound to a row group.
+/// Group keys of an aggregation, bound to a row group.
 pub(crate) trait KeyLookup {
     fn form(&self) -> KeyForm;
 
-    /// Adds the lanes that keys are read from.
+    /// Adds the lanes that group keys are read from to `lanes`.
     fn lanes(&self, lanes: &mut Vec<LaneId>);
 
-    /// Adds the columns that must be decoded for keys.
+    /// Adds the columns that must be decoded for group keys to `columns`.
     fn decoded(&self, columns: &mut BTreeSet<usize>);
 
-    /// Replaces `ids` by the group in `groups` of each row.
+    /// Replaces `ids` by the id in `groups` of each row's group. Adds groups that are new.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a row.
     fn identify(&mut self, input: KeyInput<'_>, groups: &mut Groups, ids: &mut Vec<u32>) -> Result<()>;
 
-    /// Returns the keys of each row in the form that the radix way partitions; `None` in a form where each
-    /// key is looked up only once anyway.
+    /// Returns the group keys of each row for partitioning; `None` for forms in which each combination is looked up
+    /// only once anyway.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a row.

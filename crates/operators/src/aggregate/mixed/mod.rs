@@ -1,10 +1,10 @@
-//! The mixed way: uses lanes and codes where they are available, and decodes the rest.
+//! The mixed way: reads encoded values where it can, and decodes the others.
 //!
-//! Groups are looked up in the form that is best for the keys ([`KeyForm`]): by dense numbers ([`dense`])
-//! where their domain is not much larger than the row group, else as one packed integer ([`packed`]), else as
-//! rows of words ([`words`]). Once there are many groups, rows are partitioned ([`super::radix`]) instead.
-//! Arguments on lanes are not decoded, nor are, without keys, columns of few values whose sketch is wanted
-//! ([`counted`]).
+//! Groups are looked up in the form that is best for the group keys ([`KeyForm`]): by group numbers ([`dense`]) if
+//! there are not many more possible combinations than rows, otherwise as one packed integer ([`packed`]) if they fit,
+//! otherwise as a row of words ([`words`]). Once there are many groups, rows are partitioned first ([`super::radix`]).
+//! Arguments that are lanes are not decoded. Nor are, without group keys, columns with few distinct values of which a
+//! sketch is wanted ([`counted`]).
 
 mod bound;
 mod counted;

@@ -1,4 +1,4 @@
-//! Keys packed into one integer, bound to one row group.
+//! Group keys packed into one 64-bit integer, bound to one row group.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};
@@ -12,30 +12,30 @@ use farpool_columns::{Chunk, Integers, RowGroup};
 use farpool_model::{Error, Result};
 use std::collections::BTreeSet;
 
-/// The keys of an aggregation that are packed, bound to a row group.
+/// Packed group keys of an aggregation, bound to a row group.
 pub(crate) struct PackedKeys<'a> {
     packing: &'a Packing,
     keys: Vec<(&'a Key, Source<'a>)>,
     codes: Vec<i64>,
-    /// Scratch: the numbers of one key's strings.
+    /// Scratch memory: the table-wide codes of one group key's strings.
     numbers: Vec<i64>,
 }
 
-/// The source of a key's values.
+/// Where the values of a group key come from.
 enum Source<'a> {
     Lane(LaneId),
-    /// Codes of a dictionary, and the number of the string of each.
+    /// Dictionary codes of the chunk, and for each the string's code in the whole table.
     Texts(Integers<'a>, Vec<i64>),
     /// A column of booleans or floats.
     Column(&'a Chunk),
-    /// An expression over other columns, evaluated on decoded arrays.
+    /// An expression that is evaluated on decoded arrays.
     Computed,
     /// NULL in all rows.
     Null,
 }
 
 impl<'a> PackedKeys<'a> {
-    /// Binds the keys of `aggregation` to `group`; `None` if they are not packed.
+    /// Binds the group keys of `aggregation` to `group`; `None` if they are not packed.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -51,7 +51,7 @@ impl<'a> PackedKeys<'a> {
         Ok(Some(PackedKeys { packing, keys, codes: Vec::new(), numbers: Vec::new() }))
     }
 
-    /// Returns the packed key of each row.
+    /// Returns the packed group keys of each row.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

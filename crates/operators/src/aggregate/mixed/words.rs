@@ -1,4 +1,4 @@
-//! Keys of any type, encoded as rows of words from lanes and decoded arrays.
+//! Group keys of any type, encoded as rows of 64-bit words from lanes and decoded arrays.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};
@@ -11,13 +11,13 @@ use arrow_buffer::NullBuffer;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Keys as rows of words, bound to one row group.
+/// Group keys as rows of words, bound to one row group.
 pub(crate) struct WordKeys<'a> {
     keys: Vec<(&'a Key, Source)>,
     words: Rows,
 }
 
-/// The source of a key's values.
+/// Where the values of a group key come from.
 #[derive(Clone, Copy)]
 enum Source {
     Lane(LaneId),
@@ -25,7 +25,7 @@ enum Source {
 }
 
 impl<'a> WordKeys<'a> {
-    /// Returns the keys of `aggregation`.
+    /// Binds the group keys of `aggregation` to a row group.
     pub(super) fn bind(aggregation: &'a Aggregation, lanes: &BoundLanes<'_>) -> Self {
         let source = |key: &Key| match key.lane.filter(|lane| lanes.interval(*lane).is_some()) {
             Some(lane) => Source::Lane(lane),
@@ -35,7 +35,7 @@ impl<'a> WordKeys<'a> {
         WordKeys { keys, words: Rows::default() }
     }
 
-    /// Returns the values of all keys for some rows.
+    /// Returns the values of all group keys for some rows.
     fn values<'v>(&self, input: KeyInput<'v>) -> Result<Vec<KeyValues<'v>>> {
         let values = |(key, source): &(&Key, Source)| match source {
             Source::Lane(lane) => {

@@ -12,19 +12,19 @@ use crate::project::Emit;
 use farpool_model::Result;
 use parking_lot::Mutex;
 
-/// Approximate number of records and groups per task: grouping them takes half a millisecond.
+/// Approximate number of records and groups per merge task. Grouping that many takes half a millisecond.
 const RECORDS_PER_TASK: usize = 8 << 10;
 
-/// The least number of tasks: enough that two to eight threads end at about the same time.
+/// Minimum number of merge tasks. Reason: with that many, two to eight threads end at about the same time.
 const TASKS_MIN: usize = 32;
 
 /// The partitions of all workers.
 pub(crate) struct Partitions {
-    /// For each partition, the parts that workers have grouped; taken by the partition's task.
+    /// For each partition, the groups that workers have made of it; taken by the partition's merge task.
     parts: Vec<Mutex<Vec<Part>>>,
-    /// The records of each worker that are not grouped yet.
+    /// Records of each worker that are not grouped yet.
     records: Vec<Records>,
-    /// For each worker, the groups from before it partitioned rows, by partition.
+    /// For each worker, its groups from the time before it partitioned rows, and their ids by partition.
     before: Vec<(Groups, Vec<Store>, Vec<Vec<u32>>)>,
     tasks: usize,
 }
@@ -54,7 +54,7 @@ impl Partitions {
         all
     }
 
-    /// Returns the number of tasks.
+    /// Returns the number of merge tasks.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks
     }
@@ -83,7 +83,7 @@ impl Partitions {
         batches.finish(emit)
     }
 
-    /// Merges one partition of all workers. If no worker has grouped it yet, the table starts with room for
+    /// Merges one partition of all workers. If no worker has grouped it yet, the hash table starts with room for
     /// `expected` groups.
     fn merged(
         &self,

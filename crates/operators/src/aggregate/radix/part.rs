@@ -1,4 +1,4 @@
-//! The groups of one partition, and how its records are added to them.
+//! Groups of one partition, and how records are added to them.
 
 use super::records::Records;
 use super::shape::Shape;
@@ -12,13 +12,13 @@ use farpool_model::Result;
 use farpool_model::cast::{u32_checked, usize_saturating};
 use std::ops::ControlFlow;
 
-/// Groups of one partition and their accumulators.
+/// Groups of one partition, with their accumulators.
 pub(crate) struct Part {
     pub(super) groups: Groups,
     stores: Vec<Store>,
 }
 
-/// Scratch for adding records: their words, transposed by kind.
+/// Scratch memory for adding records: their words, one vector for each kind of word.
 #[derive(Default)]
 struct Columns {
     codes: Vec<i64>,
@@ -28,30 +28,31 @@ struct Columns {
     ids: Vec<u32>,
 }
 
-/// Contiguous records of one partition.
+/// Records of one partition that are contiguous in memory.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     words: &'a [i64],
-    /// Words of a record, but for a key in words.
+    /// Number of words of a record, without a group key that is a row of words.
     width: usize,
-    /// The start of each record, where each is followed by its key in words.
+    /// Start of each record, if each is followed by its group key as a row of words; `None` if records have a fixed
+    /// length.
     starts: Option<&'a [usize]>,
 }
 
 impl Part {
-    /// Creates a part without groups, with room for `expected`.
+    /// Creates a part without groups, with room for `expected` groups.
     pub(super) fn new(aggregation: &Aggregation, expected: usize) -> Self {
         let mut part = Part { groups: aggregation.groups(), stores: aggregation.stores() };
         part.groups.expect(expected);
         part
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the part takes.
     pub(super) fn bytes(&self) -> usize {
         self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>()
     }
 
-    /// Merges the groups `wanted` of another table into this part.
+    /// Merges the groups `wanted` of another hash table into this part.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -74,7 +75,7 @@ impl Part {
         self.add_groups(&other.groups, &other.stores, &all)
     }
 
-    /// Emits all groups.
+    /// Emits all groups of the part.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -83,7 +84,7 @@ impl Part {
         give(aggregation, &self.groups, &self.stores, &all, emit)
     }
 
-    /// Adds the records of a partition.
+    /// Adds the records of partition `partition`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -126,7 +127,7 @@ impl Part {
             }
             match (source.word, valid) {
                 (None, None) => store.count_rows(rows, Some(ids), None),
-                // Counts ignore the values.
+                // Counts ignore the values that are passed.
                 (None, valid) => store.update_lanes(Some(ids), codes, valid),
                 (Some(_), valid) => store.update_lanes(Some(ids), values, valid),
             }
@@ -136,7 +137,7 @@ impl Part {
 }
 
 impl<'a> Piece<'a> {
-    /// Replaces `out` by one word of each record.
+    /// Replaces `out` by word number `word` of each record.
     fn column(&self, word: usize, out: &mut Vec<i64>) {
         out.clear();
         match self.starts {
@@ -145,14 +146,14 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Returns the key in words of a record.
+    /// Returns the group key of a record, as a row of words.
     fn key(&self, record: usize) -> &'a [i64] {
         let start = self.starts.map_or(0, |starts| starts[record]) + self.width;
         &self.words[start..start + key_words(self.words, start)]
     }
 }
 
-/// Replaces `starts` by the start of each record, where each is followed by its key in words.
+/// Replaces `starts` by the start of each record, if each is followed by its group key as a row of words.
 fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     starts.clear();
     let mut start = 0;
@@ -163,7 +164,7 @@ fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     }
 }
 
-/// Returns the length of the key in words that begins at `start`; the word before it holds the length.
+/// Returns the length of the group key that begins at `start`, as a row of words. The word before it has that length.
 fn key_words(words: &[i64], start: usize) -> usize {
     usize_saturating(words[start - 1].cast_unsigned())
 }

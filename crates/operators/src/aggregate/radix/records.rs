@@ -1,35 +1,35 @@
-//! Records: partitioned rows that are not grouped yet.
+//! Records: rows that were partitioned and are not grouped yet.
 //!
-//! A record is a packed key, or the hash of a key in words, followed by further words and then, if there is
-//! one, the key in words. The records of a partition are in chunks of one large vector, in order of arrival,
-//! except those that are too long for a chunk. Skew does no harm: a partition takes as many chunks as it
-//! needs.
+//! A record begins with the packed group key or, for a group key that is a row of words, with its hash. Further words
+//! follow, and then the group key if it is a row of words. The records of a partition are in chunks of one large
+//! vector, in the order of arrival, except records that are too long for a chunk. Skewed group keys do no harm, because
+//! a partition takes as many chunks as it needs.
 
 use super::shape::{PARTITION_BITS, PARTITIONS};
 use crate::group::{HashKey, Rows};
 use farpool_columns::working;
 use std::ops::Range;
 
-/// Words of a chunk: a page of the operating system. Smaller chunks would waste less space but cost more
-/// calls.
+/// Number of words of a chunk, which takes a page of the operating system. Smaller chunks would waste less memory but
+/// need more calls.
 pub(super) const CHUNK_WORDS: usize = 512;
 
-/// Length, in words, from which on a record gets a chunk of its own.
+/// Minimum length of a record, in words, for a chunk of its own.
 const WORDS_ALONE: usize = CHUNK_WORDS / 2;
 
-/// The records of one worker, by partition.
+/// Records of one worker, by partition.
 pub(crate) struct Records {
-    /// Words of a record, but for a key in words.
+    /// Number of words of a record, without a group key that is a row of words.
     width: usize,
     hash_key: HashKey,
-    /// The vector that chunks are parts of. Its capacity is reserved at the beginning, but memory is first
-    /// touched when a chunk is used.
+    /// Vector that is divided into chunks. Its capacity is reserved at the beginning, but a page takes memory only when
+    /// a chunk in it is used.
     words: Vec<i64>,
     /// For each partition, the chunk that is being filled.
     open: Vec<Open>,
-    /// For each partition, the records in its other chunks.
+    /// For each partition, the ranges of records in its other chunks.
     full: Vec<Vec<Range<usize>>>,
-    /// Words of all chunks in use.
+    /// Number of words of all chunks in use.
     used: usize,
 }
 
@@ -37,19 +37,19 @@ pub(crate) struct Records {
 #[derive(Clone, Copy, Default)]
 struct Open {
     start: usize,
-    /// Position of the next record.
+    /// Where the next record is written.
     next: usize,
     end: usize,
 }
 
-/// Returns the partition of a hash.
+/// Returns the partition of a group key with this hash.
 #[inline]
 pub(super) fn partition_of(hash: u64) -> usize {
     (hash >> (u64::BITS - PARTITION_BITS)) as usize
 }
 
 impl Records {
-    /// Creates room for `bytes_max` bytes of records of `width` words each, not counting keys in words.
+    /// Reserves `bytes_max` bytes for records of `width` words each, not counting group keys that are rows of words.
     pub(super) fn new(width: usize, bytes_max: usize, hash_key: HashKey) -> Self {
         let mut words = Vec::new();
         working::reserve(&mut words, bytes_max / size_of::<i64>());
@@ -63,12 +63,12 @@ impl Records {
         }
     }
 
-    /// Returns the approximate number of records, from the words in use.
+    /// Returns the approximate number of records, computed from the words in use.
     pub(super) fn count(&self) -> usize {
         self.used / self.width
     }
 
-    /// Bytes in use; memory not used so far is not backed by pages.
+    /// Returns the bytes of chunks in use. Chunks that were not used so far take no memory.
     pub(super) fn bytes(&self) -> usize {
         self.used * size_of::<i64>()
     }
@@ -78,13 +78,14 @@ impl Records {
         self.used == 0
     }
 
-    /// Returns whether records of `words` more words are certain to fit: a chunk is at least half full before the next
+    /// Returns whether records of `words` words together are sure to fit. A chunk is at least half full before the next
     /// one is begun.
     pub(super) fn has_room(&self, words: usize) -> bool {
         self.used + 2 * words + PARTITIONS * CHUNK_WORDS <= self.words.capacity()
     }
 
-    /// Reserves room for `words` words if there is too little. There must be no records.
+    /// Makes sure that records of `words` words together fit; reserves more memory if necessary. There must be no
+    /// records.
     pub(super) fn make_room(&mut self, words: usize) {
         if !self.has_room(words) {
             self.words = Vec::new();
@@ -92,7 +93,7 @@ impl Records {
         }
     }
 
-    /// Appends a record for each packed key; there must be room.
+    /// Appends a record for each packed group key. There must be room.
     pub(super) fn push(&mut self, codes: &[i64], words: &[&[i64]]) {
         match self.width {
             1 => self.push_all::<1>(codes, words),
@@ -122,7 +123,7 @@ impl Records {
         }
     }
 
-    /// Appends a record for each key in words; there must be room.
+    /// Appends a record for each group key that is a row of words. There must be room.
     pub(super) fn push_rows(&mut self, rows: &Rows, words: &[&[i64]]) {
         let width = self.width;
         for (row, hash) in rows.hashes().iter().enumerate() {
@@ -135,7 +136,7 @@ impl Records {
         }
     }
 
-    /// Returns the space for the next record in the partition of `hash`.
+    /// Returns the memory for the next record in the partition of `hash`.
     #[inline]
     fn place(&mut self, hash: u64, width: usize) -> &mut [i64] {
         let partition = partition_of(hash);
@@ -150,7 +151,7 @@ impl Records {
         &mut self.words[next..next + width]
     }
 
-    /// Returns the space for a record with a chunk of its own.
+    /// Returns the memory for a record with a chunk of its own.
     #[cold]
     fn place_alone(&mut self, partition: usize, width: usize) -> &mut [i64] {
         let start = self.take(width);
@@ -169,7 +170,7 @@ impl Records {
         start
     }
 
-    /// Takes `words` more words into use; returns where they start.
+    /// Takes `words` more words into use. Returns where they start.
     fn take(&mut self, words: usize) -> usize {
         let start = self.used;
         self.used += words;
@@ -179,20 +180,20 @@ impl Records {
         start
     }
 
-    /// Returns the records of a partition, as contiguous pieces.
+    /// Returns the records of a partition, in pieces that are contiguous in memory.
     pub(super) fn of(&self, partition: usize) -> impl Iterator<Item = &[i64]> {
         let Open { start, next, .. } = self.open[partition];
         let pieces = self.full[partition].iter().cloned().chain((next > start).then_some(start..next));
         pieces.map(|piece| &self.words[piece])
     }
 
-    /// Drops the records of a partition; their room is available only after [`Records::clear`].
+    /// Drops the records of a partition. Their memory can be reused only after [`Records::clear`].
     pub(super) fn forget(&mut self, partition: usize) {
         self.open[partition] = Open::default();
         self.full[partition].clear();
     }
 
-    /// Drops all records, but keeps the memory.
+    /// Drops all records and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.used = 0;
         self.open.fill(Open::default());

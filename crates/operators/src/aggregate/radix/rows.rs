@@ -1,4 +1,4 @@
-//! Writes the lanes of a batch as records.
+//! Writes the lanes of a batch to records.
 
 use super::shape::Shape;
 use super::worker::{Keys, Radix};
@@ -10,7 +10,7 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 
 impl Radix {
-    /// Adds rows of `group` as records, from their keys and evaluated lanes.
+    /// Adds rows of `group` as records, from their group keys and evaluated lanes.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -24,7 +24,8 @@ impl Radix {
         keys: Keys<'_>,
     ) -> Result<()> {
         let valid = valid_words(aggregation, shape, group, rows);
-        // A lane that is valid for the whole table is unbound only where its column is all NULL.
+        // A lane that can be evaluated for the whole table is unbound for a row group only if its column is all NULL
+        // there.
         let is_bound = |lane: &usize| lanes.interval(*lane).is_some();
         let nothing = vec![0; if shape.lanes.iter().all(is_bound) { 0 } else { rows.len() }];
         let values = |lane: &usize| match is_bound(lane) {
@@ -39,7 +40,7 @@ impl Radix {
     }
 }
 
-/// Returns for each row a bit for each argument that can be NULL, set if it is not.
+/// Returns for each row a word with one bit for each argument that can be NULL, set if it is not NULL.
 fn valid_words(aggregation: &Aggregation, shape: &Shape, group: &RowGroup, rows: RowSet<'_>) -> Vec<i64> {
     let mut words = vec![0; if shape.masked.is_empty() { 0 } else { rows.len() }];
     for (bit, argument) in shape.masked.iter().enumerate() {

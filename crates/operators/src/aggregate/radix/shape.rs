@@ -1,68 +1,68 @@
-//! Decides which aggregations the radix way supports, and the layout of their records.
+//! Decides which aggregations can use the radix way, and the layout of their records.
 
 use crate::aggregate::aggregation::{Accumulator, Aggregation, Kind};
 use crate::group::HashKey;
 use crate::lanes::LaneId;
 
-/// Bits of the hash that select a partition: partitions of a million groups fit the L2 cache, and the write
-/// positions of 256 partitions fit the L1 cache.
+/// Number of bits of the hash that select a partition. Reason: if a million groups are divided into 256 partitions, each
+/// fits the L2 cache, and the write positions of 256 partitions fit the L1 cache.
 pub(super) const PARTITION_BITS: u32 = 8;
 
 /// Number of partitions.
 pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
-/// The most bytes of one worker's records. With fewer, tables of groups are fetched into the caches more
-/// often than the rows justify; more do not fit the caches that cores share.
+/// Maximum number of bytes of one worker's records, if group keys are packed. With less, hash tables would be loaded into
+/// the caches more often than the rows justify; more does not fit the caches that cores share.
 const BYTES_MAX: usize = 32 << 20;
 
-/// The same limit for keys in words, whose records are several times as long.
+/// As [`BYTES_MAX`], for group keys that are rows of words, whose records are several times as long.
 const BYTES_MAX_ROWS: usize = 256 << 20;
 
-/// One part in this many of a worker's memory may be taken by records.
+/// Records may take `1 / ROOM_PART` of a worker's memory for groups.
 const ROOM_PART: usize = 8;
 
-/// Below this many bytes, the records of a partition are too few for the way to pay.
+/// Minimum number of bytes for records. With less, a partition has too few records for the radix way to pay.
 const BYTES_MIN: usize = 8 << 20;
 
-/// Bytes of the tables and lists of all partitions, while they are empty.
+/// Bytes of the hash tables and lists of all partitions when they are empty.
 const BYTES_EMPTY: usize = PARTITIONS * (8 << 10);
 
-/// Words of the largest record: writing and reading a wider one costs more than a cache miss.
+/// Maximum number of words of a record. Reason: writing and reading more of them costs more than a cache miss.
 const WORDS_MAX: usize = 8;
 
-/// Layout of the records of an aggregation: the packed key, or the hash of a key in words; the lanes; where
-/// arguments can be NULL, a word with a bit for each one that is not NULL; and, for a key in words, its
-/// length, after which the key follows.
+/// Layout of the records of an aggregation: the packed group key, or the hash of a group key that is a row of words;
+/// the lanes; if arguments can be NULL, a word with a bit for each one that is not NULL; and for a group key that is a
+/// row of words, its length, followed by the group key.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Words of a record, but for a key in words.
+    /// Number of words of a record, without a group key that is a row of words.
     pub(super) words: usize,
-    /// Whether keys are rows of words.
+    /// Whether group keys are rows of words.
     pub(super) has_rows: bool,
-    /// The lanes whose values are words of a record, in this order.
+    /// Lanes whose values are words of a record, in this order.
     pub(super) lanes: Vec<LaneId>,
-    /// The arguments that have a bit in the word after the lanes.
+    /// Arguments that have a bit in the word after the lanes.
     pub(super) masked: Vec<usize>,
-    /// For each accumulator, the position of its value.
+    /// For each accumulator, where its value is in a record.
     pub(super) sources: Vec<Source>,
-    /// The most bytes of a worker's records.
+    /// Maximum number of bytes of a worker's records.
     pub(super) bytes_max: usize,
-    /// Key of the hashes of the groups.
+    /// Secret key of the hash function for groups.
     pub(super) hash_key: HashKey,
 }
 
-/// The position in a record of an accumulator's value.
+/// Where the value of an accumulator is in a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
-    /// The word that holds the value; `None` where only rows are counted.
+    /// Index of the word with the value; `None` if only rows are counted.
     pub(super) word: Option<usize>,
-    /// Bit that is set if the row counts; `None` if all rows do.
+    /// Bit that is set if the row counts; `None` if all rows count.
     pub(super) bit: Option<u32>,
 }
 
 impl Shape {
-    /// Lays out the records of `aggregation` over a table; `nullable` tells which columns have NULLs. `None`
-    /// when the aggregation is not eligible, or too little of a worker's `bytes_max` is left for records.
+    /// Creates the layout for `aggregation` over a table; `nullable` tells which columns have NULLs. Returns `None` if
+    /// the aggregation cannot use the radix way, or `bytes_max`, a worker's memory, leaves too little for records.
     pub(crate) fn fit(
         aggregation: &Aggregation,
         intervals: &[Option<(i64, i64)>],
@@ -92,12 +92,12 @@ impl Shape {
         (shape.words <= WORDS_MAX && shape.masked.len() <= 64).then_some(shape)
     }
 
-    /// Returns the index of the word with the NULL bits.
+    /// Returns the index of the word with a bit for each argument.
     pub(super) fn valid_word(&self) -> usize {
         1 + self.lanes.len()
     }
 
-    /// Returns the most bytes that a worker holds besides groups.
+    /// Returns the maximum number of bytes that a worker takes besides its groups.
     pub(crate) fn bytes_bound(&self) -> usize {
         self.bytes_max + BYTES_EMPTY
     }
@@ -123,7 +123,7 @@ impl Shape {
     }
 }
 
-/// Returns the index of `item` in `items`, to which it is added if it is new.
+/// Returns the index of `item` in `items`; appends it if it is new.
 fn position(items: &mut Vec<usize>, item: usize) -> usize {
     items.iter().position(|known| *known == item).unwrap_or_else(|| {
         items.push(item);

@@ -1,4 +1,4 @@
-//! State of the radix way in one worker: its partitioned rows, and the groups made of earlier ones.
+//! State of the radix way in one worker: its partitioned rows, and the groups that were made of earlier ones.
 
 use super::part::Part;
 use super::records::Records;
@@ -10,25 +10,25 @@ use crate::pace::{Pace, Unpaced};
 use crate::project::Emit;
 use farpool_model::{Result, limits};
 
-/// The keys of some rows, in the form in which they are partitioned.
+/// Group keys of some rows, in the form in which they are partitioned.
 #[derive(Clone, Copy)]
 pub(crate) enum Keys<'a> {
-    /// Packed keys.
+    /// Packed group keys.
     Codes(&'a [i64]),
-    /// Keys as rows of words.
+    /// Group keys as rows of words.
     Rows(&'a Rows),
 }
 
-/// The partitioned rows of one worker, and the groups made of earlier ones.
+/// Partitioned rows of one worker, and the groups that were made of earlier ones.
 pub(crate) struct Radix {
     pub(super) records: Records,
-    /// The part of each partition; partitions that were never grouped have none yet.
+    /// Groups of each partition, of as many partitions as were ever grouped.
     pub(super) parts: Vec<Part>,
-    /// Number of partitions already grouped, while grouping is spread over several steps.
+    /// Number of partitions that are grouped already, while grouping takes several steps.
     grouped: Option<usize>,
-    /// Words of the largest batch of records so far.
+    /// Maximum number of words that the records of one batch have taken so far.
     batch_words: usize,
-    /// Number of groups that have left.
+    /// Number of groups that were emitted.
     given: usize,
 }
 
@@ -44,7 +44,7 @@ impl Radix {
         }
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that records and groups take.
     pub(crate) fn bytes(&self) -> usize {
         self.records.bytes() + self.parts.iter().map(Part::bytes).sum::<usize>()
     }
@@ -54,8 +54,8 @@ impl Radix {
         self.records.is_empty() && self.parts.is_empty()
     }
 
-    /// Adds rows, given their keys and the other words of their records. If they do not fit, groups the
-    /// records first.
+    /// Adds rows, given their group keys and the other words of their records. If they do not fit, the records are
+    /// grouped first.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -82,7 +82,7 @@ impl Radix {
         Ok(())
     }
 
-    /// Groups the records if another batch may not fit. Returns false if the step ends before that is done.
+    /// Groups the records if another batch may not fit. Returns false if the step ends before that is finished.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -96,7 +96,7 @@ impl Radix {
         Ok(has_room || self.group(aggregation, shape, pace)?)
     }
 
-    /// Groups the records; returns false if the step ends before that is done.
+    /// Groups the records. Returns false if the step ends before that is finished.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -106,7 +106,7 @@ impl Radix {
         }
         for partition in self.grouped.take().unwrap_or(0)..PARTITIONS {
             if self.parts.len() == partition {
-                // Partitions have about the same number of groups, since hashes are uniform.
+                // Partitions have about the same number of groups, because hashes are uniformly distributed.
                 let expected = self.parts.last().map_or(0, |part| part.groups.len());
                 self.parts.push(Part::new(aggregation, expected));
             }
@@ -121,7 +121,7 @@ impl Radix {
         Ok(true)
     }
 
-    /// Groups all records and emits the groups; returns false if the step ends before that is done.
+    /// Groups all records and emits the groups. Returns false if the step ends before that is finished.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -138,7 +138,7 @@ impl Radix {
         let mut batches = Batches::default();
         while let Some(part) = self.parts.pop() {
             self.given += part.groups.len();
-            // Whether more is wanted shows at the end of the row group.
+            // A `Break` is noticed at the end of the row group.
             let _ = part.give(aggregation, &mut |batch| batches.add(batch, emit))?;
             if !self.parts.is_empty() && pace.ends() {
                 batches.finish(emit)?;
@@ -149,7 +149,7 @@ impl Radix {
         Ok(true)
     }
 
-    /// Returns the number of groups that have left.
+    /// Returns the number of groups that were emitted.
     pub(crate) fn given(&self) -> usize {
         self.given
     }

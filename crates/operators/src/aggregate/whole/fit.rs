@@ -1,4 +1,4 @@
-//! Decides whether an aggregation takes the whole-table way, and the layout of a group's words.
+//! Decides whether an aggregation uses the whole-table way, and how the words of a group are laid out.
 
 use crate::aggregate::aggregation::{AggregateResult, Aggregation, Key};
 use crate::aggregate::dense::KeyFrame;
@@ -10,14 +10,14 @@ use farpool_columns::RowGroup;
 use farpool_model::Fold;
 use farpool_model::cast::{u64_from, usize_saturating};
 
-/// The most words of the array per row of the table for which the way pays: clearing and reading a word
-/// sequentially costs about a tenth of hashing a row.
+/// Maximum number of words of the array per row of the table. Reason: clearing and reading a word sequentially costs
+/// about a tenth of hashing a row.
 const WORDS_PER_ROW_MAX: u64 = 4;
 
-/// Groups up to which the tables of single row groups are faster: they stay in the L1 cache.
+/// Number of groups up to which the arrays of single row groups are faster, because they fit the L1 cache.
 const GROUPS_MIN: usize = 64;
 
-/// The most groups: their numbers, and that of the discard group, take 32 bits.
+/// Maximum number of groups. Reason: group numbers, including that of the discard group, have 32 bits.
 const GROUPS_MAX: usize = 1 << 31;
 
 const NOTHING_TO_INDEX: Unfit = Unfit("there is no key, or no row group passes the filter");
@@ -26,13 +26,13 @@ const DOMAIN_SMALL: Unfit = Unfit("so few groups are faster row group by row gro
 const ARRAY_TOO_LARGE: Unfit = Unfit("an array of all groups does not fit each worker's memory");
 const VALUES_TOO_FAR_APART: Unfit = Unfit("values of a minimum or maximum lie too far apart");
 
-/// An aggregation fitted to a table for the whole-table way.
+/// An aggregation adapted to a table for the whole-table way.
 pub(crate) struct Whole {
     pub(super) keys: Vec<KeyFrame>,
-    /// The product of the keys' domains.
+    /// Number of possible groups: the product of the numbers of codes of the group keys.
     pub(super) domain: usize,
     pub(super) measures: Measures,
-    /// For each fold, the bounds of its values.
+    /// For each fold, the least and the greatest value that it can have.
     pub(super) bounds: Vec<(i64, i64)>,
     pub(super) form: Form,
 }
@@ -42,11 +42,11 @@ pub(crate) struct Whole {
 pub(crate) enum Form {
     /// One bit per group: nothing is computed.
     Bits,
-    /// The number of rows, then sums, then folds.
+    /// The number of rows, then the sums, then the folds.
     Rows,
-    /// Sums, the first of them doubled and with its lowest bit set; then folds.
+    /// The sums, then the folds. The first sum is stored doubled and with its lowest bit set, so that it is not 0.
     Tagged,
-    /// Only folds, the first of which is a pick.
+    /// Only folds, the first of which is a pick (minimum, maximum or any value).
     Picks,
 }
 
@@ -58,8 +58,8 @@ impl Form {
 }
 
 impl Whole {
-    /// Fits `aggregation` to `groups`, the only row groups that it will read. Each worker may hold
-    /// `bytes_max` bytes.
+    /// Adapts `aggregation` to `groups`, the only row groups that it will read. Each worker may use `bytes_max` bytes.
+    /// Returns the reason if the whole-table way cannot be used.
     pub(crate) fn fit(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Fit<Whole> {
         if aggregation.keys.is_empty() || groups.is_empty() {
             return Err(NOTHING_TO_INDEX);
@@ -80,7 +80,8 @@ impl Whole {
         Whole { keys, domain, measures, bounds, form }.if_it_pays(rows, bytes_max)
     }
 
-    /// Returns `self` if an array of all groups is cheaper than a hash table of the groups of `rows` rows.
+    /// Returns `self` if an array of all possible groups costs less than a hash table of the groups of `rows` rows;
+    /// otherwise the reason.
     fn if_it_pays(self, rows: u64, bytes_max: usize) -> Fit<Whole> {
         if self.words_held() as u64 > WORDS_PER_ROW_MAX.saturating_mul(rows) {
             return Err(DOMAIN_TOO_LARGE);
@@ -94,7 +95,7 @@ impl Whole {
         Ok(self)
     }
 
-    /// Returns the coding of the keys.
+    /// Returns how the group keys are coded.
     pub(crate) fn keys(&self) -> &[KeyFrame] {
         &self.keys
     }
@@ -104,17 +105,17 @@ impl Whole {
         &self.measures
     }
 
-    /// Bytes that each worker holds.
+    /// Returns the bytes of each worker's array.
     pub(crate) fn bytes(&self) -> usize {
         self.words_held() * size_of::<i64>()
     }
 
-    /// Words per group.
+    /// Returns the number of words per group.
     pub(super) fn words(&self) -> usize {
         self.form.rows_words() + self.measures.sums.len() + self.measures.folds.len()
     }
 
-    /// Words of all groups and of the discard group, which unselected rows go to.
+    /// Returns the number of words of all groups, including the discard group.
     pub(super) fn words_held(&self) -> usize {
         match self.form {
             Form::Bits => self.domain / 64 + 1,
@@ -123,7 +124,7 @@ impl Whole {
     }
 }
 
-/// Returns how each key is coded, and the number of groups.
+/// Returns how each group key is coded, and the number of possible groups.
 fn frames(
     keys: &[Key],
     intervals: &[Option<(i64, i64)>],
@@ -149,7 +150,7 @@ fn frames(
 }
 
 fn form(aggregation: &Aggregation, measures: &Measures) -> Form {
-    // A count of which only being 0 matters is not stored: a group that exists has rows.
+    // A count that only tells whether the group has rows is not stored, because a group in the array has some.
     let mut counted = aggregation.results.iter().filter_map(AggregateResult::count_shown);
     if counted.any(|accumulator| matches!(measures.sources[accumulator], Source::AllRows)) {
         return Form::Rows;

@@ -12,10 +12,10 @@ use farpool_model::cast::u32_checked;
 use farpool_model::{Result, limits};
 use std::ops::Range;
 
-/// Group numbers of one task.
+/// Number of group numbers per merge task.
 const NUMBERS_PER_TASK: usize = 64 << 10;
 
-/// Group numbers examined between two checks of how many groups were found.
+/// Number of group numbers that are examined before the number of groups found is checked again.
 const NUMBERS_AT_A_TIME: usize = 1024;
 
 /// The arrays of all workers, prepared for merging.
@@ -25,12 +25,12 @@ pub(crate) struct WholeTables {
 }
 
 impl WholeTables {
-    /// Takes the arrays.
+    /// Takes the arrays of all workers.
     pub(crate) fn new(whole: &Whole, tables: Vec<WholeTable>) -> Self {
         WholeTables { tables, domain: whole.domain }
     }
 
-    /// Returns the number of tasks.
+    /// Returns the number of merge tasks.
     pub(crate) fn tasks(&self) -> usize {
         if self.tables.is_empty() { 0 } else { self.domain.div_ceil(NUMBERS_PER_TASK) }
     }

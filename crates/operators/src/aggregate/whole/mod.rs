@@ -1,10 +1,11 @@
-//! The whole-table way: each worker has one array of accumulators, indexed by the keys' codes.
+//! The whole-table way: each worker has one array of accumulators, whose index is computed from the codes of the group
+//! keys.
 //!
-//! When the zone maps of all row groups that the filter leaves over give each key a domain, and the product
-//! of the domains is not much larger than the number of rows, the number of a row's group is computed from
-//! its codes, and no key is ever hashed or compared. The same zone maps prove that sums fit 64 bits over the
-//! whole table. An array of words per group is all that a worker holds ([`WholeTable`]); the arrays of all
-//! workers are added up range by range when the result leaves ([`WholeTables`]).
+//! Usable if the zone maps of all row groups that the filter may select give each group key a range of values, and the
+//! number of possible combinations is not much larger than the number of rows. Then the group number of a row is
+//! computed from its codes, and no group key is hashed or compared. The same zone maps prove that sums over the whole
+//! table fit 64 bits. A worker holds only an array with a few words per group ([`WholeTable`]). At the end, the arrays
+//! of all workers are added up, range by range ([`WholeTables`]).
 //!
 //! Measured on 16 M rows and 1 M groups: a third to a quarter of the time of open addressing.
 

@@ -7,8 +7,8 @@ use crate::pace::Batches;
 use farpool_model::Result;
 
 impl WholeTable {
-    /// Adds the rows of some batches, whose group numbers are those of the table; returns how many passed the
-    /// filter.
+    /// Adds the rows of some batches, whose group numbers must be those of the whole table. Returns how many rows
+    /// passed the filter.
     ///
     /// # Errors
     /// Errors of evaluating the filter and the conditions.

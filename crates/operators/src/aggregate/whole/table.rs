@@ -1,16 +1,16 @@
-//! The array of one worker: a few words per group, or one bit.
+//! The array of one worker: a few words for each possible group, or one bit.
 
 use super::fit::{Form, Whole};
 use crate::bits;
 use farpool_columns::working;
 use farpool_model::{BitOp, Fold, Pick};
 
-/// The most groups for which it is checked, before each row group, whether all exist already: for more groups
-/// to occur, more rows are needed than most tables have.
+/// Maximum number of possible groups for checking before each row group whether all of them occur already. Reason: for
+/// more groups to occur, more rows are needed than most tables have.
 const COMPLETE_MAX: usize = 64 << 10;
 
-/// The accumulators of all groups; those of one group are adjacent. All words are 0 at first, so that the
-/// system allocates memory page by page as groups occur.
+/// Accumulators of all possible groups; those of one group are adjacent. All words are 0 at first, so that the system
+/// allocates memory page by page as groups occur.
 pub(crate) struct WholeTable {
     pub(super) form: Form,
     /// Words per group.
@@ -22,9 +22,9 @@ pub(crate) struct WholeTable {
     ones: Vec<i64>,
 }
 
-/// Representation of a fold of values between `min` and `max` in a word that is 0 before the first value. A
-/// pick is stored as the distance from the bound that is picked last, plus one; AND as the complement, since
-/// OR of complements is the complement of AND.
+/// How a fold of values between `min` and `max` is stored in a word that is 0 before the first value. A pick is stored
+/// as the distance from the value that would be picked last, plus one. AND is stored as the complement, because the OR
+/// of complements is the complement of the AND.
 #[derive(Clone, Copy)]
 pub(crate) struct FoldWord {
     pub(super) fold: Fold,
@@ -32,8 +32,8 @@ pub(crate) struct FoldWord {
     max: i64,
 }
 
-/// Evaluates `$body` with `$hold` bound to the function that encodes a value as a word, and `$combine` to the
-/// one that combines two words.
+/// Evaluates `$body` with `$hold` bound to the function that encodes a value as a word, and `$combine` to the function
+/// that combines two words.
 macro_rules! for_fold_word {
     ($word:expr, ($hold:ident, $combine:ident) => $body:expr) => {{
         let FoldWord { fold, min, max } = $word;
@@ -64,7 +64,7 @@ macro_rules! for_fold_word {
 }
 
 impl FoldWord {
-    /// Decodes the value of a word; unspecified for a word without one.
+    /// Decodes the value of a word; unspecified for a word that has none.
     pub(super) fn value(&self, word: u64) -> i64 {
         let distance = word.wrapping_sub(1).cast_signed();
         match self.fold {
@@ -77,7 +77,7 @@ impl FoldWord {
 }
 
 impl WholeTable {
-    /// Creates an array in which no group exists.
+    /// Creates an array without groups.
     pub(crate) fn new(whole: &Whole) -> Self {
         let folds = whole.measures.folds.iter().zip(&whole.bounds);
         WholeTable {
@@ -90,24 +90,25 @@ impl WholeTable {
         }
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory that the array takes.
     pub(crate) fn bytes(&self) -> usize {
         (self.words.capacity() + self.ones.capacity()) * size_of::<i64>()
     }
 
-    /// Returns whether every group of `whole` exists and nothing is computed, so that further rows change nothing.
+    /// Returns whether further rows change nothing, because every possible group occurs and nothing is computed for
+    /// groups.
     pub(crate) fn is_complete(&self, whole: &Whole) -> bool {
         self.form == Form::Bits && whole.domain <= COMPLETE_MAX && self.marked(whole.domain) == whole.domain
     }
 
-    /// Returns the number of the first `groups` groups that are marked.
+    /// Returns how many of the first `groups` bits are set.
     fn marked(&self, groups: usize) -> usize {
         let whole = self.words[..groups / 64].iter().map(|word| word.count_ones()).sum::<u32>() as usize;
         let rest = (0..groups % 64).filter(|bit| self.words[groups / 64] >> bit & 1 == 1).count();
         whole + rest
     }
 
-    /// Adds a value of each sum to the group of each row.
+    /// Adds one value per row to each sum, in the row's group.
     pub(super) fn add_sums_of(&mut self, groups: &[u32], sums: &[&[i64]]) {
         match self.form {
             Form::Bits => self.mark(groups),
@@ -140,7 +141,8 @@ impl WholeTable {
         });
     }
 
-    /// Combines the words of fold `index` of the groups `numbers` with `words`, those of another worker's.
+    /// Combines `words`, the words of fold `index` of another worker for the groups `numbers`, with those of this
+    /// worker.
     pub(super) fn merge_fold(&self, index: usize, numbers: &[u32], words: &mut [u64]) {
         let place = self.first_fold + index;
         let held = numbers.iter().map(|number| self.words[*number as usize * self.width + place]);

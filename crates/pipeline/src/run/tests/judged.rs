@@ -1,4 +1,4 @@
-//! Tests of programs with the same filter, against the same programs by themselves.
+//! Tests of programs that share a filter, against the same programs executed alone.
 
 use super::*;
 use crate::SharedScans;
@@ -6,7 +6,7 @@ use farpool_columns::table_cipher;
 use farpool_memory::{Account, WorkMemory};
 use farpool_model::{Tier, cast};
 
-/// Row groups of this many rows take a step of their own.
+/// Number of rows of a row group: enough for a step of its own.
 const ROWS: i64 = 20_000;
 
 fn account(bytes: usize) -> Account {

@@ -1,14 +1,14 @@
-//! AMX: the products of 16 columns with 16 others over 64 rows are one instruction, of which four are under
-//! way on four tiles of sums (Intel's optimization manual, chapter 20).
+//! AMX: one instruction multiplies 16 columns with 16 others over 64 rows. Four such instructions are in progress at a
+//! time, on four tiles of sums (Intel's optimization manual, chapter 20).
 //!
-//! Written in assembly, because the compiler has no stable intrinsics for the instructions yet. A thread's
-//! tiles are configured on entry and released on exit, so the rest of the program is not affected.
+//! Written in assembly, because the compiler has no stable intrinsics for these instructions yet. The tiles of a thread
+//! are configured on entry and released on exit, so that the rest of the program is not affected.
 
 use crate::moments::matrix::{Bytes, GROUP, LINE};
 use std::arch::asm;
 use std::ops::Range;
 
-/// Returns whether the processor has tiles of bytes and Linux grants this process their use, which must be requested.
+/// Returns whether the CPU supports AMX with bytes and Linux allows this process to use it, which must be requested.
 pub(super) fn allowed() -> bool {
     /// `ARCH_REQ_XCOMP_PERM` and the number of the tiles' state, of the kernel's `asm/prctl.h`.
     const REQUEST: (libc::c_long, libc::c_long) = (0x1023, 18);
@@ -37,14 +37,14 @@ static CONFIGURATION: Configuration = {
     Configuration(bytes)
 };
 
-/// Lines of rows per pass: this part of two groups on either side stays in the L1 cache.
+/// Number of lines of rows per pass. Reason: that part of two groups on either side fits the L1 cache.
 const CHUNK: usize = 16;
 
-/// Products of columns of bytes.
+/// Computes the sums of products of columns of bytes.
 ///
 /// # Safety
-/// The processor has the instructions and the process may use them; the ranges and the room were checked;
-/// the matrix is interleaved.
+/// The CPU must support AMX, and the process must be allowed to use it; the ranges and the length of `to` must have
+/// been checked; the matrix must be interleaved.
 pub(super) unsafe fn byte_products(
     matrix: &Bytes,
     (left, right): (Range<usize>, Range<usize>),
@@ -57,7 +57,7 @@ pub(super) unsafe fn byte_products(
         let lines = first..matrix.lines().min(first + CHUNK);
         for i in left.clone().step_by(2 * GROUP) {
             for j in right.clone().step_by(2 * GROUP) {
-                // A last group without a partner takes both places: it is computed twice.
+                // A last group without a partner is used as its own partner: it is computed twice.
                 let i_next = if i + GROUP < left.end { i + GROUP } else { i };
                 let j_next = if j + GROUP < right.end { j + GROUP } else { j };
                 let at = |i: usize, j: usize| (i - left.start) * width + j - right.start;
@@ -72,7 +72,7 @@ pub(super) unsafe fn byte_products(
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
-/// Computes the products of two groups of columns on the left with two on the right.
+/// Computes the sums of products of two groups of columns on the left with two groups on the right.
 ///
 /// # Safety
 /// As [`byte_products`], with the tiles configured.

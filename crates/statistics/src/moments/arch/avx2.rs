@@ -26,10 +26,10 @@ pub(super) fn interleave(matrix: &mut Bytes) {
     }
 }
 
-/// Products of columns of bytes.
+/// Computes the sums of products of columns of bytes.
 ///
 /// # Safety
-/// The processor has AVX2; the ranges and the room were checked; the matrix is interleaved.
+/// The CPU must support AVX2; the ranges and the length of `to` must have been checked; the matrix must be interleaved.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn byte_products(
     matrix: &Bytes,
@@ -46,8 +46,8 @@ pub(super) unsafe fn byte_products(
     }
 }
 
-/// Computes the products of 4 columns from `i` on with those of a group. Of each quad of rows the even and the odd
-/// bytes are widened apart, which takes a mask and a shift.
+/// Computes the sums of products of 4 columns from `i` on with those of a group. The even and the odd bytes of each
+/// four rows are widened separately, which needs only a mask and a shift.
 ///
 /// # Safety
 /// As [`byte_products`].

@@ -1,15 +1,14 @@
-//! AVX-512 with VNNI: one instruction multiplies four bytes of a column with those of 16 others, or a float
-//! with 8 others.
+//! AVX-512 with VNNI: one instruction multiplies four bytes of a column with those of 16 other columns, or a float with
+//! 8 others.
 
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES, LINE};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Sums the bytes of each column, as the sum of their absolute differences from 0, for which there is an
-/// instruction.
+/// Sums the bytes of each column. It uses the instruction for sums of absolute differences, from 0.
 ///
 /// # Safety
-/// The processor has the instructions.
+/// The CPU must support the extensions that the attribute below enables.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn byte_sums(matrix: &Bytes, to: &mut [u32]) {
     for (column, sum) in to.iter_mut().enumerate() {
@@ -23,10 +22,10 @@ pub(super) unsafe fn byte_sums(matrix: &Bytes, to: &mut [u32]) {
     }
 }
 
-/// As [`super::avx2::interleave`].
+/// Interleaves the matrix as [`super::avx2::interleave`] does.
 ///
 /// # Safety
-/// The processor has AVX-512.
+/// The CPU must support AVX-512.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn interleave(matrix: &mut Bytes) {
     let (stride, group_stride, lines) = (matrix.stride(), matrix.group_stride(), matrix.lines());
@@ -80,10 +79,11 @@ unsafe fn transpose(from: *const u8, stride: usize, to: &mut [u8; GROUP * LINE])
 /// Columns on the left of a tile of products.
 const TILE: usize = 8;
 
-/// Products of columns of bytes.
+/// Computes the sums of products of columns of bytes.
 ///
 /// # Safety
-/// The processor has the instructions; the ranges and the room were checked; the matrix is interleaved.
+/// The CPU must support the extensions that the attribute below enables; the ranges and the length of `to` must have
+/// been checked; the matrix must be interleaved.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) unsafe fn byte_products(
     matrix: &Bytes,
@@ -149,10 +149,11 @@ unsafe fn byte_tile<const N: usize>(
     }
 }
 
-/// Products of columns of floats.
+/// Computes the sums of products of columns of floats.
 ///
 /// # Safety
-/// The processor has the instructions; the ranges and the room were checked.
+/// The CPU must support the extensions that the attribute below enables; the ranges and the length of `to` must have
+/// been checked.
 #[target_feature(enable = "avx512f,fma")]
 pub(super) unsafe fn float_products(
     matrix: &Floats,

@@ -1,7 +1,7 @@
-//! Products of all pairs of columns of bytes, and of floats: the kernels of moments, for different
-//! instruction sets, with the choice between them at run time.
+//! Kernels of moments: sums of the products of all pairs of columns of bytes, and of columns of floats. They exist for
+//! several levels of CPU instructions, with the choice between them at run time.
 //!
-//! Invariant: every level gives the same products of bytes; those of floats differ in rounding.
+//! Invariant: every level gives the same sums for bytes. For floats they differ by rounding.
 
 #![expect(unsafe_code, reason = "instructions that not every processor has")]
 
@@ -18,16 +18,16 @@ pub(crate) use crate::arch::Kernel;
 use farpool_model::cpu::Instructions;
 use std::ops::Range;
 
-/// A level of instructions of this processor.
+/// A level of CPU instructions that kernels of moments are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     cpu: crate::arch::Level,
-    /// Whether it has tiles of 8-bit integers besides AVX-512, as Sapphire Rapids (2023) does.
+    /// Whether the CPU also has AMX with 8-bit integers, as Sapphire Rapids (2023) has.
     has_tiles: bool,
 }
 
 impl Level {
-    /// Returns the highest level of this processor.
+    /// Returns the highest level that this CPU supports.
     pub(crate) fn best() -> Level {
         let cpu = crate::arch::Level::best();
         Level { cpu, has_tiles: cpu.instructions() == Instructions::Avx512 && has_tiles() }
@@ -58,7 +58,7 @@ impl Level {
         }
     }
 
-    /// Fills the interleaved copy of the matrix, if the level's products read it.
+    /// Fills the interleaved copy of the matrix, if the kernels of this level read it.
     pub(crate) fn interleave(self, matrix: &mut Bytes) {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
@@ -72,8 +72,8 @@ impl Level {
         }
     }
 
-    /// Computes the products of each column of `left` with each of `right`, row by row into `to`, whose rows
-    /// have `width` numbers. The ranges are whole groups.
+    /// Computes the sums of products of each column of `left` with each column of `right`. Writes them row by row to
+    /// `to`, whose rows have `width` numbers. Both ranges must be whole groups.
     pub(crate) fn byte_products(
         self,
         matrix: &Bytes,
@@ -104,7 +104,7 @@ impl Level {
         }
     }
 
-    /// Computes the products of columns of floats; ranges and `to` as in [`Self::byte_products`].
+    /// Computes the sums of products of columns of floats, as [`Self::byte_products`] does for bytes.
     pub(crate) fn float_products(
         self,
         matrix: &Floats,
@@ -125,7 +125,7 @@ impl Level {
     }
 }
 
-/// Returns whether this process may use tiles; Linux is asked once.
+/// Returns whether this process may use AMX. Linux is asked only once.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn has_tiles() -> bool {
     static ALLOWED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(amx::allowed);

@@ -1,4 +1,4 @@
-//! Tests of runs that share reads, against the same runs by themselves.
+//! Tests of runs that share reads, against the same runs executed alone.
 
 use super::*;
 use crate::{BoundProgram, SharedScans};
