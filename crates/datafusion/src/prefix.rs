@@ -1,5 +1,5 @@
-//! Converts comparisons of a string's prefix with constants to patterns: the pool has no substring function, but
-//! matches patterns, often only once for each value of a dictionary.
+//! Converts comparisons of a string's prefix with constants to patterns (LIKE): the pool has no substring function, but
+//! matches patterns, often only once for each distinct value of a dictionary-encoded column.
 //!
 //! Invariant: the pattern is true, false and NULL for the same rows as the comparison.
 
@@ -9,7 +9,7 @@ use datafusion::functions::unicode::substr::SubstrFunc;
 use datafusion::logical_expr::Expr as Logical;
 use farpool_model::{CompareOp, Expr, Literal, Value};
 
-/// Matches `substr(string, 1, n)` or `left(string, n)` and returns the string and `n`.
+/// If `expr` is `substr(string, 1, n)` or `left(string, n)`, returns the string and `n`; otherwise `None`.
 pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
     let Logical::ScalarFunction(call) = expr else { return None };
     let count = |expr: &Logical| match expr {
