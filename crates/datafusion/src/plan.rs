@@ -77,7 +77,7 @@ fn is_taken_for_unsorted(error: &DataFusionError) -> bool {
     error.strip_backtrace().contains("does not satisfy order requirements")
 }
 
-/// Returns the session with settings for plans of a single stream; `None` if it has those settings already.
+/// Returns a copy of the session that makes plans of a single stream; `None` if it is no [`SessionState`].
 fn one_stream(session: &dyn Session) -> Option<SessionState> {
     let mut state = session.as_any().downcast_ref::<SessionState>()?.clone();
     state.config_mut().options_mut().execution.target_partitions = 1;
