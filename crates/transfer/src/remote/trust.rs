@@ -6,10 +6,10 @@ use farpool_wire::ClientTls;
 use std::sync::OnceLock;
 use tokio::task::spawn_blocking;
 
-/// Returns the system's authorities. They are read once, in a few milliseconds.
+/// Returns the system's certificate authorities. They are read once per process, which takes a few milliseconds.
 ///
 /// # Errors
-/// `Invalid` when there are none.
+/// `Invalid` if there are none.
 pub(super) async fn of_system() -> Result<ClientTls> {
     static READ: OnceLock<ClientTls> = OnceLock::new();
     if let Some(tls) = READ.get() {
