@@ -1,9 +1,7 @@
-//! Parses `COPY (query) TO 'file' (FORMAT csv, HEADER)`, `COPY table TO STDOUT` and
-//! `COPY table FROM 'file' (…)` in the syntax of PostgreSQL and DuckDB, besides DataFusion's
-//! `STORED AS … OPTIONS (…)`.
+//! Parses COPY in the syntax of PostgreSQL and DuckDB: `COPY (query) TO 'file' (FORMAT csv, HEADER)`, `COPY table TO
+//! STDOUT` and `COPY table FROM 'file' (…)`. DataFusion's own `STORED AS … OPTIONS (…)` is accepted as well.
 //!
-//! COPY FROM becomes `INSERT INTO table SELECT * FROM read_csv('file', …)`, or uses the reader of another
-//! format.
+//! COPY FROM becomes `INSERT INTO table SELECT * FROM read_csv('file', …)`, or uses the file reader of another format.
 
 use super::{Grammar, exclusions, readers, refusal};
 use crate::error;
@@ -21,7 +19,7 @@ pub const STDOUT: &str = "/dev/stdout";
 /// The source of `COPY … FROM STDIN`, a file that can be read only once.
 pub const STDIN: &str = "/dev/stdin";
 
-/// Parses `text`, if it is a COPY statement.
+/// If `text` is a COPY statement, parses it; otherwise returns `None`.
 pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Statement>> {
     let parser = Parser::new(&Grammar).with_recursion_limit(recursion_limit);
     let mut parser = match exclusions::marked(text) {
@@ -50,7 +48,7 @@ pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Sta
     }
 }
 
-/// The source of the rows of COPY … TO.
+/// Where the rows of COPY … TO come from.
 enum Source {
     Query(Box<Query>),
     /// The table, and its list of columns, as written.
@@ -125,7 +123,7 @@ fn copy_from(parser: &mut Parser<'_>, source: Source, recursion_limit: usize) ->
         _ => Vec::new(),
     };
     if is_stdin && !options.iter().any(|(name, _)| name == "format") {
-        // The path has no extension that determines the format.
+        // The path has no extension from which the format follows, so that it is CSV.
         options.push(("format".to_string(), OptionValue::Text("csv".to_string())));
     }
     let from = reader(&path, options)?;
@@ -136,7 +134,7 @@ fn copy_from(parser: &mut Parser<'_>, source: Source, recursion_limit: usize) ->
     Ok(Statement::Statement(Box::new(insert)))
 }
 
-/// Returns the text of the reader call for `path`.
+/// Returns the call of the file reader for `path`, as SQL text.
 fn reader(path: &str, options: Vec<(String, OptionValue)>) -> Result<String> {
     let (formats, options): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| name == "format");
     let format = match formats.first().map(|(_, value)| plain(value)) {
@@ -196,7 +194,7 @@ fn options(parser: &mut Parser<'_>) -> Result<Vec<(String, OptionValue)>> {
     Ok(options)
 }
 
-/// Returns a constant; a bare word is a text.
+/// Returns the value of a constant expression; a bare word is a string.
 fn value(expr: &Expr) -> Result<OptionValue> {
     match readers::value(expr)? {
         OptionValue::Text(text) if text.eq_ignore_ascii_case("on") => Ok(OptionValue::Flag(true)),
@@ -205,7 +203,7 @@ fn value(expr: &Expr) -> Result<OptionValue> {
     }
 }
 
-/// Removes the format from DataFusion's option names, such as 'format.delimiter'.
+/// Removes the format from the name of an option, as DataFusion writes it: `format.delimiter` becomes `delimiter`.
 pub fn without_prefix(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }

@@ -1,6 +1,7 @@
-//! Puts joins with USING or NATURAL in brackets, for [`crate::using`] to plan, and refuses joins without a condition:
-//! DataFusion 55.2 plans them as cross joins, whereas a missing ON is an error in other systems. Names of keys are
-//! rewritten once the planner has reported which tables have them ([`super::merged_keys`]).
+//! Puts joins with USING or NATURAL in brackets, so that [`crate::using`] plans them. Refuses joins without a
+//! condition, because DataFusion 55.2 plans them as cross joins, whereas a missing ON is an error in other systems.
+//! Names of join keys are rewritten later, when the planner has reported which tables have them
+//! ([`super::merged_keys`]).
 
 use super::refusal;
 use crate::using::bracket;

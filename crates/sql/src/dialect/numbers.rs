@@ -1,5 +1,5 @@
-//! Reads `0x1F` as the integer 31, as in PostgreSQL and DuckDB, while `X'1F'` is a binary string. The parser produces
-//! the same value for both, so that the text of the statement must be inspected.
+//! Reads `0x1F` as the integer 31, as in PostgreSQL and DuckDB; `X'1F'` stays a binary string. The parser produces the
+//! same value for both, so that the text of the statement must be inspected.
 
 use super::refusal;
 use crate::statements::Offsets;

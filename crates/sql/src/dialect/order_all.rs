@@ -1,5 +1,5 @@
-//! Rewrites `ORDER BY ALL`, which DataFusion 55.2 does not plan, to an order by each column of the result, from left to
-//! right, as in DuckDB.
+//! Rewrites `ORDER BY ALL`, which DataFusion 55.2 does not plan, to an ORDER BY of each column of the result, from left
+//! to right, as in DuckDB.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, Value,
@@ -35,7 +35,7 @@ pub(super) fn is_open(query: &Query) -> bool {
     options(query).is_some()
 }
 
-/// Rewrites ORDER BY ALL to the numbers of the query's columns.
+/// Rewrites ORDER BY ALL to an ORDER BY of the column numbers from 1 to `columns`.
 pub(super) fn write_out_open(query: &mut Query, columns: usize) {
     if let Some(options) = options(query) {
         write_out(query, options, columns);

@@ -1,5 +1,5 @@
-//! Rules of the planner that fail once the statement is stopped. The optimizer applies most of its rules to one
-//! operator at a time, so that a rule stops within the work for one operator.
+//! Wraps rules of the planner so that they fail if the statement has been stopped. The optimizer applies most of its
+//! rules to one operator at a time, so that planning stops within the work for one operator.
 
 use super::check;
 use super::sizes::check_expressions;
