@@ -77,7 +77,7 @@ pub(crate) async fn changes(
     Ok(changes)
 }
 
-/// Returns an added column: all values are NULL, and its type is the one that it would have in CREATE TABLE.
+/// Returns the field of an added column. Its values are NULL, and its type is the one that CREATE TABLE would give it.
 async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
     if let Some(option) = column.options.iter().find(|option| option.option != ColumnOption::Null) {
         return not_impl_err!("{option} of a column that is added: it holds NULLs; UPDATE sets its values");

@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Statements that run together and return their results one after the other; see [`Session::batch`].
+/// SQL statements that run together and return their results one after the other; see [`Session::batch`].
 pub struct Batch {
     session: Session,
     /// Statements that are not planned yet.

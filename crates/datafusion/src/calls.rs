@@ -168,7 +168,7 @@ fn argument(
     decided(if filtered { scope.value_where(argument) } else { scope.value(argument) }).map(Some)
 }
 
-/// Removes the cast by which DataFusion widens the argument of a sum; the pool's sums are exact without it.
+/// Removes the cast by which DataFusion widens the argument of a sum, because the pool's sums are exact without it.
 fn narrow<'e>(argument: &'e Logical, scope: &Scope<'_>) -> &'e Logical {
     match argument {
         Logical::Cast(cast) if widens(&cast.expr, cast.field.data_type(), scope) => &cast.expr,

@@ -60,7 +60,7 @@ pub(crate) struct PoolCatalog {
 type ListedNames = BTreeMap<SchemaName, BTreeMap<String, TableType>>;
 
 impl PoolCatalog {
-    /// Creates the catalog of `pool`, for `session`.
+    /// Creates the catalog of `pool` for the session whose state is `session`.
     pub(crate) fn new(
         pool: Arc<dyn Pool>,
         pushdown: bool,
@@ -102,7 +102,7 @@ impl PoolCatalog {
         Ok(written)
     }
 
-    /// Returns whether the pool has a schema, after fetching its names.
+    /// Fetches the names of the pool, and returns whether it has the schema.
     pub(crate) async fn has_schema(&self, schema: &SchemaName) -> farpool_model::Result<bool> {
         self.refresh().await?;
         Ok(self.names.read().contains_key(schema))
@@ -275,7 +275,8 @@ impl CatalogProvider for ListedCatalog {
     }
 }
 
-/// Wraps `catalogs` for listings of their contents.
+/// Wraps `catalogs` for listings of their contents (information_schema), so that a view that cannot be planned fails no
+/// listing.
 pub(crate) fn listed(catalogs: &dyn CatalogProviderList) -> Arc<dyn CatalogProviderList> {
     let list = MemoryCatalogProviderList::new();
     for name in catalogs.catalog_names() {

@@ -95,7 +95,8 @@ pub(crate) async fn create(
     }
     let mode = if create.or_replace { LoadMode::Replace } else { LoadMode::Create };
     let schema = create.input.schema().as_arrow();
-    // A column that the query cannot make NULL now may be set to NULL later.
+    // All columns are nullable if the table is created from a query: values that the query cannot make NULL may be set
+    // to NULL later.
     let schema = match &*create.input {
         LogicalPlan::EmptyRelation(_) => schema.clone(),
         _ => Schema::new(
@@ -213,7 +214,7 @@ impl Change {
         }
     }
 
-    /// Returns the plans that the change reads rows from.
+    /// Returns the plans by which the change reads rows.
     pub fn rows(&self) -> Vec<&Rows> {
         match self {
             Change::Create { rows, .. } => vec![rows],

@@ -169,7 +169,7 @@ impl Scope<'_> {
     /// Returns `made`. If it may fail on rows for which the engine would not evaluate it, returns an opaque expression
     /// instead.
     fn unless_it_fails(&self, made: Expr, evaluated: Evaluated, name: impl Fn() -> String) -> Expr {
-        // An expression with type errors is reported elsewhere.
+        // An expression with type errors is not judged here, because a later check reports it.
         if evaluated == Evaluated::Perhaps
             && Facts::within(&made, self.table).is_ok_and(|facts| facts.may_fail)
         {
@@ -254,7 +254,7 @@ impl Scope<'_> {
         match &call.args[..] {
             [value, pattern] => self.regex(value, pattern, "", false, evaluated),
             [value, pattern, flags] => match constant_text(flags) {
-                // The engine, too, prepends flags to the pattern in this form.
+                // DataFusion prepends the flags to the pattern in the same form.
                 Some(flags) if !flags.is_empty() && flags.chars().all(|c| "imsUx".contains(c)) => {
                     self.regex(value, pattern, &format!("(?{flags})"), false, evaluated)
                 }

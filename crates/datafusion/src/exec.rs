@@ -41,7 +41,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// A physical node that runs a program and streams its result.
+/// A node of DataFusion's physical plan that runs a program at a pool and returns its rows.
 #[derive(Debug)]
 pub(crate) struct PoolExec {
     table: PoolTable,
@@ -52,9 +52,9 @@ pub(crate) struct PoolExec {
     /// Dynamic filters: conditions that operators above derive while they run. When the plan is complete,
     /// [`crate::lineage`] removes those that might refer to a wrong column.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
-    /// For each dynamic filter's id, the watch that collects the keys of the join which derives the filter.
+    /// For each dynamic filter, by its id: the watch that collects the keys of the join which derives the filter.
     watches: Mutex<Vec<(u64, Arc<KeyWatch>)>>,
-    /// Estimated costs, if there was a choice whether to push down.
+    /// Estimated costs of the program; `None` if there was no choice whether to push down.
     estimate: Option<cost::Estimate>,
     /// If this program runs as one with others ([`crate::shared`]), the part of the common result that belongs to this
     /// node.
@@ -282,7 +282,7 @@ impl Runs {
         total
     }
 
-    /// Returns the conditions that dynamic filters added to the last run, as text.
+    /// Returns, as text, the conditions that dynamic filters added to the last execution.
     fn added(&self) -> Option<String> {
         self.seen.last().and_then(|seen| seen.added.lock().clone())
     }
@@ -311,7 +311,7 @@ struct Run {
 #[derive(Debug, Default)]
 struct Seen {
     receipt: Mutex<Option<ReceiptHandle>>,
-    /// The conditions that dynamic filters had added when the run started, as text.
+    /// The conditions, as text, that dynamic filters added when the execution started.
     added: Mutex<Option<String>>,
 }
 
@@ -416,7 +416,7 @@ impl ExecutionPlan for PoolExec {
     }
 }
 
-/// Gives the batch the column names and nullability of the plan.
+/// Returns the batch with the column names and the nullability of the plan.
 fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Result<RecordBatch> {
     let batch = batch.map_err(error::wrap)?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

@@ -39,7 +39,7 @@ pub trait FileOpener: Send + Sync {
     ) -> farpool_model::Result<Arc<dyn TableProvider>>;
 }
 
-/// The way in which a statement reads a file.
+/// How much of a file a statement reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
     /// Only the first rows are needed; reading stops when there are enough.
@@ -48,7 +48,7 @@ pub enum FileAccess {
     Read,
 }
 
-/// A file as a table of one statement.
+/// A file as a table of one statement: a placeholder until the file is opened.
 pub(crate) struct FileTable {
     /// The name of the file as written in the statement.
     name: String,
@@ -108,8 +108,8 @@ fn held_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(held.collect::<Vec<_>>()))
 }
 
-/// Opens the files of `plan`, an optimized plan over placeholders, each with the columns that it needs. Without
-/// `pushdown`, no operators are pushed down to their tables.
+/// Replaces the placeholders in `plan`, which has been optimized, by opened files with only the columns that the plan
+/// needs. Without `pushdown`, no operators are pushed down to them.
 pub(crate) async fn open_files(
     plan: &LogicalPlan,
     opener: &dyn FileOpener,
@@ -193,7 +193,8 @@ pub(crate) fn with_kept(
     Some(provider_as_source(noted.map_or(table, |file| Arc::new(file))))
 }
 
-/// Returns the pool's table behind `source`, and for each column of the source its position in that table.
+/// If `source` is a table of a pool, returns the table, and for each column of the source its position in the table;
+/// otherwise `None`.
 pub(crate) fn pool_table(source: &Arc<dyn TableSource>) -> Option<(PoolTable, Vec<Option<usize>>)> {
     let provider = source_as_provider(source).ok()?;
     if let Some(table) = provider.downcast_ref::<PoolTable>() {

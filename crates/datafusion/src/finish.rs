@@ -91,7 +91,7 @@ fn aggregate(merge: PartMerge) -> Arc<AggregateUDF> {
     }
 }
 
-/// Returns the expressions for the columns of `of`, over the columns of the merging aggregation.
+/// Returns the expressions that compute the columns of `of` from the columns of the merging aggregation.
 fn outputs(finish: &Finish, merged: &DFSchema, of: &DFSchema) -> Vec<Expr> {
     let mut columns = merged.iter().map(|(qualifier, field)| {
         let name = field.name().clone();

@@ -18,12 +18,13 @@ use std::sync::Arc;
 /// merge of a sort's spilled runs cannot spill, and must hold a batch of each file.
 const PART_FOR_OTHERS: usize = 4;
 
-/// DataFusion's view of a budget. Operators that can spill get equal shares of the memory that the others leave, as in
-/// DataFusion's fair pool; the budget may refuse earlier, because the pool reserves from it, too.
+/// The memory budget as DataFusion sees it. Operators that can spill get equal shares of the memory that the others
+/// leave, as in DataFusion's fair pool. The budget may refuse earlier than DataFusion's pool would, because the farpool
+/// in this process reserves from it as well.
 ///
 /// Rows in flight between threads (in repartitioning) are not counted. If they were refused, they would spill to files,
-/// whose readers may wait forever (DataFusion before its fix of issue 24883); if they were counted, merges would lack
-/// memory that sorts cannot free. They are few, unless one thread falls far behind the others. A share for them is left
+/// whose readers may wait forever (DataFusion before its fix of issue 24883). If they were counted, merges would lack
+/// memory that sorts cannot free. They are few, unless one thread falls far behind the others; a share for them is left
 /// free nevertheless.
 #[derive(Debug)]
 pub(crate) struct EngineMemory {
@@ -40,7 +41,7 @@ fn is_on_its_way(consumer: &MemoryConsumer) -> bool {
 }
 
 impl EngineMemory {
-    /// Creates a view of `work`.
+    /// Creates the view of the budget `work`.
     pub fn new(work: &Arc<WorkMemory>) -> Self {
         let account = work.account(&TenantName::default());
         EngineMemory {

@@ -20,7 +20,7 @@ pub(crate) struct SortedPiece<'a> {
     pub fragment: Fragment,
     /// The plan of the fragment, below the sort and any projections.
     pub base: &'a LogicalPlan,
-    /// Number of nodes from the sort down to `base`.
+    /// Number of plan nodes from the sort down to `base`: the sort and any projections.
     pub depth: usize,
     /// The columns of the program: those of the fragment, then columns that are used only for sorting.
     pub schema: DFSchemaRef,
@@ -93,7 +93,7 @@ fn through(
     exprs.into_iter().map(|expr| Some(expr.transform_up(of_column).ok()?.data)).collect()
 }
 
-/// Appends the columns that are used only for sorting to `schema`.
+/// Returns `schema` with the columns appended that are used only for sorting.
 fn extended(schema: &DFSchemaRef, fragment: &Fragment) -> DataFusionResult<DFSchemaRef> {
     let added = fragment.types_from(schema.fields().len());
     if added.is_empty() {

@@ -46,7 +46,7 @@ impl Pins {
         Pins { versions: versions.cloned().unwrap_or_default(), ..Pins::default() }
     }
 
-    /// Creates the pins of a statement that is planned again.
+    /// Creates the pins of a statement that is planned again, for the last time. `versions` as in [`Pins::at`].
     pub(crate) fn of_last_attempt(versions: Option<&Arc<Versions>>) -> Self {
         Pins { is_last_attempt: true, ..Pins::at(versions) }
     }

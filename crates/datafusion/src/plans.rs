@@ -206,7 +206,7 @@ impl Seen {
     }
 }
 
-/// A function that a query refers to.
+/// A function that a cached query refers to, with its name.
 enum Named {
     Scalar(Arc<ScalarUDF>),
     Aggregate(Arc<AggregateUDF>),

@@ -26,14 +26,14 @@ pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
     }
 }
 
-/// Returns the condition that the first `chars` characters of `string` are one of `wanted`; `None` if that is never
-/// true.
+/// Returns the condition that the first `chars` characters of `string` are one of the constants `wanted`, as patterns;
+/// `None` if that is never true.
 pub(crate) fn is_one_of(string: &Expr, chars: usize, wanted: &[Literal]) -> Option<Expr> {
     let is = |wanted: &Literal| {
         let Value::Text(text) = wanted.value() else { return None };
         let pattern = match text.chars().count() {
             count if count > chars => return None,
-            // A shorter constant must be equal to the whole string.
+            // If the constant is shorter than the prefix, the whole string must be equal to it.
             count if count < chars => {
                 let wanted = Expr::Literal(wanted.clone());
                 return Some(Expr::compare(CompareOp::Eq, string.clone(), wanted));

@@ -136,7 +136,8 @@ impl Planned {
         self.rows().into_iter().flat_map(|rows| rows.programs(&f)).collect()
     }
 
-    /// Describes the parts that run at the pool, with the pool's answers, and those that run here.
+    /// Describes, for EXPLAIN, the parts that run at the pool, with the pool's answers, and those that run in this
+    /// process.
     pub(crate) fn explain(&self) -> String {
         let rows = self.rows();
         if rows.is_empty() {

@@ -67,7 +67,7 @@ pub(crate) struct Rows {
 struct Source {
     state: Arc<SessionState>,
     plan: LogicalPlan,
-    /// The engine's memory; `None` if it has no limit.
+    /// The engine's memory budget in bytes; `None` if it has no limit.
     memory_bytes: Option<usize>,
 }
 
@@ -205,7 +205,8 @@ impl Rows {
             let current = self.current.lock();
             (current.failed, joins(&current.plan))
         };
-        // Files that DataFusion has begun to write would be written twice.
+        // A plan that writes files by DataFusion's own writer does not run again, because it may have written some rows
+        // already.
         if joins == 0 || self.source.plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))? {
             return Ok(false);
         }

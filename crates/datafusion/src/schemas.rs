@@ -17,7 +17,7 @@ pub(crate) struct SchemaChange {
     /// The catalog (pool) that the statement names, if there is one.
     pub(crate) catalog: Option<String>,
     pub(crate) schema: SchemaName,
-    /// IF NOT EXISTS of CREATE, IF EXISTS of DROP.
+    /// Whether the statement has IF NOT EXISTS (CREATE) or IF EXISTS (DROP).
     pub(crate) is_lenient: bool,
     kind: Kind,
 }

@@ -52,7 +52,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The catalog of the session's own tables, and of names without a qualifier.
+/// The catalog of the session's own tables, in which names without a catalog are resolved.
 pub(crate) const HOME: &str = "session";
 /// The schema that names without a schema refer to; every catalog has it.
 pub(crate) const SCHEMA: &str = "public";
@@ -493,7 +493,8 @@ impl Session {
         let reference = object_name_to_table_reference(create.name.clone(), true)?;
         let is_of_session = reference.catalog().is_none_or(|catalog| catalog == HOME);
         let name = self.table_name(&reference)?;
-        // Views of the session are always temporary, a flag that DataFusion does not accept.
+        // Views of the session are always temporary. DataFusion does not accept the word TEMPORARY, so that it is
+        // removed.
         if std::mem::take(&mut create.temporary)
             || (create.or_replace && is_of_session && self.home.is_of_session(&name))
         {
@@ -580,7 +581,7 @@ impl Session {
         self.home.pools().into_iter().find(|pool| std::ptr::eq(&**pool, wanted))
     }
 
-    /// Returns the schema of names without one.
+    /// Returns the schema that names without a schema refer to.
     fn default_schema(&self) -> String {
         self.context.state_ref().read().config_options().catalog.default_schema.clone()
     }
@@ -691,8 +692,8 @@ fn config(options: &SessionOptions) -> SessionConfig {
     options.execution.use_row_number_estimates_to_optimize_partitioning = true;
     // Records the positions of expressions in the statement, for error messages.
     options.sql_parser.collect_spans = true;
-    // The check reports a difference in nullability as an error, and DataFusion's own logical and physical expressions
-    // differ in it (CASE over IS TRUE).
+    // The check reports a difference in nullability as an error. DataFusion's own logical and physical expressions
+    // differ in nullability (CASE over IS TRUE), so that it is switched off.
     options.execution.skip_physical_aggregate_schema_check = true;
     config
 }

@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 /// Bytes of a frame, which is encrypted, written and read as a whole; shorter if the writer flushes earlier.
 const FRAME_BYTES: usize = 128 << 10;
 
-/// The temporary files of a session.
+/// Creates the temporary files of a session, and counts their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct SpillFiles {
     /// The cipher; its encryption key is drawn when the first file is created.

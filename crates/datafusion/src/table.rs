@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub struct PoolTable {
     pool: Arc<dyn Pool>,
     info: Arc<TableInfo>,
-    /// The schema without qualifiers, against which filters are resolved.
+    /// The table's schema without qualifiers, in which the columns of filters are resolved.
     columns: DFSchemaRef,
     pushdown: bool,
     meter: Arc<LinkMeter>,
@@ -80,7 +80,7 @@ impl PoolTable {
         self
     }
 
-    /// Sets the meter of the link to the pool.
+    /// Sets the meter that measures the network link to the pool.
     pub(crate) fn with_meter(mut self, meter: &Arc<LinkMeter>) -> Self {
         self.meter = Arc::clone(meter);
         self
@@ -101,7 +101,7 @@ impl PoolTable {
         Place { link: Some(link), workers: speed.workers.unwrap_or(threads), threads }
     }
 
-    /// Sets the cache for the sketches of the table's columns.
+    /// Sets the cache of the sketches of the table's columns, for join estimates.
     pub(crate) fn with_sketches(mut self, sketches: &Arc<Sketches>) -> Self {
         self.sketches = Arc::clone(sketches);
         self

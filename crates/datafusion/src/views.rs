@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         Err(error::wrap(not_a_query()))
     }
 
-    /// Plans the query of the last view in `path`.
+    /// Plans `query`, the query of the last view in `path`; the views before it in `path` lead to it.
     async fn plan(&self, query: Box<Query>, path: &[TableName]) -> Result<LogicalPlan> {
         let statement = Statement::Statement(Box::new(SqlStatement::Query(query)));
         let mut schemas = BTreeMap::from([(SCHEMA.to_string(), Arc::<MemorySchemaProvider>::default())]);
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the table that a listing shows for a view that cannot be planned: one without columns.
+/// Returns the table that listings show for a view that cannot be planned: it has no columns.
 pub(crate) fn without_columns(view: &View) -> Result<ViewTable> {
     let nothing = LogicalPlanBuilder::empty(false).build()?;
     Ok(ViewTable::new(nothing, Some(view.text().to_string())))
@@ -229,8 +229,8 @@ fn not_a_query() -> Error {
     Error::invalid("a view is one SELECT and nothing else")
 }
 
-/// Creates the error of a view. It may quote the view's text, which another client wrote, so that control characters
-/// are escaped.
+/// Creates the error of a view. Control characters are escaped, because the error may quote the view's text, which
+/// another client wrote.
 fn in_view(name: &TableName, error: Error) -> Error {
     let escaped = |text: &str| -> String {
         let escape = |c: char| match c.is_control() && c != '\n' {

@@ -1,8 +1,7 @@
-//! The cost model that decides whether a part of a query runs at the pool: three formulas over a table of
-//! rates.
+//! The cost model that decides whether a part of a query runs at the pool: three formulas over a table of rates.
 //!
-//! A program can be carried out in three ways, of which the first sends the fewest bytes and the others spare
-//! the pool's workers. With `passed` rows after the filter, which always runs at the pool:
+//! A program can be carried out in three ways. The first ("push") sends the fewest bytes; the others spare the pool's
+//! workers. With `passed` rows after the filter, which always runs at the pool:
 //!
 //! ```text
 //! push   = latency + (filter + finish)/workers                + bytes of the result/link
@@ -10,8 +9,9 @@
 //! plain  = latency + (filter + decode)/workers + finish/threads  + passed · plain width/link
 //! ```
 //!
-//! `finish` is the work after the filter (grouping, the first rows of an order), at the rates of the pool or
-//! of the engine. In process there is no link, and `packed` is the same as `plain`.
+//! `workers` and `threads` are the numbers of threads of the pool and of the engine, and `link` is the bandwidth.
+//! `finish` is the work after the filter (grouping, top-k), at the rates of the pool or of the engine. In process there
+//! is no network link, and `packed` is the same as `plain`.
 //!
 //! Invariant: a choice affects time only, never the result.
 
@@ -192,7 +192,7 @@ pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates
     Estimate { costs, choice }
 }
 
-/// The work of a program: rows, bytes, and seconds of one thread.
+/// The parts of a program's work: numbers of rows and bytes, and seconds of one thread.
 struct Work {
     passed: f64,
     bytes_plain: f64,

@@ -67,7 +67,7 @@ pub struct Matches {
     pub share: Share,
 }
 
-/// One side of a join on several keys.
+/// One side of a join on several join keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
     /// Number of rows before filters.

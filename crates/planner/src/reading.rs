@@ -36,7 +36,7 @@ pub enum Reading {
 pub enum PairReading {
     /// Number of rows in which neither of the two is NULL.
     Count,
-    /// Mean of x.
+    /// Mean of x, over the rows in which neither is NULL.
     Mean,
     /// Covariance, taking the rows as the whole population.
     CovariancePopulation,
@@ -119,7 +119,7 @@ impl Reading {
     /// Reads the answer from `state`.
     ///
     /// # Errors
-    /// `Invalid` when the state does not contain this answer.
+    /// `Invalid` if the state does not contain this answer.
     pub fn read(&self, state: &State) -> Result<ReadValue> {
         Ok(match (self, state) {
             (Reading::State, state) => ReadValue::State(state.to_bytes()),

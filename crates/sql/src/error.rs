@@ -14,7 +14,7 @@ use farpool_model::{Error, ErrorKind, schema};
 use std::fmt::Write;
 use std::io;
 
-/// Wraps an error of the model to pass it through DataFusion.
+/// Wraps an error of the model, so that it passes through DataFusion unchanged.
 pub fn wrap(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
@@ -232,7 +232,7 @@ fn from_schema(error: &SchemaError) -> Error {
         SchemaError::FieldNotFound { field, valid_fields } => {
             let wanted = field.flat_name();
             let error = Error::new(ErrorKind::NotFound, format!("there is no column {wanted}"));
-            // A qualified name is compared with qualified names.
+            // If the missing name is qualified, it is compared with qualified names.
             let name = |c: &Column| if field.relation.is_some() { c.flat_name() } else { c.name.clone() };
             let names: Vec<String> = valid_fields.iter().map(name).collect();
             // There is a name that differs only in the case of its letters; a name with upper-case letters needs
@@ -270,7 +270,7 @@ pub fn missing_table(error: &DataFusionError) -> Option<&str> {
     }
 }
 
-/// Returns whether the error reports two columns with the same name in a list.
+/// Returns whether the error reports two columns with the same name in a SELECT list or another list of expressions.
 pub fn is_of_equal_names(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::SchemaError(inner, _) => matches!(

@@ -27,7 +27,7 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Window functions that depend on the frame.
+/// Window functions (other than aggregates) whose result depends on the frame.
 const OF_FRAMES: [&str; 3] = ["first_value", "last_value", "nth_value"];
 
 /// Which rows are excluded from a frame (SQL:2016, 7.15).

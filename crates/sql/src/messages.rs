@@ -4,7 +4,7 @@
 use crate::names;
 use farpool_model::{Error, ErrorKind};
 
-/// Converts a message of the engine to an error for the user.
+/// Converts an error message of DataFusion to an error for the user.
 pub fn told(kind: ErrorKind, message: &str) -> Error {
     let message = without_insides(message);
     let of_functions = wrong_arguments(&message).or_else(|| unknown_function(&message));

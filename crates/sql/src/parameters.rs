@@ -88,7 +88,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Returns the names of the parameters that have a value, as they are written in plans.
+    /// Returns the names of the parameters that have a value, in the form in which plans contain them (`$1`, `$city`).
     fn names(&self) -> Vec<String> {
         match self {
             Parameters::None => Vec::new(),

@@ -22,7 +22,7 @@ pub enum PieceKind {
     Word,
     /// A name in double quotes.
     QuotedName,
-    /// A text in single quotes or dollar quotes.
+    /// A string in single quotes or dollar quotes.
     Text,
     /// A number.
     Number,
@@ -32,14 +32,14 @@ pub enum PieceKind {
     Semicolon,
     /// An operator, a bracket or other punctuation.
     Sign,
-    /// A text, quoted name or comment without its end: it extends to the end of the input.
+    /// A string, quoted name or comment whose end is missing: it extends to the end of the text.
     Open,
 }
 
 /// Returns the pieces of `text` in order.
 pub fn sql_pieces(text: &str) -> Vec<Piece> {
     let mut tokens = Vec::new();
-    // In case of an error, the buffer contains the tokens before it.
+    // If the text is not made of tokens to its end, the buffer contains the tokens before the error.
     let is_whole = Tokenizer::new(&Grammar, text).tokenize_with_location_into_buf(&mut tokens).is_ok();
     let mut walk = Walk::new(text);
     let mut pieces = Vec::with_capacity(tokens.len());

@@ -65,7 +65,7 @@ impl ScalarUDFImpl for Condition {
     }
 }
 
-/// Replaces the conditions of a plan.
+/// Replaces, in a plan, the filters whose conditions stand for INTERSECT ALL and EXCEPT ALL.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -90,7 +90,7 @@ fn kept(filter: &Filter) -> Option<(Kept, Column)> {
     }
 }
 
-/// Returns the rows that remain, with the columns of the filter.
+/// Returns the plan of the rows that remain after the set operation, with the columns of the filter.
 fn rows(kept: Kept, side: &Column, filter: &Filter) -> Result<LogicalPlan> {
     let columns = filter.input.schema().columns();
     let values: Vec<Expr> =

@@ -94,7 +94,7 @@ impl WindowUDFImpl for OverPartitions {
     }
 }
 
-/// DataFusion's evaluator, restricted to whole partitions.
+/// DataFusion's evaluator, which is made to evaluate whole partitions.
 #[derive(Debug)]
 struct Whole(Box<dyn PartitionEvaluator>);
 

@@ -23,7 +23,7 @@ pub struct Statement {
     pub tables: Vec<GivenTable>,
 }
 
-/// Rows that a statement can name like a table.
+/// Rows that the caller passes with a statement, which can name them like a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenTable {
     /// The name, without a schema.

@@ -29,7 +29,7 @@ pub fn summarized(text: &str) -> Option<String> {
 /// statistic.
 type ValueOf = fn(&str, &DataType) -> Option<String>;
 
-/// The statistics in each row: their names, and their expressions over a column.
+/// The columns of SUMMARIZE's result: their names, and the expressions that compute them for a column.
 const VALUES: &[(&str, ValueOf)] = &[
     ("min", |column, of| is_ordered(of).then(|| format!("CAST(min({column}) AS VARCHAR)"))),
     ("max", |column, of| is_ordered(of).then(|| format!("CAST(max({column}) AS VARCHAR)"))),
@@ -52,7 +52,7 @@ fn quantile(column: &str, of: &DataType, q: f64) -> Option<String> {
     (known && !is_time).then(|| format!("CAST(approx_quantile({column}, {q}) AS VARCHAR)"))
 }
 
-/// Returns whether values of the type can be ordered and cast to text.
+/// Returns whether values of the type can be sorted and cast to strings.
 fn is_ordered(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_ordered(values),

@@ -27,9 +27,9 @@ use std::sync::Arc;
 
 /// First character of a mark, which is a quoted name at the start of USING: `"#7"`.
 const MARK: char = '#';
-/// Suffix of the mark of a NATURAL join whose keys are not known yet.
+/// Suffix of the mark of a NATURAL join whose join keys are not known yet.
 const NATURAL: &str = " natural";
-/// Suffix of the mark of a join whose names have been rewritten.
+/// Suffix of the mark of a join after the names of its keys have been rewritten.
 const DONE: &str = " done";
 /// Qualifier of merged keys, followed by the number of their join.
 const MERGED: &str = "merged ";
@@ -210,7 +210,7 @@ fn common(left: &LogicalPlan, right: &LogicalPlan) -> Vec<String> {
     names
 }
 
-/// A join with merged keys.
+/// A join with merged keys (USING, NATURAL), as it is planned.
 struct Merge {
     mark: Option<String>,
     keys: Vec<String>,

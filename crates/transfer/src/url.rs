@@ -4,7 +4,7 @@ use farpool_model::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// Default port of a pool whose address names none.
+/// Default port, for addresses without one.
 pub const PORT_DEFAULT: u16 = 9797;
 
 /// The address of a node: `farpool://host:port`, or `farpools://host:port` for TLS. The scheme `farpool://` and the

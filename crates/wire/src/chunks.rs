@@ -24,7 +24,7 @@ pub struct Outlines {
     pub chunks: Vec<ChunkOutline>,
 }
 
-/// Description of a chunk.
+/// Description of a column chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkOutline {
     /// Id of the chunk; a process of a node gives no other chunk the same id. Versions of a table share chunks that

@@ -116,7 +116,7 @@ pub struct Assembler {
     incomplete_bytes: usize,
 }
 
-/// A message of which only some frames have been received.
+/// A message some of whose frames have not been received yet.
 #[derive(Debug)]
 pub(crate) struct Incomplete {
     kind: FrameKind,

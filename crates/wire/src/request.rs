@@ -1,4 +1,4 @@
-//! Requests of clients, and their encoding.
+//! Requests of clients, and how they are encoded.
 
 use crate::message::{Message, Outgoing};
 use crate::table::{read_tier, write_tier};
@@ -88,7 +88,7 @@ pub enum Request {
         table: TableName,
         /// What to do if the table exists, and how to store the rows.
         options: LoadOptions,
-        /// The schema of the batches; canonical.
+        /// The canonical schema of the batches.
         schema: SchemaRef,
         /// Approximate number of rows that will come.
         rows_hint: Option<u64>,
@@ -189,7 +189,7 @@ pub enum Request {
         handle: u32,
         /// Positions of columns of the table, ascending; at least one.
         columns: Vec<u32>,
-        /// The first row group that is described.
+        /// The first row group to describe.
         first: u32,
         /// Id of the list of row groups that the client knows; if it is the version's list, no chunks are described. 0
         /// for none.

@@ -1,4 +1,4 @@
-//! Responses of a node, and their encoding.
+//! Responses of a node, and how they are encoded.
 
 use crate::chunks::{self, ChunkImage, Outlines};
 use crate::message::{Message, Outgoing};
@@ -28,7 +28,7 @@ pub struct Sealing {
 /// A message from a node to a client, on the stream of the request that it answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
-    /// Identifies the node; answers `Request::Hello`.
+    /// Identifies the node and ends the handshake; answers `Request::Hello`.
     Hello {
         /// The version of the protocol that both sides use from now on.
         version: u32,

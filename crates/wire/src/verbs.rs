@@ -8,12 +8,12 @@
 use farpool_model::limits;
 use farpool_model::rights::Verb;
 
-/// The purpose of a message.
+/// The purpose of a message in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Begins a connection.
+    /// Part of the handshake that begins a connection.
     Greeting,
-    /// Opens a stream of its own, on which it is answered.
+    /// A request: opens a stream of its own, on which it is answered.
     Request,
     /// Part of a load; a load has a stream of its own.
     Load,
@@ -140,7 +140,7 @@ messages! {
         answered [Prepared, Unchanged] then [Batch, Parcel, Receipt];
     /// Stops the work of this stream.
     Cancel = 4 => Control, NUMBERS_BYTES;
-    /// Gives the peer credit to send more bytes of batches on this stream. Both ways.
+    /// Grants the peer credit for more bytes of batches on this stream. Both ways.
     Credit = 5 => Control, NUMBERS_BYTES;
     /// Lists the tables and views.
     Tables = 6 => Request, NAMES_BYTES, takes Describe or DescribeOfAll, by [Pool::list], answered [TableList];
@@ -160,11 +160,11 @@ messages! {
     Status = 12 => Request, NUMBERS_BYTES, takes Status or StatusOfAll, by [Pool::status], answered [StatusInfo];
     /// Asks for the statistics of a table.
     Statistics = 13 => Request, NAMES_BYTES, takes Statistics, by [Pool::statistics], answered [TableStatistics];
-    /// Asks whether the peer is there. Both ways, on stream 0.
+    /// Asks whether the peer is alive. Both ways, on stream 0.
     Ping = 14 => Control, NUMBERS_BYTES;
-    /// Lists the programs under way.
+    /// Lists the running programs.
     Queries = 15 => Request, NUMBERS_BYTES, takes Queries or QueriesOfAll, by [Pool::queries], answered [QueryList];
-    /// Stops a program of any connection.
+    /// Cancels a running program of any connection.
     CancelQuery = 16 => Request, NUMBERS_BYTES, takes CancelQuery or CancelQueryOfAll, by [Pool::cancel_query],
         answered [QueryCancelled];
     /// Asks for the outcome of a load.
@@ -182,11 +182,11 @@ messages! {
     Backup = 23 => Request, NUMBERS_BYTES, takes Backup, by [RemotePool::begin_backup], answered [BackupFiles];
     /// Reads a part of a file of the connection's backup.
     BackupRead = 24 => Request, NAME_BYTES, takes Backup, by [RemoteBackup::read], answered [BackupBytes];
-    /// Another request, whose answers must be sealed.
+    /// Contains another request, whose answers must be sealed (encrypted to the client).
     Sealed = 25 => Request, PLAN_BYTES + (1 << 10);
-    /// Requests the outlines of the chunks of a prepared program's table version.
+    /// Asks for descriptions of column chunks in a prepared program's table version.
     Outlines = 26 => Request, COLUMNS_BYTES, takes Execute, by [RemotePool::outlines], answered [OutlineList];
-    /// Asks for the values of such chunks.
+    /// Asks for the values of column chunks in a prepared program's table version.
     Fetch = 27 => Request, COLUMNS_BYTES, takes Execute, by [RemotePool::fetch],
         answered [Unchanged] then [Chunk, Receipt];
     /// Creates a schema.
@@ -200,7 +200,7 @@ messages! {
     Prepared = 130 => Answer, TABLE_BYTES;
     /// Rows of a result.
     Batch = 131 => Answer, limits::MESSAGE_BYTES_MAX;
-    /// The cost of a program; ends `Execute`.
+    /// The execution statistics of a program; the last message after `Execute`.
     Receipt = 132 => Answer, COLUMNS_BYTES;
     /// Answers `Tables`.
     TableList = 133 => Answer, LIST_BYTES;
@@ -214,7 +214,7 @@ messages! {
     StatusInfo = 137 => Answer, TABLE_BYTES;
     /// The request failed; ends the stream. On stream 0 it ends the connection.
     Error = 138 => Answer, limits::FRAME_BYTES_MAX;
-    /// Rows of a result, as a parcel.
+    /// Rows of a result as a parcel (encoded column chunks).
     Parcel = 139 => Answer, limits::MESSAGE_BYTES_MAX;
     /// Answers `Statistics`.
     TableStatistics = 140 => Answer, LIST_BYTES;

@@ -93,7 +93,7 @@ impl InPlace {
         &self.count
     }
 
-    /// Describes the pool's work, as an indented block.
+    /// Describes, as an indented block for EXPLAIN, what the pool does.
     pub fn explain(&self) -> String {
         explain::explain(&self.table.pool().url(), &self.handle, &[], self.table.info())
     }

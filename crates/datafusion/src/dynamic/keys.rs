@@ -118,7 +118,8 @@ impl Keys {
     }
 }
 
-/// Returns the table column that `expr` refers to, and `values` converted to its type.
+/// If `expr` is a column of the table, returns the column's index, and `values` converted to its type; otherwise
+/// `None`.
 fn key_column(
     expr: &Arc<dyn PhysicalExpr>,
     values: ArrayRef,
@@ -129,8 +130,8 @@ fn key_column(
     let inner = widened.map_or(expr, CastExpr::expr).downcast_ref::<Column>()?;
     let index = column(inner.index())?.as_column()?;
     let to = info.schema.fields().get(index)?.data_type();
-    // Integers are compared by value, regardless of their widths: a key that does not fit the column becomes NULL,
-    // and equals nothing in it.
+    // Integers of different widths are compared by value: a join key that does not fit the column's type becomes NULL,
+    // because it equals no value of the column.
     let integers = to.is_integer() && values.data_type().is_integer();
     let same = schema::canonical_type(values.data_type()).as_ref() == Some(to);
     if !(integers || same && widened.is_none()) {

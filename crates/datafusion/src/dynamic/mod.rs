@@ -105,7 +105,7 @@ fn listed_values(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(listed_values).sum::<usize>()
 }
 
-/// Returns the bytes on the wire of the sets and filters in a condition.
+/// Returns the bytes on the wire of the bitmaps and hash filters in a condition.
 fn key_bytes(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InSet(_, set) => set.bytes(),
@@ -115,7 +115,7 @@ fn key_bytes(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(key_bytes).sum::<usize>()
 }
 
-/// Returns the bytes in memory of the sets and filters in a condition.
+/// Returns the bytes in memory of the bitmaps and hash filters in a condition.
 fn set_bytes(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InSet(_, set) => set.bitmap_bytes(),
@@ -170,7 +170,7 @@ impl Reader<'_> {
         found.iter().flat_map(of_found).collect()
     }
 
-    /// Converts one conjunct to a condition; `None` for "always true".
+    /// Converts one conjunct to a condition; `None` if it would always be true.
     fn condition(&self, found: &Found) -> Option<Expr> {
         match found {
             Found::Plain(expr) => Some(expr.clone()),

@@ -45,7 +45,8 @@ struct State {
 }
 
 impl KeyWatch {
-    /// Creates a watch for the values of `keys` over the rows of `partitions` partitions.
+    /// Creates a watch for the join keys `keys`, expressions over the rows of the smaller side, which has `partitions`
+    /// partitions.
     pub(crate) fn new(keys: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> KeyWatch {
         KeyWatch {
             keys,
@@ -65,7 +66,7 @@ impl KeyWatch {
         (0..self.keys.len()).map(of_key).collect()
     }
 
-    /// Collects the keys of a batch.
+    /// Collects the join keys of a batch.
     pub(crate) fn take(&self, batch: &RecordBatch) {
         let state = &mut *self.state.lock();
         state.rows += batch.num_rows();
@@ -88,7 +89,7 @@ impl KeyWatch {
         }
     }
 
-    /// Records that one partition has ended.
+    /// Records that one partition of the smaller side has ended.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         state.open = state.open.saturating_sub(1);
@@ -107,7 +108,7 @@ fn compact(values: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Forwards its input and passes each batch to a [`KeyWatch`].
+/// A physical operator that returns its input unchanged and passes each batch to a [`KeyWatch`].
 #[derive(Debug)]
 pub(crate) struct KeyWatchExec {
     input: Arc<dyn ExecutionPlan>,

@@ -116,7 +116,7 @@ impl PhysicalOptimizerRule for MergedJoins {
             Ok(TreeNodeRecursion::Continue)
         })?;
         let Some(cut) = self.0.cut(bytes) else { return Ok(plan) };
-        // Top-down, so that the estimates are those of the unchanged plan.
+        // From the root down, so that the inputs of each join, from which its size is estimated, are still unchanged.
         plan.transform_down(|node| match replaceable(&node)? {
             Some(join) if HashTables::bytes(join)? >= cut => Ok(Transformed::yes(merged(join)?)),
             _ => Ok(Transformed::no(node)),
@@ -133,7 +133,8 @@ impl PhysicalOptimizerRule for MergedJoins {
     }
 }
 
-/// The rule that compacts the rows of sorts below sort-merge joins, after the sorts have been inserted.
+/// The optimizer rule that puts [`FencedExec`] around the sorts below sort-merge joins. It runs after the sorts have
+/// been inserted.
 #[derive(Debug)]
 pub(crate) struct CompactRows;
 
@@ -179,7 +180,7 @@ fn replaceable(node: &Arc<dyn ExecutionPlan>) -> Result<Option<&HashJoinExec>> {
     if join.null_aware || join.fetch().is_some() {
         return Ok(None);
     }
-    // DataFusion's stream for joins that return one side uses another comparison, which panics for NaN.
+    // For joins that return only one side, DataFusion uses another stream, whose comparison panics for NaN.
     let with_floats =
         matches!(join.join_type(), JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
     let (left, right) = (join.left().schema(), join.right().schema());
@@ -242,13 +243,14 @@ fn merged(join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
     Ok(Arc::new(ProjectionExec::try_new(kept.iter().map(column), merged)?))
 }
 
-/// Forwards rows between sort-merge joins and the operators above, and between their sorts and the inputs of these.
+/// Returns its input's rows unchanged; it stands between sort-merge joins and the operators above, and between their
+/// sorts and the inputs of these, for two reasons.
 ///
-/// Strings are copied to separate memory, in batches of the usual size: a batch may keep alive the strings of many
-/// others, and sorts and joins count all memory that a batch refers to.
+/// It copies strings to memory of their own, in batches of the usual size, because a batch may keep alive the strings
+/// of many others, and sorts and joins count all memory that a batch refers to.
 ///
-/// Projections stay above this operator: if DataFusion 55.2 pushes one below such a join, the join's filter still
-/// refers to the columns from before, and the mark of a mark join counts as a column of the other side.
+/// It also keeps projections above: if DataFusion 55.2 pushes one below such a join, the join's filter still refers to
+/// the columns from before, and the mark of a mark join is taken for a column of the other side.
 #[derive(Debug)]
 struct FencedExec(Arc<dyn ExecutionPlan>);
 

@@ -87,7 +87,7 @@ fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         for relation in &mut joins.relations {
             *relation = ordered(relation.clone())?.data;
         }
-        // Joins that cannot be rebuilt are not changed.
+        // A join that cannot be rebuilt in the new order is left as it is.
         match joins.rebuilt(&tree, &node) {
             Ok(plan) => Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump)),
             Err(_) => Ok(Transformed::no(node)),
@@ -114,8 +114,8 @@ struct Joins {
 }
 
 impl Joins {
-    /// Returns `None` if `plan` is not a tree of at least three relations, contains a kind of join that must keep its
-    /// order, or has too many relations.
+    /// Collects the joins of `plan`. Returns `None` if it is not a tree of at least three relations, contains a join
+    /// whose order must stay, or has too many relations.
     fn of(plan: &LogicalPlan) -> Option<Self> {
         if !matches!(plan, LogicalPlan::Join(_)) {
             return None;
@@ -212,7 +212,7 @@ impl Joins {
         (found.next().is_none() && !expr.column_refs().is_empty()).then_some(first)
     }
 
-    /// Estimates each relation.
+    /// Estimates the rows of each relation; `None` for one without an estimate.
     fn estimates(&self) -> Vec<Option<Estimate>> {
         self.relations.iter().map(logical::of).collect()
     }

@@ -70,7 +70,7 @@ fn name(expr: &Arc<dyn PhysicalExpr>) -> String {
     expr.downcast_ref::<Column>().map_or_else(|| expr.to_string(), |column| column.name().to_string())
 }
 
-/// Computes an [`Estimate`] for each operator, from the leaves up.
+/// Provides DataFusion with an [`Estimate`] for each operator, computed from those of its inputs.
 #[derive(Debug)]
 struct Estimates;
 

@@ -16,7 +16,7 @@ use datafusion::physical_plan::PhysicalExpr;
 use farpool_statistics::StateForm;
 use std::sync::Arc;
 
-/// One of the aggregate functions.
+/// One of the statistics aggregates, as a UDAF.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Aggregate {
     name: &'static str,

@@ -16,7 +16,7 @@ use farpool_planner::reading::{self, PairReading, Reading, distinct, second_mome
 use farpool_statistics::{Estimate, Sketch, State, StateForm};
 use std::sync::Arc;
 
-/// All functions by their names.
+/// The names of all functions that read states.
 const FUNCTIONS: &[(&str, Kind)] = &[
     ("sketch_distinct", Kind::Distinct),
     ("sketch_count", Kind::Frequency),

@@ -32,7 +32,7 @@ const ALL: SketchParameters = SketchParameters {
     quantiles: None,
 };
 
-/// Kind of an aggregate function.
+/// Kind of a statistics aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Distinct,

@@ -54,7 +54,7 @@ impl Accumulator for Distinct {
 /// value together with its last row.
 #[derive(Debug)]
 pub(super) struct SlidingDistinct {
-    /// Number of rows in the frame, by value.
+    /// Number of rows in the frame that have the value, for each distinct value.
     rows: HashMap<ScalarValue, u64>,
     exact: ExactAccumulator,
 }

@@ -104,7 +104,7 @@ impl ExactAccumulator {
         ExactAccumulator { sums: sums.retractable(), outcome: Outcome::of(arguments) }
     }
 
-    /// Resets to a state without rows.
+    /// Resets the accumulator to the state before any row.
     pub(super) fn clear(&mut self) {
         self.sums.drop_first(1);
         self.sums.resize(1);

@@ -52,7 +52,7 @@ pub(super) fn truths() -> [Arc<AggregateUDF>; 2] {
     ]
 }
 
-/// A function of DataFusion whose accumulators are replaced for some types.
+/// A DataFusion aggregate whose accumulators are replaced for some argument types.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replacement {
     builtin: Arc<AggregateUDF>,
@@ -118,8 +118,8 @@ fn order_field(name: &str) -> [FieldRef; 1] {
     [Arc::new(Field::new(name, orders(), true))]
 }
 
-/// Does not forward `simplify_expr_op_literal`: DataFusion's SUM rewrites `sum(x + c)` to
-/// `sum(x) + c * count(x)`, which can wrap where the sum does not.
+/// `simplify_expr_op_literal` is deliberately not forwarded: DataFusion's SUM rewrites `sum(x + c)` to `sum(x) + c *
+/// count(x)`, which can wrap around where the sum does not.
 impl AggregateUDFImpl for Replacement {
     fn name(&self) -> &str {
         self.builtin.name()

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Returns `array_agg`.
+/// Returns the fixed `array_agg`.
 pub(super) fn array_agg() -> Arc<AggregateUDF> {
     List::of(&array_agg::array_agg_udaf())
 }

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::mem::size_of;
 use std::sync::Arc;
 
-/// Creates the function.
+/// Creates the aggregate function `mode`.
 pub(super) fn mode() -> AggregateUDF {
     AggregateUDF::from(Mode { signature: Signature::any(1, Volatility::Immutable) })
 }
@@ -112,7 +112,7 @@ impl Counts {
     }
 }
 
-/// Replaces -0.0 by 0.0.
+/// Replaces -0.0 by 0.0, because the two are one value in SQL.
 fn one_zero(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
         found if found.is_floating() => {

@@ -10,7 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use farpool_planner::finish::{Step, float_of};
 
-/// Returns the type of the integers that represent floats.
+/// Returns the type of the integers to which floats are mapped.
 pub(super) fn orders() -> DataType {
     DataType::Int64
 }

@@ -42,7 +42,7 @@ pub(super) const SLICE: usize = 4 << 20;
 /// sizes.
 const SLICE_STEPS: usize = 64 << 20;
 
-/// A function that reserves memory for its results before it computes them.
+/// Wraps a function: reserves memory for the results before it computes them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct BoundedFunction {
     inner: Arc<ScalarUDF>,
@@ -50,7 +50,7 @@ pub(super) struct BoundedFunction {
 }
 
 impl BoundedFunction {
-    /// Returns the function that replaces `inner`.
+    /// Returns the function that wraps `inner`.
     pub fn over(inner: Arc<ScalarUDF>) -> ScalarUDF {
         let growth = growth(inner.name());
         ScalarUDF::from(BoundedFunction { inner, growth })

@@ -99,7 +99,7 @@ impl Growth {
 /// The bytes that one row of a call needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Bytes of the arguments, as if each were a column.
+    /// Bytes of the row's arguments; an argument that is one value for all rows counts in full.
     pub input: usize,
     /// Upper bound of the bytes of the result.
     pub output: usize,

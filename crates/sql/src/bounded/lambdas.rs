@@ -116,7 +116,7 @@ impl BoundedLambda {
         self.inner.inner().invoke_with_args(args)
     }
 
-    /// Evaluates the lambda for a bounded number of elements at a time.
+    /// Evaluates the lambda for a limited number of elements at a time, and joins the results.
     fn in_pieces(
         &self,
         lists: &Lists<'_>,
@@ -179,7 +179,7 @@ impl BoundedLambda {
     }
 }
 
-/// Returns the bytes of the captured columns in the row where they are largest.
+/// Returns the bytes of the columns that the lambda captures, in the row where they are largest.
 fn captured(lambda: &LambdaArgument, values: &ArrayRef) -> Result<usize> {
     let most = Cell::new(0);
     let none = values.slice(0, 0);

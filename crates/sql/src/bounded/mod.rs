@@ -59,7 +59,7 @@ impl Charge {
         is_free || is_little
     }
 
-    /// Releases `bytes`.
+    /// Releases `bytes` bytes of the reservation.
     fn shrink(&self, bytes: usize) {
         if let Some(reserved) = &*self.0.lock() {
             reserved.shrink(bytes.min(reserved.size()));
@@ -71,7 +71,7 @@ impl Charge {
         self.0.lock().as_ref().map_or(0, MemoryReservation::size)
     }
 
-    /// Releases everything.
+    /// Releases the whole reservation.
     pub fn release(&self) {
         if let Some(reserved) = &*self.0.lock() {
             reserved.free();

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The arithmetic operation.
+/// An arithmetic operation that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Two operands.

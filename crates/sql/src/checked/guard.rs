@@ -52,7 +52,8 @@ pub fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
             LogicalPlan::Filter(filter) => return casts_as_functions(filter),
             other => return Ok(Transformed::no(other)),
         };
-        // A null-aware join (NOT IN) distinguishes NULL from false.
+        // The condition of a null-aware join (NOT IN) is left as it is, because such a join distinguishes NULL from
+        // false.
         let Some(condition) = join.filter.take_if(|_| !join.null_aware) else {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         };

@@ -13,10 +13,10 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use farpool_model::{FileFormat, OptionValue, ReadOptions, brief};
 
-/// The target of `COPY … TO STDOUT`.
+/// The target path that stands for standard output, in `COPY … TO STDOUT`.
 pub const STDOUT: &str = "/dev/stdout";
 
-/// The source of `COPY … FROM STDIN`, a file that can be read only once.
+/// The source path that stands for standard input, in `COPY … FROM STDIN`; it can be read only once.
 pub const STDIN: &str = "/dev/stdin";
 
 /// If `text` is a COPY statement, parses it; otherwise returns `None`.
@@ -34,7 +34,7 @@ pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Sta
     }
     let source = source(&mut parser)?;
     let copied = if parser.parse_keyword(Keyword::TO) {
-        // Partitioned output is left to the engine's own writer.
+        // Options for partitioned output: the statement is left to the engine's own parser and writer.
         let Some(copy) = copy_to(&mut parser, source)? else { return Ok(None) };
         Statement::CopyTo(copy)
     } else {
@@ -152,7 +152,7 @@ fn reader(path: &str, options: Vec<(String, OptionValue)>) -> Result<String> {
     for (name, value) in options {
         let name = without_prefix(&name);
         known.set(name, &value).map_err(error::wrap)?;
-        // A keyword cannot be the name of an argument.
+        // The keyword NULL cannot be the name of a reader's argument.
         let name = if name == "null" { "nullstr" } else { name };
         call.push_str(&format!(", {name} = {}", literal(&value)));
     }
@@ -172,7 +172,8 @@ fn path(parser: &mut Parser<'_>, otherwise: &str) -> Result<String> {
     }
 }
 
-/// Parses `(name value, name, …)`; names are in lower case, and an option without a value is true.
+/// Parses a list of options, `(name value, name, …)`. Names are converted to lower case; an option without a value is
+/// true.
 fn options(parser: &mut Parser<'_>) -> Result<Vec<(String, OptionValue)>> {
     let mut options = Vec::new();
     parser.expect_token(&Token::LParen)?;

@@ -24,7 +24,7 @@ pub(super) fn check_text(text: &str) -> Result<()> {
     if text.len() <= limits::SQL_DEPTH_MAX {
         return Ok(());
     }
-    // Invalid tokens are reported by the parser.
+    // A text that has invalid tokens is passed on, because the parser reports the error.
     let Ok(tokens) = Tokenizer::new(&Grammar, text).tokenize() else { return Ok(()) };
     let mut levels = Levels::default();
     for token in &tokens {
@@ -83,7 +83,7 @@ fn within(depth: usize) -> Result<()> {
 struct Levels {
     open: Vec<Level>,
     here: Level,
-    /// Sum of the depths of all levels.
+    /// Depth at the current token: the sum of the depths of all open levels.
     depth: usize,
     /// Whether the last token was an operand or the end of one.
     is_operand: bool,
@@ -92,7 +92,7 @@ struct Levels {
 #[derive(Clone, Copy, Default)]
 struct Level {
     is_case: bool,
-    /// Operators since the beginning of the expression.
+    /// Number of operators since the beginning of the current expression.
     operators: usize,
     /// Queries and joins nested in each other; they end with the bracket.
     queries: usize,

@@ -23,7 +23,7 @@ pub(super) fn of_columns(statement: &mut Statement, lowers: bool) -> Result<()> 
     visit(statement, &mut Columns { lowers })
 }
 
-/// Adds casts to the names of columns.
+/// Makes the casts in expressions part of their column names, by calls of [`crate::written`]'s function.
 pub(super) fn of_casts(statement: &mut Statement) -> Result<()> {
     visit(statement, &mut Casts)
 }

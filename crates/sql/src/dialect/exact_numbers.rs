@@ -53,7 +53,7 @@ fn is_exact(text: &str) -> bool {
     is_plain && (text.contains('.') || is_large())
 }
 
-/// Returns the text of a number that was replaced.
+/// If the expression stands for a number whose digits are kept, returns the number as it was written; otherwise `None`.
 fn written(expr: &Expr) -> Option<String> {
     let Expr::Function(function) = expr else { return None };
     if !super::headers::is_called(function, EXACT_NUMBER) {

@@ -7,7 +7,7 @@ use crate::exclusions::Exclusion;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-/// Returns the tokens of `text` with marks; `None` if there is no EXCLUDE.
+/// Returns the tokens of `text` with each EXCLUDE replaced by a mark; `None` if there is no EXCLUDE.
 pub(super) fn marked(text: &str) -> Option<Vec<TokenWithSpan>> {
     if !text.to_ascii_lowercase().contains("exclude") {
         return None;
@@ -66,7 +66,7 @@ fn mark(tokens: &mut Vec<TokenWithSpan>, exclusion: Option<Exclusion>) -> bool {
 
 /// Positions in a window's specification, as far as they are known, at which tokens can be inserted.
 struct Places {
-    /// After PARTITION BY, before the next clause.
+    /// The position after PARTITION BY, before the next clause.
     at: usize,
     partition: bool,
 }

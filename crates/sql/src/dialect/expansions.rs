@@ -32,7 +32,7 @@ pub(super) fn check(statement: &impl Visit) -> Result<()> {
     }
 }
 
-/// The queries that enclose the visited position.
+/// Counts the tables and other relations of the queries around the visited position.
 struct Relations {
     open: Vec<Level>,
 }
@@ -43,7 +43,8 @@ struct Level {
     /// Names of the WITH queries that have not been visited yet, in reverse order. They are visited before the body of
     /// the query.
     coming: Vec<String>,
-    /// Number of relations of each WITH query that has been visited.
+    /// For each WITH query that has been visited: its number of relations, with references to other WITH queries
+    /// expanded.
     known: HashMap<String, usize>,
 }
 

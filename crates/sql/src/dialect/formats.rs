@@ -58,7 +58,7 @@ const PATTERNS: &[(&str, Option<&str>)] = &[
     ("CC", None),
 ];
 
-/// The engine's formats of durations.
+/// Names of the engine's formats for durations, which are no patterns.
 const DURATIONS: &[&str] = &["pretty", "iso8601", "ISO8601"];
 
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {

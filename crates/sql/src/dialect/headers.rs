@@ -102,7 +102,7 @@ fn header(item: &SelectItem, lowers: bool) -> Header {
     }
 }
 
-/// Returns the header of an expression without an alias.
+/// Returns the result column's name for an expression without an alias: its text, or the name of a column.
 pub(super) fn text(expr: &Expr, lowers: bool) -> String {
     match expr {
         Expr::Identifier(name) => normal(name, lowers),

@@ -8,7 +8,7 @@ use crate::using::bracket;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Join, JoinConstraint, JoinOperator, Select, TableFactor};
 
-/// Checks joins in FROM and puts them in brackets.
+/// Checks the joins in FROM, and puts those with USING or NATURAL in brackets.
 pub(super) fn apply(select: &mut Select) -> Result<()> {
     for tables in &mut select.from {
         tables.joins.iter().try_for_each(check)?;
@@ -17,7 +17,7 @@ pub(super) fn apply(select: &mut Select) -> Result<()> {
     Ok(())
 }
 
-/// Checks joins in brackets.
+/// Checks the joins within brackets in FROM.
 pub(super) fn in_brackets(table: &TableFactor) -> Result<()> {
     match table {
         TableFactor::NestedJoin { table_with_joins, .. } => table_with_joins.joins.iter().try_for_each(check),

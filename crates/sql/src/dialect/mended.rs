@@ -16,7 +16,7 @@ pub(super) struct Mended {
     columns: bool,
     pub casts: bool,
     subqueries: bool,
-    /// The first error, before any rule was applied.
+    /// The error of the first planning, before any rule was applied.
     first: Option<DataFusionError>,
 }
 

@@ -25,7 +25,7 @@ pub(super) fn marked(statement: &mut Statement) -> Result<usize> {
     Ok(marks.count)
 }
 
-/// Rewrites the names of the keys of the join that `found` reports.
+/// Rewrites the names of the join keys that `found` reports, for the join that it reports.
 pub(super) fn rewrite(statement: &mut Statement, found: &Found, lowers: bool) -> Result<()> {
     visit(statement, &mut Rewrite { found, lowers })
 }

@@ -83,11 +83,11 @@ use mended::Mended;
 use std::ops::ControlFlow;
 use walk::Walk;
 
-/// A statement, and the headers of its result.
+/// A statement that has been parsed and rewritten by the rules, and the names of its result's columns.
 pub struct Parsed {
-    /// The statement as the engine plans it.
+    /// The statement as DataFusion plans it.
     pub statement: Statement,
-    /// The names of its columns, as they were written.
+    /// The names of the result's columns as they were written.
     pub headers: Headers,
 }
 
@@ -105,7 +105,7 @@ pub fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
             Some(copy) => Ok(copy),
             None => only(text, options.recursion_limit.get()),
         },
-        // A dialect that was selected with SET uses its own grammar.
+        // If another dialect was selected with SET, that dialect's grammar is used.
         _ => state.sql_to_statement(text, &options.dialect),
     };
     let mut statement = steps::bounded(text.len(), parsed)?;
@@ -229,7 +229,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
     visit(statement, &mut Rules { text, lowers, functions })?;
-    // With this option the engine keeps the digits itself.
+    // With this option, DataFusion keeps the digits of numbers itself.
     let keeps_digits = state.config_options().sql_parser.parse_float_as_decimal;
     match !keeps_digits && has_exact_numbers(statement) {
         true => visit(statement, &mut exact_numbers::ExactNumbers),
@@ -250,7 +250,8 @@ fn check_expansions(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Keeps the digits of a query's numbers, as [`parse`] does for other statements than CREATE VIEW.
+/// Keeps the digits of all numbers in a query (see `exact_numbers`). [`parse`] does so for every statement except CREATE
+/// VIEW, whose text is stored as it is.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.

@@ -6,7 +6,7 @@ use crate::statements::Offsets;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Value, ValueWithSpan};
 
-/// Rewrites the value if it is an integer; `text` is the statement that it was parsed from.
+/// If the value was written as a hexadecimal integer, rewrites it to that integer. `text` is the statement's text.
 pub(super) fn apply(value: &mut ValueWithSpan, text: &str) -> Result<()> {
     let Value::HexStringLiteral(digits) = &value.value else { return Ok(()) };
     let at = Offsets::new(text).of(value.span.start);

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, Value,
 };
 
-/// Rewrites ORDER BY ALL of a query whose columns are all listed.
+/// Rewrites ORDER BY ALL if the SELECT list has no wildcard, so that the number of columns is known.
 pub(super) fn apply(query: &mut Query) {
     let columns = super::headers::leftmost(query).map_or(0, |select| {
         let is_one =
@@ -30,7 +30,7 @@ fn options(query: &Query) -> Option<OrderByOptions> {
     }
 }
 
-/// Returns whether the query has an ORDER BY ALL over columns that only planning can count.
+/// Returns whether the query has an ORDER BY ALL over columns whose number only planning can tell (`SELECT *`).
 pub(super) fn is_open(query: &Query) -> bool {
     options(query).is_some()
 }

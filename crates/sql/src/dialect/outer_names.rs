@@ -133,9 +133,9 @@ struct Within<'a> {
     name: &'a str,
     new: Option<&'a str>,
     depth: usize,
-    /// Depths of inner queries that hide the name.
+    /// For each inner query around the visited position that has a table of this name: its nesting depth.
     hidden_at: Vec<usize>,
-    /// Whether an inner query uses the name.
+    /// Whether an inner query uses the table's name.
     found: bool,
 }
 

@@ -14,7 +14,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
         Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
             let Some(escape) = escape_char.take() else { return Ok(()) };
             let escape = character(&escape)?;
-            // With the engine's escape character nothing is translated, and the pattern need not be constant.
+            // A pattern with the engine's own escape character needs no translation, and need not be constant.
             match &mut **pattern {
                 _ if escape == Some(ESCAPE) => {}
                 Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => {

@@ -35,7 +35,7 @@ pub fn is_call(name: &str) -> bool {
     name.ends_with(')') && name.split_once('(').is_some_and(|(f, _)| FileFormat::of_function(f).is_some())
 }
 
-/// Returns the files that a table name refers to: those of a call, or those at a path.
+/// Returns the files that a table name refers to: those of a reader call, or those at a path.
 pub fn files(name: &str) -> Result<FileSpec> {
     if !is_call(name) {
         return Ok(FileSpec::plain(name));
@@ -101,7 +101,7 @@ fn paths(expr: &Expr) -> Result<Vec<String>> {
     }
 }
 
-/// Sets an option to the value of an expression.
+/// Sets an option of a file reader to the value of a constant expression.
 pub(super) fn option(options: &mut ReadOptions, name: &str, expr: &Expr) -> Result<()> {
     options.set(name, &value(expr)?).map_err(error::wrap)
 }

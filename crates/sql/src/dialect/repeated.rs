@@ -56,9 +56,9 @@ fn rename(select: &mut Select, order: &str, lowers: bool) {
     }
 }
 
-/// Gives columns next to a wildcard names that no column of a table has, such as `upper(city)` in `select *,
-/// upper(city) as city`. Returns whether there was a wildcard next to other columns. ORDER BY still refers to the same
-/// column.
+/// If the SELECT list has a wildcard and other columns, gives the other columns names that no column of a table has,
+/// such as `upper(city)` in `select *, upper(city) as city`; ORDER BY still refers to the same columns. Returns whether
+/// there was such a wildcard.
 pub(super) fn beside_wildcard(query: &mut Query, lowers: bool) -> bool {
     let SetExpr::Select(select) = &mut *query.body else { return false };
     let is_wildcard =
@@ -87,7 +87,7 @@ pub(super) fn beside_wildcard(query: &mut Query, lowers: bool) -> bool {
     true
 }
 
-/// Returns the expression of a column, and its header.
+/// Returns the expression of a SELECT item and its name in the result; `None` for a wildcard.
 fn named(item: &SelectItem, lowers: bool) -> Option<(Expr, String)> {
     match item {
         SelectItem::UnnamedExpr(expr) => Some((expr.clone(), text(expr, lowers))),

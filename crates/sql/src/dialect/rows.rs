@@ -80,7 +80,7 @@ fn check_alike(left: &[&Expr], right: &[&Expr]) -> Result<()> {
     }
 }
 
-/// Returns a comparison of rows; `None` if the operator is not a comparison.
+/// Returns the comparison of two rows as an expression over their parts; `None` if the operator is not a comparison.
 fn compared(
     left: &[&Expr],
     op: &BinaryOperator,

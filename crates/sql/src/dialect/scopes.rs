@@ -81,7 +81,7 @@ impl VisitorMut for Scopes {
         if let Some(scope) = self.queries.last_mut()
             && scope.pending > 0
         {
-            // The queries of WITH are visited before all other parts.
+            // The query that has ended was the next WITH query, because these are visited before all other parts.
             scope.pending -= 1;
             scope.visible = scope.visible.max(scope.names.len() - scope.pending);
         }

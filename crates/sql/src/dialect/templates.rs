@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// A value by its index.
+    /// A value, by its index among the arguments.
     Value(usize),
 }
 
@@ -65,7 +65,7 @@ fn as_text(expr: &Expr) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }
 
-/// Concatenates texts with `||`.
+/// Concatenates string expressions with `||`.
 fn chained(texts: Vec<Expr>) -> Expr {
     let empty = Expr::value(Value::SingleQuotedString(String::new()));
     let chain = texts.into_iter().fold(empty, |left, right| Expr::BinaryOp {
@@ -111,7 +111,7 @@ fn percents(template: &str) -> Option<Vec<Part>> {
                 let place: String = std::iter::from_fn(|| rest.next_if(char::is_ascii_digit)).collect();
                 let place = match place.is_empty() {
                     true => place_or("", &mut next)?,
-                    // Positions are numbered from 1.
+                    // Positions in the template are counted from 1.
                     false => rest.next_if_eq(&'$').and(place.parse::<usize>().ok()?.checked_sub(1))?,
                 };
                 rest.next_if(|c| matches!(c, 's' | 'd' | 'i'))?;

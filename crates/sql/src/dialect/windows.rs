@@ -44,7 +44,7 @@ fn flow(visited: ControlFlow<DataFusionError>) -> Result<()> {
     }
 }
 
-/// The expanded windows of a SELECT with their names, in order of definition.
+/// The named windows of a SELECT, expanded, in the order of their definitions.
 struct Windows {
     specs: Vec<(String, WindowSpec)>,
     lowers: bool,
@@ -107,7 +107,7 @@ impl Windows {
     }
 }
 
-/// Returns whether the expression is the mark of an EXCLUDE.
+/// Returns whether the expression is the mark of an EXCLUDE clause (see [`crate::exclusions`]).
 fn is_exclusion(expr: &Expr) -> bool {
     match expr {
         Expr::Cast { expr, .. } => is_exclusion(expr),

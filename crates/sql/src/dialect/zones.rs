@@ -66,7 +66,7 @@ fn is_instant(time: &Expr) -> bool {
     }
 }
 
-/// Refuses SET TIME ZONE with any zone but UTC.
+/// Refuses SET TIME ZONE with any time zone other than UTC.
 pub(super) fn statement(statement: &Statement) -> Result<()> {
     let values: Vec<&Expr> = match statement {
         Statement::Set(Set::SetTimeZone { value, .. }) => vec![value],
@@ -88,7 +88,7 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Refuses RESET of the time zone.
+/// Refuses RESET of the time zone, because its default cannot be changed either.
 pub(super) fn reset(variable: &str) -> Result<()> {
     match is_time_zone(variable) {
         true => Err(refused()),

@@ -34,7 +34,7 @@ const INSIDE: std::ops::Range<i64> = (-9_223_372_036 + 366 * 86_400)..(9_223_372
 /// of range.
 const MOVED: std::ops::Range<i64> = -(1 << 48)..1 << 48;
 
-/// Registers the function in place of the engine's.
+/// Registers this `date_trunc` in place of the engine's.
 pub(super) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::from(DateTrunc { inner: date_trunc() }));
 }

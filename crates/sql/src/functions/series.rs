@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use farpool_model::Error;
 use std::sync::Arc;
 
-/// Replaces the functions in `context`.
+/// Registers these functions in place of the engine's.
 pub(super) fn register(context: &SessionContext) {
     for name in ["generate_series", "range"] {
         if let Ok(inner) = context.table_function(name) {

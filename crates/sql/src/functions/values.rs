@@ -60,7 +60,7 @@ impl ScalarUDFImpl for TypeOf {
     }
 }
 
-/// Multiplies an interval by a number.
+/// The function that multiplies an interval by a number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MultiplyInterval {
     signature: Signature,
@@ -104,7 +104,7 @@ fn multiplied(interval: IntervalMonthDayNano, times: i64) -> Option<IntervalMont
     Some(IntervalMonthDayNano::new(part(interval.months)?, part(interval.days)?, nanoseconds))
 }
 
-/// Divides an interval by a number.
+/// The function that divides an interval by a number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DivideInterval {
     signature: Signature,

@@ -16,11 +16,11 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// The work that a thread is doing.
+/// What the thread works for at the moment.
 #[derive(Clone)]
 struct Current {
     entered: Arc<Entered>,
-    /// Time at which the poll of the task began.
+    /// The time at which the current poll of the task began.
     since: Instant,
     /// The account that results of functions are charged to; `None` outside the operators of a plan.
     charge: Option<Arc<Charge>>,

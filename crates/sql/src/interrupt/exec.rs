@@ -250,7 +250,7 @@ impl ExecutionPlan for StoppableExec {
     }
 }
 
-/// The stream of an operator's batches.
+/// The stream of a wrapped operator's batches.
 struct StoppableStream {
     rows: SendableRecordBatchStream,
     rows_max: usize,

@@ -1,4 +1,4 @@
-//! Units of work that can be stopped, with the reason why they were.
+//! Units of work that can be stopped, each with the reason for the stop.
 
 use super::current::{self, Entered};
 use super::{tasks, timer};
@@ -33,7 +33,7 @@ pub struct Scope {
     probe: Option<Probe>,
 }
 
-/// A callback that tells whether the caller has interrupted the work.
+/// A callback that tells whether the caller has interrupted the work, and when it was called last.
 struct Probe {
     ask: Box<dyn Fn() -> bool + Send + Sync>,
     asked: Mutex<Instant>,
@@ -61,7 +61,7 @@ impl Scope {
     /// Creates the scope of a statement that begins now and may take the duration `limit`. Results of its functions are
     /// charged to `memory`.
     pub fn statement(limit: Option<Duration>, memory: Arc<dyn MemoryPool>) -> Arc<Self> {
-        // A limit beyond the range of the clock is no limit.
+        // A limit beyond the range of the clock counts as no limit.
         let deadline = limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
         Scope::new(deadline, None, Some(memory))
     }
@@ -96,7 +96,7 @@ impl Scope {
         self.waiting.wake();
     }
 
-    /// Wakes the waiting future, which then notices that the deadline has passed.
+    /// Wakes the future that waits for the work, so that it notices that the deadline has passed.
     pub(super) fn wake(&self) {
         self.waiting.wake();
     }

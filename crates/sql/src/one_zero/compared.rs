@@ -23,7 +23,7 @@ pub(super) enum Lists {
     All,
 }
 
-/// Rewrites `expr` to compare floats by value.
+/// Rewrites `expr` so that floats in it are compared by value.
 pub(super) fn compared(expr: Expr, lists: Lists, columns: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| {
         Ok(match expr {

@@ -261,7 +261,7 @@ fn is_null(expr: &Expr) -> bool {
     }
 }
 
-/// Simplifies `(x = y) IS NOT FALSE` if neither side is NULL.
+/// Simplifies `(x = y) IS NOT FALSE` to `x = y` if neither side can be NULL.
 fn known(condition: Expr, schema: &DFSchema) -> Result<Expr> {
     match condition {
         Expr::IsNotFalse(inner) if !inner.nullable(schema)? => Ok(*inner),

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A decomposed subquery.
+/// A subquery, decomposed into rows and conditions; see the documentation of this module.
 pub(super) struct Flat {
     /// The rows that the subquery reads, without references to outer columns.
     pub plan: LogicalPlan,
@@ -18,7 +18,7 @@ pub(super) struct Flat {
     pub conditions: Vec<Expr>,
     /// The subquery's columns as expressions over columns of `plan` and outer references.
     pub columns: HashMap<Column, Expr>,
-    /// Whether the subquery's columns are columns of `plan` with the same names.
+    /// Whether the subquery's columns are columns of `plan` with the same names, without expressions in between.
     is_direct: bool,
 }
 

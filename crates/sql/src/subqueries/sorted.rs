@@ -1,4 +1,4 @@
-//! Subqueries in ORDER BY, which may refer to columns that are not in the result.
+//! Unnests subqueries in ORDER BY, which may refer to columns that are not in the result.
 
 use super::references::{Replacements, free_columns_of, replaced};
 use super::{Names, computed, refused};

@@ -29,9 +29,9 @@ const NANOS_OF_MONTH: i128 = 30 * NANOS_OF_DAY;
 /// What an interval is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
-    /// The normal form.
+    /// The normal form; see the documentation of this module.
     Normal,
-    /// Days and a remainder.
+    /// Days of 24 hours, and a remainder of less than a day.
     Days,
     /// The length in nanoseconds, as a number. Needed for the frames of windows, because the engine has none over
     /// intervals.
@@ -123,7 +123,7 @@ fn of_minute(intervals: &PrimitiveArray<IntervalMonthDayNanoType>, unit: i64) ->
         .unary(|interval| i32::try_from(interval.nanoseconds % 60_000_000_000 / unit).unwrap_or_default())
 }
 
-/// Returns the length in seconds.
+/// Returns the length in seconds, with years of 365.25 days.
 fn epoch(interval: IntervalMonthDayNano) -> f64 {
     let (years, months) = (interval.months / 12, interval.months % 12);
     f64::from(years) * 31_557_600.0
@@ -218,7 +218,7 @@ pub(super) fn operands(mut binary: BinaryExpr, columns: &DFSchema) -> Result<Tra
     Ok(Transformed::new_transformed(Expr::BinaryExpr(binary), has))
 }
 
-/// Rewrites functions that compare intervals, and `date_part` of the difference of timestamps.
+/// Rewrites functions that compare intervals; also `date_part` of an interval and of the difference of two timestamps.
 pub(super) fn function(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut made) = expr else { return Ok(Transformed::no(expr)) };
     let is_changed = match made.func.name() {

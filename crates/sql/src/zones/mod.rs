@@ -109,7 +109,7 @@ fn zone_of(zone: &ScalarValue) -> Result<Option<Zone>> {
 /// The time zones of the rows: one for all rows, or a name for each row.
 enum Zones {
     One(Option<Zone>),
-    /// Names of zones.
+    /// The name of a time zone for each row.
     Each(ArrayRef),
 }
 

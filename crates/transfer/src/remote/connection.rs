@@ -99,7 +99,7 @@ struct Streams {
     closed: Option<Closed>,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Debug)]
 enum Closed {
     /// The node went away or the network failed; with the operating system's message, if there is one.
@@ -259,7 +259,7 @@ impl Shared {
             incomplete.resize(bytes).map_err(|e| self.at_fault(e))?;
             match self.fill(&mut frame_reader).await? {
                 0 => return Ok(()),
-                // The task that decodes these messages may need this very thread.
+                // Yields, because the task that decodes these messages may need this very thread.
                 bytes if bytes >= YIELD_BYTES => tokio::task::yield_now().await,
                 _ => {}
             }
@@ -408,7 +408,7 @@ impl Channel {
         self.id
     }
 
-    /// Sends a message.
+    /// Sends a message on the stream.
     pub fn send(&mut self, message: Outgoing) {
         self.bytes_on_wire += message.bytes_on_wire();
         self.mailbox.sent(message.kind(), message.bytes_on_wire());

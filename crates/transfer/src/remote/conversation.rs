@@ -70,10 +70,10 @@ impl Conversation {
         self.incoming.granted(bytes)
     }
 
-    /// Checks that a frame of this kind may come now.
+    /// Checks that the node may send a frame of this kind now.
     ///
     /// # Errors
-    /// `Corrupt` when it may not.
+    /// `Corrupt` if it may not.
     pub fn check(&self, kind: FrameKind) -> Result<()> {
         if !self.has_place_for(kind) {
             let name = kind.name();
@@ -143,7 +143,7 @@ mod tests {
         Ok(())
     }
 
-    /// Returns the kinds of message that may follow.
+    /// Returns the kinds of messages that the node may send next.
     fn followers(conversation: &Conversation) -> Vec<FrameKind> {
         FrameKind::ALL.iter().copied().filter(|kind| conversation.check(*kind).is_ok()).collect()
     }

@@ -104,7 +104,7 @@ impl RemotePool {
                 rows_hint: *rows_hint,
                 id: Some(id),
             };
-            // The connection may have broken since it was chosen.
+            // The connection may have broken since it was chosen; then nothing has been sent.
             let sent = match connection.open(&request, "a table was being loaded") {
                 Ok(channel) => rows.send(channel, schema).await,
                 Err(error) => Err(rows.not_begun(error)),

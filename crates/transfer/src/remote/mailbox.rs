@@ -30,7 +30,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Creates a share of zero bytes.
+    /// Creates a share of no bytes.
     pub fn new(unread: Arc<Unread>) -> Self {
         Share { unread, bytes: 0 }
     }

@@ -424,8 +424,8 @@ impl Pool for RemotePool {
         let request = Request::ExecutePrepared { handle: kept.stream, conditions: plan, results };
         match start_kept(kept, &request).await {
             Ok(channel) => Ok(self.execution(handle.prepared().clone(), channel, streams_wanted)),
-            // The connection, or the prepared program, was lost before the first row: the whole plan is sent
-            // instead, which works if the table version still exists.
+            // The connection or the prepared program was lost before the first row. The whole plan is sent instead,
+            // which works if the table version still exists.
             Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Stale) => {
                 let program = handle.narrowed(conditions);
                 let plan = substrait::encode_program(&program, &kept.schema)?;

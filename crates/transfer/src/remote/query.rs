@@ -182,7 +182,7 @@ impl Open {
     }
 }
 
-/// One of the streams.
+/// One of the streams of a result.
 struct Reader {
     rows: Arc<Rows>,
     /// The buffer into which rows are decoded.

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 /// Maximum number of memory segments in one vectored write. The operating system's limit is 1024.
 const SEGMENTS_PER_WRITE: usize = 128;
 
-/// The queue of messages to be sent.
+/// The queue of messages that have not been written to the socket.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
     queue: Mutex<Queue>,

@@ -1,4 +1,4 @@
-//! The certificate authorities that a client trusts by default: those of the system, which its administrator
+//! The certificate authorities that a client trusts by default: those of the operating system, which an administrator
 //! can change for all programs at once.
 
 use farpool_model::{Error, Result};

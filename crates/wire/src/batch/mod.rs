@@ -21,7 +21,7 @@ pub use write::{EncodedBatch, encode_batch};
 use bytes::Bytes;
 use farpool_model::{Error, Result};
 
-/// The marker before the metadata of an encapsulated message.
+/// The four bytes with which an encapsulated message begins, before the length of its metadata.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// Alignment of buffers in bytes, counted from the start of the message: a CPU cache line, as Arrow recommends. A

@@ -133,7 +133,7 @@ fn pass_on(call: &Call, inner: &mut Call, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a call has clauses besides arguments, FILTER and OVER.
+/// Returns whether a call has clauses other than arguments, FILTER and OVER, such as DISTINCT or ORDER BY.
 fn is_adorned(call: &Call) -> bool {
     let is_plain =
         |list: &FunctionArgumentList| list.duplicate_treatment.is_none() && list.clauses.is_empty();
@@ -157,7 +157,7 @@ pub fn function_names() -> impl Iterator<Item = &'static str> {
     all().map(|function| function.name)
 }
 
-/// Returns the table of functions that docs/sql.md contains.
+/// Returns the table of rewritten functions as text, as `docs/sql.md` contains it.
 #[cfg(test)]
 fn listed() -> String {
     let mut text = String::from("| about | functions |\n| --- | --- |\n");

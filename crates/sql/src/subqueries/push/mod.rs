@@ -35,7 +35,7 @@ impl From<LogicalPlan> for Pushed {
     }
 }
 
-/// Pushes `domain` down `plan`.
+/// Pushes `domain` down `plan`; returns the new plan.
 ///
 /// # Errors
 /// Fails for operators that cannot be evaluated for many outer rows at once.

@@ -48,7 +48,7 @@ impl Tls {
     }
 }
 
-/// Exchanges handshake messages until application data can be sent.
+/// Exchanges handshake messages with the peer until application data can be sent.
 async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fault> {
     let mut is_first = true;
     loop {
