@@ -19,8 +19,8 @@ use std::sync::Arc;
 const PART_FOR_OTHERS: usize = 4;
 
 /// The memory budget as DataFusion sees it. Operators that can spill get equal shares of the memory that the others
-/// leave, as in DataFusion's fair pool. The budget may refuse earlier than DataFusion's pool would, because the farpool
-/// in this process reserves from it as well.
+/// leave, as in DataFusion's fair pool. The budget may refuse earlier than DataFusion's pool would, because the pool in
+/// this process reserves from it as well.
 ///
 /// Rows in flight between threads (in repartitioning) are not counted. If they were refused, they would spill to files,
 /// whose readers may wait forever (DataFusion before its fix of issue 24883). If they were counted, merges would lack

@@ -242,7 +242,7 @@ impl Session {
         }
     }
 
-    /// Plans a statement for the last time, with table descriptions fetched from the pools now. `versions` as in
+    /// Plans a statement after an earlier plan has failed or is outdated, with table descriptions fetched from the pools now. `versions` as in
     /// [`Session::plan_first`].
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Names result columns that contain EXISTS by their text in the statement, because DataFusion 55.2 gives every EXISTS
-//! the same name.
+//! Names result columns that contain EXISTS or a comparison with a subquery by their text in the statement, because
+//! DataFusion 55.2 gives every EXISTS the same name.
 
 use super::walk::Look;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem};

@@ -88,7 +88,7 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Refuses RESET of the time zone, because its default cannot be changed either.
+/// Refuses RESET of the time zone, since the time zone of a session is always UTC.
 pub(super) fn reset(variable: &str) -> Result<()> {
     match is_time_zone(variable) {
         true => Err(refused()),

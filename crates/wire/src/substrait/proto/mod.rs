@@ -401,9 +401,9 @@ pub struct AggregateFunction {
 /// whether NULLs come first.
 pub const SORT_DIRECTIONS: [(i32, bool, bool); 4] =
     [(1, false, true), (2, false, false), (3, true, true), (4, true, false)];
-/// `AGGREGATION_PHASE_INITIAL_TO_RESULT`
+/// Number of the enum value `AGGREGATION_PHASE_INITIAL_TO_RESULT`.
 pub const PHASE_INITIAL_TO_RESULT: i32 = 3;
-/// `AGGREGATION_INVOCATION_ALL`
+/// Number of the enum value `AGGREGATION_INVOCATION_ALL`.
 pub const INVOCATION_ALL: i32 = 1;
-/// `AGGREGATION_INVOCATION_DISTINCT`
+/// Number of the enum value `AGGREGATION_INVOCATION_DISTINCT`.
 pub const INVOCATION_DISTINCT: i32 = 2;
