@@ -108,8 +108,11 @@ impl PoolCatalog {
         Ok(self.names.read().contains_key(schema))
     }
 
-    /// Finds a table (from the cache if possible) or a view (always fetched). Returns `None` if the schema `public` has
-    /// no such table, so that another pool can be asked.
+    /// Finds a table (from the cache if possible) or a view (always fetched). Returns `None` if the pool has the schema
+    /// of the name, but nothing of that name in it; another pool may have it.
+    ///
+    /// # Errors
+    /// `NotFound` if the pool does not have the schema; errors of a pool that cannot be asked.
     pub(crate) async fn find(&self, name: &TableName) -> farpool_model::Result<Option<Found>> {
         if let Some(table) = self.known.read().get(name) {
             return Ok(Some(Found::Table(table.clone())));
@@ -126,7 +129,7 @@ impl PoolCatalog {
             }
             // Views are not cached, because nothing tells the session that a view has changed.
             Ok(Relation::View(view)) => Ok(Some(Found::View(view))),
-            // A missing table of `public` may be in another pool; for any other schema it is an error.
+            // A missing table may be in another pool, but a missing schema is an error.
             Err(error) if error.kind == ErrorKind::NotFound => match name.is_public() {
                 false if !self.has_schema(&name.schema()).await? => Err(error),
                 _ => Ok(None),

@@ -242,8 +242,8 @@ impl Session {
         }
     }
 
-    /// Plans a statement after an earlier plan has failed or is outdated, with table descriptions fetched from the pools now. `versions` as in
-    /// [`Session::plan_first`].
+    /// Plans a statement after an earlier plan has failed or is outdated, with table descriptions that are fetched from
+    /// the pools now. `versions` as in [`Session::plan_first`].
     ///
     /// # Errors
     /// The errors of [`Session::sql`].

@@ -17,7 +17,8 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Returns its argument, as one value for each row. The function is not registered, so that SQL cannot call it.
+/// Returns its argument as a column with one value for each row, even if the argument is a constant. The function is
+/// not registered, so that SQL cannot call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct EachRow(Signature);
 

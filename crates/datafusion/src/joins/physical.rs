@@ -29,7 +29,7 @@ use farpool_planner::joins::estimate::{Estimate, HERE_SELECTIVITY, JoinKind, Kno
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Returns the registry that provides DataFusion with statistics of plans.
+/// Returns the registry from which DataFusion gets estimates for the operators of a plan.
 pub(crate) fn registry() -> StatisticsRegistry {
     StatisticsRegistry::with_providers(vec![Arc::new(Estimates), Arc::new(DefaultStatisticsProvider)])
 }

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Returns the fixed `array_agg`.
+/// Returns the `array_agg` of this module, which keeps its sort order.
 pub(super) fn array_agg() -> Arc<AggregateUDF> {
     List::of(&array_agg::array_agg_udaf())
 }

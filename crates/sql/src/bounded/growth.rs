@@ -36,7 +36,7 @@ pub(super) enum Growth {
     Resize,
     /// A series: the numbers or times from the first argument to the second.
     Range,
-    /// A list whose elements are replaced by the third argument.
+    /// A list of as many elements as the first argument has, each of which may become the third argument.
     ReplaceElements,
     /// A string that a format produces.
     Format,

@@ -250,7 +250,7 @@ fn check_expansions(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Keeps the digits of all numbers in a query (see `exact_numbers`). [`parse`] does so for every statement except CREATE
+/// Keeps the digits of all numbers in a query (see `exact_numbers`). [`parse`] does so for other statements than CREATE
 /// VIEW, whose text is stored as it is.
 ///
 /// # Errors
