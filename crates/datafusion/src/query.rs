@@ -29,8 +29,8 @@ use std::sync::Arc;
 ///
 /// The store that holds its tables (the [`Pool`]) may drop the prepared push-down programs or the table versions that
 /// the plan refers to. If an execution fails for that reason before its first batch, the statement is planned and run
-/// again: once for a query or an INSERT, up to [`limits::CHANGE_REPETITIONS_MAX`] times for other changes of a table's
-/// rows.
+/// again: once for a query or an INSERT, up to [`limits::CHANGE_REPETITIONS_MAX`] times for an UPDATE, DELETE, TRUNCATE
+/// or CREATE TABLE.
 pub struct Query {
     schema: SchemaRef,
     state: Arc<State>,
