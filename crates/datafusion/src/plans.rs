@@ -141,7 +141,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Collects them from `plan`; returns `None` for a plan that cannot be cached.
+    /// Collects the scans and the functions of `plan`; returns `None` for a plan that cannot be cached.
     fn of(plan: &LogicalPlan, state: &SessionState) -> Result<Option<Self>> {
         let mut seen = Seen::default();
         let visited = plan.apply_with_subqueries(|node| match seen.add(node, state)? {

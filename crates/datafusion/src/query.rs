@@ -121,7 +121,8 @@ impl Planned {
         }
     }
 
-    /// Returns the plans within this one that compute rows.
+    /// Returns the plans that compute rows within this plan: the plan itself, or those from which a change or a COPY
+    /// reads.
     fn rows(&self) -> Vec<&Rows> {
         match self {
             Planned::Rows(rows) => vec![rows],

@@ -85,7 +85,7 @@ pub(crate) async fn share(mut programs: Vec<SharePlace>, means: &Means) {
             programs.into_iter().partition(|other| read_the_same(&first, other));
         programs = others;
         of_table.push(first);
-        // Restores the original order of the programs.
+        // Restores the order in which the programs were passed.
         of_table.reverse();
         if of_table.len() > 1 {
             share_among(&of_table, means, &mut bytes_left).await;

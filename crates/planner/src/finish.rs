@@ -145,7 +145,7 @@ impl Step {
         }
     }
 
-    /// Returns the number of columns that the step takes.
+    /// Returns the number of columns that the step takes as arguments: two for a mean, one for any other.
     pub fn arguments(self) -> usize {
         if self == Step::Mean { 2 } else { 1 }
     }

@@ -31,7 +31,8 @@ pub enum Reading {
     Correlations,
 }
 
-/// A statistic of a pair of columns (y, x): y is the first, x the second. Of a single column, if both are the same.
+/// A statistic of a pair of columns: y is the first of the pair, x the second. If both are the same column, it is a
+/// statistic of this column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PairReading {
     /// Number of rows in which neither of the two is NULL.

@@ -23,7 +23,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// Returns the name of the function that stands for the operation's condition.
+    /// Returns the name of the function that stands for the operation's condition until the plan is built.
     pub fn function(self) -> &'static str {
         match self {
             Kept::InBoth => "rows_of_intersect_all",

@@ -16,7 +16,7 @@ use datafusion::prelude::SessionContext;
 /// Name of the function. Its arguments are an expression and the name of the expression.
 pub const FUNCTION: &str = "as_written";
 
-/// Registers the function in `context`.
+/// Registers the function [`FUNCTION`] in `context`.
 pub fn register(context: &SessionContext) {
     let signature = Signature::any(2, Volatility::Immutable);
     context.register_udf(ScalarUDF::from(AsWritten { signature }));

@@ -117,7 +117,7 @@ fn plain_reply(stranger: Stranger) -> &'static [u8] {
     }
 }
 
-/// The type of the first record of TLS (RFC 8446, section 5.1).
+/// The first byte of a TLS connection: the type of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 0x16;
 
 /// The codes by which PostgreSQL clients request encryption, in place of a protocol version: TLS, and GSSAPI.

@@ -174,7 +174,7 @@ impl Kind {
             Kind::Quantile => &[DataType::Float64],
             Kind::Pair(_) => &[DataType::Int64, DataType::Int64],
             Kind::JoinSize => &[DataType::BinaryView],
-            // The value whose frequency is wanted, of any type.
+            // The value whose frequency is wanted. NULL stands for any type.
             Kind::Frequency => &[DataType::Null],
         }
     }

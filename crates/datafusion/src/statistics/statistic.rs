@@ -261,7 +261,7 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Returns whether values of this type can be sketched.
+/// Returns whether farpool has sketches for values of this type.
 pub(super) fn is_sketched(data_type: &DataType) -> bool {
     column_type(data_type).is_ok()
 }

@@ -133,7 +133,7 @@ impl Fake {
             name: name.clone(),
             version,
             schema,
-            // Large enough for several streams; the results must not depend on the estimates.
+            // Enough rows for several streams, whatever the table has: results must not depend on estimates.
             rows: batches.iter().map(|b| b.num_rows() as u64).sum(),
             bytes_plain: batches.iter().map(|b| b.get_array_memory_size() as u64).sum(),
             bytes_encoded: 1000,

@@ -44,7 +44,7 @@ pub(super) enum Growth {
     Product,
 }
 
-/// Returns how the result of the function `name` grows.
+/// Returns how the result size of the function `name` depends on its arguments.
 pub(super) fn growth(name: &str) -> Growth {
     match name {
         "repeat" | "array_repeat" | "list_repeat" => Growth::Repeat,
@@ -271,7 +271,8 @@ impl Arguments {
         let (text, replacement) = (self.bytes(0, row), self.bytes(2, row));
         let is_global = self.columns.get(3).is_some();
         let matches = if is_global { text.saturating_add(1) } else { 1 };
-        // A reference takes two bytes, and is replaced by the whole match at most.
+        // A reference to a group, such as `\1`, takes at least two bytes of the replacement, and is replaced by the
+        // whole match at most.
         let references = (replacement / 2).saturating_mul(text);
         let each = if self.has_references(2, row) { references } else { 0 };
         text.saturating_add(matches.saturating_mul(replacement)).saturating_add(each)

@@ -72,7 +72,7 @@ fn node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(changed)
 }
 
-/// Rewrites an expression whose parts have already been rewritten.
+/// Rewrites an expression depending on the types of its operands. The operands have been rewritten already.
 fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     numbers::check_expression(&expr, columns)?;
     match expr {

@@ -115,7 +115,7 @@ mod tests {
             ("Europe/Moscow", "2014-10-26 01:30:00", "2014-10-25 22:30:00"),
             ("Europe/Dublin", "2024-10-27 01:30:00", "2024-10-27 01:30:00"),
             ("Australia/Lord_Howe", "2024-04-07 01:45:00", "2024-04-06 15:15:00"),
-            // Before time zones, and far in the future.
+            // Times before time zones existed, and times far in the future.
             ("America/New_York", "1850-11-18 12:00:00", "1850-11-18 16:56:02"),
             ("America/New_York", "2090-07-18 12:00:00", "2090-07-18 16:00:00"),
             ("America/New_York", "2150-07-18 12:00:00", "2150-07-18 16:00:00"),

@@ -1,4 +1,4 @@
-//! Bodies about the connection: the handshake, credit, sealed requests and errors.
+//! Message bodies about the connection: the handshake, credit (flow control), sealed (encrypted) requests and errors.
 
 use bytes::Bytes;
 use prost::Message;

@@ -1,4 +1,4 @@
-//! Bodies about loads and changes of rows, and their outcomes.
+//! Message bodies about loads and changes of rows, and their outcomes.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message};

@@ -1,4 +1,4 @@
-//! Bodies about a node's operation: its status, running queries and backups.
+//! Message bodies about the operation of a node: its status, running queries and backups.
 
 use bytes::Bytes;
 use prost::Message;

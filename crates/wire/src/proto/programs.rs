@@ -1,4 +1,5 @@
-//! Bodies about programs: plans, answers, receipts, and chunks that clients keep.
+//! Message bodies about programs: plans, answers, receipts (execution statistics), and column chunks that clients
+//! cache.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message};

@@ -1,4 +1,4 @@
-//! Bodies about tables, views and schemas, and their statistics.
+//! Message bodies about tables, views and schemas, and their statistics.
 
 use super::Tier;
 use bytes::Bytes;

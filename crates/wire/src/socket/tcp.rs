@@ -1,4 +1,4 @@
-//! TCP as a [`Socket`].
+//! Implements [`Socket`] for TCP streams.
 
 use super::{Interest, Socket};
 use bytes::BufMut;

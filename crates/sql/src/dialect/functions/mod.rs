@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use farpool_model::limits;
 use table::{FUNCTIONS, Function, Means};
 
-/// Rewrites function calls in one statement.
+/// Rewrites the calls of other databases' functions in one statement.
 pub(super) struct Functions<'a> {
     pub state: &'a SessionState,
     /// Number of expression nodes that were duplicated so far. It is limited, because nested calls may double it at
