@@ -133,7 +133,6 @@ impl Fake {
             name: name.clone(),
             version,
             schema,
-            // Enough rows for several streams, whatever the table has: results must not depend on estimates.
             rows: batches.iter().map(|b| b.num_rows() as u64).sum(),
             bytes_plain: batches.iter().map(|b| b.get_array_memory_size() as u64).sum(),
             bytes_encoded: 1000,
