@@ -32,7 +32,7 @@ pub(crate) fn table(alter: &AlterTable) -> Result<TableReference> {
     reference(&alter.name)
 }
 
-/// Converts the operations of the statement on `table` to changes, in their order.
+/// Converts the operations of an ALTER TABLE on `table` to table changes, in the order of the statement.
 ///
 /// # Errors
 /// Fails for an operation that is not supported.
@@ -77,7 +77,7 @@ pub(crate) async fn changes(
     Ok(changes)
 }
 
-/// Returns an added column: all values are NULL, and its type is the one that it would have in CREATE TABLE.
+/// Returns the field of an added column. Its values are NULL, and its type is the one that CREATE TABLE would give it.
 async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
     if let Some(option) = column.options.iter().find(|option| option.option != ColumnOption::Null) {
         return not_impl_err!("{option} of a column that is added: it holds NULLs; UPDATE sets its values");
@@ -94,8 +94,8 @@ async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
     }
 }
 
-/// Returns the new name of a table, which stays in its schema unless the new name has one. A table cannot
-/// move to another pool.
+/// Returns the new name of a table (RENAME TO). The table stays in its schema unless the new name has a schema. A table
+/// cannot move to another pool.
 fn new_name(table: &TableName, name: &ObjectName) -> Result<TableName> {
     let reference = reference(name)?;
     if reference.catalog().is_some() {
@@ -109,7 +109,7 @@ fn name(ident: &Ident) -> Result<String> {
     Ok(reference(&ObjectName::from(vec![ident.clone()]))?.table().to_string())
 }
 
-/// Converts a name to a table reference; names without quotes are converted to lower case, as everywhere.
+/// Converts a name to a table reference; names without quotes are converted to lower case, as in all SQL statements.
 fn reference(name: &ObjectName) -> Result<TableReference> {
     object_name_to_table_reference(name.clone(), true)
 }

@@ -1,9 +1,10 @@
-//! Batches of statements. The statements of a batch read the same versions of tables, some run before their results are
-//! requested, and programs that read the same rows run as one ([`crate::shared`]).
+//! Batches of statements: several SQL statements that a client passes at once. The statements of a batch read the same
+//! versions of tables. Some start before the client requests their results ([`HeadStart`]), and pushed-down programs
+//! that read the same rows run as one ([`crate::shared`]).
 //!
-//! Invariant: a batch returns the same results as its statements run one after the other, on tables as they are at one
-//! moment. No statement waits until another's rows have been read: a statement that runs ahead stores its rows, or
-//! discards them and runs again if there are too many.
+//! Invariant: a batch returns the same results as if its statements ran one after the other, on the tables as they are
+//! at one moment. No statement waits for the client to read the rows of another one: a statement that starts early
+//! stores its rows, or discards them and runs again later if there are too many.
 
 use crate::exec::PoolExec;
 use crate::kept::KeptRows;
@@ -26,34 +27,35 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Statements that run together and return their results one after the other; see [`Session::batch`].
+/// SQL statements that run together and return their results one after the other; see [`Session::batch`].
 pub struct Batch {
     session: Session,
     /// Statements that are not planned yet.
     rest: VecDeque<Statement>,
     planned: VecDeque<Result<Query>>,
-    /// Table versions shared by the statements that are planned together; none after a statement that changes
-    /// something.
+    /// Table versions (a shared snapshot) of the statements that are planned together; `None` before the first of them,
+    /// and after a statement that changes something.
     versions: Option<Arc<Versions>>,
     ahead: Arc<Ahead>,
 }
 
-/// The statements that run before their results are requested.
+/// The statements that started before the client requested their results, and the memory for their rows.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     runs: Mutex<Vec<Weak<HeadStart>>>,
     memory: Arc<dyn MemoryPool>,
 }
 
-/// A run of a statement before its result is requested. It is cancelled when this is dropped.
+/// The early execution of a statement: it starts before its result is requested, and is cancelled when this value is
+/// dropped.
 #[derive(Debug, Default)]
 pub(crate) struct HeadStart {
     is_due: Arc<Notify>,
-    /// The run's only task, until a caller waits for it.
+    /// The only task of this execution; empty after [`HeadStart::rows`] or [`Ahead::end`] has taken the task.
     run: Mutex<JoinSet<Option<Rows>>>,
 }
 
-/// Rows that have been read, and the stream of the remaining ones.
+/// Rows that have been read, and the stream of the remaining rows; `None` if all rows have been read.
 type Rows = (KeptRows, Option<BatchStream>);
 
 impl fmt::Debug for Batch {
@@ -70,7 +72,7 @@ impl Batch {
         Batch { session, rest: statements, planned: VecDeque::new(), versions: None, ahead }
     }
 
-    /// Returns the next statement in order, to be executed; `None` after the last.
+    /// Returns the next statement in order, planned, for the caller to execute; `None` after the last.
     ///
     /// # Errors
     /// The errors of [`Session::sql`] for this statement. Other statements are not affected.
@@ -84,7 +86,8 @@ impl Batch {
         Some(next)
     }
 
-    /// Plans the next statements: those before the next one that changes something, or that one alone.
+    /// Plans the next statements: all (up to a limit) before the next one that changes something; or, if that one is
+    /// next, only that one.
     async fn plan(&mut self) {
         let reads = |statement: &&Statement| self.session.is_read(statement);
         let count = self.rest.iter().take(BATCH_STATEMENTS_PLANNED_MAX).take_while(reads).count();
@@ -115,7 +118,7 @@ impl Batch {
 }
 
 impl Ahead {
-    /// Starts a run.
+    /// Starts the execution `run` in a task of its own, which stores the rows until they are requested.
     pub fn start(&self, run: impl Future<Output = Result<BatchStream>> + Send + 'static) -> Arc<HeadStart> {
         let head_start = Arc::new(HeadStart::default());
         let is_due = Arc::clone(&head_start.is_due);
@@ -128,7 +131,8 @@ impl Ahead {
         head_start.run.lock().spawn(async move {
             let mut batches = run.await.ok()?;
             loop {
-                // A run that has returned no rows yet may still fail for lack of memory, and then runs again.
+                // While no row has been stored, the task keeps waiting for the first batch even if rows are requested:
+                // the execution may still fail for lack of memory, and the statement then runs again.
                 let next = tokio::select! {
                     biased;
                     () = is_due.notified(), if !kept.batches().is_empty() => return Some((kept, Some(batches))),
@@ -143,7 +147,7 @@ impl Ahead {
         head_start
     }
 
-    /// Cancels all runs and waits until they have released their memory. Returns whether there were any.
+    /// Cancels all early executions and waits until they have released their memory. Returns whether there were any.
     pub async fn end(&self) -> bool {
         let all = std::mem::take(&mut *self.runs.lock());
         let mut any = false;
@@ -157,7 +161,9 @@ impl Ahead {
 }
 
 impl HeadStart {
-    /// Returns all rows, read or yet to come; `None` if the statement has to run again.
+    /// Waits for the first rows, and returns a stream of all rows: those that have been stored, then the others.
+    /// Returns `None` if the execution failed, was cancelled, or had too many rows to store: the statement then has to
+    /// run again.
     pub async fn rows(&self) -> Option<BatchStream> {
         self.is_due.notify_one();
         let mut run = std::mem::take(&mut *self.run.lock());
@@ -170,7 +176,8 @@ impl HeadStart {
     }
 }
 
-/// Returns whether a statement may succeed after others have released their memory.
+/// Returns whether a statement failed for lack of memory, so that it may succeed after other statements have released
+/// theirs.
 pub(crate) fn is_short_of_memory(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::OverLimit | ErrorKind::Busy)
 }

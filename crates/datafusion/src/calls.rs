@@ -1,7 +1,9 @@
-//! Converts the aggregate functions of a plan fragment to aggregates of a program.
+//! Converts the aggregate functions of a plan fragment to aggregates of a program (the part of the query that is pushed
+//! down).
 //!
-//! Invariant: each outcome gives exactly the result of its call. Calls that read different values from a state of the
-//! same arguments share the state, if that changes no result.
+//! Invariant: the derivation of each result ([`Outcome`]) gives exactly the result of the aggregate function. Calls
+//! that read different values from a state (sketch or moments) of the same arguments share one state, if that changes
+//! no result.
 
 use crate::convert::Scope;
 use crate::fragment::Outcome;
@@ -17,13 +19,13 @@ use farpool_statistics::StateForm;
 /// The aggregate calls converted so far.
 pub(crate) struct Calls<'a> {
     pub scope: Scope<'a>,
-    /// The aggregates of the program.
+    /// The aggregates of the program, which the results of the calls are derived from.
     pub aggregates: Vec<Aggregate>,
     pub outcomes: Vec<Outcome>,
 }
 
 impl Calls<'_> {
-    /// Adds the call `expr`, whose result has this name and type.
+    /// Adds the aggregate call `expr`, whose result has this name and type.
     ///
     /// # Errors
     /// The reason why the call cannot be pushed down.
@@ -56,7 +58,8 @@ impl Calls<'_> {
         filter: Option<Expr>,
         data_type: &DataType,
     ) -> Result<Aggregate, String> {
-        // States come only from farpool's own functions, which `statistics` recognizes.
+        // Aggregates whose results are states (sketches, moments) are farpool's own functions; those calls are
+        // recognized by `statistics`.
         let function = AggregateFunction::named(call.func.name())
             .filter(|function| !function.is_state())
             .ok_or_else(|| format!("the aggregate {} has no operator in the pool", call.func.name()))?;
@@ -107,15 +110,16 @@ impl Calls<'_> {
             self.aggregates.push(wanted);
             (self.aggregates.len() - 1, statistic.reading)
         });
-        // A state that is itself the result is returned unread.
+        // If the call returns the state itself (`sketch(…)`, `moments(…)`), no value is read from the state.
         let reading = (reading != Reading::State).then_some((form, reading));
         self.outcomes.push(Outcome { aggregate, reading });
         Ok(())
     }
 }
 
-/// Extends `known` so that it serves `wanted` as well, if possible, and returns the reading for `wanted`. An aggregate
-/// whose state is itself a result (`is_shown`) is not changed.
+/// Extends the aggregate `known` so that its state also has the value for `wanted`, if possible, and returns the
+/// reading of that value; otherwise returns `None`. If the state itself is a result of the query (`is_shown`), it is
+/// not extended, because the result would change.
 fn share(known: &mut Aggregate, is_shown: bool, wanted: &Aggregate, reading: &Reading) -> Option<Reading> {
     use AggregateFunction::State;
     use StateFunction::{Moments, Sketch};
@@ -164,7 +168,7 @@ fn argument(
     decided(if filtered { scope.value_where(argument) } else { scope.value(argument) }).map(Some)
 }
 
-/// Removes the cast by which DataFusion widens the argument of a sum; the pool's sums are exact without it.
+/// Removes the cast by which DataFusion widens the argument of a sum, because the pool's sums are exact without it.
 fn narrow<'e>(argument: &'e Logical, scope: &Scope<'_>) -> &'e Logical {
     match argument {
         Logical::Cast(cast) if widens(&cast.expr, cast.field.data_type(), scope) => &cast.expr,

@@ -1,14 +1,14 @@
-//! Name resolution: each pool is a catalog with the pool's schemas, and its tables are also found without the name of
-//! the catalog, after the session's own tables and views.
+//! Name resolution: each pool is a catalog (the first part of `catalog.schema.table`) with the pool's schemas. Its
+//! tables are also found without the name of the catalog, after the session's own tables and views.
 //!
-//! A schema is part of a name and never dropped from it: if a pool does not have the schema, the pool's error is
-//! returned. DataFusion asks for schemas synchronously, so that any name yields a schema; whether it exists is checked
-//! when a table in it is looked up.
+//! If a name has a schema and a pool does not have that schema, the pool's error is returned: the schema is never left
+//! out to find a table elsewhere. DataFusion asks for schemas synchronously, without a way to ask the pool, so that a
+//! schema is returned for every name; whether it exists is checked when a table in it is looked up.
 //!
 //! Invariant: one statement sees one version of a table, the newest at the time of planning ([`crate::pins`]).
-//! Descriptions of a remote pool's tables are cached, which saves a round trip: the pool reports the version that it
-//! prepared a program for. If that is another version than the cached one, or if no program was prepared by a pool, the
-//! session drops the cache and plans once more.
+//! Descriptions of a remote pool's tables are cached, which saves a round trip. When a pool prepares a program, it
+//! reports the table version that the program will read. If that is not the cached version, or if the statement has no
+//! program that would tell, the session drops the cache and plans once more.
 
 mod home;
 
@@ -33,7 +33,7 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
-/// A relation of a pool that a name refers to.
+/// What a name refers to in a pool: a table or a view.
 pub(crate) enum Found {
     Table(PoolTable),
     View(View),
@@ -42,7 +42,7 @@ pub(crate) enum Found {
 /// The tables, views and schemas of one pool.
 #[derive(Debug)]
 pub(crate) struct PoolCatalog {
-    /// A reference to this catalog, for its schemas.
+    /// A weak reference to this catalog, which its schemas need to get a strong one.
     this: Weak<PoolCatalog>,
     pool: Arc<dyn Pool>,
     /// The session state that views are planned with. Weak, because the session holds this catalog.
@@ -50,9 +50,9 @@ pub(crate) struct PoolCatalog {
     pushdown: bool,
     meter: Arc<LinkMeter>,
     sketches: Arc<Sketches>,
-    /// The names at the time of the last [`PoolCatalog::refresh`]: DataFusion lists names synchronously.
+    /// The names at the time of the last [`PoolCatalog::refresh`]; kept because DataFusion lists names synchronously.
     names: RwLock<ListedNames>,
-    /// Cached descriptions of the tables, if the pool is remote.
+    /// Cached descriptions of the tables; empty for a pool in this process, which is asked each time.
     known: RwLock<HashMap<TableName, PoolTable>>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct PoolCatalog {
 type ListedNames = BTreeMap<SchemaName, BTreeMap<String, TableType>>;
 
 impl PoolCatalog {
-    /// Creates the catalog of `pool`, for `session`.
+    /// Creates the catalog of `pool` for the session whose state is `session`.
     pub(crate) fn new(
         pool: Arc<dyn Pool>,
         pushdown: bool,
@@ -85,8 +85,8 @@ impl PoolCatalog {
         }
     }
 
-    /// Fetches the names of the pool's schemas, tables and views; returns the names of tables and views in the form in
-    /// which statements may refer to them.
+    /// Fetches the names of the pool's schemas, tables and views for later listings. Returns the names of tables and
+    /// views as statements may write them: `table` in the schema `public`, else `schema.table`.
     pub(crate) async fn refresh(&self) -> farpool_model::Result<Vec<String>> {
         let listing = self.pool.list(None).await?;
         let schemas = [public()].into_iter().chain(listing.schemas);
@@ -102,13 +102,17 @@ impl PoolCatalog {
         Ok(written)
     }
 
-    /// Returns whether the pool has a schema, after fetching its names.
+    /// Fetches the names of the pool, and returns whether it has the schema.
     pub(crate) async fn has_schema(&self, schema: &SchemaName) -> farpool_model::Result<bool> {
         self.refresh().await?;
         Ok(self.names.read().contains_key(schema))
     }
 
-    /// Finds a table, from the cache if possible, or a view, which is always fetched.
+    /// Finds a table (from the cache if possible) or a view (always fetched). Returns `None` if the pool has the schema
+    /// of the name, but nothing of that name in it; another pool may have it.
+    ///
+    /// # Errors
+    /// `NotFound` if the pool does not have the schema; errors of a pool that cannot be asked.
     pub(crate) async fn find(&self, name: &TableName) -> farpool_model::Result<Option<Found>> {
         if let Some(table) = self.known.read().get(name) {
             return Ok(Some(Found::Table(table.clone())));
@@ -123,9 +127,9 @@ impl PoolCatalog {
                 }
                 Ok(Some(Found::Table(table)))
             }
-            // Views are not cached, because no pool reports that one has changed.
+            // Views are not cached, because nothing tells the session that a view has changed.
             Ok(Relation::View(view)) => Ok(Some(Found::View(view))),
-            // Another pool may have a missing table; a missing schema is an error.
+            // A missing table may be in another pool, but a missing schema is an error.
             Err(error) if error.kind == ErrorKind::NotFound => match name.is_public() {
                 false if !self.has_schema(&name.schema()).await? => Err(error),
                 _ => Ok(None),
@@ -148,7 +152,7 @@ impl PoolCatalog {
         }
     }
 
-    /// Drops the cached descriptions; returns whether there were any.
+    /// Drops the cached descriptions of tables; returns whether there were any.
     fn forget(&self) -> bool {
         !std::mem::take(&mut *self.known.write()).is_empty()
     }
@@ -159,14 +163,14 @@ impl CatalogProvider for PoolCatalog {
         self.names.read().keys().map(SchemaName::to_string).collect()
     }
 
-    /// Returns a schema for any name, see the module documentation.
+    /// Returns a schema for any name, also if the pool has no such schema (the module documentation says why).
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let (catalog, schema) = (self.this.upgrade()?, SchemaName::new(name).ok()?);
         Some(Arc::new(PoolSchema { catalog, schema }))
     }
 }
 
-/// A schema of a pool, which may not exist.
+/// A schema of a pool, by name; the pool may not have it.
 #[derive(Debug)]
 struct PoolSchema {
     catalog: Arc<PoolCatalog>,
@@ -207,7 +211,7 @@ impl SchemaProvider for PoolSchema {
     }
 }
 
-/// Returns the schema of names without a schema.
+/// Returns the schema `public`, which names without a schema refer to.
 pub(crate) fn public() -> SchemaName {
     SchemaName::new(SCHEMA).expect("a valid name")
 }
@@ -230,8 +234,8 @@ pub(crate) async fn pool_table(state: &SessionState, name: &TableReference) -> R
     Ok(provider.and_then(|provider| provider.downcast_ref::<PoolTable>().cloned()))
 }
 
-/// Lists the tables and views of a pool and their columns; a view that cannot be planned does not fail the
-/// whole list.
+/// A schema for listings (SHOW TABLES, information_schema): lists the tables and views of a pool and their columns. A
+/// view that cannot be planned is listed without columns, instead of failing the whole list.
 #[derive(Debug)]
 struct Listed(Arc<dyn SchemaProvider>);
 
@@ -274,7 +278,8 @@ impl CatalogProvider for ListedCatalog {
     }
 }
 
-/// Wraps `catalogs` for listings of their contents.
+/// Wraps `catalogs` for listings of their contents (information_schema), so that a view that cannot be planned fails no
+/// listing.
 pub(crate) fn listed(catalogs: &dyn CatalogProviderList) -> Arc<dyn CatalogProviderList> {
     let list = MemoryCatalogProviderList::new();
     for name in catalogs.catalog_names() {

@@ -1,13 +1,13 @@
 //! Statements that change tables of a pool: CREATE TABLE, UPDATE, DELETE and TRUNCATE.
 //!
 //! A change reads one version of its table. If the pool can make the change itself, it does (`in_place.rs`), and rows
-//! that are appended meanwhile are kept; otherwise all rows are read here and loaded again, and the load succeeds only
-//! if the table is still at that version. If another change came first, the statement is planned again on the new
-//! version.
+//! that are appended meanwhile are kept. Otherwise this process reads all rows and loads them again as a new version,
+//! and the load succeeds only if the table is still at the version that was read (optimistic concurrency control). If
+//! another change came first, the statement is planned again on the new version.
 //!
 //! Invariant: every row of the version is either changed or kept. Changed and kept rows are read by separate programs,
-//! so that the condition must give the same result in both: its subqueries are evaluated once, in advance, and volatile
-//! functions are refused.
+//! so that the condition must give the same result in both: its subqueries are evaluated once, in advance, and
+//! conditions with volatile functions such as `random()` are refused.
 
 mod in_place;
 mod subqueries;
@@ -33,14 +33,14 @@ use in_place::{InPlace, counted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A planned change.
+/// A planned change of a table.
 #[derive(Clone)]
 pub(crate) enum Change {
-    /// Creates a table, or replaces one.
+    /// CREATE TABLE: creates a table, or replaces one.
     Create { pool: Arc<dyn Pool>, name: TableName, schema: SchemaRef, mode: LoadMode, rows: Rows },
-    /// No change.
+    /// A change that has nothing to do, such as CREATE TABLE IF NOT EXISTS of an existing table.
     Nothing,
-    /// Removes all rows of a table.
+    /// TRUNCATE, or DELETE without a condition: removes all rows of a table.
     Empty(PoolTable),
     /// Replaces a table version by one in which some rows are changed or removed.
     Rewrite(Box<Rewrite>),
@@ -50,21 +50,22 @@ pub(crate) enum Change {
 #[derive(Clone)]
 pub(crate) struct Rewrite {
     table: PoolTable,
-    /// The version of the table that is read.
+    /// The version of the table that the change reads, and that must still be the newest when the new version is
+    /// loaded.
     version: Version,
     changed: Changed,
-    /// `None` if every row is changed.
+    /// Reads the rows that do not satisfy the condition and stay as they are; `None` if every row is changed.
     kept: Option<Rows>,
-    /// The same change made by the pool itself, if it can.
+    /// The same change, planned so that the pool makes it itself; `None` if it cannot.
     in_place: Option<InPlace>,
 }
 
-/// The rows that satisfy the condition.
+/// Reads the rows that satisfy the condition.
 #[derive(Clone)]
 enum Changed {
-    /// The rows with their new values.
+    /// UPDATE: the rows with their new values.
     Updated(Rows),
-    /// Only the number of the rows.
+    /// DELETE: only the number of the rows.
     Deleted(Rows),
 }
 
@@ -94,7 +95,8 @@ pub(crate) async fn create(
     }
     let mode = if create.or_replace { LoadMode::Replace } else { LoadMode::Create };
     let schema = create.input.schema().as_arrow();
-    // A column that the query cannot make NULL now may be set to NULL later.
+    // All columns are nullable if the table is created from a query: values that the query cannot make NULL may be set
+    // to NULL later.
     let schema = match &*create.input {
         LogicalPlan::EmptyRelation(_) => schema.clone(),
         _ => Schema::new(
@@ -154,8 +156,8 @@ fn is_table(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the filter with its subqueries evaluated, so that it gives the same result in each program; refuses volatile
-/// filters.
+/// Returns the filter with its subqueries replaced by their values, so that it gives the same result in each of the two
+/// programs. Fails for volatile filters, which could give different results.
 async fn settled(state: &Arc<SessionState>, filter: &Filter) -> Result<Filter> {
     let predicate = subqueries::computed(state, filter.predicate.clone()).await?;
     if predicate.is_volatile() {
@@ -164,7 +166,7 @@ async fn settled(state: &Arc<SessionState>, filter: &Filter) -> Result<Filter> {
     Filter::try_new(predicate, Arc::clone(&filter.input))
 }
 
-/// Selects the rows that do not pass `filter`.
+/// Returns the plan of the rows that do not pass `filter`: the condition is false or NULL.
 fn others(filter: Filter) -> Result<LogicalPlan> {
     let predicate = Expr::IsNotTrue(Box::new(filter.predicate));
     Ok(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?))
@@ -184,14 +186,15 @@ async fn rewrite(
         Some(kept) => Some(Rows::plan(state, &kept).await?),
         None => None,
     };
-    // If no program read the table, any version is suitable.
+    // If no program has been prepared for the table (for instance because the condition is always false), no version is
+    // pinned, and the described version is as good as any.
     let pins = state.config().get_extension::<Pins>();
     let version = pins.and_then(|pins| pins.version(&table)).unwrap_or(table.info().version);
     Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept, in_place })))
 }
 
-/// Returns the error of a change of a space's keys that the pool cannot make itself: keys are never rewritten by a
-/// load.
+/// Returns the error for a change of key-value entries (a table that is a space of keys) which the pool cannot make
+/// itself: entries are never read and loaded again, because other clients write them concurrently.
 fn only_in_place(table: &PoolTable) -> Error {
     let name = table.info().name.as_str();
     let message = format!(
@@ -201,7 +204,7 @@ fn only_in_place(table: &PoolTable) -> Error {
 }
 
 impl Change {
-    /// Returns the schema of the statement's result: the number of rows, or no columns.
+    /// Returns the schema of the statement's result: one column with the number of changed rows, or no columns.
     pub fn schema(&self) -> SchemaRef {
         match self {
             Change::Create { .. } | Change::Nothing => Arc::new(Schema::empty()),
@@ -211,7 +214,7 @@ impl Change {
         }
     }
 
-    /// Returns the plans that the change reads rows from.
+    /// Returns the plans by which the change reads rows.
     pub fn rows(&self) -> Vec<&Rows> {
         match self {
             Change::Create { rows, .. } => vec![rows],
@@ -220,7 +223,7 @@ impl Change {
         }
     }
 
-    /// Describes, as an indented block, the pool's work beyond the programs of [`Change::rows`].
+    /// Describes, as an indented block for EXPLAIN, what the pool does in addition to the programs of [`Change::rows`].
     pub fn explain(&self) -> Option<String> {
         match self {
             Change::Rewrite(rewrite) => rewrite.in_place.as_ref().map(InPlace::explain),
@@ -259,7 +262,7 @@ async fn empty(table: &PoolTable) -> farpool_model::Result<u64> {
     Ok(info.rows)
 }
 
-/// Loads `rows` in place of a version of the table.
+/// Loads `rows` as the new version of the table, in place of `version`.
 async fn replace(table: &PoolTable, version: Version, rows: BatchStream) -> farpool_model::Result<()> {
     let (name, schema) = (&table.info().name, Arc::clone(&table.info().schema));
     table.pool().load(name, LoadMode::ReplaceVersion(version).into(), schema, None, rows).await.map(|_| ())
@@ -277,7 +280,8 @@ impl Rewrite {
     async fn run(&self) -> farpool_model::Result<u64> {
         if let Some(in_place) = &self.in_place {
             match in_place.run().await {
-                // Loading splits row groups that would be too large, so that it may still succeed.
+                // The pool refuses a change in place if a row group would become too large. Loading the rows again
+                // splits such row groups, so that it may still succeed.
                 Err(error) if error.kind == ErrorKind::OverLimit && !self.version.is_moment() => {}
                 outcome => return outcome,
             }
@@ -296,7 +300,7 @@ impl Rewrite {
             }
             Changed::Updated(rows) => {
                 let mut rows = rows.start()?;
-                // If no row is changed, nothing is loaded.
+                // If no row is changed, nothing is loaded and the version stays.
                 let first = first_with_rows(&mut rows).await?;
                 first.iter().for_each(|batch| changed.add(cast::u64_from(batch.num_rows())));
                 stream::iter(first.map(Ok)).chain(changed.of(rows)).boxed()
@@ -306,7 +310,8 @@ impl Rewrite {
             return Ok(0);
         }
         let old = match &self.kept {
-            // Started only after the changed rows are read: a result that is not consumed holds memory.
+            // The kept rows are requested only after all changed rows have been read: a result that is waiting to be
+            // read holds memory.
             Some(rows) => {
                 let rows = rows.clone();
                 kept.of(stream::once(async move { rows.start() }).try_flatten().boxed())
@@ -328,7 +333,7 @@ impl Rewrite {
         Ok(changed.get())
     }
 
-    /// Returns the number of rows of the version that is read.
+    /// Returns the number of rows of the version that the change reads.
     async fn rows_before(&self) -> farpool_model::Result<u64> {
         let info = self.table.pool().table(&self.table.info().name).await?;
         match info.version == self.version {
@@ -370,7 +375,7 @@ async fn first_with_rows(batches: &mut BatchStream) -> farpool_model::Result<Opt
     Ok(None)
 }
 
-/// Adds up a stream with one column of counts.
+/// Adds up the values of a stream with one column of counts.
 async fn sum(batches: BatchStream) -> farpool_model::Result<u64> {
     let add = |so_far: u64, batch: RecordBatch| async move {
         let counts = batch.column(0).as_primitive_opt::<Int64Type>();

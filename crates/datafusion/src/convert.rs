@@ -1,9 +1,10 @@
-//! Converts DataFusion's logical expressions, after type coercion, to the model's.
+//! Converts DataFusion's logical expressions, after type coercion, to expressions of the model, which a pool can
+//! evaluate.
 //!
-//! Invariant: the result has the same value on every row and the type that DataFusion gives the expression, and raises
-//! no error that DataFusion would not; anything else becomes [`Expr::Opaque`], with the reason. Parts that may fail are
-//! converted only where DataFusion evaluates them on every row as well; whether they may fail is derived from the
-//! bounds of the table's columns.
+//! Invariant: a converted expression has the same value on every row and the same type as in DataFusion, and fails only
+//! where DataFusion fails. Any other expression becomes [`Expr::Opaque`], with the reason, and stays in the engine.
+//! Subexpressions that may fail are converted only where DataFusion, too, evaluates them on every row; whether they may
+//! fail is derived from the bounds of the table's columns.
 
 use crate::prefix;
 use arrow_schema::DataType;
@@ -16,9 +17,9 @@ use farpool_model::{CompareOp, Expr, Facts, Literal, Pattern, TableInfo, Value, 
 use farpool_sql::checked::{Operation, arithmetic_op};
 use farpool_sql::{checked, literal};
 
-/// Resolves the columns of an expression.
+/// The context of a conversion: resolves the columns of an expression.
 pub(crate) struct Scope<'a> {
-    /// The table, whose schema is canonical.
+    /// The table that the expression is evaluated over. Its schema is canonical: only types that pools have.
     pub table: &'a TableInfo,
     /// The schema against which the expression's columns are resolved.
     pub input: &'a DFSchema,
@@ -28,16 +29,16 @@ pub(crate) struct Scope<'a> {
     pub allowance: &'a Allowance,
 }
 
-/// Whether an expression is evaluated on every row that reaches it.
+/// Whether DataFusion evaluates an expression on every row that reaches it.
 #[derive(Clone, Copy, PartialEq)]
 enum Evaluated {
     Always,
-    /// Part of a condition or a branch: another part may decide the result without evaluating this one.
+    /// On some rows only: the expression is a part of a condition or a branch, and another part may decide the result.
     Perhaps,
 }
 
 impl Scope<'_> {
-    /// Converts a condition. Only the parts that cannot be pushed down become opaque.
+    /// Converts a condition. Only the conjuncts that cannot be pushed down become opaque.
     pub(crate) fn condition(&self, expr: &Logical) -> Expr {
         match expr {
             Logical::Alias(alias) => self.condition(&alias.expr),
@@ -52,7 +53,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Converts a value; opaque as a whole if a part of it cannot be pushed down.
+    /// Converts a value; the whole value becomes opaque if a part of it cannot be pushed down.
     pub(crate) fn value(&self, expr: &Logical) -> Expr {
         self.checked(expr, Evaluated::Always)
     }
@@ -165,9 +166,10 @@ impl Scope<'_> {
         self.unless_it_fails(made, evaluated, || expr.schema_name().to_string())
     }
 
-    /// Returns `made`, or an opaque expression if it may fail on rows for which the engine does not evaluate it.
+    /// Returns `made`. If it may fail on rows for which the engine would not evaluate it, returns an opaque expression
+    /// instead.
     fn unless_it_fails(&self, made: Expr, evaluated: Evaluated, name: impl Fn() -> String) -> Expr {
-        // An expression with type errors is reported elsewhere.
+        // An expression with type errors is not judged here, because a later check reports it.
         if evaluated == Evaluated::Perhaps
             && Facts::within(&made, self.table).is_ok_and(|facts| facts.may_fail)
         {
@@ -186,8 +188,8 @@ impl Scope<'_> {
         if between.negated { Expr::not(inside) } else { inside }
     }
 
-    /// Returns the condition that the string begins with one of `constants`, as patterns, if `expr` is a prefix of a
-    /// string.
+    /// Returns the pattern conditions (LIKE) that are equivalent to "`expr` is one of `constants`", if `expr` is a
+    /// prefix of a string (`substr`, `left`). Returns `None` if it is not.
     fn begins(&self, expr: &Logical, constants: &[Literal], evaluated: Evaluated) -> Option<Expr> {
         let (string, chars) = prefix::beginning(expr)?;
         prefix::is_one_of(&self.any(string, evaluated), chars, constants)
@@ -202,7 +204,7 @@ impl Scope<'_> {
         let Some(constants) = constants.collect::<Option<Vec<Literal>>>() else {
             return opaque("an IN list of other than constants");
         };
-        // Hash sets and comparisons may disagree on which zeros and NaNs are equal.
+        // Look-ups in hash sets and comparisons may treat 0.0 and -0.0, or NaNs, differently.
         let delicate = |l: &Literal| matches!(l.value(), Value::Float(v) if *v == 0.0 || v.is_nan());
         if constants.iter().any(delicate) {
             return opaque("an IN list with a floating-point zero or NaN");
@@ -252,7 +254,7 @@ impl Scope<'_> {
         match &call.args[..] {
             [value, pattern] => self.regex(value, pattern, "", false, evaluated),
             [value, pattern, flags] => match constant_text(flags) {
-                // The engine, too, prepends flags to the pattern in this form.
+                // DataFusion prepends the flags to the pattern in the same form.
                 Some(flags) if !flags.is_empty() && flags.chars().all(|c| "imsUx".contains(c)) => {
                     self.regex(value, pattern, &format!("(?{flags})"), false, evaluated)
                 }
@@ -290,9 +292,9 @@ impl Scope<'_> {
     }
 }
 
-/// Creates an expression that the pool has no operator for.
+/// Creates an opaque expression: one that the pool has no operator for, so that the engine evaluates it.
 pub(crate) fn opaque(reason: impl Into<String>) -> Expr {
-    // No columns are listed: the adapter itself requests those that the engine needs.
+    // The list of columns stays empty: this crate itself adds the columns that the engine needs to the program.
     Expr::opaque(reason, Vec::new())
 }
 
@@ -340,7 +342,8 @@ fn constant_text(expr: &Logical) -> Option<String> {
     }
 }
 
-/// Returns whether the operator ignores case, and whether it is negated.
+/// Returns whether the regular expression operator ignores case, and whether it is negated; `None` for any other
+/// operator.
 fn regex_op(op: Operator) -> Option<(bool, bool)> {
     Some(match op {
         Operator::RegexMatch => (false, false),
@@ -363,8 +366,9 @@ fn compare_op(op: Operator) -> Option<CompareOp> {
     })
 }
 
-/// Returns whether the cast can be pushed down: for these types DataFusion uses Arrow's kernel and nothing else as
-/// well. Casts from text are not included: parsing differs in details.
+/// Returns whether the pool may evaluate the cast: only between types for which DataFusion uses Arrow's cast kernel
+/// without additions, as the pool does. Casts from strings are not included, because the two parse some strings
+/// differently.
 fn castable(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     let number = |t: &DataType| t.is_integer() || matches!(t, Float32 | Float64 | Decimal128(..));

@@ -14,21 +14,21 @@ use farpool_transfer::BatchStream;
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// The destination of the rows, as written in the statement.
+/// The destination of COPY TO, as written in the statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyTarget {
     /// Path of the file; standard output if `None`.
     pub path: Option<String>,
     /// The format, if the statement specifies one.
     pub format: Option<String>,
-    /// Names in lower case, and values as text.
+    /// The options of the statement: names in lower case, values as strings.
     pub options: Vec<(String, String)>,
 }
 
-/// A writer of files.
+/// Writes the rows of COPY TO to files. The program that embeds the engine provides it, because it knows the formats.
 #[async_trait]
 pub trait FileWriter: Send + Sync {
-    /// Checks whether `target` can be written, before the statement runs.
+    /// Checks, before the statement runs, that the writer can write to `target`.
     ///
     /// # Errors
     /// `Invalid` for an unknown format or option, and if the file cannot be created.

@@ -1,7 +1,8 @@
-//! Statistics of tables and program results in DataFusion's types, for its own estimates; joins are estimated in
-//! [`crate::joins`].
+//! Statistics of tables and of program results in DataFusion's types, for DataFusion's own estimates; joins are
+//! estimated in [`crate::joins`].
 //!
-//! Invariant: no number is reported as exact. A statement may read a newer version than the described one.
+//! Invariant: no value is marked as exact, because a statement may read a newer version of the table than the described
+//! one.
 
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
@@ -22,7 +23,8 @@ pub(crate) fn of_table(info: &TableInfo) -> Statistics {
 /// Returns the estimated statistics of the result of `program`.
 pub(crate) fn of_result(program: &Program, info: &TableInfo) -> Statistics {
     let (rows, bytes) = (estimate::rows(program, info), estimate::bytes(program, info));
-    // An estimate of zero rows would make the rest of the query look free of cost.
+    // At least one row, because DataFusion would regard the rest of the query as free of cost for an estimate of zero
+    // rows.
     let count = rows.ceil().max(1.0) as usize;
     let of_expr = |expr: &Expr| match expr {
         Expr::Column(index) => of_column(*index, info),
@@ -49,7 +51,7 @@ pub(crate) fn of_result(program: &Program, info: &TableInfo) -> Statistics {
     }
 }
 
-/// Returns the statistics of one of `partitions` equal parts.
+/// Returns the statistics of one of `partitions` partitions of equal size.
 pub(crate) fn share(whole: Statistics, partitions: usize) -> Statistics {
     let divide = |p: Precision<usize>| p.map(|n| n.div_ceil(partitions.max(1))).to_inexact();
     let rows = divide(whole.num_rows);

@@ -1,8 +1,8 @@
-//! A program as a leaf of DataFusion's physical plan.
+//! A program (the part of a query that a pool runs) as a leaf of DataFusion's physical plan.
 //!
-//! Invariant: one execution of the plan runs the program once; the partitions share its streams. The program
-//! starts when the first partition is polled, so that filters which other operators derive meanwhile
-//! ([`crate::dynamic`]) can still be added to it.
+//! Invariant: one execution of the plan runs the program once, and the partitions share its result streams. The program
+//! starts when the first partition is polled, so that dynamic filters which other operators have derived by then
+//! ([`crate::dynamic`]) can still be added to the program.
 
 use crate::dynamic::KeyWatch;
 use crate::estimates;
@@ -41,22 +41,23 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// A physical node that runs a program and streams its result.
+/// A node of DataFusion's physical plan that runs a program at a pool and returns its rows.
 #[derive(Debug)]
 pub(crate) struct PoolExec {
     table: PoolTable,
     program: Program,
     prepared: Handle,
-    /// Operators of the query over this table that are not pushed down, with the reasons.
+    /// Operators of the query over this table that were not pushed down, with the reasons; for EXPLAIN.
     kept: Vec<OperatorAnswer>,
-    /// Dynamic filters: conditions that operators above derive while they run. [`crate::lineage`] removes untrusted
-    /// ones when the plan is complete.
+    /// Dynamic filters: conditions that operators above derive while they run. When the plan is complete,
+    /// [`crate::lineage`] removes those that might refer to a wrong column.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
-    /// For each dynamic filter's id, the watch that collects the keys of the join which derives the filter.
+    /// For each dynamic filter, by its id: the watch that collects the keys of the join which derives the filter.
     watches: Mutex<Vec<(u64, Arc<KeyWatch>)>>,
-    /// Estimated costs, if there was a choice whether to push down.
+    /// Estimated costs of the program; `None` if there was no choice whether to push down.
     estimate: Option<cost::Estimate>,
-    /// The node's share of the result of a program that runs in place of this one and others.
+    /// If this program runs as one with others ([`crate::shared`]), the part of the common result that belongs to this
+    /// node.
     share: Arc<Mutex<Option<Share>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -115,7 +116,7 @@ impl PoolExec {
         text + &self.share.lock().as_ref().map(Share::explain).unwrap_or_default()
     }
 
-    /// Compares the estimates with the actual figures, once the program has run.
+    /// Compares the estimated costs with the actual ones, as text; `None` if the program has not run.
     pub(crate) fn outcome(&self) -> Option<String> {
         let (program, info) = (&self.prepared.effective, self.table.info());
         let place = self.table.pool().url();
@@ -126,7 +127,7 @@ impl PoolExec {
         })
     }
 
-    /// Returns the costs of the runs so far.
+    /// Returns the sum of the execution statistics ([`Receipt`]) of the executions that have ended.
     pub(crate) fn receipt(&self) -> Receipt {
         let mut total = self.runs.lock().receipt();
         if total.operators.is_empty() {
@@ -136,7 +137,8 @@ impl PoolExec {
         total
     }
 
-    /// Returns the handles of the receipts of the runs so far, whether they have ended or not.
+    /// Returns handles to the execution statistics ([`Receipt`]) of all executions so far, including those still
+    /// running.
     pub(crate) fn handles(&self) -> Vec<ReceiptHandle> {
         self.runs.lock().seen.iter().filter_map(|seen| seen.receipt.lock().clone()).collect()
     }
@@ -160,8 +162,9 @@ impl PoolExec {
         estimate.costs.first().map_or(0.0, |push| push.ns)
     }
 
-    /// Returns the place to which the node's share of a common program is assigned; `None` if the program cannot be
-    /// shared, because it is not exact or conditions are added to it when it starts.
+    /// Returns what [`crate::shared`] needs to run this program as one with others. Returns `None` if the program
+    /// cannot be shared: the engine has to redo a part of its work (the pool's answer is not exact), or dynamic filters
+    /// are added to it when it starts.
     pub(crate) fn share_place(&self) -> Option<SharePlace> {
         let may = self.dynamic.lock().is_empty() && self.prepared.is_exact();
         let place = || SharePlace {
@@ -173,7 +176,7 @@ impl PoolExec {
         may.then(place)
     }
 
-    /// Returns the pool's answers to the program.
+    /// Returns the pool's answers (what it will do of the program).
     pub(crate) fn prepared(&self) -> &Prepared {
         &self.prepared
     }
@@ -192,7 +195,7 @@ impl PoolExec {
         self.dynamic.lock().iter().any(|filter| filter.expression_id() == Some(id))
     }
 
-    /// Sets the watch that collects the keys of the join which derives the dynamic filter with this id.
+    /// Sets the watch that collects the join keys for the dynamic filter with this id.
     pub(crate) fn listen_at(&self, id: u64, watch: &Arc<KeyWatch>) {
         self.watches.lock().push((id, Arc::clone(watch)));
     }
@@ -201,7 +204,7 @@ impl PoolExec {
         self.properties.partitioning.partition_count()
     }
 
-    /// Returns a copy of the node without its runs.
+    /// Returns a copy of the node that has not run.
     fn fresh(&self) -> Self {
         PoolExec {
             table: self.table.clone(),
@@ -218,8 +221,8 @@ impl PoolExec {
         }
     }
 
-    /// Returns the stream of `partition` for its next run: a partition executed for the nth time takes part
-    /// in the nth run.
+    /// Returns the stream of `partition` for its next execution: the nth call for a partition belongs to the nth
+    /// execution of the plan.
     fn stream(&self, partition: usize) -> BatchStream {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
@@ -258,17 +261,17 @@ impl PoolExec {
     }
 }
 
-/// The runs of a program: one for each execution of the plan.
+/// The executions of a program: one for each execution of the plan.
 #[derive(Debug, Default)]
 struct Runs {
-    /// Number of executions of each partition.
+    /// For each partition, how many times it has been executed.
     turns: Vec<usize>,
     open: Vec<Arc<Run>>,
     seen: Vec<Arc<Seen>>,
 }
 
 impl Runs {
-    /// Adds up the receipts of the runs that have ended.
+    /// Adds up the execution statistics of the executions that have ended.
     fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();
         for seen in &self.seen {
@@ -279,7 +282,7 @@ impl Runs {
         total
     }
 
-    /// Returns the conditions that dynamic filters added to the last run, as text.
+    /// Returns, as text, the conditions that dynamic filters added to the last execution.
     fn added(&self) -> Option<String> {
         self.seen.last().and_then(|seen| seen.added.lock().clone())
     }
@@ -304,11 +307,11 @@ struct Run {
     seen: Arc<Seen>,
 }
 
-/// The information about a run that is kept after its end.
+/// What is kept about an execution after its end, for EXPLAIN ANALYZE and totals.
 #[derive(Debug, Default)]
 struct Seen {
     receipt: Mutex<Option<ReceiptHandle>>,
-    /// The conditions that dynamic filters had added when the run started, as text.
+    /// The conditions, as text, that dynamic filters added when the execution started.
     added: Mutex<Option<String>>,
 }
 
@@ -407,12 +410,13 @@ impl ExecutionPlan for PoolExec {
         if phase != FilterPushdownPhase::Post || !self.table.pushdown() || dynamic.is_empty() {
             return Ok(unchanged);
         }
-        // Still "unsupported": a dynamic filter only removes some rows early; the operator that derived it decides.
+        // DataFusion is told "unsupported", so that the operator that derived the dynamic filter still applies it: the
+        // pool may remove only some of the rows.
         Ok(unchanged.with_updated_node(Arc::new(PoolExec { dynamic: Mutex::new(dynamic), ..self.fresh() })))
     }
 }
 
-/// Gives the batch the column names and nullability of the plan.
+/// Returns the batch with the column names and the nullability of the plan.
 fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Result<RecordBatch> {
     let batch = batch.map_err(error::wrap)?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -420,7 +424,7 @@ fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Res
     Ok(batch?)
 }
 
-/// Prepares `program` at the pool and creates its node, with a number of partitions that fits its size.
+/// Prepares `program` at the pool and creates its node. The number of partitions depends on the size of the table.
 pub(crate) async fn plan(
     session: &dyn Session,
     table: &PoolTable,

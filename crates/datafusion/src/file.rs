@@ -1,5 +1,5 @@
-//! Files named in FROM: a placeholder with the file's schema while the statement is planned, which is then replaced by
-//! a table of only those columns that the plan needs.
+//! Files named in FROM. While the statement is planned, a placeholder with the file's schema stands for the file; it is
+//! then replaced by a table of only those columns that the plan needs.
 
 use crate::table::PoolTable;
 use arrow_schema::{Schema, SchemaRef};
@@ -16,17 +16,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// An opener of the files that statements name in FROM, as tables.
+/// Opens the files that statements name in FROM, as tables. The program that embeds the engine provides it.
 #[async_trait]
 pub trait FileOpener: Send + Sync {
-    /// Returns the schema of the files. `Stale` means that it has changed since the last call.
-    async fn schema(&self, files: &FileSpec) -> farpool_model::Result<SchemaRef>;
-
-    /// Returns a table of the columns of `files` at the given positions of that schema, in that order, under their
-    /// names. `columns` may be empty: then only the number of rows matters, and the table may have any columns.
+    /// Returns the schema of the files.
     ///
     /// # Errors
-    /// Among others `Stale` if the schema turned out to be different: the statement is then planned again.
+    /// `Stale` if the schema is not the one of the last call, because the file has changed.
+    async fn schema(&self, files: &FileSpec) -> farpool_model::Result<SchemaRef>;
+
+    /// Returns a table of the columns of `files` at the given positions of the schema from [`FileOpener::schema`], in
+    /// this order, under their names. If `columns` is empty, only the number of rows matters, and the table may have
+    /// any columns.
+    ///
+    /// # Errors
+    /// `Stale` if the schema turned out to be different: the statement is then planned again.
     async fn open(
         &self,
         files: &FileSpec,
@@ -35,25 +39,26 @@ pub trait FileOpener: Send + Sync {
     ) -> farpool_model::Result<Arc<dyn TableProvider>>;
 }
 
-/// The way in which a statement reads a file.
+/// How much of a file a statement reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Rows are read from the beginning until there are enough.
+    /// Only the first rows are needed; reading stops when there are enough.
     Look,
     /// All rows may be read.
     Read,
 }
 
-/// A file as a table of one statement.
+/// A file as a table of one statement: a placeholder until the file is opened.
 pub(crate) struct FileTable {
-    /// The name of the file in the statement.
+    /// The name of the file as written in the statement.
     name: String,
     files: FileSpec,
     schema: SchemaRef,
     opened: OnceLock<Opened>,
 }
 
-/// The table of the needed columns, and for each column of the file its position in that table.
+/// The table of the needed columns; and for each column of the file its position in that table, `None` if it is not
+/// needed.
 type Opened = (Arc<dyn TableProvider>, Vec<Option<usize>>);
 
 impl fmt::Debug for FileTable {
@@ -103,8 +108,8 @@ fn held_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(held.collect::<Vec<_>>()))
 }
 
-/// Opens the files of `plan`, an optimized plan over placeholders, each with the columns that it needs. Without
-/// `pushdown`, no operators are pushed down to their tables.
+/// Replaces the placeholders in `plan`, which has been optimized, by opened files with only the columns that the plan
+/// needs. Without `pushdown`, no operators are pushed down to them.
 pub(crate) async fn open_files(
     plan: &LogicalPlan,
     opener: &dyn FileOpener,
@@ -134,7 +139,7 @@ pub(crate) async fn open_files(
     Ok(())
 }
 
-/// Returns whether `plan` only needs the first rows of its one table, in any order.
+/// Returns whether `plan` needs only some rows of its one table, no matter which (LIMIT without ORDER BY).
 fn looks(plan: &LogicalPlan) -> bool {
     let mut is_limited = false;
     let mut plan = plan;
@@ -171,7 +176,8 @@ pub(crate) fn has_files(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Adds notes of operators above `source` that are not pushed down; `None` if it is not a table of a pool.
+/// Adds operators that are not pushed down, with their reasons, to the table behind `source`; `None` if that is not a
+/// table of a pool.
 pub(crate) fn with_kept(
     source: &Arc<dyn TableSource>,
     kept: Vec<OperatorAnswer>,
@@ -187,7 +193,8 @@ pub(crate) fn with_kept(
     Some(provider_as_source(noted.map_or(table, |file| Arc::new(file))))
 }
 
-/// Returns the pool's table behind `source`, and for each column of the source its position in that table.
+/// If `source` is a table of a pool, returns the table, and for each column of the source its position in the table;
+/// otherwise `None`.
 pub(crate) fn pool_table(source: &Arc<dyn TableSource>) -> Option<(PoolTable, Vec<Option<usize>>)> {
     let provider = source_as_provider(source).ok()?;
     if let Some(table) = provider.downcast_ref::<PoolTable>() {
@@ -221,7 +228,8 @@ impl TableProvider for FileTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         match self.opened.get() {
             Some((table, _)) => table.supports_filters_pushdown(filters),
-            // If filters were pushed down here, their columns would be missing from those that the plan needs.
+            // No filter is pushed into the placeholder: the columns that only the filter uses would not be among the
+            // columns that the plan needs, and the file would be opened without them.
             None => Ok(vec![TableProviderFilterPushDown::Unsupported; filters.len()]),
         }
     }

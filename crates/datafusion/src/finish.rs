@@ -1,9 +1,9 @@
-//! Finishes aggregations whose groups a pool returns in parts: builds the plan above the program that merges the parts
-//! of each group with the engine's aggregates. The planner crate decides which aggregates merge the parts, and how the
-//! results follow from the merged values.
+//! Finishes aggregations whose groups a pool returns in parts (partial aggregates: several rows may belong to one
+//! group). Builds the plan above the program, which merges the parts of each group with the engine's aggregates. The
+//! planner crate decides which aggregates merge the parts, and how the results follow from the merged values.
 //!
 //! Invariant: the finished plan has the schema of the fragment that it replaces, and returns the same rows as a pool
-//! that answers `exact`.
+//! that answers `exact` (groups that are already complete).
 
 use crate::statistics::merger;
 use arrow_schema::{DataType, Field, FieldRef};
@@ -20,7 +20,7 @@ use farpool_planner::finish::{Call, Finish, PartMerge, Step};
 use farpool_sql::aggregates;
 use std::sync::Arc;
 
-/// Returns the schema of the parts, for a fragment of the plan with schema `of`.
+/// Returns the schema of the partial aggregates, for a plan fragment with schema `of`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -33,7 +33,7 @@ pub(crate) fn parts_schema(finish: &Finish, of: &DFSchema) -> Result<DFSchemaRef
     Ok(Arc::new(DFSchema::new_with_metadata(fields, std::collections::HashMap::new())?))
 }
 
-/// Returns the plan that merges `parts`, in place of a fragment with schema `of`.
+/// Returns the plan that merges the partial aggregates `parts`, in place of a fragment with schema `of`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -67,8 +67,9 @@ pub(crate) fn above(finish: &Finish, parts: LogicalPlan, of: &DFSchemaRef) -> Re
     }
 }
 
-/// Gives `merged` the name of its result, which the error of a sum contains. Counts do not overflow, and the count of a
-/// mean would get the name of the mean's sum, so that only sums are renamed; keys keep the names of parts.
+/// Renames a merged sum to its name in the result, because the error of a sum that overflows contains the name. Counts
+/// cannot overflow and keep their names: the count and the sum of a mean would otherwise have the same name. Group keys
+/// have the right names already.
 fn named(merged: Expr, call: &Call, result: &str) -> Expr {
     match call.merge {
         PartMerge::Sum if !call.is_count && !result.starts_with("part") => merged.alias(result),
@@ -76,7 +77,8 @@ fn named(merged: Expr, call: &Call, result: &str) -> Expr {
     }
 }
 
-/// Returns the aggregate that merges parts. Parts of any-value are merged by the minimum, which ignores NULLs as well.
+/// Returns the aggregate function that merges partial aggregates. Those of `any_value` are merged by the minimum, which
+/// ignores NULLs as well.
 fn aggregate(merge: PartMerge) -> Arc<AggregateUDF> {
     match merge {
         PartMerge::Sum => aggregates::sum(),
@@ -89,7 +91,7 @@ fn aggregate(merge: PartMerge) -> Arc<AggregateUDF> {
     }
 }
 
-/// Returns the expressions for the columns of `of`, over the columns of the merging aggregation.
+/// Returns the expressions that compute the columns of `of` from the columns of the merging aggregation.
 fn outputs(finish: &Finish, merged: &DFSchema, of: &DFSchema) -> Vec<Expr> {
     let mut columns = merged.iter().map(|(qualifier, field)| {
         let name = field.name().clone();
@@ -113,7 +115,8 @@ fn outputs(finish: &Finish, merged: &DFSchema, of: &DFSchema) -> Vec<Expr> {
     outputs
 }
 
-/// A finishing step as a function, which only plans built here call.
+/// A function that computes a result from merged values. It appears only in plans that are built here, and is not
+/// registered, so that SQL cannot call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Finishing {
     step: Step,

@@ -1,7 +1,9 @@
-//! Converts a fragment of an optimized logical plan, from a scan of a pool's table upwards, to one program.
+//! Converts a fragment of an optimized logical plan, from a scan of a pool's table upwards, to one program (what is
+//! pushed down over one table).
 //!
-//! Invariant: the program returns exactly the rows of the fragment, its columns in the order of the fragment's schema;
-//! a node that cannot be expressed exactly ends the fragment, with the reason if that is of interest.
+//! Invariant: the program returns exactly the rows of the fragment, with its columns in the order of the fragment's
+//! schema. A plan node that cannot be expressed exactly ends the fragment, with the reason if the user should see it in
+//! EXPLAIN.
 
 use crate::calls::Calls;
 use crate::convert::Scope;
@@ -23,37 +25,39 @@ pub(crate) struct Fragment {
     stack: Stack,
     aggregation: Option<Aggregation>,
     allowance: Allowance,
-    /// Whether the fragment does more than a plain table scan does.
+    /// Whether the fragment does more than a plain table scan does: only then is it replaced by a node of its own.
     pub worth_a_node: bool,
 }
 
-/// The aggregation at the end of a fragment, with or without groups.
+/// The aggregation at the top of a fragment, with or without groups.
 struct Aggregation {
     keys: usize,
-    /// Number of aggregates of the program.
+    /// Number of aggregates of the program, which may be fewer than those of the fragment.
     aggregates: usize,
-    /// For each aggregate of the fragment, its derivation from the program's aggregates.
+    /// For each aggregate of the fragment, how it is derived from the program's aggregates.
     outcomes: Vec<Outcome>,
 }
 
-/// The derivation of an aggregate of the fragment from the program's aggregates.
+/// How an aggregate of the fragment is derived from the program's aggregates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
     /// Index among the aggregates of the program.
     pub aggregate: usize,
-    /// For an aggregate that is a state: the reading of the wanted value from it; `None` if the state itself is wanted.
+    /// If the aggregate is a state (sketch or moments): the value that is read from it. `None` if the state itself is
+    /// wanted, or the aggregate is no state.
     pub reading: Option<(StateForm, Reading)>,
 }
 
-/// The reason why a node of the plan is not a part of a program.
+/// Why a fragment ends below a node of the plan.
 pub(crate) enum Ends {
-    /// There is no table of a pool below, or this kind of node is never part of a program.
+    /// For no reason that the user should see: there is no table of a pool below, or nodes of this kind are never part
+    /// of a program.
     Silently,
-    /// This kind of node can be part of a program, but this node cannot, for the given reason.
+    /// Nodes of this kind can be part of a program, but this one cannot, for the given reason.
     Because(Box<OperatorAnswer>),
 }
 
-/// A part of the plan that a program cannot have at this position is planned as if there were no pool.
+/// What a program cannot have at this position is left to DataFusion, without a reason.
 impl FromRefusal for Ends {
     fn from_refusal(_: Refusal) -> Self {
         Ends::Silently
@@ -72,7 +76,7 @@ impl Ends {
 }
 
 impl Fragment {
-    /// Returns the fragment whose topmost node is `plan`.
+    /// Returns the largest fragment whose topmost node is `plan`; the reason if there is none.
     pub(crate) fn read(plan: &LogicalPlan) -> Result<Self, Ends> {
         match plan {
             LogicalPlan::TableScan(scan) => Fragment::scan(scan),
@@ -85,22 +89,22 @@ impl Fragment {
         }
     }
 
-    /// Returns the program; if the fragment ends with rows, the columns are named as in `schema`, the schema of
-    /// the fragment.
+    /// Returns the program. If the fragment ends with rows (not an aggregation), the program's columns are named as in
+    /// `schema`, the schema of the fragment.
     ///
     /// # Errors
     /// The reason why a node of the plan cannot be part of a program.
     pub(crate) fn program(&self, schema: &DFSchema) -> farpool_model::Result<Program> {
         let name = |i: usize| schema.field(i).name().clone();
-        // The aggregates of the program may differ from those of the fragment, so that names apply to rows only.
+        // Names apply to rows only, because the aggregates of the program may differ from those of the fragment.
         let names = self.stack.columns().map(|columns| (0..columns.len()).map(name).collect());
         let info = self.table.info();
         let program = self.stack.clone().program(info.name.clone(), Some(info.version), names)?;
         Ok(Program { filter: split::conjunction(program.filter), ..program })
     }
 
-    /// Returns the number of keys, and the derivations of the fragment's aggregates from the program's; `None` if the
-    /// aggregates are the same.
+    /// Returns the number of group keys, and how the fragment's aggregates are derived from the program's; `None` if
+    /// they are the same aggregates in the same order.
     pub(crate) fn outcomes(&self) -> Option<(usize, &[Outcome])> {
         let Aggregation { keys, aggregates, outcomes } = self.aggregation.as_ref()?;
         let same = |(i, outcome): (usize, &Outcome)| outcome.aggregate == i && outcome.reading.is_none();
@@ -108,8 +112,8 @@ impl Fragment {
         (!is_same).then_some((*keys, outcomes))
     }
 
-    /// Returns the positions in the program's columns of `exprs`, for a fragment whose schema is `schema`. Missing
-    /// columns are appended, if the fragment ends with rows.
+    /// Returns the positions of the sort expressions `exprs` among the program's columns, for a fragment with schema
+    /// `schema`. Columns that are not there yet are appended, which is possible if the fragment ends with rows.
     pub(crate) fn sort_columns(&mut self, exprs: &[Logical], schema: &DFSchema) -> Result<Vec<usize>, Ends> {
         if self.stack.is_cut() || exprs.is_empty() {
             return Err(Ends::Silently);
@@ -137,7 +141,8 @@ impl Fragment {
         Ok(self.stack.width() - 1)
     }
 
-    /// Returns the position in the program of a column of the fragment; `None` if the engine computes the column.
+    /// Returns the position in the program of the fragment's column at `place`; `None` if the engine computes that
+    /// column.
     fn place_in_program(&self, place: usize) -> Option<usize> {
         let Some(Aggregation { keys, outcomes, .. }) = &self.aggregation else { return Some(place) };
         match place.checked_sub(*keys) {
@@ -146,7 +151,7 @@ impl Fragment {
         }
     }
 
-    /// Limits the fragment to the first `limit` rows in this order.
+    /// Limits the fragment to the first `limit` rows in this sort order.
     pub(crate) fn order(&mut self, order: Vec<SortKey>, limit: u64) -> Result<(), Ends> {
         self.stack.sort(|_| Ok::<_, Ends>(order))?;
         self.stack.fetch(limit);
@@ -154,7 +159,7 @@ impl Fragment {
         Ok(())
     }
 
-    /// Returns the types of the columns of rows from index `first` on.
+    /// Returns the types of the columns from index `first` on, for a fragment that ends with rows.
     pub(crate) fn types_from(&self, first: usize) -> Vec<DataType> {
         let schema = &self.table.info().schema;
         let columns = self.stack.columns().and_then(|columns| columns.get(first..)).unwrap_or_default();
@@ -264,7 +269,8 @@ fn scope<'a>(
     Scope { table: table.info(), input, columns, allowance }
 }
 
-/// Returns the keys of the program that aggregates over `scope`, and the calls of its aggregates.
+/// Returns the group keys of the program that aggregates over `scope`, and its aggregates with the calls that are
+/// derived from them.
 fn grouping<'a>(aggregate: &logical::Aggregate, scope: Scope<'a>) -> Result<(Vec<Slot>, Calls<'a>), Ends> {
     let shown = |e: &Logical| e.human_display().to_string();
     let operator = if aggregate.group_expr.is_empty() { Operator::Aggregate } else { Operator::Group };

@@ -1,4 +1,4 @@
-//! Rows that are kept in memory for statements that read them later.
+//! Result rows that are kept in memory for statements that read them later.
 
 use arrow_array::RecordBatch;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
@@ -6,7 +6,7 @@ use farpool_transfer::BatchStream;
 use futures::{StreamExt, stream};
 use std::sync::Arc;
 
-/// A small number of rows, whose memory is reserved from the engine's.
+/// A limited number of rows. Their memory is reserved from the engine's memory.
 #[derive(Debug)]
 pub(crate) struct KeptRows {
     batches: Vec<RecordBatch>,
@@ -15,13 +15,14 @@ pub(crate) struct KeptRows {
 }
 
 impl KeptRows {
-    /// Creates an empty set of at most `bytes_max` bytes.
+    /// Creates an empty store for at most `bytes_max` bytes of rows.
     pub fn new(memory: &Arc<dyn MemoryPool>, bytes_max: usize) -> Self {
         let reserved = MemoryConsumer::new("rows of a batch").register(memory);
         KeptRows { batches: Vec::new(), bytes_max, reserved }
     }
 
-    /// Adds rows; returns false if there are too many, or no memory for them.
+    /// Stores a batch and returns true; returns false, without storing it, if the limit or the engine's memory does not
+    /// suffice.
     #[must_use]
     pub fn add(&mut self, batch: RecordBatch) -> bool {
         let bytes = batch.get_array_memory_size();
@@ -32,12 +33,12 @@ impl KeptRows {
         fits
     }
 
-    /// Returns the rows.
+    /// Returns the stored batches.
     pub fn batches(&self) -> &[RecordBatch] {
         &self.batches
     }
 
-    /// Returns the rows as a stream, which releases their memory when it ends or is dropped.
+    /// Returns the stored rows as a stream, which releases their memory when it ends or is dropped.
     pub fn into_stream(self) -> BatchStream {
         let KeptRows { batches, reserved, .. } = self;
         stream::iter(batches)

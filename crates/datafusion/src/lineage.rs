@@ -33,7 +33,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Physical
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The optimizer rule.
+/// The optimizer rule; see the documentation of this module.
 #[derive(Debug)]
 pub(crate) struct TrustedFilters;
 
@@ -56,7 +56,8 @@ impl PhysicalOptimizerRule for TrustedFilters {
     }
 }
 
-/// Inserts a watch of the keys of the smaller side, if the node is a join whose filter a scan uses.
+/// If `node` is a hash join whose dynamic filter a scan of a pool uses, inserts a [`KeyWatch`], which collects the join
+/// keys, above the join's smaller side.
 fn watched(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
     let made = join.dynamic_expressions_produced();
@@ -94,7 +95,8 @@ fn audit(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Arc<dyn ExecutionPlan>>)
     above.pop();
 }
 
-/// Returns whether `filter`, at `scan` below the operators `above` (the root first), refers to the right columns.
+/// Returns whether `filter` refers, at `scan`, to the columns that it was derived from. `above` are the operators from
+/// the root down to the scan.
 fn is_trusted(
     filter: &Arc<dyn PhysicalExpr>,
     scan: &Arc<dyn ExecutionPlan>,
@@ -131,8 +133,8 @@ fn columns_of(filter: &Arc<dyn PhysicalExpr>) -> BTreeSet<String> {
     names
 }
 
-/// Returns the names of the columns `names` of `input`, an input of `node`, in the output of the node; `None` if that
-/// is not known.
+/// Maps the columns `names` of `input`, an input of `node`, to their names in the output of `node`; `None` if they are
+/// ambiguous or the operator is unknown.
 fn names_above(
     node: &Arc<dyn ExecutionPlan>,
     input: &Arc<dyn ExecutionPlan>,
@@ -150,8 +152,8 @@ fn names_above(
         return Some(keys.map(|(_, name)| name.clone()).collect());
     }
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
-        // Only one side's columns are in the output; a filter that reached the other side did so by the name
-        // of a key.
+        // Semi and anti joins output the columns of only one side. A filter that reached the other side did so by the
+        // name of a join key.
         let hidden = match join.join_type() {
             JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => Some(join.right()),
             JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => Some(join.left()),

@@ -1,4 +1,4 @@
-//! The memory budget of the engine's operators while a statement runs: shared with the pool in this process, or
+//! The memory budget of the engine's operators while a statement runs. It is shared with the pool in this process, or
 //! separate. Joins, sorts and groups that exceed it spill to files, or the statement fails.
 //!
 //! Invariant: all memory that DataFusion was granted is reserved from the budget.
@@ -14,33 +14,34 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-/// Divisor of the budget that gives the part which operators that can spill leave to those that cannot: the merge of a
-/// sort's spilled runs must be able to hold a batch of each file.
+/// The part of the budget, as a divisor, that operators which can spill leave to operators which cannot. Reason: the
+/// merge of a sort's spilled runs cannot spill, and must hold a batch of each file.
 const PART_FOR_OTHERS: usize = 4;
 
-/// DataFusion's view of a budget. Operators that can spill get equal shares of the memory that the others leave, as in
-/// DataFusion's fair pool; the budget may refuse earlier, because the pool reserves from it, too.
+/// The memory budget as DataFusion sees it. Operators that can spill get equal shares of the memory that the others
+/// leave, as in DataFusion's fair pool. The budget may refuse earlier than DataFusion's pool would, because the pool in
+/// this process reserves from it as well.
 ///
 /// Rows in flight between threads (in repartitioning) are not counted. If they were refused, they would spill to files,
-/// whose readers may wait forever (DataFusion before its fix of issue 24883); if they were counted, merges would lack
-/// memory that sorts cannot free. They are few, unless one thread falls far behind the others. A share for them is left
+/// whose readers may wait forever (DataFusion before its fix of issue 24883). If they were counted, merges would lack
+/// memory that sorts cannot free. They are few, unless one thread falls far behind the others; a share for them is left
 /// free nevertheless.
 #[derive(Debug)]
 pub(crate) struct EngineMemory {
     dealt: FairSpillPool,
     reserved: Mutex<Reservation>,
     limit: usize,
-    /// Maximal bytes of the granted total at which operators that can spill still get memory.
+    /// Maximum total of granted bytes at which operators that can spill still get more.
     spillable_max: usize,
 }
 
-/// Returns whether the consumer holds rows in flight between threads.
+/// Returns whether the consumer is a repartitioning, which holds rows in flight between threads.
 fn is_on_its_way(consumer: &MemoryConsumer) -> bool {
     consumer.can_spill() && consumer.name().starts_with("RepartitionExec[")
 }
 
 impl EngineMemory {
-    /// Creates a view of `work`.
+    /// Creates the view of the budget `work`.
     pub fn new(work: &Arc<WorkMemory>) -> Self {
         let account = work.account(&TenantName::default());
         EngineMemory {
@@ -95,7 +96,7 @@ impl MemoryPool for EngineMemory {
         if is_on_its_way(consumer) {
             return Ok(());
         }
-        // An operator that holds no memory has nothing to spill, and would fail.
+        // An operator that holds no memory has nothing to spill, so that a refusal would make it fail.
         let can_do_with_less = consumer.can_spill() && reservation.size() > 0;
         if can_do_with_less && self.dealt.reserved() + additional > self.spillable_max {
             let message = format!("{} has had its part of the memory for work", consumer.name());

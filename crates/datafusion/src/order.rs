@@ -1,8 +1,10 @@
-//! Converts a sort with a limit, over a fragment of a plan that a program can express, to the order of that program.
+//! Converts a sort with a limit (ORDER BY … LIMIT) above a plan fragment that a program can express to the sort order
+//! of that program.
 //!
-//! The sort itself stays above the program and orders the few rows that the program returns. There may be projections
-//! between the two; the sort keys are rewritten through them. Invariant: for every row that the sort would keep, the
-//! program returns this row or one that ties with it.
+//! The sort itself stays above the program, and sorts the few rows that the program returns. If there are projections
+//! between the two, the sort keys are rewritten through them.
+//!
+//! Invariant: for every row that the sort would keep, the program returns this row or one that ties with it.
 
 use crate::fragment::{Ends, Fragment};
 use arrow_schema::Field;
@@ -13,19 +15,19 @@ use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
 use farpool_model::{SortKey, cast};
 use std::sync::Arc;
 
-/// A fragment with an order.
+/// A plan fragment with a sort order and a limit, which a program can express.
 pub(crate) struct SortedPiece<'a> {
     pub fragment: Fragment,
-    /// The plan of the fragment, without its order.
+    /// The plan of the fragment, below the sort and any projections.
     pub base: &'a LogicalPlan,
-    /// Number of nodes from the sort down to `base`.
+    /// Number of plan nodes from the sort down to `base`: the sort and any projections.
     pub depth: usize,
-    /// The columns of the program: those of the fragment, then those that are used only for sorting.
+    /// The columns of the program: those of the fragment, then columns that are used only for sorting.
     pub schema: DFSchemaRef,
 }
 
 impl<'a> SortedPiece<'a> {
-    /// Returns the fragment below `sort`, with its order.
+    /// Returns the fragment below `sort`, with the sort's order and limit.
     pub(crate) fn read(sort: &'a logical::Sort) -> Result<Self, Ends> {
         let fetch = cast::u64_from(sort.fetch.ok_or(Ends::Silently)?);
         let mut exprs: Vec<Logical> = sort.expr.iter().map(|key| key.expr.clone()).collect();
@@ -60,7 +62,8 @@ impl<'a> SortedPiece<'a> {
         Ok(SortedPiece { fragment, base, depth, schema })
     }
 
-    /// Returns the plan of the sort with the fragment replaced by `pushed`, the node of the program.
+    /// Returns the plan of the sort and the projections, with the fragment replaced by `pushed`, the node of the
+    /// program.
     pub(crate) fn rebuilt(&self, sort: LogicalPlan, pushed: LogicalPlan) -> DataFusionResult<LogicalPlan> {
         let wanted = self.base.schema();
         let base = if pushed.schema().fields().len() > wanted.fields().len() {
@@ -73,8 +76,8 @@ impl<'a> SortedPiece<'a> {
     }
 }
 
-/// Rewrites expressions over the output of a node to expressions over its input; `below` returns the input's expression
-/// for each column of the output.
+/// Rewrites expressions over the output of a node to expressions over its input; `below` returns the expression over
+/// the input for each column of the output.
 fn through(
     exprs: Vec<Logical>,
     schema: &DFSchema,
@@ -90,7 +93,7 @@ fn through(
     exprs.into_iter().map(|expr| Some(expr.transform_up(of_column).ok()?.data)).collect()
 }
 
-/// Appends the columns that are used only for sorting to `schema`.
+/// Returns `schema` with the columns appended that are used only for sorting.
 fn extended(schema: &DFSchemaRef, fragment: &Fragment) -> DataFusionResult<DFSchemaRef> {
     let added = fragment.types_from(schema.fields().len());
     if added.is_empty() {

@@ -1,10 +1,9 @@
-//! The table versions that one statement reads, or a batch of statements.
+//! The table versions that one statement reads, or that all statements of a batch read (a snapshot).
 //!
 //! Invariant: all programs of a statement over one table read one version of it: the version that was newest when the
-//! first of them was prepared. That program's handle keeps the version alive until the statement is dropped. The table
-//! description that the statement was planned with may be of an older version; it is used for estimates only.
-//! Statements of a batch share their versions.
-//! for estimates only. Statements of a batch have their versions in common.
+//! first of the programs was prepared. The handle of that program keeps the version alive until the statement is
+//! dropped. The table description that the statement was planned with may be of an older version; it is used for
+//! estimates only. The statements of a batch share their versions.
 
 use crate::table::PoolTable;
 use datafusion::catalog::Session;
@@ -25,48 +24,51 @@ fn place(table: &PoolTable) -> Place {
     (table.pool().url(), table.info().name.clone())
 }
 
-/// The versions of tables that are read together: for each table, the handle of the first program that was prepared.
+/// A snapshot: the versions of tables that are read together. For each table it has the handle of the first program
+/// that was prepared, which keeps the version alive.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>);
 
-/// The pinned tables of one statement.
+/// The table versions that one statement has pinned, and whether its table descriptions are up to date.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     versions: Arc<Versions>,
     drifted: AtomicBool,
-    /// Whether the descriptions of the tables were fetched for this statement rather than for an earlier one.
+    /// Whether the session's cached table descriptions were dropped for this statement, so that its own are up to date.
     described_anew: AtomicBool,
-    /// Whether the statement will not be planned again.
+    /// Whether the statement will not be planned again if a version is gone.
     is_last_attempt: bool,
 }
 
 impl Pins {
-    /// Creates the pins of a statement; statements of a batch share their versions.
+    /// Creates the pins of a statement. `versions` are those of its batch, if it is in one, which its statements share.
     pub(crate) fn at(versions: Option<&Arc<Versions>>) -> Self {
         Pins { versions: versions.cloned().unwrap_or_default(), ..Pins::default() }
     }
 
-    /// Creates the pins of a statement that is planned again.
+    /// Creates the pins of a statement that is planned again, for the last time. `versions` as in [`Pins::at`].
     pub(crate) fn of_last_attempt(versions: Option<&Arc<Versions>>) -> Self {
         Pins { is_last_attempt: true, ..Pins::at(versions) }
     }
 
-    /// Returns whether a table has another version than the one that the statement was planned with.
+    /// Returns whether the version pinned for some table differs from the version of the description that the statement
+    /// was planned with.
     pub(crate) fn have_drifted(&self) -> bool {
         self.drifted.load(Ordering::Relaxed)
     }
 
-    /// Records that descriptions from before the statement were dropped.
+    /// Records that cached table descriptions from before the statement were dropped.
     pub(crate) fn describe_anew(&self) {
         self.described_anew.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether descriptions from before the statement were dropped.
+    /// Returns whether cached table descriptions from before the statement were dropped.
     pub(crate) fn are_described_anew(&self) -> bool {
         self.described_anew.load(Ordering::Relaxed)
     }
 
-    /// Returns the version of `table` that the statement reads, once one of its programs is prepared.
+    /// Returns the version of `table` that the statement reads; `None` before one of its programs over the table has
+    /// been prepared.
     pub(crate) fn version(&self, table: &PoolTable) -> Option<Version> {
         let pin = self.versions.0.lock().get(&place(table)).cloned()?;
         pin.get().map(|handle| handle.version)
@@ -116,8 +118,8 @@ async fn altered(table: &PoolTable, error: Error) -> Error {
     }
 }
 
-/// Prepares `program` over `table`: over the version that the session's statement reads; without a statement, over the
-/// version that the program names.
+/// Prepares `program` over `table`, for the version that the session's statement has pinned (which the first program
+/// pins); without a statement, for the version that the program names.
 pub(crate) async fn prepare(session: &dyn Session, table: &PoolTable, program: Program) -> Result<Handle> {
     let prepared = match session.config().get_extension::<Pins>() {
         Some(pins) => pins.prepare(table, program).await,

@@ -10,7 +10,7 @@ use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use std::sync::Arc;
 
-/// A rule that skips such plans.
+/// A physical optimizer rule that leaves such plans as they are, and otherwise runs the wrapped rule.
 #[derive(Debug)]
 pub(crate) struct UnlessPlain(pub Arc<dyn PhysicalOptimizerRule + Send + Sync>);
 

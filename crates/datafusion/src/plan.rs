@@ -1,11 +1,10 @@
-//! The last step of planning: fragments of the optimized logical plan that the pool runs exactly become programs;
-//! DataFusion plans the rest.
+//! The last step of planning: plan fragments that a pool runs exactly become programs, and DataFusion plans the rest.
 //!
-//! This step runs after all of DataFusion's own rules, and as the query planner rather than as another rule, because a
-//! planner is async and can ask the pools: a fragment is replaced only after its pool has answered `exact`, or that it
-//! returns groups in parts, which [`crate::finish`] merges.
+//! This step runs after all of DataFusion's own optimizer rules. It is a query planner rather than another rule,
+//! because a planner is async and can ask the pools: a fragment is replaced only after its pool has answered `exact`,
+//! or that it returns groups in parts (partial aggregates), which [`crate::finish`] merges.
 //!
-//! Invariant: a replaced fragment keeps its schema, names and qualifiers included.
+//! Invariant: a replaced fragment keeps its schema, including names and qualifiers.
 
 use crate::exec::PoolExec;
 use crate::file::with_kept;
@@ -39,7 +38,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The planner of queries over pools.
+/// The query planner that replaces fragments of plans by programs.
 #[derive(Debug, Default)]
 pub(crate) struct PoolPlanner;
 
@@ -71,14 +70,14 @@ impl QueryPlanner for PoolPlanner {
     }
 }
 
-/// Whether the engine has refused a plan of its own: DataFusion 55.2 does not recognize that rows are sorted by an expression
-/// over a computed column, such as `ORDER BY b + k` where `k` is `b - 1`, when it merges the sorted streams. A plan of one
-/// stream merges none. Obsolete once upstream recognizes the order.
+/// Returns whether DataFusion has rejected a plan that it made itself. DataFusion 55.2 does not recognize that rows are
+/// sorted by an expression over a computed column, such as `ORDER BY b + k` where `k` is `b - 1`, when it merges the
+/// sorted streams. A plan of one stream merges none. This function is obsolete once upstream recognizes the sort order.
 fn is_taken_for_unsorted(error: &DataFusionError) -> bool {
     error.strip_backtrace().contains("does not satisfy order requirements")
 }
 
-/// Returns the session with plans of one stream.
+/// Returns a copy of the session that makes plans of a single stream; `None` if it is no [`SessionState`].
 fn one_stream(session: &dyn Session) -> Option<SessionState> {
     let mut state = session.as_any().downcast_ref::<SessionState>()?.clone();
     state.config_mut().options_mut().execution.target_partitions = 1;
@@ -105,7 +104,7 @@ impl ExtensionPlanner for PoolPlanner {
     }
 }
 
-/// Inputs to the choice of fragments besides the pools.
+/// What the choice of fragments depends on besides the pools' answers.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     session: &'a dyn Session,
@@ -120,8 +119,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Replaces the largest fragments of `plan` that can be pushed down. `kept` are the operators above `plan` that could
-/// not, each with the reason.
+/// Replaces the largest fragments of `plan` that can be pushed down by programs. `kept` are the operators above `plan`
+/// that were not pushed down, each with the reason, for EXPLAIN.
 fn rewrite(
     plan: LogicalPlan,
     kept: Vec<OperatorAnswer>,
@@ -145,12 +144,14 @@ fn rewrite(
             Ok(_) | Err(Ends::Silently) => None,
             Err(Ends::Because(answer)) => Some(*answer),
         };
-        // Notes about the operators above apply to the table below only as long as there is one input.
+        // Operators above belong to the table below only if there is one input: a join's reasons concern no single
+        // table.
         let mut kept = if plan.inputs().len() > 1 { Vec::new() } else { kept };
         if let Some(answer) = ended
             && !kept.contains(&answer)
         {
-            // The innermost operator that is not pushed down is the reason why those above it are not.
+            // The innermost operator that is not pushed down is the reason why those above it are not, so that only it
+            // is noted.
             kept = vec![answer];
         }
         rewrite_below(plan, kept, context).await
@@ -195,10 +196,11 @@ async fn rewrite_below(
     Ok(plan.data)
 }
 
-/// A new plan, or a note on why the old one is kept.
+/// The plan that replaces a fragment; or, if the fragment is not replaced, the operator that prevents it, if that is
+/// worth noting.
 type Replacement = std::result::Result<LogicalPlan, Option<OperatorAnswer>>;
 
-/// Replaces a sort with a limit by a program that returns the first rows in its order.
+/// Replaces the fragment below a sort with a limit by a program that returns the first rows in that sort order.
 async fn push_sorted(
     sort: &Sort,
     plan: &LogicalPlan,
@@ -216,7 +218,7 @@ async fn push_sorted(
     }
 }
 
-/// Returns the node that replaces `plan` and has the columns of `schema`.
+/// Returns the node that replaces the fragment of `plan` and has the columns of `schema`; or why there is none.
 async fn push(
     fragment: &Fragment,
     plan: &LogicalPlan,
@@ -258,7 +260,8 @@ async fn push(
     read(fragment, LogicalPlan::Extension(Extension { node }), schema).map(Ok)
 }
 
-/// Returns the plan with schema `whole` above `program`, with values read from states if the fragment contains any.
+/// Returns the plan with schema `whole` above `program`. If the program returns states (sketches, moments), the plan
+/// reads values from them.
 fn read(fragment: &Fragment, program: LogicalPlan, whole: &DFSchemaRef) -> Result<LogicalPlan> {
     match fragment.outcomes() {
         Some((keys, outcomes)) => read_above(program, keys, outcomes, whole),
@@ -266,8 +269,8 @@ fn read(fragment: &Fragment, program: LogicalPlan, whole: &DFSchemaRef) -> Resul
     }
 }
 
-/// Returns the node that replaces a fragment with schema `whole` whose groups the pool returns in parts, and above it
-/// the plan that merges them.
+/// For a fragment with schema `whole` whose groups the pool returns in parts (partial aggregates): returns the node
+/// that replaces it, below the plan that merges the parts.
 fn finished(
     fragment: &Fragment,
     whole: &DFSchemaRef,
@@ -279,14 +282,14 @@ fn finished(
     let limit = prepared.answers.iter().filter(|a| a.operator.cuts_rows()).cloned();
     let table = fragment.table.clone().with_kept(kept.iter().cloned().chain(limit));
     let schema = finish::parts_schema(finish, whole)?;
-    // The effective program, which returns parts, yields rows of the same schema, regardless of the pool's answer when
-    // it runs.
+    // The effective program explicitly returns partial aggregates, so that the schema of its rows does not depend on
+    // the pool's answer when it runs.
     let program = prepared.effective.clone();
     let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
     finish::above(finish, LogicalPlan::Extension(Extension { node }), whole)
 }
 
-/// A fragment of a plan that was replaced by a program.
+/// A logical plan node for a fragment that was replaced by a program.
 struct Pushed {
     table: PoolTable,
     program: Program,

@@ -1,11 +1,11 @@
-//! A cache of logical plans by the text of their queries: a repeated query, possibly with other values of its
-//! parameters, is not parsed and its names are not resolved again. That saves a quarter of the time of a small
+//! A cache of logical plans by the text of their queries. A repeated query, possibly with other values of its
+//! parameters, is not parsed and its names are not resolved again, which saves a quarter of the time of a small
 //! statement.
 //!
-//! Invariant: a cached plan is the one that the text would get now. It depends on the session's options, on the
-//! functions that the text names, and on the columns of its tables: all are compared each time. Tables are looked up
-//! each time, so that a statement reads their newest versions, and only tables that its pool returns to it. A query
-//! that names anything else (a view, a file, a table of the session) is not cached.
+//! Invariant: a cached plan is the plan that the text would get now. The plan depends on the session's options, on the
+//! functions that the text names, and on the columns of its tables, so that all of these are compared at each use.
+//! Tables are looked up at each use, so that a statement reads their newest versions. Only queries over tables of pools
+//! are cached; one that names a view, a file or a table of the session is not.
 
 use crate::catalog;
 use crate::table::PoolTable;
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// The cached plans of a session, the most recently used first.
+/// The cached plans of a session, the most recently used first; the last one is dropped if there are too many.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<VecDeque<Arc<Kept>>>);
 
@@ -41,8 +41,8 @@ struct Kept {
 type Columns = (TableReference, SchemaRef);
 
 impl Plans {
-    /// Returns the cached plan of `text` over the current tables, without values of parameters, and the names of the
-    /// result's columns; `None` if it has to be planned.
+    /// Returns the cached plan of `text` over the current table versions, without values for its parameters, and the
+    /// names of the result's columns. Returns `None` if there is no valid cached plan.
     ///
     /// # Errors
     /// Errors of a pool that cannot be asked for a table.
@@ -85,8 +85,8 @@ impl Plans {
         Some(kept)
     }
 
-    /// Caches the plan of `text`, which names `references`, if it is suitable. The plan must be neither optimized nor
-    /// have values for its parameters.
+    /// Caches the plan of `text`, which names the tables `references`, if it can be cached. The plan must be neither
+    /// optimized nor have values for its parameters, because both depend on the single execution.
     ///
     /// # Errors
     /// Errors of a pool that cannot be asked for a table.
@@ -102,7 +102,7 @@ impl Plans {
             return Ok(());
         }
         let Some(seen) = Seen::of(plan, state)? else { return Ok(()) };
-        // A view has been replaced by scans with other names.
+        // A name that is not among the scans is a view's, whose name was replaced by the scans of its query.
         if !references.iter().all(|name| seen.scans.iter().any(|(scan, _)| scan == name)) {
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl Plans {
     }
 }
 
-/// The contents of a plan that determine whether it is still valid.
+/// The contents of a plan on which its validity depends: its scans and the functions it names.
 #[derive(Default)]
 struct Seen {
     expressions: usize,
@@ -141,7 +141,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns `None` for a plan that cannot be cached.
+    /// Collects the scans and the functions of `plan`; returns `None` for a plan that cannot be cached.
     fn of(plan: &LogicalPlan, state: &SessionState) -> Result<Option<Self>> {
         let mut seen = Seen::default();
         let visited = plan.apply_with_subqueries(|node| match seen.add(node, state)? {
@@ -151,7 +151,7 @@ impl Seen {
         Ok((visited != TreeNodeRecursion::Stop).then_some(seen))
     }
 
-    /// Adds a node; returns whether it can be cached.
+    /// Adds what a plan node contains; returns false if a plan with this node cannot be cached.
     fn add(&mut self, node: &LogicalPlan, state: &SessionState) -> Result<bool> {
         match node {
             LogicalPlan::TableScan(scan) => {
@@ -192,7 +192,8 @@ impl Seen {
                 WindowFunctionDefinition::AggregateUDF(function) => Named::Aggregate(Arc::clone(function)),
                 WindowFunctionDefinition::WindowUDF(function) => Named::Window(Arc::clone(function)),
             }),
-            // Values of variables, and higher-order functions, are not compared.
+            // Values of variables and higher-order functions are not compared at each use, so that plans with them are
+            // not cached.
             Expr::ScalarVariable(..)
             | Expr::HigherOrderFunction(_)
             | Expr::Lambda(_)
@@ -205,7 +206,7 @@ impl Seen {
     }
 }
 
-/// A function that a query refers to.
+/// A function that a cached query refers to, with its name.
 enum Named {
     Scalar(Arc<ScalarUDF>),
     Aggregate(Arc<AggregateUDF>),
@@ -213,7 +214,7 @@ enum Named {
 }
 
 impl Named {
-    /// Returns whether all its names still refer to this function.
+    /// Returns whether the session still resolves the function's names to this function.
     fn is_of(&self, state: &SessionState) -> bool {
         fn has<F>(
             functions: &HashMap<String, Arc<F>>,

@@ -1,5 +1,5 @@
-//! Converts comparisons of a string's prefix with constants to patterns: the pool has no substring function, but
-//! matches patterns, often only once for each value of a dictionary.
+//! Converts comparisons of a string's prefix with constants to patterns (LIKE): the pool has no substring function, but
+//! matches patterns, often only once for each distinct value of a dictionary-encoded column.
 //!
 //! Invariant: the pattern is true, false and NULL for the same rows as the comparison.
 
@@ -9,7 +9,7 @@ use datafusion::functions::unicode::substr::SubstrFunc;
 use datafusion::logical_expr::Expr as Logical;
 use farpool_model::{CompareOp, Expr, Literal, Value};
 
-/// Matches `substr(string, 1, n)` or `left(string, n)` and returns the string and `n`.
+/// If `expr` is `substr(string, 1, n)` or `left(string, n)`, returns the string and `n`; otherwise `None`.
 pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
     let Logical::ScalarFunction(call) = expr else { return None };
     let count = |expr: &Logical| match expr {
@@ -26,14 +26,14 @@ pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
     }
 }
 
-/// Returns the condition that the first `chars` characters of `string` are one of `wanted`; `None` if that is never
-/// true.
+/// Returns the condition that the first `chars` characters of `string` are one of the constants `wanted`, as patterns;
+/// `None` if that is never true.
 pub(crate) fn is_one_of(string: &Expr, chars: usize, wanted: &[Literal]) -> Option<Expr> {
     let is = |wanted: &Literal| {
         let Value::Text(text) = wanted.value() else { return None };
         let pattern = match text.chars().count() {
             count if count > chars => return None,
-            // A shorter constant must be equal to the whole string.
+            // If the constant is shorter than the prefix, the whole string must be equal to it.
             count if count < chars => {
                 let wanted = Expr::Literal(wanted.clone());
                 return Some(Expr::compare(CompareOp::Eq, string.clone(), wanted));

@@ -1,4 +1,4 @@
-//! One planned statement: its schema, its result, and its costs.
+//! One planned statement: its schema, its result, and its execution statistics.
 
 use crate::batch::{self, Ahead, HeadStart};
 use crate::changes::Change;
@@ -25,33 +25,38 @@ use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// A planned statement. When it runs, its pool may no longer have the prepared programs or the table versions that it
-/// was planned for; it is then planned once more, before its first row is returned.
+/// A planned SQL statement.
+///
+/// The store that holds its tables (the [`Pool`]) may drop the prepared push-down programs or the table versions that
+/// the plan refers to. If an execution fails for that reason before its first batch, the statement is planned and run
+/// again: once for a query or an INSERT, up to [`limits::CHANGE_REPETITIONS_MAX`] times for an UPDATE, DELETE, TRUNCATE
+/// or CREATE TABLE.
 pub struct Query {
     schema: SchemaRef,
     state: Arc<State>,
-    /// Set for a statement of a batch.
+    /// The batch that the statement belongs to, if there is one.
     in_batch: Option<InBatch>,
 }
 
 struct State {
     session: Session,
     statement: Statement,
-    /// The scope that ends at the time limit.
+    /// The scope within which the statement runs; it ends at the time limit.
     scope: Arc<Scope>,
     /// The plan that runs next or ran last.
     planned: Mutex<Planned>,
-    /// The table versions that all statements of a batch share.
+    /// The table versions (snapshot) that all statements of the batch share; `None` for a statement that is in no
+    /// batch.
     versions: Option<Arc<Versions>>,
 }
 
-/// The runs of a batch that are ahead, and the one of this statement.
+/// What a statement knows of its batch: the executions that started early, and its own among them (`head_start`).
 struct InBatch {
     ahead: Arc<Ahead>,
     head_start: Mutex<Option<Arc<HeadStart>>>,
 }
 
-/// The plan of a statement.
+/// The plan of a statement: a query, or a command.
 #[derive(Clone)]
 pub(crate) enum Planned {
     /// A plan that returns rows.
@@ -60,10 +65,11 @@ pub(crate) enum Planned {
     Command(Command),
 }
 
-/// A statement that changes something.
+/// A statement that changes something when it runs, such as a table or a file.
 #[derive(Clone)]
 pub(crate) enum Command {
-    /// A statement that DataFusion runs.
+    /// A command that DataFusion runs itself, such as INSERT (into a table provider), SET or CREATE VIEW of the
+    /// session.
     Plan(SessionContext, LogicalPlan),
     /// Drops a table of a pool.
     DropTable(Arc<dyn Pool>, TableName),
@@ -75,7 +81,7 @@ pub(crate) enum Command {
     DropView(Arc<dyn Pool>, TableName),
     /// Creates or drops a schema of a pool.
     ChangeSchema(Arc<dyn Pool>, SchemaChange),
-    /// Changes a table's rows, or creates a table.
+    /// Creates a table, or changes a table's rows (UPDATE, DELETE, TRUNCATE).
     Change(Change),
     /// Writes rows to a file.
     Copy(Copy),
@@ -88,12 +94,12 @@ impl fmt::Debug for Query {
 }
 
 impl Planned {
-    /// Returns whether the plan contains a program, which a pool has then prepared.
+    /// Returns whether the plan contains a program (for which a pool has been asked to prepare it).
     pub(crate) fn asks_a_pool(&self) -> bool {
         !self.programs(|_| ()).is_empty()
     }
 
-    /// Returns the same plan with these headers for the columns of its result.
+    /// Returns the same plan, with `headers` as the column names of its result; a command keeps its own.
     pub(crate) fn with_headers(self, headers: &Headers) -> Self {
         match self {
             Planned::Rows(rows) => Planned::Rows(rows.with_headers(headers)),
@@ -115,7 +121,8 @@ impl Planned {
         }
     }
 
-    /// Returns the plans that compute rows within this one.
+    /// Returns the plans that compute rows within this plan: the plan itself, or those from which a change or a COPY
+    /// reads.
     fn rows(&self) -> Vec<&Rows> {
         match self {
             Planned::Rows(rows) => vec![rows],
@@ -130,7 +137,8 @@ impl Planned {
         self.rows().into_iter().flat_map(|rows| rows.programs(&f)).collect()
     }
 
-    /// Describes the parts that run at the pool, with the pool's answers, and those that run here.
+    /// Describes, for EXPLAIN, the parts that run at the pool, with the pool's answers, and those that run in this
+    /// process.
     pub(crate) fn explain(&self) -> String {
         let rows = self.rows();
         if rows.is_empty() {
@@ -157,7 +165,8 @@ impl Planned {
         text
     }
 
-    /// Runs the statement. Dropping the stream cancels the programs at the pool.
+    /// Starts the statement, and returns the stream of its result. A command without rows has finished when this
+    /// returns. Dropping the stream cancels the programs at the pool.
     async fn start(&self) -> Result<BatchStream> {
         match self {
             Planned::Rows(rows) => rows.start(),
@@ -197,7 +206,8 @@ impl State {
         self.planned.lock().clone()
     }
 
-    /// Plans the statement again, so that it can run from the start.
+    /// Makes a new physical plan of the statement, because one that has started cannot run again. A command is left as
+    /// it is.
     async fn renew(&self) -> Result<()> {
         match self.planned() {
             Planned::Rows(rows) => rows.renew().await.map_err(error::unwrap),
@@ -205,9 +215,10 @@ impl State {
         }
     }
 
-    /// Returns the first batch and the stream of the others. If the run fails before its first batch because the pool
-    /// lost a prepared program or version, the statement is planned and run again; likewise if it lacks memory that
-    /// statements of its batch use which run `ahead`.
+    /// Returns the first batch of `started`, and the stream of the others. Plans and runs the statement again if it
+    /// fails before its first batch for one of two reasons: the pool has lost a prepared program or version (up to
+    /// `repetitions_max` times), or the memory did not suffice and statements of the batch that started early (`ahead`)
+    /// could release some.
     async fn first(
         &self,
         started: Result<BatchStream>,
@@ -234,9 +245,10 @@ impl State {
         outcome
     }
 
-    /// Runs the statement; if it lacks memory, statements that run `ahead` are cancelled.
+    /// Runs the statement. If the memory does not suffice, cancels those statements of the batch that started early
+    /// (`ahead`).
     async fn execute(self: Arc<Self>, ahead: Option<Arc<Ahead>>) -> Result<BatchStream> {
-        // Statements of a batch may be planned long before they run.
+        // A statement of a batch may be planned long before it runs, so that its time limit starts now.
         let scope = match &self.versions {
             Some(_) => self.session.scope(),
             None => Arc::clone(&self.scope),
@@ -257,8 +269,8 @@ impl State {
         Ok(stop.keep_stream(batches.boxed()))
     }
 
-    /// Lets the programs run together with those of concurrent callers of the session, if the statement is expected to
-    /// take long enough to wait for them.
+    /// If the statement is expected to take long enough, waits for a short time for concurrent callers of the session
+    /// whose programs can run as one with those of this statement.
     async fn meet(&self, window: &Arc<Window>) {
         let planned = self.planned();
         if !window.has_others() || !matches!(planned, Planned::Rows(_)) {
@@ -281,7 +293,7 @@ impl State {
             let (first, rest) = self.first(started, ahead.as_deref()).await?;
             Ok::<_, Error>(futures::stream::iter(first.map(Ok)).chain(rest))
         };
-        // A command has completed when this function returns.
+        // A command is carried out before this function returns; a query runs as its stream is read.
         let batches = match is_command {
             true => begun.await?.boxed(),
             false => futures::stream::once(begun).try_flatten().boxed(),
@@ -289,8 +301,9 @@ impl State {
         Ok(batches.map_err(error::lasting).boxed())
     }
 
-    /// Returns how many times the statement may be planned again after a failure before its first batch, when nothing
-    /// has taken effect yet. Inserted rows become visible only once all are loaded.
+    /// Returns how many times the statement may be planned and run again if a prepared program or version is gone
+    /// before its first batch. Nothing has taken effect by then: rows become visible only after all of them have been
+    /// loaded.
     fn repetitions_max(&self) -> usize {
         match *self.planned.lock() {
             Planned::Command(Command::Change(_)) => limits::CHANGE_REPETITIONS_MAX,
@@ -314,7 +327,7 @@ impl Query {
         Query { schema, state: Arc::new(state), in_batch: None }
     }
 
-    /// Returns the statement as part of a batch.
+    /// Returns the statement as part of a batch, with the table versions and early executions of the batch.
     pub(crate) fn in_batch(mut self, versions: &Arc<Versions>, ahead: &Arc<Ahead>) -> Self {
         if let Some(state) = Arc::get_mut(&mut self.state) {
             state.versions = Some(Arc::clone(versions));
@@ -323,7 +336,7 @@ impl Query {
         Query { in_batch: Some(in_batch), ..self }
     }
 
-    /// Starts a statement of a batch before its result is requested, unless it has started.
+    /// Starts a statement of a batch before its result is requested. Does nothing if it has started, or is in no batch.
     pub(crate) fn run_ahead(&self) {
         let Some(InBatch { ahead, head_start }) = &self.in_batch else { return };
         head_start.lock().get_or_insert_with(|| ahead.start(Arc::clone(&self.state).execute(None)));
@@ -335,7 +348,7 @@ impl Query {
     }
 
     /// Returns whether the statement changes something when it runs, instead of only reading. An INSERT takes effect
-    /// only once its result, the number of rows, has been read.
+    /// only when its result, the number of rows, has been read.
     pub fn is_command(&self) -> bool {
         match self.state.planned() {
             Planned::Command(_) => true,
@@ -385,7 +398,7 @@ impl Query {
             .fold(programs, |text, rows| text + &crate::joins::outcomes(&rows.operators()))
     }
 
-    /// Returns the sum of the costs of the query's programs that have ended.
+    /// Returns the sum of the execution statistics (see [`Receipt`]) of the statement's programs that have ended.
     pub fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();
         self.state.planned().rows().into_iter().for_each(|rows| total.merge(&rows.receipt()));

@@ -1,7 +1,8 @@
 //! A plan that returns rows, and its execution.
 //!
-//! A plan that runs out of memory before its first row is made again, at the same versions of the tables, with fewer
-//! hash joins (`crate::joins::HashTables`): the sorts of the joins that replace them can spill.
+//! A plan that runs out of memory before its first row is replaced by another one, over the same versions of the
+//! tables, with fewer hash joins (`crate::joins::HashTables`): the sorts of the sort-merge joins in their place can
+//! spill.
 
 use crate::exec::PoolExec;
 use crate::joins::{CompactRows, HashTables};
@@ -33,53 +34,54 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Divisors of the memory that give the maximal total that sorts reserve for merging their spilled runs; below joins
-/// more sorts run at a time.
+/// The maximum share of the memory, as a divisor, that all sorts together reserve for merging their spilled runs. It is
+/// smaller below joins, because more sorts run at a time there.
 const PART_FOR_MERGES: usize = 2;
 const PART_FOR_MERGES_OF_JOINS: usize = 4;
 
-/// Bytes for each run in a merge: two batches of a hundred bytes per row, and as much for their keys.
+/// Bytes of memory for each spilled run in a merge: two batches of a hundred bytes per row, and as much for their sort
+/// keys.
 const RUN_BYTES: usize = 4 << 20;
 
-/// Minimal number of runs that a merge reads at a time.
+/// Minimum number of spilled runs that a merge reads at a time: merging fewer than two makes no progress.
 const RUNS_MIN: usize = 2;
 
-/// Minimal number of rows of a batch if memory is short.
+/// Minimum number of rows of a batch if memory is short, because smaller batches cost too much time per row.
 const BATCH_ROWS_MIN: usize = 512;
 
-/// Duration and maximal number of the pauses while waiting for the memory of a failed run, whose tasks may take a
-/// moment to end.
+/// Duration and maximum number of the pauses in which a new plan waits for the memory of the failed one, whose tasks
+/// may take a moment to end: 2 s in all.
 const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 const RELEASE_PAUSES: usize = 400;
 
-/// A plan that returns rows. Clones refer to the same plan.
+/// A plan that returns rows, and its current physical plan. Clones refer to the same plan.
 #[derive(Clone)]
 pub(crate) struct Rows {
     current: Arc<Mutex<Current>>,
-    /// The columns of the result, with their names in the result.
+    /// The columns of the result, with the names that the caller sees.
     schema: SchemaRef,
     source: Arc<Source>,
 }
 
-/// The source from which the plan is made.
+/// What physical plans are made from: the session's state and the logical plan.
 struct Source {
     state: Arc<SessionState>,
     plan: LogicalPlan,
-    /// The engine's memory; `None` if it has no limit.
+    /// The engine's memory budget in bytes; `None` if it has no limit.
     memory_bytes: Option<usize>,
 }
 
-/// The plan that runs next or ran last.
+/// The physical plan that runs next or ran last.
 struct Current {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-    /// Number of earlier plans that ran out of memory.
+    /// Number of earlier physical plans that ran out of memory.
     failed: usize,
-    /// Receipts of the programs of these plans.
+    /// Execution statistics of the programs of those plans.
     spent: Vec<ReceiptHandle>,
 }
 
-/// Returns the rules for physical plans; `tables` is the limit of hash tables, if there is one.
+/// Returns the optimizer rules for physical plans. `tables` is the limit of hash tables; `None` if there is no limit.
 pub(crate) fn physical_rules(
     tables: Option<HashTables>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
@@ -89,7 +91,8 @@ pub(crate) fn physical_rules(
         .collect()
 }
 
-/// Returns the rules of [`physical_rules`], without skipping plans that they would not change.
+/// Returns the same rules as [`physical_rules`], but applied also to plans that they would not change
+/// ([`crate::plain`]).
 pub(crate) fn rules_of_all_plans(
     tables: Option<HashTables>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
@@ -119,7 +122,7 @@ impl Rows {
         })
     }
 
-    /// Sets these headers as the names of the columns.
+    /// Sets `headers` as the names of the result's columns.
     pub fn with_headers(mut self, headers: &Headers) -> Self {
         self.schema = headers.over(&self.schema);
         self
@@ -135,7 +138,7 @@ impl Rows {
         Arc::clone(&self.current.lock().plan)
     }
 
-    /// Runs the plan. Dropping the stream cancels the programs at the pool.
+    /// Starts the plan, and returns the stream of its rows. Dropping the stream cancels the programs at the pool.
     pub fn start(&self) -> Result<BatchStream> {
         let guard = CancelOnDrop(self.clone());
         let batches = self.run().map_err(error::unwrap)?;
@@ -165,8 +168,8 @@ impl Rows {
         interrupt::execute_apart(plan, context)
     }
 
-    /// Returns `batches` once the first of them has arrived; if the memory does not suffice until then, returns the
-    /// batches of a plan that needs less.
+    /// Waits for the first of `batches`, and returns them all. If memory runs out before the first row, returns the
+    /// rows of a plan that needs less memory.
     async fn begun(self, mut batches: SendableRecordBatchStream) -> Result<BatchStream> {
         loop {
             let error = match first_with_rows(&mut batches).await {
@@ -184,7 +187,8 @@ impl Rows {
         }
     }
 
-    /// Creates a new physical plan, at the same versions of the tables: a plan that has started cannot run again.
+    /// Makes a new physical plan over the same versions of the tables, because a plan that has started cannot run
+    /// again.
     pub async fn renew(&self) -> Result<(), DataFusionError> {
         let plan = self.source.state.create_physical_plan(&self.source.plan).await?;
         let context = self.source.context(&self.source.state, &plan)?;
@@ -195,13 +199,14 @@ impl Rows {
         Ok(())
     }
 
-    /// Replaces the plan by one that needs less memory; returns whether there is one.
+    /// Replaces the physical plan by one that needs less memory. Returns false if there is none.
     async fn plan_smaller(&self) -> Result<bool, DataFusionError> {
         let (failed, joins) = {
             let current = self.current.lock();
             (current.failed, joins(&current.plan))
         };
-        // Files that DataFusion has begun to write would be written twice.
+        // A plan that writes files by DataFusion's own writer does not run again, because it may have written some rows
+        // already.
         if joins == 0 || self.source.plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))? {
             return Ok(false);
         }
@@ -214,14 +219,15 @@ impl Rows {
             let mut current = self.current.lock();
             let spent = handles(&current.plan);
             current.spent.extend(spent);
-            // Dropping the old plan also frees the hash tables that it still holds.
+            // Dropping the old plan here also frees the hash tables that it still holds.
             (current.plan, current.context, current.failed) = (plan, context, failed + 1);
         }
         released(&*state.runtime_env().memory_pool, memory_bytes).await;
         Ok(true)
     }
 
-    /// Adds advice to the error of a plan that ran out of memory, if the statement can be written in another way.
+    /// Adds advice to the error of a plan that ran out of memory, if the statement can be written so that it needs
+    /// less.
     fn explained(&self, error: DataFusionError) -> farpool_model::Error {
         let is_not_in = |plan: &Arc<dyn ExecutionPlan>| {
             plan.exists(|node| Ok(node.downcast_ref::<HashJoinExec>().is_some_and(|join| join.null_aware)))
@@ -242,7 +248,8 @@ impl Rows {
         programs(&self.operators(), f)
     }
 
-    /// Returns the sum of the costs of the programs that have ended.
+    /// Returns the sum of the execution statistics (see [`Receipt`]) of the programs that have ended, including those
+    /// of replaced plans.
     pub fn receipt(&self) -> Receipt {
         let spent = self.current.lock().spent.clone();
         let mut total = Receipt::default();
@@ -253,8 +260,8 @@ impl Rows {
 }
 
 impl Source {
-    /// Returns the session's state for a plan whose hash tables are limited by `tables`, with enough memory for the
-    /// sorts of `joins` joins.
+    /// Returns the session's state for a plan with the hash table limit `tables`, whose threads are few enough that
+    /// each sort below its `joins` joins has enough memory.
     fn state_for(&self, tables: HashTables, joins: usize, memory_bytes: usize) -> SessionState {
         let mut state = SessionStateBuilder::new_from_existing(SessionState::clone(&self.state))
             .with_physical_optimizer_rules(physical_rules(Some(tables)))
@@ -265,8 +272,9 @@ impl Source {
         state
     }
 
-    /// Returns the context in which `plan` runs: the reservations of its sorts for merging must leave them memory to
-    /// sort in, and merges must leave memory for the sort of a join's other side, which comes later.
+    /// Returns the context in which `plan` runs, with settings for spilling: what the sorts reserve for merging must
+    /// leave them memory to sort in, and merges must leave memory for the sort of a join's other side, which starts
+    /// later.
     fn context(
         &self,
         state: &SessionState,
@@ -287,12 +295,12 @@ impl Source {
         let Some(files) = files else {
             return Ok(Arc::new(TaskContext::from(state).with_session_config(config)));
         };
-        // A join merges both its sides at once, in each partition.
+        // A sort-merge join merges the runs of both its sides at once, in each partition.
         let merges = 2 * most(plan, sorts).max(1);
         let merge_bytes = memory_bytes / 2 / merges;
         let runs = (merge_bytes / RUN_BYTES).max(RUNS_MIN);
         if merge_bytes < RUNS_MIN * RUN_BYTES {
-            // If memory is too short for that many runs, they are merged in smaller batches.
+            // The memory does not suffice for that many runs in a merge, so that smaller batches are merged.
             let rows = config.batch_size() * merge_bytes / (RUNS_MIN * RUN_BYTES);
             config = config.with_batch_size(rows.max(BATCH_ROWS_MIN));
         }
@@ -321,8 +329,8 @@ async fn first_with_rows(
     Ok(None)
 }
 
-/// Waits until the tasks of a dropped run have released their memory, for a limited time: the memory may belong to
-/// another statement.
+/// Waits until the tasks of a dropped execution have released their memory. Gives up after a while, because the memory
+/// may belong to another statement.
 async fn released(memory: &dyn MemoryPool, memory_bytes: usize) {
     for _ in 0..RELEASE_PAUSES {
         if memory.reserved() <= memory_bytes / 8 {
@@ -358,7 +366,7 @@ fn joins(plan: &Arc<dyn ExecutionPlan>) -> usize {
     sum(plan, |node| usize::from(node.is::<HashJoinExec>() || node.is::<SortMergeJoinExec>()))
 }
 
-/// Returns the number of sorts that run if the operator is a sort, one for each partition.
+/// Returns the number of sorts that run at a time for this operator: one for each partition if it is a sort, else none.
 fn sorts(node: &Arc<dyn ExecutionPlan>) -> usize {
     match node.is::<SortExec>() {
         true => node.children()[0].output_partitioning().partition_count(),

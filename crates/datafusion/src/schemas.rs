@@ -11,13 +11,13 @@ use farpool_model::SchemaName;
 use farpool_sql::error;
 use farpool_transfer::Pool;
 
-/// A statement that creates or drops a schema.
+/// A CREATE SCHEMA or DROP SCHEMA statement.
 #[derive(Clone)]
 pub(crate) struct SchemaChange {
-    /// The catalog that the statement names.
+    /// The catalog (pool) that the statement names, if there is one.
     pub(crate) catalog: Option<String>,
     pub(crate) schema: SchemaName,
-    /// IF NOT EXISTS of CREATE, IF EXISTS of DROP.
+    /// Whether the statement has IF NOT EXISTS (CREATE) or IF EXISTS (DROP).
     pub(crate) is_lenient: bool,
     kind: Kind,
 }
@@ -57,7 +57,7 @@ impl SchemaChange {
         }
     }
 
-    /// Splits off a catalog in front of `name`.
+    /// Creates the change from a schema's name, which may have a catalog in front.
     fn new(name: &ObjectName, is_lenient: bool, kind: Kind) -> Result<SchemaChange> {
         let reference = object_name_to_table_reference(name.clone(), true)?;
         if reference.catalog().is_some() {
@@ -68,7 +68,7 @@ impl SchemaChange {
         Ok(SchemaChange { catalog, schema, is_lenient, kind })
     }
 
-    /// Returns whether the schema is dropped.
+    /// Returns whether the statement is DROP SCHEMA.
     pub(crate) fn drops(&self) -> bool {
         matches!(self.kind, Kind::Drop { .. })
     }

@@ -52,28 +52,30 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The catalog of the session's own tables, and of names without a qualifier.
+/// The catalog of the session's own tables, in which names without a catalog are resolved.
 pub(crate) const HOME: &str = "session";
-/// The schema of names without a schema, which every catalog has.
+/// The schema that names without a schema refer to; every catalog has it.
 pub(crate) const SCHEMA: &str = "public";
-/// The schema in which the engine lists its catalogs, tables and settings.
+/// The schema in which DataFusion lists its catalogs, tables and settings.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// Settings of a session.
+/// The settings of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Whether operators are pushed down to the pools; otherwise pools only return columns.
+    /// Whether operators are pushed down to the pools; if not, pools only return columns, and this process does all
+    /// else.
     pub pushdown: bool,
     /// Number of partitions that a query runs on in this process; the number of cores if `None`.
     pub target_partitions: Option<usize>,
-    /// Measured rates of this machine, on which the choice of operators to push down is based.
+    /// Measured rates of this machine (such as bytes per second), from which the choice of the operators to push down
+    /// is computed.
     pub rates: Rates,
-    /// Memory for joins, sorts and groups in this process, which spill to files beyond it; unlimited if `None`. A pool
-    /// in this process may reserve from the same budget.
+    /// Memory budget for joins, sorts and groups in this process; what exceeds it spills to files. `None` means
+    /// unlimited. A pool in this process may reserve from the same budget.
     pub work: Option<Arc<WorkMemory>>,
-    /// Maximal time of a statement, from its planning to its last row; unlimited if `None`.
+    /// Maximum duration of a statement, from its planning to its last row; unlimited if `None`.
     pub timeout: Option<Duration>,
-    /// Advice for a statement that names a table while there are no tables at all.
+    /// Advice that is added to the error for a missing table if the session has no tables at all.
     pub advice_without_tables: &'static str,
 }
 
@@ -144,11 +146,12 @@ impl Session {
         &self.context
     }
 
-    /// Registers the tables of `pool` as `name.SCHEMA.TABLE`, and as `SCHEMA.TABLE`, or `TABLE` for the schema
-    /// `public`, unless an earlier pool has a table of that name.
+    /// Registers the tables of `pool` in the catalog `name`, so that statements can write `name.SCHEMA.TABLE`. They can
+    /// also write `SCHEMA.TABLE`, or `TABLE` for the schema `public`, unless a pool that was registered earlier has a
+    /// table of that name.
     ///
     /// # Errors
-    /// `Exists` if the name is taken; the pool's error if it cannot list its tables.
+    /// `Exists` if the catalog name is taken; the pool's error if it cannot list its tables.
     pub async fn register_pool(&self, name: &str, pool: Arc<dyn Pool>) -> Result<()> {
         if self.context.catalog(name).is_some() {
             let message = format!("there is a catalog named {name} already");
@@ -186,38 +189,41 @@ impl Session {
         Ok(Query::new(self.clone(), statement, scope, planned))
     }
 
-    /// Runs statements together and returns their results one after the other. They read tables as they are at one
-    /// moment, some of them run ahead, and rows that several of them read are read once. A statement that changes
-    /// something runs alone, between those before and those after it.
+    /// Plans several statements to run together, and returns their results one after the other. They read the tables as
+    /// they are at one moment, some of them start before their results are requested, and rows that several of them
+    /// read are read once. A statement that changes something runs alone, after those before it and before those after
+    /// it.
     pub fn batch<S: Into<Statement>>(&self, statements: impl IntoIterator<Item = S>) -> Batch {
         Batch::new(self.clone(), statements.into_iter().map(Into::into).collect())
     }
 
-    /// Returns the inputs to the grouping of programs.
+    /// Returns the cost inputs for deciding which programs run as one ([`crate::shared`]).
     pub(crate) fn means(&self) -> Means {
         let memory = Arc::clone(&self.context.runtime_env().memory_pool);
         let threads = self.context.state_ref().read().config().target_partitions();
         Means { memory, rates: self.options.rates, threads }
     }
 
-    /// Returns the window in which concurrent callers meet.
+    /// Returns the [`Window`], a short time in which statements of concurrent callers wait to run as one.
     pub(crate) fn window(&self) -> &Arc<Window> {
         &self.window
     }
 
-    /// Creates the scope of a statement that begins now.
+    /// Creates the scope (time limit and memory) of a statement that begins now.
     pub(crate) fn scope(&self) -> Arc<Scope> {
         Scope::statement(self.options.timeout, Arc::clone(&self.context.runtime_env().memory_pool))
     }
 
-    /// Returns whether a statement only reads.
+    /// Returns whether a statement only reads. Returns false if it cannot be parsed.
     pub(crate) fn is_read(&self, statement: &Statement) -> bool {
         summarize::summarized(&statement.text).is_some()
             || dialect::parse(&self.context.state(), &statement.text)
                 .is_ok_and(|parsed| is_query(&parsed.statement) && !makes_a_table(&parsed.statement))
     }
 
-    /// Plans a statement, at the given `versions` for a statement of a batch.
+    /// Plans a statement: first with cached table descriptions; then, if these turn out to be outdated, with new ones.
+    /// `versions` are the table versions (a shared snapshot) of the batch that the statement belongs to; `None` if it
+    /// is in no batch.
     pub(crate) async fn plan_first(
         &self,
         statement: &Statement,
@@ -225,7 +231,8 @@ impl Session {
     ) -> Result<Planned> {
         let pins = Arc::new(Pins::at(versions));
         let planned = self.plan(statement, &pins).await;
-        // Cached descriptions of tables may be outdated. A pool that prepared a program has reported whether they are.
+        // Cached table descriptions may be outdated. If a pool has prepared a program, it has reported whether they
+        // are.
         let is_told = |planned: &Planned| planned.asks_a_pool() || pins.are_described_anew();
         let is_new = planned.as_ref().is_ok_and(is_told) && !pins.have_drifted();
         let is_stale = planned.as_ref().is_err_and(error::is_stale);
@@ -235,7 +242,8 @@ impl Session {
         }
     }
 
-    /// Plans a statement with table descriptions fetched from the pools now.
+    /// Plans a statement after an earlier plan has failed or is outdated, with table descriptions that are fetched from
+    /// the pools now. `versions` as in [`Session::plan_first`].
     ///
     /// # Errors
     /// The errors of [`Session::sql`].
@@ -249,7 +257,7 @@ impl Session {
         self.explained(planned, statement).await
     }
 
-    /// Converts an error for the author of the statement: adds the position in its text and advice.
+    /// Converts an error for the author of the statement: adds advice, and the error's position in the statement.
     async fn explained<T>(&self, outcome: Result<T, DataFusionError>, statement: &Statement) -> Result<T> {
         match outcome {
             Ok(planned) => Ok(planned),
@@ -346,7 +354,7 @@ impl Session {
         self.statement_planned(state, parsed, &headers, parameters, kept_as).await
     }
 
-    /// Plans a statement, and caches its plan for the text `kept_as`.
+    /// Plans a statement. If `kept_as` is its text, caches its plan under this text.
     async fn statement_planned(
         &self,
         mut state: SessionState,
@@ -370,7 +378,7 @@ impl Session {
             }
             (planned, _) => planned?,
         };
-        // Values that were inserted into the statement are part of the plan.
+        // If values were inserted into the statement, they are part of the plan, which then cannot serve other values.
         if let Some(text) = kept_as
             && used.is_empty()
         {
@@ -385,7 +393,7 @@ impl Session {
         Ok(self.planned(state, plan).await?.with_headers(headers))
     }
 
-    /// Opens the files that the plan names, with only the columns that the optimized plan needs.
+    /// Replaces the placeholders of files in the plan by tables with only the columns that the optimized plan needs.
     async fn open_files(&self, state: &SessionState, plan: &LogicalPlan) -> Result<(), DataFusionError> {
         let Some(opener) = self.home.opener() else { return Ok(()) };
         if !file::has_files(plan)? {
@@ -407,7 +415,7 @@ impl Session {
                     let change = changes::create(&state, Arc::clone(pool.pool()), name, &create).await?;
                     Ok(Planned::Command(Command::Change(change)))
                 }
-                // The query reads tables of pools, each in one version.
+                // A query: it reads tables of pools, each in one version.
                 None => {
                     let plan = LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create));
                     let context = SessionContext::new_with_state(Arc::unwrap_or_clone(state));
@@ -485,7 +493,8 @@ impl Session {
         let reference = object_name_to_table_reference(create.name.clone(), true)?;
         let is_of_session = reference.catalog().is_none_or(|catalog| catalog == HOME);
         let name = self.table_name(&reference)?;
-        // Views of the session are always temporary, a flag that DataFusion does not accept.
+        // Views of the session are always temporary. DataFusion does not accept the word TEMPORARY, so that it is
+        // removed.
         if std::mem::take(&mut create.temporary)
             || (create.or_replace && is_of_session && self.home.is_of_session(&name))
         {
@@ -509,7 +518,7 @@ impl Session {
                 let command = Command::CreateView(Arc::clone(pool.pool()), view, create.or_replace);
                 Ok(Some(Planned::Command(command)))
             }
-            // No other client has access to a pool of this process, so that the view can belong to the session.
+            // A pool in this process has no other clients, so that the view can belong to the session.
             None if !pool.pool().is_remote() => Ok(None),
             None => {
                 let message = "a view of a pool cannot read files, or tables and views of this session";
@@ -572,7 +581,7 @@ impl Session {
         self.home.pools().into_iter().find(|pool| std::ptr::eq(&**pool, wanted))
     }
 
-    /// Returns the schema of names without one.
+    /// Returns the schema that names without a schema refer to.
     fn default_schema(&self) -> String {
         self.context.state_ref().read().config_options().catalog.default_schema.clone()
     }
@@ -613,7 +622,7 @@ impl Session {
     }
 }
 
-/// Plans the result of DESCRIBE: the columns of a table or query, one row each.
+/// Plans the result of DESCRIBE: one row for each column of a table or query.
 fn described(schema: &Schema) -> Result<LogicalPlan, DataFusionError> {
     let names = ["column_name", "data_type", "is_nullable"];
     let columns =
@@ -657,7 +666,7 @@ fn runtime(options: &SessionOptions, files: Arc<SpillFiles>) -> Arc<RuntimeEnv> 
     let builder = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(EngineMemory::new(work)))
         .with_disk_manager_builder(files);
-    // Building fails only for settings of caches and of temporary folders, which are not set here.
+    // Building fails only for settings of caches and of temporary directories, which are not set here.
     builder.build_arc().unwrap_or_default()
 }
 
@@ -672,19 +681,19 @@ fn config(options: &SessionOptions) -> SessionConfig {
         config = config.with_target_partitions(partitions.max(1));
     }
     let options = config.options_mut();
-    // The join keys of the smaller side are sent to the pool with the program of the other side. They are collected on
-    // their way into the join (`crate::dynamic`); DataFusion would create an expression for each key.
+    // Tells DataFusion not to create an expression for each join key: the keys of the smaller side are collected on
+    // their way into the join instead ([`crate::dynamic`]), and sent to the pool with the program of the other side.
     options.optimizer.hash_join_inlist_pushdown_max_distinct_values = 0;
     options.optimizer.hash_join_inlist_pushdown_max_size = 0;
-    // The build side of a join is chosen by the same estimates as the order of joins.
+    // The build side of a join is chosen by the same estimates as the join order.
     options.optimizer.use_statistics_registry = true;
     // Small tables are not split among several threads. Their sizes are estimates, because a statement may read a newer
-    // version than the one that was described.
+    // table version than the described one.
     options.execution.use_row_number_estimates_to_optimize_partitioning = true;
-    // Record positions for error messages.
+    // Records the positions of expressions in the statement, for error messages.
     options.sql_parser.collect_spans = true;
-    // The check reports a difference in nullability as an error, and DataFusion's own logical and physical expressions
-    // differ in it (CASE over IS TRUE).
+    // The check reports a difference in nullability as an error. DataFusion's own logical and physical expressions
+    // differ in nullability (CASE over IS TRUE), so that it is switched off.
     options.execution.skip_physical_aggregate_schema_check = true;
     config
 }

@@ -1,8 +1,9 @@
-//! Programs that run as one if the planner expects this to take less time ([`farpool_planner::groups`]): those of a
-//! batch, and those of concurrent statements of a session ([`crate::window`]).
+//! Programs that run as one (multi-query optimization) if the planner crate expects this to take less time
+//! ([`farpool_planner::groups`]): those of a batch of statements, and those of concurrent statements of a session
+//! ([`crate::window`]).
 //!
 //! Invariant: sharing changes no result. The common result is read completely by a separate task before the first
-//! program gets its part of it, so that no program waits for another to proceed; if that fails or the result is too
+//! program gets its part of it, so that no program waits for another to proceed. If that fails or the result is too
 //! large, each program runs separately.
 
 use crate::kept::KeptRows;
@@ -27,7 +28,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// One program that replaces several.
+/// One program that runs in place of several, its members.
 pub(crate) struct Shared {
     pool: Arc<dyn Pool>,
     prepared: Handle,
@@ -37,14 +38,14 @@ pub(crate) struct Shared {
     apart: Expected,
     bytes_max: usize,
     result: OnceLock<future::Shared<BoxFuture<'static, Kept>>>,
-    /// The receipt of the program, once it has started.
+    /// Handle to the execution statistics of the program; empty before it has started.
     receipt: OnceLock<ReceiptHandle>,
 }
 
-/// A complete result; `None` if each has to run its own program.
+/// The complete common result; `None` if it failed or was too large, so that each member has to run its own program.
 type Kept = Option<Arc<KeptRows>>;
 
-/// The part of the common result that belongs to one of the programs.
+/// The part of the common result that belongs to one of the members.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
     shared: Arc<Shared>,
@@ -57,17 +58,17 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A program, and the place to which its share is assigned.
+/// A program that may run as one with others, and the slot (`share`) for its part of the common result.
 pub(crate) struct SharePlace {
     pub table: PoolTable,
-    /// The program, over the version that it was prepared for.
+    /// The program, which names the table version that it was prepared for.
     pub program: Program,
-    /// Whether the program runs in this process.
+    /// Whether the program runs in this process rather than at a node.
     pub is_here: bool,
     pub share: Arc<Mutex<Option<Share>>>,
 }
 
-/// Inputs to the grouping of programs besides the programs.
+/// What the grouping of programs depends on besides the programs: costs, threads, and memory for results.
 pub(crate) struct Means {
     pub memory: Arc<dyn MemoryPool>,
     pub rates: Rates,
@@ -75,7 +76,8 @@ pub(crate) struct Means {
     pub threads: usize,
 }
 
-/// Groups programs to run together where that takes less time, with the results in memory.
+/// Finds groups of programs for which one common program takes less time, and assigns each member its share. The common
+/// results are stored in memory.
 pub(crate) async fn share(mut programs: Vec<SharePlace>, means: &Means) {
     let mut bytes_left = means.bytes();
     while let Some(first) = programs.pop() {
@@ -83,7 +85,7 @@ pub(crate) async fn share(mut programs: Vec<SharePlace>, means: &Means) {
             programs.into_iter().partition(|other| read_the_same(&first, other));
         programs = others;
         of_table.push(first);
-        // Restores the original order.
+        // Restores the order in which the programs were passed.
         of_table.reverse();
         if of_table.len() > 1 {
             share_among(&of_table, means, &mut bytes_left).await;
@@ -92,7 +94,7 @@ pub(crate) async fn share(mut programs: Vec<SharePlace>, means: &Means) {
 }
 
 impl Means {
-    /// Returns the limit of bytes of all shared results.
+    /// Returns the maximum total size in bytes of all common results.
     fn bytes(&self) -> usize {
         match self.memory.memory_limit() {
             MemoryLimit::Finite(bytes) => bytes / SHARED_RESULTS_PART,
@@ -107,8 +109,8 @@ fn read_the_same(a: &SharePlace, b: &SharePlace) -> bool {
             == (&b.program.table, b.program.version, b.is_here)
 }
 
-/// Prepares programs that each replace several of these. Programs are not replaced if the pool would run the common one
-/// in another way than each of them.
+/// Prepares common programs, each for several of `places`, and assigns the shares. A group is left as it is if the pool
+/// would not run the common program in the same way (exactly, at the same place) as each of its members.
 async fn share_among(places: &[SharePlace], means: &Means, bytes_left: &mut usize) {
     let programs: Vec<&Program> = places.iter().map(|place| &place.program).collect();
     let Some(SharePlace { table, is_here, .. }) = places.first() else { return };
@@ -116,7 +118,7 @@ async fn share_among(places: &[SharePlace], means: &Means, bytes_left: &mut usiz
     let bytes_max = (*bytes_left).min(SHARED_RESULT_BYTES_MAX) as f64;
     for group in groups(&programs, table.info(), place, &means.rates, bytes_max) {
         let Group { members, union, together, apart } = group;
-        // Estimates may be wrong, but the excess is limited.
+        // The estimate may be wrong, so that a common result may take more bytes than estimated, up to a limit.
         let bytes = usize_saturating(together.bytes_plain as u64);
         let bytes_max = bytes.saturating_mul(2).max(SHARED_RESULT_BYTES_MIN);
         if bytes > *bytes_left {
@@ -145,7 +147,7 @@ async fn share_among(places: &[SharePlace], means: &Means, bytes_left: &mut usiz
 }
 
 impl Share {
-    /// Describes the number of programs that run as one, and the expected costs.
+    /// Describes, for EXPLAIN, the number of programs that run as one, and the expected costs.
     pub fn explain(&self) -> String {
         explain::shared_line(self.shared.members, &self.shared.together, &self.shared.apart)
     }
@@ -158,7 +160,8 @@ impl Share {
     }
 
     /// Returns the streams that together are this program's result; `None` if it has to run separately. The first
-    /// caller runs the common program, whose receipt is passed to `receipt`; other callers get the stored result.
+    /// caller runs the common program, and its handle to execution statistics is passed to `receipt`; other callers
+    /// wait for that result.
     pub async fn streams(
         &self,
         streams: usize,
@@ -182,7 +185,7 @@ impl Share {
         for (at, batch) in kept.batches().iter().enumerate() {
             parts[at % streams].push(batch.clone());
         }
-        // Rows are selected when the stream is polled: selecting all rows for each program in advance would use memory
+        // Rows are selected only as the stream is polled: selecting them for every member in advance would take memory
         // that is not reserved.
         let picked = |part| {
             let share = self.clone();
@@ -191,7 +194,7 @@ impl Share {
         Ok(Some(parts.into_iter().map(picked).collect()))
     }
 
-    /// Returns this program's columns and rows of a batch.
+    /// Returns the columns and rows of a batch of the common result that belong to this program.
     fn own(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let failed = |error: arrow_schema::ArrowError| Error::internal(error.to_string());
         let fields = batch.schema().project(&self.part.columns).map_err(failed)?;
@@ -205,7 +208,8 @@ impl Share {
     }
 }
 
-/// Returns the rows that belong to a program according to a column of the common result ([`Part::rows`]).
+/// Returns which rows belong to a program: those for which this column of the common result ([`Part::rows`]) is true or
+/// not zero.
 fn is_own(column: &ArrayRef) -> BooleanArray {
     match column.as_boolean_opt() {
         Some(says) if says.null_count() > 0 => prep_null_mask_filter(says),
@@ -214,7 +218,7 @@ fn is_own(column: &ArrayRef) -> BooleanArray {
     }
 }
 
-/// Runs a program and adds its result to `kept`; `None` if it is too large.
+/// Runs a common program and stores its result in `kept`; returns `None` if the result is too large.
 async fn run(
     pool: Arc<dyn Pool>,
     prepared: Handle,

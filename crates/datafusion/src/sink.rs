@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A sink that loads its input into a table.
+/// The DataFusion sink of INSERT: loads its input rows into a table of a pool.
 #[derive(Debug)]
 pub(crate) struct PoolSink {
     pub table: PoolTable,

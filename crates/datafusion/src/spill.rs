@@ -1,9 +1,10 @@
 //! Temporary files of joins, sorts and groups that exceed their memory. They contain rows of tables that may be
-//! encrypted everywhere else, so that all of them are encrypted, with a key that is drawn for the session and never
-//! stored.
+//! encrypted everywhere else. Therefore all of them are encrypted, with an encryption key that is drawn at random for
+//! the session and never stored.
 //!
 //! A file has no name, so that it disappears with the process, however the process ends. The positions of its frames,
-//! and the marks that distinguish each frame from all others under the key, are kept in memory.
+//! and the marks that bind each frame to the encryption key (so that a changed or exchanged frame is detected), are
+//! kept in memory.
 
 use bytes::Bytes;
 use datafusion::common::Result;
@@ -23,20 +24,20 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that are encrypted, written and read at a time, unless the writer flushes earlier.
+/// Bytes of a frame, which is encrypted, written and read as a whole; shorter if the writer flushes earlier.
 const FRAME_BYTES: usize = 128 << 10;
 
-/// The temporary files of a session.
+/// Creates the temporary files of a session, and counts their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct SpillFiles {
-    /// The cipher, whose key is drawn for the first file.
+    /// The cipher; its encryption key is drawn when the first file is created.
     cipher: OnceLock<Arc<MemoryCipher>>,
-    /// Bytes of all existing files.
+    /// Total bytes of all existing files of the session.
     bytes: Arc<AtomicU64>,
 }
 
-/// A temporary file, which is written once and can be read any number of times, even while it is written: up to the
-/// last flush.
+/// A temporary file. It is written once, and can be read any number of times, even while it is written: up to the last
+/// flush.
 #[derive(Debug)]
 struct Spilled {
     file: File,
@@ -58,7 +59,7 @@ struct Frame {
     mark: MessageTag,
 }
 
-/// The handle of a file that DataFusion holds.
+/// DataFusion's handle of a file, which is deleted with the last handle.
 struct Handle(Arc<Spilled>);
 
 struct Writer {
@@ -88,7 +89,7 @@ impl TempFileFactory for SpillFiles {
 }
 
 impl Spilled {
-    /// Encrypts `data` in place and adds it to the file.
+    /// Encrypts `data` in place and appends it to the file as a frame.
     fn add(&self, data: &mut [u8]) -> Result<(), Error> {
         let (bytes, most) = (u64_from(data.len()), limits::SPILL_BYTES_MAX);
         let mut frames = self.frames.lock();
@@ -101,7 +102,7 @@ impl Spilled {
             ));
         }
         let offset = frames.bytes;
-        // The bytes count even if not all of them are written.
+        // The bytes count as used even if the write fails halfway, so that the next frame is written behind them.
         frames.bytes += bytes;
         let mark = self.cipher.encrypt(data)?;
         self.file.write_all_at(data, offset).map_err(|error| failed("write", &error))?;
@@ -109,7 +110,7 @@ impl Spilled {
         Ok(())
     }
 
-    /// Returns the frame with a number; `None` after the last one.
+    /// Returns the frame at index `number`, decrypted; `None` after the last one.
     fn frame(&self, number: usize) -> Result<Option<Bytes>, Error> {
         let Some(frame) = self.frames.lock().all.get(number).copied() else { return Ok(None) };
         let (mut encrypted, mut data) = (vec![0; frame.bytes], vec![0; frame.bytes]);

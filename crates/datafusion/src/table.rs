@@ -1,8 +1,8 @@
 //! A table of a pool as a DataFusion table provider.
 //!
-//! Invariant: one `PoolTable` is one version of a table. Programs that a statement plans on it read the version that
-//! the statement has pinned ([`crate::pins`]), which may be newer; a plan made without a statement reads the version of
-//! the `PoolTable`, or fails.
+//! Invariant: one `PoolTable` describes one version of a table. The programs of a statement read the version that the
+//! statement has pinned ([`crate::pins`]), which may be newer. A plan that is made without a statement reads the
+//! version of the `PoolTable`, or fails.
 
 use crate::convert::Scope;
 use crate::estimates;
@@ -31,12 +31,12 @@ use farpool_planner::split::{self, Placed};
 use farpool_transfer::{LinkMeter, Pool};
 use std::sync::Arc;
 
-/// One version of a table of a pool.
+/// One version of a table of a pool, as a table provider.
 #[derive(Clone, Debug)]
 pub struct PoolTable {
     pool: Arc<dyn Pool>,
     info: Arc<TableInfo>,
-    /// The schema without qualifiers, against which filters are resolved.
+    /// The table's schema without qualifiers, in which the columns of filters are resolved.
     columns: DFSchemaRef,
     pushdown: bool,
     meter: Arc<LinkMeter>,
@@ -73,14 +73,14 @@ impl PoolTable {
         &self.pool
     }
 
-    /// Sets whether operators are pushed down to the pool; otherwise only columns are read from it.
+    /// Sets whether operators are pushed down to the pool; if not, the pool only returns columns.
     #[must_use]
     pub fn with_pushdown(mut self, pushdown: bool) -> Self {
         self.pushdown = pushdown;
         self
     }
 
-    /// Sets the meter of the link to the pool.
+    /// Sets the meter that measures the network link to the pool.
     pub(crate) fn with_meter(mut self, meter: &Arc<LinkMeter>) -> Self {
         self.meter = Arc::clone(meter);
         self
@@ -90,7 +90,8 @@ impl PoolTable {
         &self.meter
     }
 
-    /// Returns the place where a program over the table would run, for an engine with `threads` threads.
+    /// Returns where a program over the table would run and what that means for its cost: the link to the pool, if it
+    /// is remote, and the numbers of threads of the pool and of an engine with `threads` threads.
     pub(crate) fn run_place(&self, threads: usize, is_here: bool) -> Place {
         if is_here {
             return Place { link: None, workers: threads, threads };
@@ -100,18 +101,18 @@ impl PoolTable {
         Place { link: Some(link), workers: speed.workers.unwrap_or(threads), threads }
     }
 
-    /// Sets the cache for the sketches of the table's columns.
+    /// Sets the cache of the sketches of the table's columns, for join estimates.
     pub(crate) fn with_sketches(mut self, sketches: &Arc<Sketches>) -> Self {
         self.sketches = Arc::clone(sketches);
         self
     }
 
-    /// Returns the table as a source of join estimates.
+    /// Returns what join estimates read: the table's description and sketches.
     pub(crate) fn source(&self) -> Source {
         Source { info: Arc::clone(&self.info), sketches: Arc::clone(&self.sketches) }
     }
 
-    /// Adds notes of operators above the table that are not pushed down.
+    /// Adds operators above the table that are not pushed down, with the reasons, for EXPLAIN.
     pub(crate) fn with_kept(mut self, kept: impl IntoIterator<Item = OperatorAnswer>) -> Self {
         self.kept.extend(kept);
         self
@@ -125,13 +126,14 @@ impl PoolTable {
         self.pushdown
     }
 
-    /// Returns the number of streams for one program: `target`, but at most one for each row group.
+    /// Returns the number of streams in which a program returns its result: `target`, but at most one for each row
+    /// group.
     pub(crate) fn partitions(&self, target: usize) -> usize {
         let row_groups = cast::usize_saturating(self.info.rows).div_ceil(limits::ROW_GROUP_ROWS);
         target.min(row_groups).max(1)
     }
 
-    /// Converts a filter without qualifiers and tells whether the pool can evaluate it.
+    /// Converts a filter without qualifiers, and returns how far the pool can evaluate it.
     pub(crate) fn place(&self, filter: &Logical) -> Placed {
         let schema = &self.info.schema;
         let column = |i: usize| Slot::new("", Expr::Column(i));
@@ -142,7 +144,7 @@ impl PoolTable {
         split::place(scope.condition(filter), schema)
     }
 
-    /// Returns the program that reads `columns` of the rows that pass `filter`.
+    /// Returns the program that reads `columns` of the rows that satisfy `filter`.
     pub(crate) fn scan_program(
         &self,
         columns: &[usize],
@@ -176,7 +178,7 @@ impl TableProvider for PoolTable {
             }
             match self.place(&unqualified(filter)).answer {
                 Answer::Exact => TableProviderFilterPushDown::Exact,
-                // Refused filters are forwarded as well, so that the plan can show the reason.
+                // Filters that the pool refuses are passed to the scan as well, so that EXPLAIN can show the reason.
                 Answer::Superset | Answer::Refused => TableProviderFilterPushDown::Inexact,
             }
         };
@@ -224,7 +226,7 @@ impl TableProvider for PoolTable {
 }
 
 impl PoolTable {
-    /// Scans a pool that cannot evaluate the filters of `scan`: all filters are applied here.
+    /// Scans a pool that cannot evaluate the filters of `scan`: the engine applies all of them.
     async fn scan_and_filter(
         &self,
         state: &dyn Session,
@@ -252,7 +254,7 @@ impl PoolTable {
     }
 }
 
-/// Returns a note for a filter that the pool cannot evaluate exactly.
+/// Returns the filter with the reason why the engine evaluates it; `None` if the pool evaluates it exactly.
 fn stays(filter: &Logical, placed: &Placed) -> Option<OperatorAnswer> {
     (placed.answer != Answer::Exact).then(|| OperatorAnswer {
         operator: Operator::Filter,
@@ -267,7 +269,7 @@ pub(crate) fn unqualified(expr: &Logical) -> Logical {
     datafusion::logical_expr::expr_rewriter::unnormalize_col(expr.clone())
 }
 
-/// Returns whether a filter contains a value that is computed by another part of the query.
+/// Returns whether a filter has a value that another part of the query computes first, such as a scalar subquery.
 fn waits_for_others(filter: &Logical) -> bool {
     use datafusion::common::tree_node::TreeNode;
     let waits = |e: &Logical| {

@@ -1,12 +1,13 @@
-//! Views that a pool stores for all clients of a tenant: texts of queries, planned by the client that reads them.
+//! Views that a pool stores for all clients of a tenant. The pool stores only the text of a view's query; the client
+//! that reads the view plans the query.
 //!
-//! A text can refer to tables and views of its own pool only, not to those of the session or of its other pools, or to
-//! files of this machine. Other clients do not have those, and a text that another client wrote must not get access to
-//! them.
+//! A view's text can refer only to tables and views of its own pool: not to those of the session or of its other pools,
+//! nor to files of this machine. Other clients do not have those, and a text that another client wrote must not get
+//! access to them.
 //!
-//! Invariant: for any text that a pool returns for a view, the result is either the plan of a query, of at most
-//! [`limits::VIEW_OPERATORS_MAX`] operators and over at most [`limits::VIEWS_READ_MAX`] views nested at most
-//! [`limits::VIEW_DEPTH_MAX`] deep, or an error that names the view.
+//! Invariant: whatever text a pool returns for a view, the result is an error that names the view, or the plan of a
+//! query of at most [`limits::VIEW_OPERATORS_MAX`] operators over at most [`limits::VIEWS_READ_MAX`] views, which are
+//! nested at most [`limits::VIEW_DEPTH_MAX`] deep.
 
 mod create;
 
@@ -39,9 +40,9 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// A reader of the views of one pool for one statement; each view is planned once.
+/// Plans the views of one pool for one statement. Each view is planned once.
 pub(crate) struct Reader<'a> {
-    /// The session state for planning views: with its functions, without its names.
+    /// The session state that views are planned with: it has the session's functions, but none of its tables.
     state: SessionState,
     pool: &'a PoolCatalog,
     read: Mutex<HashMap<TableName, Arc<ViewTable>>>,
@@ -54,13 +55,13 @@ impl<'a> Reader<'a> {
         options.catalog.default_catalog = HOME.to_string();
         options.catalog.default_schema = SCHEMA.to_string();
         options.catalog.information_schema = false;
-        // The meaning of a view's text does not depend on settings of the session.
+        // The meaning of a view's text must not depend on settings of the session that reads it.
         options.sql_parser = SqlParserOptions { collect_spans: true, ..SqlParserOptions::default() };
         Reader { state, pool, read: Mutex::default() }
     }
 
-    /// Plans the view over the current tables and views of its pool and returns it as a table. `above` are the views
-    /// that read it, outermost first.
+    /// Plans the view over the current tables and views of its pool, and returns it as a table. `above` are the views
+    /// that lead to this one, outermost first.
     ///
     /// # Errors
     /// Fails if the view cannot be planned, with the names of the views; the pool's error if it cannot answer.
@@ -90,9 +91,10 @@ impl<'a> Reader<'a> {
         .boxed()
     }
 
-    /// Parses the text of a view, a single query.
+    /// Parses the text of a view, which must be a single query.
+    ///
     /// # Errors
-    /// Fails also for any other statement, and for several.
+    /// Fails if the text is any other statement, or several.
     fn parse(&self, text: &str) -> Result<Box<Query>> {
         check_length(text).map_err(error::wrap)?;
         if let Statement::Statement(statement) = dialect::parse(&self.state, text)?.statement
@@ -103,7 +105,7 @@ impl<'a> Reader<'a> {
         Err(error::wrap(not_a_query()))
     }
 
-    /// Plans the query of the last view in `path`.
+    /// Plans `query`, the query of the last view in `path`; the views before it in `path` lead to it.
     async fn plan(&self, query: Box<Query>, path: &[TableName]) -> Result<LogicalPlan> {
         let statement = Statement::Statement(Box::new(SqlStatement::Query(query)));
         let mut schemas = BTreeMap::from([(SCHEMA.to_string(), Arc::<MemorySchemaProvider>::default())]);
@@ -112,8 +114,8 @@ impl<'a> Reader<'a> {
                 let message = format!("{reference} does not stand in the pool of the view");
                 return Err(error::wrap(Error::invalid(message)));
             }
-            // If no table is found, the name may be a table function; otherwise DataFusion reports the error with its
-            // position.
+            // If there is no such table, the name may be that of a table function; otherwise DataFusion reports the
+            // missing table with its position.
             let schema = catalog::schema_of(&reference, SCHEMA).map_err(error::wrap)?;
             if let Ok(name) = TableName::in_schema(&schema, reference.table())
                 && let Some(table) = self.find(&name, path).await?
@@ -142,13 +144,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the table that a listing shows for a view that cannot be planned: one without columns.
+/// Returns the table that listings show for a view that cannot be planned: it has no columns.
 pub(crate) fn without_columns(view: &View) -> Result<ViewTable> {
     let nothing = LogicalPlanBuilder::empty(false).build()?;
     Ok(ViewTable::new(nothing, Some(view.text().to_string())))
 }
 
-/// Returns the views from the outermost one down to `name`; fails if `name` is already among them.
+/// Returns the path of views from the outermost one down to `name`; fails if `name` is already in `above`, because a
+/// view cannot read itself.
 fn below(above: &[TableName], name: &TableName) -> farpool_model::Result<Vec<TableName>> {
     let path: Vec<TableName> = above.iter().chain([name]).cloned().collect();
     if above.contains(name) {
@@ -164,7 +167,7 @@ fn below(above: &[TableName], name: &TableName) -> farpool_model::Result<Vec<Tab
 }
 
 fn check_length(text: &str) -> farpool_model::Result<()> {
-    // Text that the tokenizer rejects is left to the parser, whose error is better.
+    // If the tokenizer rejects the text, the parser does so as well, with a better error.
     let tokens = Tokenizer::new(&Grammar, text).tokenize().unwrap_or_default();
     let count = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
     match count <= limits::VIEW_TOKENS_MAX {
@@ -177,7 +180,7 @@ fn check_length(text: &str) -> farpool_model::Result<()> {
     }
 }
 
-/// Creates a catalog list with these schemas only.
+/// Creates a list with a single catalog that has only these schemas.
 fn only(schemas: BTreeMap<String, Arc<MemorySchemaProvider>>) -> Result<Arc<MemoryCatalogProviderList>> {
     let catalog = MemoryCatalogProvider::new();
     for (name, tables) in schemas {
@@ -188,7 +191,7 @@ fn only(schemas: BTreeMap<String, Arc<MemorySchemaProvider>>) -> Result<Arc<Memo
     Ok(Arc::new(catalogs))
 }
 
-/// Checks that a plan only reads, is small enough to be part of other plans, and can be a table.
+/// Checks that a plan only reads, is small enough to be part of other plans, and has columns that a table can have.
 fn check(plan: &LogicalPlan) -> farpool_model::Result<()> {
     let mut operators = 0;
     let counted = plan.apply_with_subqueries(|_| {
@@ -226,8 +229,8 @@ fn not_a_query() -> Error {
     Error::invalid("a view is one SELECT and nothing else")
 }
 
-/// Creates the error of a view. It may quote the view's text, which another client wrote, so that control characters
-/// are escaped.
+/// Creates the error of a view. Control characters are escaped, because the error may quote the view's text, which
+/// another client wrote.
 fn in_view(name: &TableName, error: Error) -> Error {
     let escaped = |text: &str| -> String {
         let escape = |c: char| match c.is_control() && c != '\n' {

@@ -1,9 +1,10 @@
-//! Concurrent callers of one session: the programs of their statements run as one if that takes less time
+//! Statements of concurrent callers of one session: their programs run as one if that takes less time
 //! ([`crate::shared`]), like those of a batch.
 //!
-//! A statement waits only if it is expected to take many times as long as the window, and only while others are
-//! running: a look-up does not wait, and neither does a single caller. Each statement reads the versions that it was
-//! planned for; programs over different versions are not combined.
+//! For this, a statement waits for a short time, the window. It waits only if it is expected to take many times as long
+//! as the window, and only while other statements are running: a short look-up does not wait, and neither does a single
+//! caller. Each statement reads the table versions that it was planned for; programs over different versions are not
+//! combined.
 
 use crate::shared::{Means, SharePlace, share};
 use futures::FutureExt;
@@ -14,20 +15,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Time for which the first statement waits for others.
+/// Duration of the window: how long the first statement waits for others.
 const WINDOW: Duration = Duration::from_millis(2);
 
-/// Minimal ratio of a statement's expected time to the window.
+/// Minimum ratio of a statement's expected time to the window, so that waiting adds at most 5 % to it.
 const WORTH: u32 = 20;
 
-/// The statements of a session that are being planned or run.
+/// Counts the statements of a session that are being planned or run, and collects the programs that wait in the current
+/// window.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     callers: AtomicUsize,
     open: Mutex<Option<Open>>,
 }
 
-/// The programs that have arrived so far.
+/// The current window: the programs that wait in it, and a future that completes when it has closed.
 struct Open {
     places: Vec<SharePlace>,
     closed: future::Shared<BoxFuture<'static, ()>>,
@@ -39,7 +41,7 @@ impl fmt::Debug for Open {
     }
 }
 
-/// A statement that is planned or runs, counted until this is dropped.
+/// Counts a statement as running until this is dropped.
 pub(crate) struct Caller(Arc<Window>);
 
 impl Drop for Caller {
@@ -49,24 +51,24 @@ impl Drop for Caller {
 }
 
 impl Window {
-    /// Counts a statement.
+    /// Counts a statement as running until the returned guard is dropped.
     pub fn enter(self: &Arc<Self>) -> Caller {
         self.callers.fetch_add(1, Ordering::Relaxed);
         Caller(Arc::clone(self))
     }
 
-    /// Returns whether other statements than the caller's are running.
+    /// Returns whether statements of other callers are running.
     pub fn has_others(&self) -> bool {
         self.callers.load(Ordering::Relaxed) > 1
     }
 
-    /// Returns whether a statement with this expected time should wait for others.
+    /// Returns whether a statement with this expected time should wait for the window.
     pub fn is_worth(expected_ns: f64) -> bool {
         expected_ns >= (WINDOW * WORTH).as_nanos() as f64
     }
 
-    /// Lets programs run together with those of others that arrive before the window closes. When this returns, each
-    /// has been assigned its share.
+    /// Waits until the window closes. By then each of the programs has been assigned its part of a common result, if it
+    /// runs as one with others.
     pub async fn wait(self: &Arc<Self>, places: Vec<SharePlace>, means: Means) {
         let closed = {
             let mut open = self.open.lock();
@@ -78,7 +80,7 @@ impl Window {
             open.places.extend(places);
             open.closed.clone()
         };
-        // Any caller that still waits makes the window close.
+        // The window closes as long as any of its callers still polls this future, even if the first one is gone.
         closed.await;
     }
 

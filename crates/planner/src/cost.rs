@@ -1,8 +1,7 @@
-//! The cost model that decides whether a part of a query runs at the pool: three formulas over a table of
-//! rates.
+//! The cost model that decides whether a part of a query runs at the pool: three formulas over a table of rates.
 //!
-//! A program can be carried out in three ways, of which the first sends the fewest bytes and the others spare
-//! the pool's workers. With `passed` rows after the filter, which always runs at the pool:
+//! A program can be carried out in three ways. The first ("push") sends the fewest bytes; the others spare the pool's
+//! workers. With `passed` rows after the filter, which always runs at the pool:
 //!
 //! ```text
 //! push   = latency + (filter + finish)/workers                + bytes of the result/link
@@ -10,8 +9,9 @@
 //! plain  = latency + (filter + decode)/workers + finish/threads  + passed · plain width/link
 //! ```
 //!
-//! `finish` is the work after the filter (grouping, the first rows of an order), at the rates of the pool or
-//! of the engine. In process there is no link, and `packed` is the same as `plain`.
+//! `workers` and `threads` are the numbers of threads of the pool and of the engine, and `link` is the bandwidth.
+//! `finish` is the work after the filter (grouping, top-k), at the rates of the pool or of the engine. In process there
+//! is no network link, and `packed` is the same as `plain`.
 //!
 //! Invariant: a choice affects time only, never the result.
 
@@ -21,40 +21,40 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-/// A way other than pushing is chosen only if its estimated time is below this fraction of that of pushing:
-/// estimates are rough, and pushing also saves the engine memory.
+/// Maximum ratio of the estimated time of another way to that of pushing, for the other way to be chosen. Reason:
+/// estimates are rough, and pushing also saves memory in the engine.
 const CHEAPER_BY: f64 = 0.8;
 
-/// Largest number of groups for which a grouping table stays in the caches: 64 Ki entries of some 32 bytes
+/// Maximum number of groups for which a hash table of groups stays in the CPU caches: 64 Ki entries of some 32 bytes
 /// are 2 MiB.
 const GROUPS_CACHED: f64 = 65_536.0;
 
-/// Throughput of one thread, per second. Measured by `farpool calibrate`; rates that are not measured have
-/// defaults.
+/// Throughput of one thread, in rows or bytes per second. Measured by `farpool calibrate`; rates that are not measured
+/// have defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rates {
-    /// Rows that the pool compares with a constant, on packed values.
+    /// Rows per second that the pool compares with a constant, without decoding them.
     pub pool_filter_rows: f64,
-    /// Rows whose string the pool matches against a pattern.
+    /// Rows per second whose string the pool matches against a pattern.
     pub pool_match_rows: f64,
-    /// Rows that the pool aggregates into few groups.
+    /// Rows per second that the pool aggregates into few groups.
     pub pool_group_rows: f64,
-    /// Rows that the pool aggregates into more groups than the caches hold, with keys that it treats as one
-    /// integer.
+    /// Rows per second that the pool aggregates into more groups than the CPU caches hold, if it can treat the group
+    /// keys as one integer.
     pub pool_spread_rows: f64,
-    /// Rows that the pool aggregates into more groups than the caches hold, with other keys: strings, and
-    /// several keys of more than 64 bits together.
+    /// Rows per second that the pool aggregates into more groups than the CPU caches hold, with other group keys:
+    /// strings, or several keys of more than 64 bits together.
     pub pool_text_rows: f64,
-    /// Plain bytes that are decoded from packed columns.
+    /// Bytes per second (after decoding) that are decoded from packed columns.
     pub decode_bytes: f64,
-    /// Rows that the engine aggregates into few groups.
+    /// Rows per second that the engine aggregates into few groups.
     pub engine_group_rows: f64,
-    /// Rows that the engine aggregates into more groups than the caches hold, of integers.
+    /// Rows per second that the engine aggregates into more groups than the CPU caches hold, with integer group keys.
     pub engine_spread_rows: f64,
-    /// Rows that the engine aggregates into more groups than the caches hold, of strings.
+    /// Rows per second that the engine aggregates into more groups than the CPU caches hold, with string group keys.
     pub engine_text_rows: f64,
-    /// Rows from which the engine selects the first in an order.
+    /// Rows per second from which the engine selects the first in a sort order (top-k).
     pub engine_top_rows: f64,
 }
 
@@ -95,7 +95,7 @@ impl Rates {
     }
 }
 
-/// The network link between a pool and the engine.
+/// The network link between a pool and the engine, as the cost model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     /// Bandwidth in bytes per second.
@@ -105,15 +105,15 @@ pub struct Link {
 }
 
 impl Default for Link {
-    /// Returns the assumption until something is measured: Ethernet of 10 Gbit/s in one building.
+    /// Returns the link to assume before anything has been measured: 10 Gbit/s Ethernet within one building.
     fn default() -> Self {
         Link { bytes_per_s: 1.25e9, latency_ns: 100_000.0 }
     }
 }
 
 impl Link {
-    /// Creates a link from partial measurements: `latency_ns` and `bytes_per_s` have their defaults where
-    /// they are `None`, and the bandwidth is at least `bytes_per_s_min`.
+    /// Creates a link from measurements: a value that is `None` is replaced by its default, and the bandwidth is at
+    /// least `bytes_per_s_min`.
     pub fn measured(latency_ns: Option<f64>, bytes_per_s: Option<f64>, bytes_per_s_min: f64) -> Self {
         let unknown = Link::default();
         Link {
@@ -123,10 +123,10 @@ impl Link {
     }
 }
 
-/// The pool and the engine between which the work of a program is divided.
+/// The pool and the engine between which the work of a program is divided, as the cost model sees them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// The link between them; `None` in process.
+    /// The network link between them; `None` if the pool is in the engine's process.
     pub link: Option<Link>,
     /// Number of worker threads of the pool.
     pub workers: usize,
@@ -134,21 +134,21 @@ pub struct Place {
     pub threads: usize,
 }
 
-/// A way to carry out a part of a query.
+/// A way to carry out the part of a query that a program describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The pool runs the whole program.
     Push,
-    /// The pool filters and sends packed columns; the engine unpacks them and does the rest.
+    /// The pool filters the rows and sends packed (encoded) columns; the engine decodes them and does the rest.
     Packed,
-    /// The pool filters and sends columns; the engine does the rest.
+    /// The pool filters the rows and sends decoded columns; the engine does the rest.
     Plain,
 }
 
-/// Estimated cost of one way.
+/// Estimated cost of one [`Choice`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// The way.
+    /// The way whose cost this is.
     pub choice: Choice,
     /// Rows that leave the pool.
     pub rows: f64,
@@ -158,16 +158,16 @@ pub struct Cost {
     pub ns: f64,
 }
 
-/// The estimated cost of every way, and the choice among them.
+/// The estimated cost of every possible [`Choice`], and the one that is taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// The possible ways, [`Choice::Push`] first.
+    /// The costs of the possible ways, that of [`Choice::Push`] first.
     pub costs: Vec<Cost>,
     /// The chosen way.
     pub choice: Choice,
 }
 
-/// Estimates the cost of `program`, all of which the pool could run.
+/// Estimates the cost of `program` for each way, and chooses one. The pool must be able to run all of the program.
 pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates) -> Estimate {
     let (workers, threads) = (place.workers.max(1) as f64, place.threads.max(1) as f64);
     let work = Work::of(program, info, rates);
@@ -192,7 +192,7 @@ pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates
     Estimate { costs, choice }
 }
 
-/// The work of a program: rows, bytes, and seconds of one thread.
+/// The parts of a program's work: numbers of rows and bytes, and seconds of one thread.
 struct Work {
     passed: f64,
     bytes_plain: f64,
@@ -230,7 +230,7 @@ fn columns_after_filter(program: &Program) -> BTreeSet<usize> {
     Program { filter: None, ..program.clone() }.columns()
 }
 
-/// Returns the seconds for evaluating the conditions of a filter on `rows` rows.
+/// Returns the seconds of one thread for evaluating the conditions of a filter on `rows` rows.
 pub(crate) fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     match filter {
         Expr::Like { .. } | Expr::Regex { .. } => rows / rates.pool_match_rows,
@@ -241,12 +241,13 @@ pub(crate) fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     }
 }
 
-/// Returns the seconds for the operators after the filter, at the pool and at the engine, on `passed` rows
-/// whose columns are decoded in `decode` seconds.
+/// Returns the seconds of one thread for the operators after the filter, at the pool and at the engine. The first pair
+/// in parentheses is the number of rows that pass the filter, and the seconds for decoding their columns.
 fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rates: &Rates) -> (f64, f64) {
     let top = |rows: f64| if program.order.is_empty() { 0.0 } else { rows / rates.engine_top_rows };
     match &program.output {
-        // The threshold of a top-k works as one more condition, and few rows are decoded.
+        // The pool skips rows beyond the worst one that the top-k still keeps, like a further condition, so that few
+        // rows are decoded.
         Output::Rows(_) if !program.order.is_empty() => (passed / rates.pool_filter_rows, top(passed)),
         Output::Rows(_) => (decode * fraction_kept(program, info, passed), 0.0),
         Output::Aggregate { keys, .. } => {
@@ -257,8 +258,8 @@ fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rat
             }
             let is_narrow = estimate::keys_are_narrow(keys(), info);
             let pool = if is_narrow { rates.pool_spread_rows } else { rates.pool_text_rows };
-            // The pool replaces strings of a column with few distinct ones by numbers; the engine groups by
-            // the strings.
+            // The pool groups strings of a column with few distinct ones by their dictionary codes; the engine groups
+            // by the strings themselves.
             let is_text = |key: &Expr| key.data_type(&info.schema).is_ok_and(|t| schema::is_bytes(&t));
             let engine = if is_narrow && !keys().any(is_text) {
                 rates.engine_spread_rows
@@ -270,8 +271,8 @@ fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rat
     }
 }
 
-/// Returns the groups of `passed` rows, and the seconds in which the pool groups one of them; nothing for a program
-/// that returns rows.
+/// Returns the number of groups of `passed` rows, and the seconds in which one thread of the pool groups one row; zeros
+/// for a program that returns rows.
 pub(crate) fn grouping(program: &Program, info: &TableInfo, passed: f64, rates: &Rates) -> (f64, f64) {
     let Output::Aggregate { keys, .. } = &program.output else { return (0.0, 0.0) };
     let groups = estimate::groups(keys.iter().map(|k| &k.expr), program.filter.as_ref(), passed, info);
@@ -279,13 +280,13 @@ pub(crate) fn grouping(program: &Program, info: &TableInfo, passed: f64, rates: 
     (groups, finish(program, info, (rows, 0.0), rates).0 / rows)
 }
 
-/// Returns the share of the passing rows that a limit keeps.
+/// Returns the fraction of the rows after the filter that a limit keeps; 1 without a limit.
 fn fraction_kept(program: &Program, info: &TableInfo, passed: f64) -> f64 {
     if passed > 0.0 { (estimate::rows(program, info) / passed).min(1.0) } else { 0.0 }
 }
 
 impl Choice {
-    /// Returns the choice's name, for people.
+    /// Returns the choice's name, for EXPLAIN.
     pub fn name(self) -> &'static str {
         match self {
             Choice::Push => "push",
@@ -312,10 +313,10 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Formats `bytes` in the largest unit of which there is at least one.
+/// Formats a number of bytes, in the largest unit of which there is at least one.
 pub fn bytes_shown(bytes: f64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    // A sum of nothing is minus zero.
+    // The sum of no floats is -0.0; this makes it 0.0.
     let bytes = bytes + 0.0;
     match units.iter().find(|(_, size)| bytes >= *size as f64) {
         Some((unit, size)) => format!("{:.1} {unit}", bytes / *size as f64),

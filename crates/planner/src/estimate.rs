@@ -1,10 +1,10 @@
-//! Estimates of the rows that pass a filter and the bytes that leave the pool, from a table's statistics.
+//! Estimates, from a table's statistics, the rows that pass a filter and the bytes that leave the pool.
 //!
-//! The model is System R's (Selinger et al. 1979, table 1): values uniform between minimum and maximum,
-//! equality 1/distinct, conjuncts independent, disjuncts by inclusion and exclusion. Three refinements: the
-//! bounds of one column in a conjunction are intersected before they are weighed, NULL fractions are carried
-//! along so that NOT does not turn unknown into true, and where the frequent values or a histogram of a
-//! column are known (`crate::spread`) they are used instead.
+//! The model is System R's (Selinger et al. 1979, table 1): values are uniform between minimum and maximum, an equality
+//! selects 1/distinct of the rows, the operands of AND are independent, and OR is computed by inclusion and exclusion.
+//! There are three refinements: the bounds of one column in an AND are intersected first (`a >= 1 AND a < 3` is one
+//! range); fractions of NULLs are tracked, so that NOT does not turn NULL into true; and frequent values or a histogram
+//! of a column are used if they are known (`crate::spread`).
 //!
 //! Invariant: every fraction is in [0, 1].
 
@@ -15,17 +15,17 @@ use farpool_model::{
     TableInfo, Value, limits, schema,
 };
 
-/// Selectivity of a comparison about which nothing is known (System R's 1/3).
+/// Assumed selectivity of a comparison about which nothing is known (System R's 1/3).
 const UNKNOWN_COMPARISON: f64 = 1.0 / 3.0;
-/// The fraction of values that equal a constant when the number of distinct values is not known.
+/// Assumed fraction of values that equal a constant, if the number of distinct values is not known.
 const UNKNOWN_EQUALITY: f64 = 0.1;
-/// The fraction of strings with a given prefix.
+/// Assumed fraction of strings that have a given prefix.
 const LIKE_PREFIX: f64 = 0.05;
-/// The fraction of strings that a pattern without a fixed prefix matches.
+/// Assumed fraction of strings that match a pattern without a fixed prefix.
 const LIKE_ANYWHERE: f64 = 0.1;
-/// Bytes of a string or binary of unknown length, its view included.
+/// Assumed bytes of a string or binary of unknown length, including its view.
 const BYTES_PER_STRING: f64 = 32.0;
-/// Bytes for a pair of columns in a state of moments.
+/// Bytes for each pair of columns in an encoded state of moments.
 const BYTES_PER_PAIR: f64 = 16.0;
 
 /// Returns the fraction of the table's rows for which `expr` is true.
@@ -56,8 +56,8 @@ pub fn bytes(program: &Program, info: &TableInfo) -> f64 {
     bytes_at(program, info, |expr| width(expr, info))
 }
 
-/// Returns the bytes of the result of `program` as sent by a pool. Columns, and keys that are not strings,
-/// take their encoded size, because results are packed where the link is slow enough to matter.
+/// Returns the bytes of the result of `program` as the pool sends it. Columns, and group keys that are not strings, are
+/// counted with their encoded size, because results are sent encoded if the link is slow enough to matter.
 pub fn bytes_packed(program: &Program, info: &TableInfo) -> f64 {
     let is_grouped = matches!(program.output, Output::Aggregate { .. });
     let is_text = |expr: &Expr| expr.data_type(&info.schema).is_ok_and(|t| schema::is_bytes(&t));
@@ -76,8 +76,7 @@ fn bytes_at(program: &Program, info: &TableInfo, width: impl Fn(&Expr) -> f64) -
     rows(program, info) * width
 }
 
-/// Returns the bytes of one value of `expr` as stored in the pool; as plain Arrow if the expression is
-/// computed.
+/// Returns the bytes of one value of `expr`: encoded as in the pool if it is a column, else as plain Arrow.
 pub(crate) fn packed_width(expr: &Expr, info: &TableInfo) -> f64 {
     let plain = width(expr, info);
     match expr {
@@ -89,8 +88,8 @@ pub(crate) fn packed_width(expr: &Expr, info: &TableInfo) -> f64 {
     }
 }
 
-/// Returns the number of distinct combinations of `keys` among the `rows` rows that pass `filter`; 1 without
-/// keys.
+/// Returns the number of distinct combinations of the group keys `keys` among the `rows` rows that pass `filter`; 1 if
+/// there are no keys.
 pub fn groups<'a>(
     keys: impl Iterator<Item = &'a Expr>,
     filter: Option<&Expr>,
@@ -101,8 +100,9 @@ pub fn groups<'a>(
     if domain <= 1.0 { 1.0 } else { distinct_met(domain, rows) }
 }
 
-/// Returns whether a pool can group by `keys` as by one integer: a single key that is not a string, or several keys
-/// that take no more than 64 bits together, where a string key must have few distinct values.
+/// Returns whether the pool can treat the group keys `keys` as one integer, which is fast: a single key that is not a
+/// string, or several keys that take at most 64 bits together, where a string key must have few distinct values (a
+/// dictionary).
 pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info: &TableInfo) -> bool {
     let (mut count, mut bits) = (0, 0.0);
     let all_fixed = keys.all(|key| {
@@ -114,8 +114,8 @@ pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info
     all_fixed && (count == 1 || bits <= 64.0)
 }
 
-/// Returns the bits that distinguish the values of a key; `None` for a string, unless it is a column with few
-/// distinct ones. Computed values are assumed to be as dense as their distinct count allows.
+/// Returns the number of bits that distinguish the values of a group key; `None` for a string, unless it is a column
+/// with few distinct values. Computed values are assumed to be as dense as their number of distinct values allows.
 fn key_bits(key: &Expr, info: &TableInfo) -> Option<f64> {
     let data_type = key.data_type(&info.schema).ok()?;
     let is_text = schema::is_bytes(&data_type);
@@ -132,17 +132,16 @@ fn key_bits(key: &Expr, info: &TableInfo) -> Option<f64> {
     Some(column.and_then(domain_values).map_or(8.0 * type_width(&data_type), bits_of))
 }
 
-/// Returns how many of `domain` equally frequent values occur among `rows` rows, by Cardenas' formula:
-/// `d (1 - e^(-rows/d))`.
+/// Returns how many of `domain` distinct, equally frequent values occur among `rows` rows, by Cardenas' formula: `d (1
+/// - e^(-rows/d))`.
 pub fn distinct_met(domain: f64, rows: f64) -> f64 {
     let met = domain * (1.0 - (-rows / domain).exp());
-    // For tiny fractions the difference above loses all its digits; then nearly every row has a distinct
-    // value.
+    // For tiny fractions the formula's difference loses all its digits; nearly every row then has a distinct value.
     if rows / domain < 1e-6 { rows } else { met.min(rows) }
 }
 
-/// Returns the number of distinct values of a key that remain after the conditions of `filter` on that key
-/// alone.
+/// Returns the number of distinct values of a group key that are left by those conditions of `filter` that concern only
+/// this key.
 fn distinct_left(key: &Expr, filter: Option<&Expr>, info: &TableInfo) -> f64 {
     let parts = match filter {
         Some(Expr::And(parts)) => parts.as_slice(),
@@ -165,7 +164,7 @@ fn distinct_left(key: &Expr, filter: Option<&Expr>, info: &TableInfo) -> f64 {
     in_ranges.min(most).max(1.0)
 }
 
-/// Returns whether one of two compared expressions is `key` and the other a constant.
+/// Returns whether one of the two operands of a comparison is `key`, and the other a constant.
 fn constant_beside(key: &Expr, left: &Expr, right: &Expr) -> bool {
     match (left, right) {
         (Expr::Literal(_), other) | (other, Expr::Literal(_)) => other == key,
@@ -173,7 +172,7 @@ fn constant_beside(key: &Expr, left: &Expr, right: &Expr) -> bool {
     }
 }
 
-/// Returns the number of distinct values of `expr` over the whole table, NULL included if there is one.
+/// Returns the number of distinct values of `expr` over the whole table; NULL counts as a value.
 pub fn distinct_values(expr: &Expr, info: &TableInfo) -> f64 {
     let rows = (info.rows as f64).max(1.0);
     match expr {
@@ -198,12 +197,14 @@ fn distinct(column: &ColumnStatistics, info: &TableInfo) -> f64 {
     if let Some(distinct) = column.distinct_count.or(column.distinct_estimate) {
         return (distinct as f64).clamp(1.0, rows);
     }
-    // The column was not counted: it has more values than are tracked, but no more than its domain.
+    // The distinct values were not counted exactly, because there are more than are tracked: assume a tenth of the
+    // rows.
     let guess = (rows / 10.0).max(limits::DISTINCT_TRACKED_MAX as f64).min(rows);
     domain_values(column).map_or(guess, |domain| domain.clamp(1.0, rows))
 }
 
-/// Returns the number of integers between minimum and maximum, both included.
+/// Returns the number of integers from minimum to maximum, including both; `None` if these are not known or no
+/// integers.
 fn domain_values(column: &ColumnStatistics) -> Option<f64> {
     let (min, max) = (column.min.as_ref()?.as_int()?, column.max.as_ref()?.as_int()?);
     Some(max as f64 - min as f64 + 1.0)
@@ -236,7 +237,7 @@ fn type_width(data_type: &DataType) -> f64 {
     }
 }
 
-/// The fractions of rows for which a condition is true, and for which it is NULL.
+/// The fraction of rows for which a condition is true, and the fraction for which it is NULL.
 #[derive(Clone, Copy)]
 struct Truth {
     holds: f64,
@@ -302,15 +303,16 @@ fn truth(expr: &Expr, info: &TableInfo) -> Truth {
     }
 }
 
-/// Combines independent conditions, all of which must hold.
+/// Returns the fractions for an AND of independent conditions.
 fn all(parts: &[Truth]) -> Truth {
     let holds: f64 = parts.iter().map(|p| p.holds).product();
     let none_fails: f64 = parts.iter().map(|p| 1.0 - p.fails()).product();
     Truth::new(holds, none_fails - holds)
 }
 
-/// Combines the parts of an AND. The bounds on each column are intersected first, so that `a >= 1 AND a < 3` is one
-/// range. Keys that a join looks for are within the bounds that it derives from them.
+/// Returns the fractions for an AND. The bounds on each column are intersected first, so that `a >= 1 AND a < 3` is one
+/// range. Bounds that a join derives from its keys are implied by the condition on these keys, so that they do not
+/// count again.
 fn conjunction(parts: &[Expr], info: &TableInfo) -> Truth {
     let mut ranges: Vec<(usize, f64, f64)> = Vec::new();
     let (mut truths, mut sets) = (Vec::new(), Vec::new());
@@ -338,7 +340,7 @@ fn conjunction(parts: &[Expr], info: &TableInfo) -> Truth {
     all(&truths)
 }
 
-/// Returns the column of which a condition lets the keys of a join pass.
+/// Returns the column if the condition is a set of join keys on a column; otherwise `None`.
 fn column_of_keys(part: &Expr) -> Option<usize> {
     let value = match part {
         Expr::InSet(value, _) => &**value,
@@ -351,7 +353,8 @@ fn column_of_keys(part: &Expr) -> Option<usize> {
     }
 }
 
-/// Returns, for a part of the form `column < constant`, the column and the interval of its distribution that passes.
+/// If the condition has the form `column < constant` (or `<=`, `>`, `>=`), returns the column, and the interval of its
+/// cumulative distribution that satisfies the condition.
 fn bound(part: &Expr, info: &TableInfo) -> Option<(usize, f64, f64)> {
     let Expr::Compare(op, left, right) = part else { return None };
     let (op, column, literal) = column_and_literal(*op, left, right)?;
@@ -377,7 +380,7 @@ fn column_and_literal<'a>(
     }
 }
 
-/// Returns the share of the non-NULL values for which the comparison holds.
+/// Returns the fraction of the rows in which neither operand is NULL for which the comparison is true.
 fn comparison(op: CompareOp, left: &Expr, right: &Expr, info: &TableInfo) -> f64 {
     let of_columns = || match (op, left, right) {
         (CompareOp::Lt | CompareOp::LtEq, Expr::Column(l), Expr::Column(r)) => less(*l, *r, info),
@@ -401,7 +404,7 @@ fn comparison(op: CompareOp, left: &Expr, right: &Expr, info: &TableInfo) -> f64
     })
 }
 
-/// Returns the share of rows in which one column is less than another.
+/// Returns the fraction of rows in which one column is less than another; `None` if it cannot be estimated.
 fn less(left: usize, right: usize, info: &TableInfo) -> Option<f64> {
     values(info.columns.get(left)?, info).less_than(&values(info.columns.get(right)?, info))
 }
@@ -410,8 +413,8 @@ fn values<'a>(column: &'a ColumnStatistics, info: &TableInfo) -> Values<'a> {
     Values::new(column, distinct(column, info), info)
 }
 
-/// Returns the share of strings that match: computed for the frequent ones, and assumed to be `of_rest` for
-/// the others.
+/// Returns the fraction of strings that match: frequent values are tested with `matches`; of the others, the fraction
+/// `of_rest` is assumed to match.
 fn matching(value: &Expr, matches: impl Fn(&str) -> bool, of_rest: f64, info: &TableInfo) -> f64 {
     let holds = |literal: &Literal| matches!(literal.value(), Value::Text(text) if matches(text));
     match value {
@@ -431,7 +434,7 @@ fn like(value: &Expr, pattern: &str, info: &TableInfo) -> f64 {
     }
 }
 
-/// Returns the fraction of rows for which the value is NULL, if its columns are NULL independently.
+/// Returns the fraction of rows for which the value is NULL, assuming that its columns are NULL independently.
 fn null_fraction(expr: &Expr, info: &TableInfo) -> f64 {
     match expr {
         Expr::Column(index) => match info.columns.get(*index) {

@@ -1,5 +1,4 @@
-//! Formats a program and its answers for a person: one line for each operator, with its answer and the
-//! reason.
+//! Formats a program and the pool's answers for EXPLAIN: one line for each operator, with the answer and the reason.
 
 use crate::cost::{Estimate, bytes_shown};
 use crate::groups::Expected;
@@ -38,14 +37,14 @@ pub fn estimate_line(estimate: &Estimate) -> String {
     format!("  {:<10} {estimate}\n", "cost")
 }
 
-/// Formats the line of a program that runs as a union with others: the estimates for the union and for separate
+/// Formats the line of a program that runs as one with others: the estimates for the common program and for separate
 /// programs.
 pub fn shared_line(members: usize, together: &Expected, apart: &Expected) -> String {
     let (together, apart) = (expected(together), expected(apart));
     format!("  {:<10} one program for {members} statements: {together} together, {apart} apart\n", "shared")
 }
 
-/// Formats the estimates and observations of programs that ran as one.
+/// Formats the estimates and the actual figures of programs that ran as one.
 pub fn shared_outcome(members: usize, together: &Expected, receipt: &Receipt) -> String {
     let seen = Expected { ns: receipt.elapsed_ns as f64, bytes: receipt.bytes_on_wire as f64, ..*together };
     format!(
@@ -59,8 +58,8 @@ fn expected(expected: &Expected) -> String {
     format!("{:.1} ms, {}", expected.ns / 1e6, bytes_shown(expected.bytes))
 }
 
-/// Formats the estimates and observations of a program on one line and, on another, the conditions that operators above
-/// it `added` to its filter when it began. `None` if the program has not run.
+/// Formats the estimates and the actual figures of a program on one line; on another line, the conditions (`added`)
+/// that operators above it added to its filter when it started. Returns `None` if the program has not run.
 ///
 /// ```text
 /// lineitem at embedded: push 12.3 ms, 4 rows, 1.2 KiB expected; 14.0 ms, 4 rows, 0 B on the wire seen
@@ -112,7 +111,7 @@ fn operator_line(text: &mut String, operator: &OperatorAnswer) {
     text.push('\n');
 }
 
-/// Formats the program on one line, for the plan of an engine.
+/// Formats the program on one line, for the engine's physical plan.
 pub fn one_line(program: &Program, info: &TableInfo) -> String {
     let schema = &info.schema;
     let mut text = format!("table={}", program.table);

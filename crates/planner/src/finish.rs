@@ -1,8 +1,8 @@
-//! Finishes a grouping that a pool returns in parts (Ibex, section 6.2.1: the query over the query): how the
-//! parts of each group are merged, and how the merged values become the result.
+//! Finishes a grouping that a pool returns in parts: several rows (partial aggregates) may belong to one group.
+//! Describes how the parts of each group are merged, and how the merged values become the result (Ibex, section 6.2.1).
 //!
-//! The engine groups the parts by their keys with aggregates of its own, those that [`Finish::calls`] lists,
-//! and applies the [`Step`] of each result to the merged values.
+//! The engine groups the parts by their group keys with aggregates of its own, which [`Finish::calls`] lists, and then
+//! applies to the merged values the [`Step`] of each result.
 //!
 //! Invariant: the finished rows are the same as those of a pool that answers `exact`.
 
@@ -19,7 +19,7 @@ use farpool_model::{
 use farpool_statistics::{StateForm, mean_of_decimals};
 use std::sync::Arc;
 
-/// Describes how the parts that a program returns become the result of the whole program.
+/// How the partial aggregates that a program returns become the result of the whole program.
 #[derive(Clone, Debug)]
 pub struct Finish {
     keys: usize,
@@ -27,55 +27,55 @@ pub struct Finish {
     limit: Option<u64>,
 }
 
-/// An aggregate that the engine computes over the parts of each group.
+/// An aggregate that the engine computes over the partial aggregates of each group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call {
-    /// Position of the program's aggregate that it contributes to.
+    /// Position of the program's aggregate that this one contributes to.
     pub aggregate: usize,
-    /// Position of the column of parts, counted after the keys.
+    /// Position of the column of partial aggregates that it merges, counted after the group keys.
     pub part: usize,
     /// Whether that column has counts.
     pub is_count: bool,
-    /// The aggregate.
+    /// The aggregate function.
     pub merge: PartMerge,
-    /// A step to apply to the column before it is aggregated.
+    /// A step that is applied to the column before it is aggregated; `None` if there is none.
     pub before: Option<Step>,
 }
 
-/// An aggregate over parts. All ignore NULLs, and give NULL if there are no other values.
+/// An aggregate function over partial aggregates. All ignore NULLs, and return NULL if there are no other values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PartMerge {
-    /// The sum of the parts, in their own type.
+    /// The sum, in the type of the partial aggregates.
     Sum,
-    /// The fold of the parts.
+    /// A fold, such as the minimum.
     Fold(Fold),
-    /// The state that the parts' states merge into.
+    /// The state (sketch or moments) that the states are merged into.
     State(StateForm),
 }
 
-/// A computation on whole columns, before or after parts are merged.
+/// A computation on whole columns, before or after partial aggregates are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Takes a sum of counts, which is never NULL, as the count.
+    /// Converts a sum of counts to the count, which is never NULL.
     Count,
-    /// Converts an exact sum to the result's type, which it must fit.
+    /// Converts an exact sum to the type of the result; an error if the sum does not fit.
     Sum,
     /// Divides a sum by a count.
     Mean,
-    /// Maps a float to an integer of the same order. NaN is greatest.
+    /// Maps a float to an integer such that integers compare as the floats do. NaN is the greatest.
     Order,
-    /// Maps such an integer back to the float.
+    /// Maps such an integer back to its float.
     Float,
 }
 
 impl Finish {
-    /// Describes how the result of `prepared` becomes that of `program`; `None` if that takes more than
-    /// merging groups and applying a limit.
+    /// Returns how the result of `prepared` becomes that of `program`; `None` if more is needed than merging groups and
+    /// applying a limit.
     pub fn of(program: &Program, prepared: &Prepared, table_schema: &Schema) -> Option<Self> {
         let Output::Aggregate { keys, aggregates } = &program.output else { return None };
         let form = PartialForm::of(aggregates, table_schema).ok()?;
         let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates.clone() };
-        // The pool decides the version.
+        // The pool decides which table version is read, so that versions are not compared.
         let version = prepared.effective.version;
         let expected = Program { output, version, order: Vec::new(), limit: None, ..program.clone() };
         let is_other = |a: &OperatorAnswer| {
@@ -83,17 +83,17 @@ impl Finish {
         };
         let is_as_expected =
             prepared.is_partial() && prepared.effective == expected && !prepared.answers.iter().any(is_other);
-        // A program with an order has a sort above it, which also applies the limit.
+        // If the program has a sort order, a sort above it also applies the limit.
         let limit = program.limit.filter(|_| program.order.is_empty());
         is_as_expected.then_some(Finish { keys: keys.len(), form, limit })
     }
 
-    /// Returns the number of keys, which are the first columns of the parts and of the result.
+    /// Returns the number of group keys, which are the first columns of the partial aggregates and of the result.
     pub fn keys(&self) -> usize {
         self.keys
     }
 
-    /// Returns the type of each column of parts after the keys, and whether it is nullable.
+    /// Returns the type of each column of partial aggregates (those after the group keys), and whether it is nullable.
     pub fn parts(&self) -> impl Iterator<Item = (DataType, bool)> {
         let is_count = |part: &farpool_model::Aggregate| part.function.accumulation() == Accumulation::Count;
         self.form.aggregates.iter().map(move |part| (part.data_type.clone(), !is_count(part)))
@@ -104,14 +104,14 @@ impl Finish {
         &self.form.merges
     }
 
-    /// Returns the aggregates that the engine computes over the parts, in the order of the program's
-    /// aggregates: two for a mean, one for each other.
+    /// Returns the aggregates that the engine computes over the partial aggregates, in the order of the program's
+    /// aggregates: two for a mean (sum and count), one for any other.
     pub fn calls(&self) -> Vec<Call> {
         let call = |aggregate, part: usize, merge| {
             let of = &self.form.aggregates[part];
             let picks = matches!(of.function.accumulation(), Accumulation::Fold(Fold::Pick(_)));
-            // The extremes that engines compute with NaN depend on the order of rows; those of integers do
-            // not.
+            // Engines compare floats differently if there are NaNs, so that their minimum may depend on the order of
+            // rows. Integers have no such problem.
             let before = (picks && of.data_type.is_floating()).then_some(Step::Order);
             let is_count = of.function.accumulation() == Accumulation::Count;
             Call { aggregate, part, is_count, merge, before }
@@ -125,15 +125,16 @@ impl Finish {
         self.form.merges.iter().enumerate().flat_map(calls).collect()
     }
 
-    /// Returns the most rows of the result. `None` if the program has an order: the sort above it applies the limit.
+    /// Returns the maximum number of rows of the result. `None` if there is no limit, or the program has a sort order:
+    /// then the sort above it applies the limit.
     pub fn limit(&self) -> Option<u64> {
         self.limit
     }
 }
 
 impl Step {
-    /// Returns the step that turns merged values of type `merged` into a result of type `result`; `None` if
-    /// they are the result already.
+    /// Returns the step from merged values of type `merged` to a result of type `result`; `None` if they are the result
+    /// already.
     pub fn after(merge: Merge, merged: &DataType, result: &DataType) -> Option<Step> {
         match merge {
             Merge::Count(_) => Some(Step::Count),
@@ -144,15 +145,15 @@ impl Step {
         }
     }
 
-    /// Returns the number of columns that the step takes.
+    /// Returns the number of columns that the step takes as arguments: two for a mean, one for any other.
     pub fn arguments(self) -> usize {
         if self == Step::Mean { 2 } else { 1 }
     }
 
-    /// Applies the step to `arguments` and returns the values of the column `result`.
+    /// Applies the step to `arguments`, and returns the values of the column `result`.
     ///
     /// # Errors
-    /// `Invalid` when one does not fit the type of `result`.
+    /// `Invalid` if a value does not fit the type of `result`.
     pub fn apply(self, arguments: &[ArrayRef], result: &Field) -> Result<ArrayRef> {
         match (self, arguments) {
             (Step::Count, [counts]) => Ok(Arc::clone(counts)),
@@ -205,8 +206,8 @@ fn cast(values: &dyn Array, result: &Field) -> Result<ArrayRef> {
 
 const EXACT: CastOptions<'static> = CastOptions { safe: false, format_options: FormatOptions::new() };
 
-/// Maps a float to an integer that compares as the float does in total order, except that NaN is greatest
-/// whatever its sign.
+/// Maps a float to an integer such that integers compare as the floats do in IEEE total order, except that every NaN is
+/// greatest, whatever its sign.
 fn order_of(float: f64) -> i64 {
     let bits = float.to_bits().cast_signed();
     if float.is_nan() { i64::MAX } else { bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed() }

@@ -1,7 +1,7 @@
-//! Choice of the programs of a batch that run as one ([`crate::union`]): groups of programs over one table whose needs
-//! overlap, under a limit of memory (pipeline groups, chapter 4).
+//! Chooses which programs run as one ([`crate::union`]): groups of programs over one table that need similar rows and
+//! columns, under a limit for memory (after "pipeline groups" of Geyer et al., CIDR 2023).
 //!
-//! The objective is the predicted time of all programs, each group of which costs
+//! The search minimizes the predicted time of all programs. A group costs
 //!
 //! ```text
 //! (common conditions · rows + own conditions · (rows that meet those in common + rows of the group)
@@ -9,12 +9,14 @@
 //! ```
 //!
 //! with the rates of [`crate::cost`]. A column that several programs return is counted once, and so is a condition that
-//! all have; a row that only some programs need is sent with the columns of all. The latency of the first answer is
-//! ignored, because separate programs run at the same time. For few programs the best partition is found by dynamic
-//! programming over their subsets. For more, where set partitioning is NP-hard, each joins the group that it makes
-//! cheapest, the most expensive first; then programs change groups, and groups merge, as long as that pays.
+//! all have. A row that only some programs need is sent with the columns of all. The latency of the first answer is
+//! ignored, because separate programs run at the same time.
 //!
-//! Invariant: no choice is predicted to cost more than all programs apart.
+//! For few programs, the best partition into groups is found by dynamic programming over their subsets. For more (set
+//! partitioning is NP-hard), a heuristic is used: each program, the most expensive first, joins the group where that
+//! saves most; then programs change groups, and groups merge, as long as the predicted time decreases.
+//!
+//! Invariant: no result of the search is predicted to cost more than all programs apart.
 
 mod numbers;
 mod search;
@@ -25,42 +27,44 @@ use crate::union::{Union, are_alike, conditions, union};
 use farpool_model::{Expr, Output, Program, TableInfo};
 use numbers::{Bits, Numbers};
 
-/// Most different filters of a group: each is a column of the result, or a condition of aggregates, of all of its rows.
+/// Maximum number of distinct filters in a group. Reason: each becomes a column of the result, or a condition of
+/// aggregates, for all rows of the group.
 const FILTERS_MAX: usize = 16;
 
-/// Most different filters of which it is estimated pair by pair how many rows meet both. Where there are more, they
-/// count as independent.
+/// Maximum number of distinct filters for which it is estimated, for each pair, how many rows satisfy both. With more
+/// filters, there would be too many pairs, and filters are assumed to be independent.
 const PAIRS_OF_MAX: usize = 32;
 
-/// Cost of writing and reading a result that is kept whole, as a multiple of decoding it.
+/// Cost of storing a result completely and reading it again, as a multiple of the cost of decoding it.
 const KEEPING: f64 = 2.0;
 
-/// Estimate for programs: alone, or in a group.
+/// Estimated cost of programs, of one alone or of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
-    /// Time of processors and of the link, in nanoseconds.
+    /// Time of the workers and of the network link, in nanoseconds.
     pub ns: f64,
     /// Bytes that leave the pool.
     pub bytes: f64,
-    /// Bytes of the results in the engine's memory.
+    /// Bytes of the results in the engine's memory, decoded.
     pub bytes_plain: f64,
 }
 
-/// Programs that run as one.
+/// A group of programs that run as one.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Their positions among those that were given.
+    /// Positions of the programs in the list that was passed to [`groups`].
     pub members: Vec<usize>,
-    /// The program in their place.
+    /// The common program, and each program's part of its result.
     pub union: Union,
-    /// Estimate for the group.
+    /// Estimated cost of the common program.
     pub together: Expected,
-    /// Sum of the estimates for its programs alone.
+    /// Sum of the estimated costs of the programs, each run alone.
     pub apart: Expected,
 }
 
-/// Returns the groups of two programs or more among `programs`, all of which the pool carries out exactly, over one
-/// version of the table `info`. The result of a group has no more than `bytes_max` in the engine's memory.
+/// Returns the groups (of two programs or more) into which `programs` should be combined; programs in no group run
+/// alone. The pool must be able to carry out all of them exactly, over one version of the table `info`. The result of a
+/// group takes at most `bytes_max` bytes in the engine's memory.
 pub fn groups(
     programs: &[&Program],
     info: &TableInfo,
@@ -77,7 +81,7 @@ pub fn groups(
         .collect()
 }
 
-/// Groups the positions of programs that are compatible.
+/// Returns the positions of compatible programs (see [`are_alike`]), a list for each kind.
 fn kinds(programs: &[&Program]) -> Vec<Vec<usize>> {
     let mut kinds: Vec<Vec<usize>> = Vec::new();
     for (at, program) in programs.iter().enumerate() {
@@ -90,13 +94,15 @@ fn kinds(programs: &[&Program]) -> Vec<Vec<usize>> {
     kinds
 }
 
-/// Compatible programs, in terms of numbers.
+/// Compatible programs, prepared for the search: their filters, conditions and columns are represented by indexes into
+/// these lists, so that equal ones are found quickly.
 struct Kind {
     members: Vec<Member>,
     filters: Vec<Filter>,
     conditions: Vec<Condition>,
     columns: Vec<Column>,
-    /// The part of the rows that meets two filters, by `first * filters + second`; empty if that is not known.
+    /// The fraction of the rows that satisfy two filters, at the index `first * filters.len() + second`; empty if it
+    /// has not been computed.
     both: Vec<f64>,
     rows: f64,
     is_grouped: bool,
@@ -108,22 +114,22 @@ struct Kind {
 }
 
 struct Member {
-    /// Position in the given list of programs.
+    /// Position in the list of programs that was passed to [`groups`].
     position: usize,
     filter: usize,
     columns: Bits,
-    /// Whether its columns may be computed of rows of others: none of them fails on any row.
+    /// Whether its columns cannot fail on any row, so that they may be computed on rows of other programs, too.
     is_total: bool,
 }
 
 struct Filter {
     conditions: Bits,
-    /// The part of the rows that meet it.
+    /// The fraction of the rows that satisfy the filter.
     part: f64,
-    /// Seconds for a row.
+    /// Seconds of one thread for evaluating the filter on a row.
     seconds: f64,
     is_total: bool,
-    /// Groups of the rows that meet it, and seconds of grouping one.
+    /// Number of groups (GROUP BY) of the rows that satisfy the filter, and seconds for grouping one row.
     groups: f64,
     finish_s: f64,
 }
@@ -133,19 +139,19 @@ struct Condition {
     seconds: f64,
 }
 
-/// A column of a result: bytes in the engine's memory and on the link.
+/// A column of a result: bytes per value in the engine's memory and on the network link.
 struct Column {
     plain: f64,
     packed: f64,
 }
 
-/// Some members that run as one.
+/// A candidate for a group: some members that run as one.
 #[derive(Clone, Debug)]
 struct Joint {
     members: Vec<usize>,
     common: Bits,
     columns: Bits,
-    /// The different filters.
+    /// The distinct filters of the members.
     filters: Vec<usize>,
     groups: f64,
     finish_s: f64,
@@ -190,7 +196,8 @@ impl Kind {
                 kind.filters.push(filter);
             }
             let columns = kind.columns_of(program, filter, info, &mut columns);
-            // Arguments of aggregates are computed of the rows of their own filter only.
+            // The arguments of aggregates are computed only on the rows that satisfy the program's own filter, so that
+            // they cannot fail on others.
             let is_total = match &program.output {
                 Output::Rows(rows) => rows.iter().all(|row| !row.expr.may_fail(&info.schema).unwrap_or(true)),
                 Output::Aggregate { .. } => true,
@@ -222,8 +229,8 @@ impl Kind {
         Filter { conditions: Bits::of(numbers), part, seconds, is_total, groups, finish_s }
     }
 
-    /// Returns the columns of a program's result, without keys. An aggregate of the rows of one filter is another than
-    /// that of another's.
+    /// Returns the columns of a program's result, without group keys. Aggregates over the rows of different filters are
+    /// different columns.
     fn columns_of<'a>(
         &mut self,
         program: &'a Program,
@@ -280,7 +287,7 @@ impl Kind {
         joint
     }
 
-    /// Joins two groups; `None` if they must not be joined or share nothing.
+    /// Combines two candidates; returns `None` if they must not be combined or have nothing in common.
     fn joined(&self, a: &Joint, b: &Joint) -> Option<Joint> {
         let is_sharing = a.filters == b.filters || a.columns.meets(&b.columns) || a.common.meets(&b.common);
         if !is_sharing || !self.may_join(a, b) {
@@ -290,8 +297,8 @@ impl Kind {
         (joint.expected.bytes_plain <= self.bytes_max).then_some(joint)
     }
 
-    /// Returns whether one program can do the work of both: with different filters, nothing may fail on rows of the
-    /// other.
+    /// Returns whether one program can do the work of both: if their filters differ, nothing may fail on the rows of
+    /// the other.
     fn may_join(&self, a: &Joint, b: &Joint) -> bool {
         if a.filters == b.filters {
             return true;
@@ -316,7 +323,7 @@ impl Kind {
         joint
     }
 
-    /// Returns the objective, of one group.
+    /// Returns the predicted cost of one group; see the formula at the top of this file.
     fn expected(&self, joint: &Joint) -> Expected {
         let filters = || joint.filters.iter().map(|filter| &self.filters[*filter]);
         let conditions = || joint.common.numbers().map(|condition| &self.conditions[condition]);
@@ -328,8 +335,8 @@ impl Kind {
             _ => f64::max(product, largest),
         };
         let passed = self.rows * self.part_of_any(&joint.filters, part_common);
-        // Each filter's remaining conditions are evaluated twice: to find the rows, and to determine to which program
-        // they belong.
+        // The conditions that are not common are evaluated twice: to find the rows of the group, and to tell which
+        // program they belong to.
         let own_s: f64 = filters().map(|filter| (filter.seconds - common_s).max(0.0)).sum();
         let is_open = filters().any(|filter| filter.conditions == joint.common);
         let (first, again) = match joint.filters.len() {
@@ -344,7 +351,7 @@ impl Kind {
         let (finish_s, out, mark_bytes) = match self.is_grouped {
             true => {
                 let mark_bytes = if self.has_keys { 8.0 } else { 0.0 };
-                // Each filter has aggregates of its own.
+                // Each filter has its own aggregates.
                 (passed * joint.finish_s * joint.filters.len() as f64, joint.groups, mark_bytes)
             }
             false => (passed * plain / self.rates.decode_bytes, passed, 0.125),
@@ -357,13 +364,14 @@ impl Kind {
         Expected { ns, bytes, bytes_plain }
     }
 
-    /// Returns the part of the rows that meet any of some filters, which have conditions in common that `common` of the
-    /// rows meet.
+    /// Returns the fraction of the rows that satisfy at least one of some filters; `common` is the fraction of the rows
+    /// that satisfy the conditions which all these filters have in common.
     fn part_of_any(&self, filters: &[usize], common: f64) -> f64 {
         let mut any: f64 = 0.0;
         for (at, &filter) in filters.iter().enumerate() {
             let part = self.filters[filter].part;
-            // At least those are counted already that meet both it and another.
+            // Rows that satisfy both this filter and an earlier one have been counted already: at least the largest
+            // such overlap.
             let met = filters[..at].iter().map(|&other| self.part_of_both(filter, other, common));
             any += (part - met.fold(0.0, f64::max)).max(0.0);
         }
@@ -393,7 +401,7 @@ impl Kind {
     }
 }
 
-/// Definition of a result column.
+/// What a result column contains: a value of rows, or an aggregate of groups.
 #[derive(Clone, Copy, Debug)]
 enum ColumnOf<'a> {
     Rows(&'a Expr),
@@ -404,7 +412,7 @@ impl PartialEq for ColumnOf<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (ColumnOf::Rows(a), ColumnOf::Rows(b)) => a == b,
-            // Whatever their names.
+            // Aggregates are equal whatever their names.
             (ColumnOf::Groups(a), ColumnOf::Groups(b)) => {
                 (a.function, &a.arguments, &a.filter, &a.data_type)
                     == (b.function, &b.arguments, &b.filter, &b.data_type)
@@ -414,7 +422,7 @@ impl PartialEq for ColumnOf<'_> {
     }
 }
 
-/// Returns the part of the rows that meets each two of some filters.
+/// Returns, for each pair of filters, the fraction of the rows that satisfy both; see [`Kind::both`].
 fn both(filters: &[Option<&Expr>], info: &TableInfo) -> Vec<f64> {
     let count = filters.len();
     let mut both = vec![0.0; count * count];

@@ -1,41 +1,43 @@
-//! Estimates the rows that joins return, and orders the joins of several relations.
+//! Estimates the number of rows that joins return, and chooses the order of joins of several relations (inputs of
+//! joins).
 //!
-//! The rows of a join follow from the distinct values of its keys (Selinger et al. 1979): of all pairs, one
-//! in `d` matches, where `d` is the larger number of distinct values of the two sides before any filter. This
-//! assumes that values are equally frequent; where sketches of both columns tell how many pairs match
-//! (Fast-AGMS), they are used instead ([`Share`]).
+//! The rows of a join follow from the distinct values of its join keys (Selinger et al. 1979): of all pairs of rows,
+//! one in `d` matches, where `d` is the larger number of distinct values of the two sides before any filter. This
+//! assumes that values are equally frequent. If there are sketches (Fast-AGMS) of both columns, which tell how many
+//! pairs match, they are used instead ([`Share`]).
 //!
-//! The order is found by dynamic programming over connected subsets (Selinger et al. 1979), bushy trees
-//! included, up to [`RELATIONS_MAX`] relations. It minimizes the number of rows that hash joins build, probe
-//! and return. Relations and keys are numbers here; only the caller knows what they stand for.
+//! The order is found by dynamic programming over connected subsets (Selinger et al. 1979), including bushy trees, for
+//! up to [`RELATIONS_MAX`] relations. It minimizes the number of rows that hash joins build, probe and return.
+//! Relations and keys are represented by numbers; only the caller knows what they stand for.
 //!
-//! Keys that are equal by transitivity form one class: with `a = b` and `b = c`, `a` and `c` can be joined.
-//! Invariant: the resulting tree joins every relation exactly once, each join on at least one class.
+//! Join keys that are equal by transitivity form one key class: with `a = b` and `b = c`, `a` and `c` can be joined.
+//!
+//! Invariant: the resulting tree joins every relation exactly once, each join on at least one key class.
 
 pub mod estimate;
 pub mod sizes;
 
 use crate::estimate::distinct_met;
 
-/// Largest number of relations that are ordered; more would take too long, and their estimates mean nothing.
+/// Maximum number of relations whose joins are ordered. Reason: the search would take too long for more, and estimates
+/// of so many joins mean nothing.
 pub const RELATIONS_MAX: usize = 12;
 
-/// Cost of a row that is inserted into a hash table, relative to one that is looked up.
+/// Cost of inserting a row into a hash table, relative to that of a look-up.
 const BUILD_COST: f64 = 2.0;
 
-/// One relation to join.
+/// A relation: one input of the joins, such as a table with a filter.
 #[derive(Clone, Debug)]
 pub struct Relation {
     /// Number of rows after the relation's own filters.
     pub rows: f64,
-    /// Number of rows before filters, which the distinct values of its keys refer to.
+    /// Number of rows before filters, to which the distinct values of its join keys refer.
     pub rows_unfiltered: f64,
-    /// The relation's keys: the class of each, and its number of distinct values before filters.
+    /// The relation's join keys: the key class of each, and its number of distinct values before filters.
     pub keys: Vec<(usize, f64)>,
 }
 
-/// The share of all pairs of rows of two tables that match on a key, as estimated from sketches, with its
-/// bounds.
+/// The fraction of all pairs of rows of two tables that match on a join key, as estimated from sketches, with bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The most likely value.
@@ -47,34 +49,35 @@ pub struct Share {
 }
 
 impl Share {
-    /// Returns the share to use where the estimate without sketches is `guess`: the value of the sketches, or
-    /// the guess clamped to the bounds if these are far apart.
+    /// Returns the fraction to use, where `guess` is the estimate without sketches: the sketches' value, or, if its
+    /// bounds are far apart, the guess clamped to the bounds.
     pub fn refine(self, guess: f64) -> f64 {
         if self.high - self.low <= self.value { self.value } else { guess.min(self.high).max(self.low) }
     }
 }
 
-/// A share that sketches give for two relations.
+/// The fraction of matching pairs of two relations, as estimated from sketches.
 #[derive(Clone, Copy, Debug)]
 pub struct Matches {
-    /// The class of the keys.
+    /// The key class of the join keys.
     pub class: usize,
     /// The two relations, by their positions.
     pub relations: (usize, usize),
-    /// The share of all pairs of their rows that match.
+    /// The fraction of all pairs of their rows that match.
     pub share: Share,
 }
 
-/// One side of a join on several keys.
+/// One side of a join on several join keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
     /// Number of rows before filters.
     pub rows: f64,
-    /// Whether the keys come from several tables that were independent of each other before they were joined.
+    /// Whether the join keys come from several tables that were independent of each other before they were joined.
     pub apart: bool,
 }
 
-/// Returns the share of pairs that match on all of `keys`, each given by its distinct values on either side.
+/// Returns the fraction of all pairs of rows that match on all of `keys`; a key is given by its numbers of distinct
+/// values on the left and the right side.
 pub fn share(keys: &[(f64, f64)], left: Side, right: Side) -> f64 {
     match keys {
         [] => 1.0,
@@ -85,23 +88,23 @@ pub fn share(keys: &[(f64, f64)], left: Side, right: Side) -> f64 {
                 if side.apart { product } else { product.min(side.rows) }
             };
             let (ours, theirs) = (combinations(left, |k| k.0), combinations(right, |k| k.1));
-            // Keys of one table are seldom independent, so the smaller number is used; keys of several tables
-            // are independent.
+            // Join keys of one table are seldom independent, so that the smaller number of combinations is used; keys
+            // of several tables are independent.
             let all = if left.apart || right.apart { ours.max(theirs) } else { ours.min(theirs) };
             1.0 / all.max(1.0)
         }
     }
 }
 
-/// Returns the share of a side's rows that have a match on the other side. `distinct` and `other` are the
-/// distinct values of the key on this and the other side before filters; `rows` are the remaining rows of the
-/// other side.
+/// Returns the fraction of a side's rows that have a match on the other side. `distinct` and `other` are the distinct
+/// values of the join key on this and on the other side before filters; `rows` is the number of rows of the other side
+/// after filters.
 pub fn share_matched(distinct: f64, other: f64, rows: f64) -> f64 {
     let left = distinct_met(other.max(1.0), rows);
     (left / distinct.max(other).max(1.0)).min(1.0)
 }
 
-/// An order of joins.
+/// A join order, as a binary tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tree {
     /// A relation, by its index.
@@ -117,10 +120,10 @@ struct Best {
     split: Option<(usize, usize)>,
 }
 
-/// Returns the cheapest order in which to join `relations` on their classes of equal keys. `None` when there
-/// are too few to order, too many, or they are not connected. If a build side has at most `keys_pushed` rows,
-/// its keys are sent to the other side's scan, so that rows without a match are never seen. `known` are the
-/// shares that sketches give for some pairs of relations.
+/// Returns the cheapest order in which to join `relations` on their key classes. Returns `None` if there are too few to
+/// order, too many, or they are not connected by key classes. If a build side has at most `keys_pushed` rows, its join
+/// keys are sent to the other side's scan, so that rows without a match are never read. `known` has the fractions of
+/// matching pairs that sketches give for some relations.
 pub fn order(relations: &[Relation], known: &[Matches], keys_pushed: f64) -> Option<Tree> {
     if relations.len() < 3 || relations.len() > RELATIONS_MAX {
         return None;
@@ -134,7 +137,7 @@ pub fn order(relations: &[Relation], known: &[Matches], keys_pushed: f64) -> Opt
         if set.count_ones() < 2 {
             continue;
         }
-        // Considers every split once: the part with the lowest relation comes first.
+        // To consider every split of the set only once, the lowest relation is always in the first part.
         let lowest = set & set.wrapping_neg();
         let mut part = (set - 1) & set;
         while part > 0 {
@@ -160,7 +163,7 @@ fn consider(best: &mut [Option<Best>], (a, b): (usize, usize), share: Option<f64
     }
 }
 
-/// Returns the share of all pairs that match; `None` if the two sets have no class in common.
+/// Returns the fraction of all pairs that match; `None` if the two sets of relations have no key class in common.
 fn selectivity(relations: &[Relation], known: &[Matches], a: usize, b: usize) -> Option<f64> {
     let (left, right) = (keys_of(relations, a), keys_of(relations, b));
     let shared: Vec<(usize, (f64, f64))> = left
@@ -173,19 +176,20 @@ fn selectivity(relations: &[Relation], known: &[Matches], a: usize, b: usize) ->
     let [(class, _)] = shared.as_slice() else { return (!shared.is_empty()).then_some(guess) };
     let across =
         |(i, j): (usize, usize)| (a >> i & 1 == 1 && b >> j & 1 == 1) || (a >> j & 1 == 1 && b >> i & 1 == 1);
-    // Of several pairs of relations, the one with the largest share: its frequent values match each other.
+    // If sketches give fractions for several pairs of relations, the largest is used: frequent values match each other
+    // there.
     let known = known.iter().filter(|m| m.class == *class && across(m.relations));
     Some(known.map(|m| m.share.refine(guess)).reduce(f64::max).unwrap_or(guess))
 }
 
-/// Returns whether one relation of a set has keys of all these classes.
+/// Returns whether a single relation of a set has join keys of all these classes.
 fn has_all(relations: &[Relation], set: usize, shared: &[(usize, (f64, f64))]) -> bool {
     let has = |r: &Relation| shared.iter().all(|(class, _)| r.keys.iter().any(|(c, _)| c == class));
     relations.iter().enumerate().any(|(i, r)| set >> i & 1 == 1 && has(r))
 }
 
-/// Returns the classes of a set of relations, each with the smallest number of distinct values among its
-/// members.
+/// Returns the key classes of a set of relations, each with the smallest number of distinct values in any member of the
+/// set.
 fn keys_of(relations: &[Relation], set: usize) -> Vec<(usize, f64)> {
     let mut keys: Vec<(usize, f64)> = Vec::new();
     for (_, relation) in relations.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1) {

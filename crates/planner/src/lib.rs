@@ -1,9 +1,8 @@
-//! The planning decisions of the compute side, free of any engine's types: how many rows a program will
-//! return, which part of a query is pushed to the pool, and how that is explained to a person.
+//! The planning decisions on the client's side, independent of the query engine's types: how many rows a program will
+//! return, which part of a query is pushed down to the pool, and how EXPLAIN shows that.
 //!
-//! Invariant: decisions made here change only where work is done, never the result. Whether an operator *can*
-//! run at the pool is the pool's answer; whether it *should* is decided in [`split`], by the formulas of
-//! [`cost`].
+//! Invariant: decisions made here change only where work is done, never the result. Whether an operator *can* run at
+//! the pool is the pool's answer; whether it *should* run there is decided in [`split`], by the formulas of [`cost`].
 
 #![forbid(unsafe_code)]
 

@@ -1,27 +1,27 @@
-//! Reads answers from states of sketches and moments. All answers are read here, so that an answer is the
-//! same whether the state came from a pool or was computed by the engine.
+//! Reads answers (such as a quantile or a correlation) from states: encoded sketches and moments. All answers are read
+//! here, so that an answer is the same whether the pool or the engine computed the state.
 //!
-//! An answer is NULL where there is nothing to answer from, such as one row for a correlation or for a sample's
-//! variance. It is NaN where there are rows but no answer, as for the correlation of a constant column.
+//! An answer is NULL if there are too few rows for it, such as one row for a correlation or for a sample's variance. It
+//! is NaN if there are enough rows but no answer, as for the correlation of a constant column.
 
 use arrow_schema::{DataType, Field, Fields};
 use farpool_model::{Error, Literal, Result, Value};
 use farpool_statistics::{Estimate, Form, Moments, Quantile, Sketch, State};
 use std::sync::Arc;
 
-/// Value to be read from a state.
+/// What is read from a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reading {
-    /// The encoded state itself.
+    /// The encoded state itself, unread.
     State,
-    /// Number of distinct values.
+    /// Estimated number of distinct values.
     Distinct,
-    /// Number of rows that have this value; the value must have the sketch's type.
+    /// Estimated number of rows that have this value, which must have the sketch's type.
     Frequency(Literal),
-    /// The most frequent values, at most this many, of this type.
+    /// The most frequent values: at most this many, of this type.
     Top(usize, DataType),
-    /// Value at or below which this share of the values is; the share is a float from 0 to 1, and the value has this
-    /// type.
+    /// The quantile: the value (of this type) at or below which this fraction of the values is. The fraction is a float
+    /// from 0 to 1.
     Quantile(Literal, DataType),
     /// Second frequency moment: the sum of the squares of the values' frequencies.
     SecondMoment,
@@ -31,12 +31,13 @@ pub enum Reading {
     Correlations,
 }
 
-/// A statistic of a pair of columns, y the first and x the second; of a single column, if both are the same.
+/// A statistic of a pair of columns: y is the first of the pair, x the second. If both are the same column, it is a
+/// statistic of this column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PairReading {
-    /// Number of rows in which neither is NULL.
+    /// Number of rows in which neither of the two is NULL.
     Count,
-    /// Mean of x.
+    /// Mean of x, over the rows in which neither is NULL.
     Mean,
     /// Covariance, taking the rows as the whole population.
     CovariancePopulation,
@@ -68,7 +69,7 @@ pub enum PairReading {
     Products,
 }
 
-/// An answer that was read from a state; its type is that of [`Reading::data_type`].
+/// An answer that was read from a state. Its type is that of [`Reading::data_type`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadValue {
     /// An encoded state.
@@ -106,7 +107,7 @@ impl Reading {
         }
     }
 
-    /// Adapts the reading to moments that have the columns in another order: the column at `i` is at
+    /// Adapts the reading to moments whose columns have another order: the column at position `i` is at position
     /// `place[i]` there.
     #[must_use]
     pub fn moved(self, place: &[usize]) -> Reading {
@@ -119,7 +120,7 @@ impl Reading {
     /// Reads the answer from `state`.
     ///
     /// # Errors
-    /// `Invalid` when the state does not contain this answer.
+    /// `Invalid` if the state does not contain this answer.
     pub fn read(&self, state: &State) -> Result<ReadValue> {
         Ok(match (self, state) {
             (Reading::State, state) => ReadValue::State(state.to_bytes()),
@@ -165,7 +166,7 @@ impl PairReading {
         let count = moments.count(i, j);
         let covariance = |form| moments.covariance(i, j, form);
         let line = || moments.regression(i, j);
-        // A line needs two rows, and two values of x.
+        // A line needs at least two rows, and two distinct values of x.
         let has_line = || count > 1 && line().sxx != 0.0;
         let (known, value): (bool, f64) = match self {
             PairReading::Count => (true, count as f64),
@@ -199,34 +200,35 @@ fn check_columns(moments: &Moments, i: usize, j: usize) -> Result<()> {
         .advise("columns of moments count from 1"))
 }
 
-/// Returns the number of distinct values.
+/// Returns the estimated number of distinct values.
 ///
 /// # Errors
-/// `Invalid` when the sketch has no HyperLogLog.
+/// `Invalid` if the sketch has no HyperLogLog.
 pub fn distinct(sketch: &Sketch) -> Result<Estimate> {
     sketch.distinct().ok_or_else(|| without("HyperLogLog", "distinct=14"))
 }
 
-/// Returns the number of rows that have `value`, which must have the sketch's type.
+/// Returns the estimated number of rows that have `value`, which must have the sketch's type.
 ///
 /// # Errors
-/// `Invalid` when the sketch has no Count-Min, or is of another type.
+/// `Invalid` if the sketch has no Count-Min, or is of another type.
 pub fn frequency(sketch: &Sketch, value: &Literal) -> Result<Estimate> {
     sketch.frequency(value)?.ok_or_else(|| without("Count-Min", "frequency=6x13"))
 }
 
-/// Returns the second frequency moment.
+/// Returns the estimated second frequency moment.
 ///
 /// # Errors
-/// `Invalid` when the sketch has no Fast-AGMS.
+/// `Invalid` if the sketch has no Fast-AGMS.
 pub fn second_moment(sketch: &Sketch) -> Result<Estimate> {
     sketch.second_moment().ok_or_else(|| without("Fast-AGMS", "second_moment=6x13"))
 }
 
-/// Returns the value at or below which `share` of the values is, a float from 0 to 1; `None` if there are no values.
+/// Returns the estimated value at or below which the fraction `share` of the values is, a float from 0 to 1; `None` if
+/// there are no values.
 ///
 /// # Errors
-/// `Invalid` when the sketch has no KLL, or the share is not in this range.
+/// `Invalid` if the sketch has no KLL, or the fraction is not in this range.
 pub fn quantile(sketch: &Sketch, share: &Literal) -> Result<Option<Quantile>> {
     let share = float(share).filter(|share| (0.0..=1.0).contains(share));
     let share = share.ok_or_else(|| Error::invalid("a quantile is of a share from 0 to 1"))?;
@@ -250,7 +252,7 @@ fn rounded(estimate: &Estimate) -> u64 {
     estimate.value.round().max(0.0) as u64
 }
 
-/// Returns the fields of the struct of a frequent value of type `of` and its count.
+/// Returns the fields of the struct that holds a frequent value of type `of` and its count.
 pub fn frequent_fields(of: DataType) -> Fields {
     let of = Field::new("value", of, true);
     Fields::from(vec![of, Field::new("count", DataType::UInt64, true)])

@@ -1,28 +1,28 @@
-//! Decides which part of a query is pushed to the pool: each condition, and whether an aggregation or a
-//! projection that could run there should.
+//! Decides which part of a query is pushed down to the pool: each condition of a filter; and whether an aggregation or
+//! a projection that could run there should.
 //!
-//! Invariant: a condition is `Exact` only if the program with it passes every check of
-//! [`Program::result_schema`]; any other condition is evaluated by the engine as well.
+//! Invariant: a condition is `Exact` only if the program with it passes every check of [`Program::result_schema`]. Any
+//! other condition is evaluated by the engine as well.
 
 use crate::cost::{self, Choice, Estimate, Place, Rates};
 use crate::estimate;
 use arrow_schema::{DataType, Schema};
 use farpool_model::{Answer, Expr, Output, Program, TableInfo, Weakened, limits, weaken};
 
-/// Placement of a condition.
+/// Where a condition is evaluated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
-    /// `Exact`: by the pool alone. `Superset`: the pool prefilters, and the engine evaluates it again.
-    /// `Refused`: by the engine alone.
+    /// `Exact`: by the pool alone. `Superset`: the pool removes some rows, and the engine evaluates the condition
+    /// again. `Refused`: by the engine alone.
     pub answer: Answer,
-    /// The expression that is sent to the pool: the condition, or the weaker one without the parts that
-    /// cannot run.
+    /// The expression that is sent to the pool: the condition, or a weaker one without the parts that the pool cannot
+    /// evaluate; `None` if nothing is sent.
     pub sent: Option<Expr>,
-    /// Why the answer is not `Exact`.
+    /// The reason why the answer is not `Exact`.
     pub reason: Option<String>,
 }
 
-/// Splits a condition into its conjuncts.
+/// Splits a condition into the operands of its AND.
 pub fn conjuncts(condition: Expr) -> Vec<Expr> {
     match condition {
         Expr::And(parts) => parts.into_iter().flat_map(conjuncts).collect(),
@@ -30,12 +30,13 @@ pub fn conjuncts(condition: Expr) -> Vec<Expr> {
     }
 }
 
-/// Joins conditions by AND; `None` if there are none. The reverse of [`conjuncts`].
+/// Joins conditions by AND; `None` if there are none. The inverse of [`conjuncts`].
 pub fn conjunction(conditions: impl IntoIterator<Item = Expr>) -> Option<Expr> {
     Expr::all(conditions.into_iter().flat_map(conjuncts).collect())
 }
 
-/// Decides where `condition`, one conjunct of a filter over a table with `schema`, is evaluated.
+/// Decides where `condition` is evaluated; it is one conjunct (operand of AND) of a filter over a table with the schema
+/// `schema`.
 pub fn place(condition: Expr, schema: &Schema) -> Placed {
     let (answer, sent, reason) = match weaken(&condition) {
         Weakened::Exact(expr) => (Answer::Exact, expr, None),
@@ -50,13 +51,13 @@ pub fn place(condition: Expr, schema: &Schema) -> Placed {
     }
 }
 
-/// Checks that a condition is well typed, boolean, and small enough that a filter of such conditions stays
+/// Checks that a condition is well typed and boolean, and so small that a filter with other such conditions stays
 /// within the limits.
 fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
     if condition.bytes() > limits::EXPR_BYTES_MAX / 4 {
         return Err("the condition is too long".to_string());
     }
-    // The AND that will contain the condition adds a level.
+    // The AND that will contain the condition adds a level of nesting.
     match Expr::And(vec![condition.clone()]).data_type(schema) {
         Ok(DataType::Boolean) => Ok(()),
         Ok(other) => Err(format!("the condition has type {other}")),
@@ -64,8 +65,8 @@ fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
     }
 }
 
-/// Returns the estimated cost of running `program` at the pool, if that is better than letting the engine do
-/// a part of it. All of the program must be `Exact`.
+/// Returns the estimated cost of running `program` at the pool, if that is better than letting the engine do a part of
+/// it. The pool must be able to run all of the program exactly.
 ///
 /// # Errors
 /// The reason why it is not better.
@@ -75,11 +76,11 @@ pub fn worthwhile(
     place: Place,
     rates: &Rates,
 ) -> Result<Estimate, String> {
-    // The first rows of an order are few, whatever their width.
+    // A top-k returns few rows, whatever their width.
     if let Output::Rows(columns) = &program.output
         && program.order.is_empty()
     {
-        // Values computed at the pool should not be larger than their inputs.
+        // Computing values at the pool does not pay if they are larger than their inputs.
         let computed: f64 = columns.iter().map(|c| estimate::width(&c.expr, info)).sum();
         let mut inputs = std::collections::BTreeSet::new();
         columns.iter().for_each(|c| c.expr.collect_columns(&mut inputs));

@@ -1,33 +1,34 @@
-//! Estimates of the share of a column's values that satisfies a condition.
+//! Estimates the fraction of a column's values that satisfies a condition.
 //!
-//! The frequencies of frequent values are known, and each of these values is tested; the others are assumed
-//! to be spread over the bins of a histogram, evenly within each, or evenly between minimum and maximum if
-//! there is none (Ioannidis, *The History of Histograms*, VLDB 2003: "end-biased" histograms), and to be
-//! equally frequent. Bins are inaccurate where most values lie in one of them: the share of values below a
-//! constant that they yield is clamped to the shares of the quantiles next to the constant.
+//! The frequencies of the most frequent values are known, and the condition is tested on each of them. The other values
+//! are assumed to be equally frequent, and spread evenly within each bin of a histogram, or evenly between minimum and
+//! maximum if there is no histogram (Ioannidis, *The History of Histograms*, VLDB 2003: "end-biased" histograms). Bins
+//! are inaccurate if most values lie in one of them. Therefore the fraction of values below a constant that follows
+//! from the bins is clamped to the fractions of the quantiles next to the constant.
 //!
-//! Invariant: a share is a fraction of the values that are not NULL, in [0, 1].
+//! Invariant: a fraction refers to the values that are not NULL, and is in [0, 1].
 
 use farpool_model::{ColumnStatistics, CompareOp, Literal, Spread, TableInfo, Value, schema};
 use std::cmp::Ordering;
 
-/// The share of values below a constant for types whose values have no distance (System R's 1/3).
+/// Assumed fraction of values below a constant for types whose values have no distance, such as strings (System R's
+/// 1/3).
 const UNKNOWN_ORDER: f64 = 1.0 / 3.0;
 
-/// The known statistics of a column's values.
+/// What is known of a column's values.
 pub(crate) struct Values<'a> {
     column: &'a ColumnStatistics,
     spread: Option<&'a Spread>,
-    /// Values that are not NULL, at least 1.
+    /// Number of values that are not NULL, at least 1.
     count: f64,
-    /// Distinct values, at least 1.
+    /// Number of distinct values, at least 1.
     distinct: f64,
-    /// Rows that have one of the frequent values.
+    /// Number of rows that have one of the frequent values.
     known: f64,
 }
 
 impl<'a> Values<'a> {
-    /// Creates the statistics of a column with about `distinct` distinct values.
+    /// Collects what is known of a column with about `distinct` distinct values.
     pub fn new(column: &'a ColumnStatistics, distinct: f64, info: &TableInfo) -> Self {
         let spread = column.spread.as_deref();
         let count = (info.rows.saturating_sub(column.null_count) as f64).max(1.0);
@@ -40,7 +41,7 @@ impl<'a> Values<'a> {
         self.spread.map_or(&[], |spread| &spread.frequent)
     }
 
-    /// Returns the share of values that are not among the frequent ones; 0 if all values are.
+    /// Returns the fraction of values that are not among the frequent ones; 0 if all values are.
     fn share_of_rest(&self) -> f64 {
         if self.distinct_rest() > 0.0 { 1.0 - self.known / self.count } else { 0.0 }
     }
@@ -49,8 +50,8 @@ impl<'a> Values<'a> {
         (self.distinct - self.frequent().len() as f64).max(0.0)
     }
 
-    /// Returns the share of values for which `holds`, if it holds for the share `of_rest` of the values that
-    /// are not frequent.
+    /// Returns the fraction of values for which `holds` is true. It is tested on the frequent values; of the others,
+    /// the fraction `of_rest` is assumed to satisfy it.
     pub fn matching(&self, holds: impl Fn(&Literal) -> bool, of_rest: f64) -> f64 {
         let rest = self.share_of_rest();
         let passed: f64 =
@@ -59,7 +60,8 @@ impl<'a> Values<'a> {
         of_known * (1.0 - rest) + of_rest.clamp(0.0, 1.0) * rest
     }
 
-    /// Returns the share of values for which `op` holds with `literal`; `None` if it cannot be estimated.
+    /// Returns the fraction of values for which the comparison with `literal` is true; `None` if it cannot be
+    /// estimated.
     pub fn compare(&self, op: CompareOp, literal: &Literal) -> Option<f64> {
         let (min, max) = (self.column.min.as_ref()?, self.column.max.as_ref()?);
         let below = literal.compare(min)? == Ordering::Less;
@@ -83,14 +85,14 @@ impl<'a> Values<'a> {
         Some(share.clamp(0.0, 1.0))
     }
 
-    /// Returns the share of values that equal `literal`, which must be between minimum and maximum.
+    /// Returns the fraction of values that equal `literal`, which must be between minimum and maximum.
     fn equal(&self, literal: &Literal) -> f64 {
         let frequent = self.frequent().iter().find(|(v, _)| v.compare(literal) == Some(Ordering::Equal));
         if let Some((_, rows)) = frequent {
             return (*rows as f64 / self.count).min(1.0);
         }
         let each = self.share_of_rest() / self.distinct_rest().max(1.0);
-        // At most the count of its bin, which may be 0; if the bin covers one integer only, exactly that
+        // The count of the bin is an upper limit, and may be 0. If the bin covers a single integer, it is the exact
         // count.
         match numeric(literal).and_then(|value| self.bin_of(value)) {
             Some((count, alone)) if alone => count / self.count,
@@ -99,7 +101,8 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the number of values in the bin of `value`, and whether the bin covers one integer only.
+    /// Returns the number of values in the histogram bin of `value`, and whether the bin covers a single integer;
+    /// `None` if there is no such bin.
     fn bin_of(&self, value: f64) -> Option<(f64, bool)> {
         let spread = self.spread.filter(|spread| !spread.bins.is_empty())?;
         let place = ((value - spread.low) / spread.width).floor();
@@ -108,13 +111,13 @@ impl<'a> Values<'a> {
         Some((bin.map_or(0.0, |count| *count as f64), alone))
     }
 
-    /// Returns the distance of neighbouring values: 1 for integers, 0 for others.
+    /// Returns the distance between neighbouring values of the column's type: 1 for integers, 0 for other types.
     fn step(&self) -> f64 {
         let whole = self.column.min.as_ref().is_some_and(|min| schema::is_integer_like(min.data_type()));
         if whole { 1.0 } else { 0.0 }
     }
 
-    /// Returns the share of values below `value`, for a column of numbers.
+    /// Returns the fraction of values below `value`, for a column of numbers.
     fn below(&self, value: f64) -> f64 {
         let (rest, total) = self.rest_below(value);
         let of_rest = if total > 0.0 { rest / total } else { 0.0 };
@@ -123,24 +126,24 @@ impl<'a> Values<'a> {
         share.clamp(least, most)
     }
 
-    /// Returns the least and the greatest possible share of values below `value`, by the quantiles next to
-    /// it.
+    /// Returns the least and the greatest fraction of values that may be below `value`, according to the quantiles next
+    /// to it.
     fn shares_below(&self, value: f64) -> (f64, f64) {
         let Some(spread) = self.spread.filter(|spread| !spread.quantiles.is_empty()) else {
             return (0.0, 1.0);
         };
-        // This many quantiles are less than the value, and so is the corresponding share of the values.
+        // As many quantiles are less than the value, and so is the corresponding fraction of the values.
         let less = spread.quantiles.partition_point(|quantile| *quantile < value) as f64;
         let parts = spread.quantiles.len() as f64 + 1.0;
         let error = spread.quantile_error.clamp(0.0, 1.0);
         ((less / parts - error).max(0.0), ((less + 1.0) / parts + error).min(1.0))
     }
 
-    /// Returns how many of the values that are not frequent are below `value`, and how many there are in
-    /// total; without bins, the share of the range that is below, and 1.
+    /// Returns how many of the values that are not frequent are below `value`, and how many of these there are in
+    /// total. Without a histogram, returns the fraction of the range that is below `value`, and 1.
     fn rest_below(&self, value: f64) -> (f64, f64) {
         let (Some(min), Some(max)) = self.range() else { return (0.0, 0.0) };
-        // The value itself takes its part of the range, so that bounds of integers add up.
+        // The value itself takes up a part of the range, so that bounds of integers add up.
         let end = max + self.step();
         let share = |low: f64, high: f64| {
             let (low, high) = (low.max(min), high.min(end));
@@ -154,7 +157,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the lower edge of each bin, and the number of its values that are not frequent.
+    /// Returns the lower edge of each histogram bin, and how many of its values are not frequent.
     fn rest_of_bins(&self, spread: &'a Spread) -> impl Iterator<Item = (f64, f64)> {
         let mut rest: Vec<f64> = spread.bins.iter().map(|count| *count as f64).collect();
         for (value, rows) in &spread.frequent {
@@ -170,8 +173,8 @@ impl<'a> Values<'a> {
         (self.column.min.as_ref().and_then(numeric), self.column.max.as_ref().and_then(numeric))
     }
 
-    /// Returns the share of pairs in which this column's value is less than the other's, if the two are
-    /// independent; `None` unless both have bins.
+    /// Returns the fraction of pairs in which this column's value is less than the other's, if the two are independent;
+    /// `None` unless both have histograms.
     pub fn less_than(&self, other: &Values<'_>) -> Option<f64> {
         let spread = self.spread.filter(|spread| !spread.bins.is_empty())?;
         other.spread.filter(|spread| !spread.bins.is_empty())?;
@@ -190,7 +193,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Returns the number of a constant whose type has distances between values.
+/// Returns a constant as a number; `None` if its type has no distances between values.
 pub(crate) fn numeric(literal: &Literal) -> Option<f64> {
     match literal.value() {
         Value::Int(v) => Some(*v as f64),
@@ -199,8 +202,8 @@ pub(crate) fn numeric(literal: &Literal) -> Option<f64> {
     }
 }
 
-/// Returns whether a text matches a LIKE pattern, as [`farpool_model::Expr::Like`] defines it; `folded` ignores the
-/// case of letters, nearly as the operators do.
+/// Returns whether a string matches a LIKE pattern, as [`farpool_model::Expr::Like`] defines it. With `folded`, ignores
+/// the case of letters, nearly as the operators do.
 pub(crate) fn is_like(text: &str, pattern: &str, folded: bool) -> bool {
     let fold = |s: &str| if folded { s.to_lowercase() } else { s.to_string() };
     let (text, pattern): (Vec<char>, Vec<char>) =

@@ -86,7 +86,8 @@ fn the_bounds_of_a_range_are_taken_together() {
     assert_eq!(selectivity(&empty, &info()), 0.0);
 }
 
-/// A join passes its keys as a condition, and their least and greatest value.
+/// The condition that a join sends for its keys includes their least and greatest value; the bounds are not counted
+/// twice.
 #[test]
 fn keys_of_a_join_lie_within_their_bounds() {
     let keys: Vec<i64> = (401..=500).step_by(2).collect();
@@ -96,7 +97,7 @@ fn keys_of_a_join_lie_within_their_bounds() {
         selectivity(&Expr::And([&bounds[..], std::slice::from_ref(&set)].concat()), &info())
     };
     assert!(close(with_bounds(401, 500), 0.05));
-    // Bounds of another origin may leave fewer.
+    // Bounds from another condition may leave fewer rows than the keys.
     assert!(close(with_bounds(401, 410), 0.01));
 }
 
@@ -222,7 +223,7 @@ fn an_explanation_has_a_line_for_each_operator() {
     assert_eq!(line, "table=t, filter=id <= 500, keys=[word], aggregates=[sum(id)]");
 }
 
-/// A relation as (rows, rows before filters, keys).
+/// A relation in short: rows, rows before filters, and join keys.
 type Short<'a> = (f64, f64, &'a [(usize, f64)]);
 
 fn relations(of: &[Short<'_>]) -> Vec<Relation> {

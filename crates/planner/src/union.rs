@@ -1,35 +1,35 @@
-//! Union of programs that read rows of one table: one program that reads them once, evaluates the common conditions
-//! once, and groups once (pipeline groups, chapter 4: pipelines share common work). The remaining conditions of each
-//! filter are evaluated on top for each program: as a column that marks its rows, or as the `FILTER` of its aggregates.
+//! The union of programs over one table: a single program that reads the table once, evaluates the common conditions
+//! once, and groups once (after "pipeline groups" of Geyer et al., CIDR 2023). The other conditions of each program
+//! become a column that marks the program's rows, or the `FILTER` of its aggregates.
 //!
 //! Example: programs with the filters `a AND b` and `a AND c` become one with the filter `a AND (b OR c)`, whose result
-//! has columns for `b` and `c`. Without these, each program would return the rows of the other.
+//! has columns for `b` and `c`. Without these columns, each program would also return the rows of the other.
 
 use crate::split::{conjunction, conjuncts};
 use arrow_schema::DataType;
 use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Output, Program};
 
-/// A union of programs, and the part of its result that belongs to each.
+/// A union of programs, and which part of its result belongs to each program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Union {
-    /// The program that does the work of all of them.
+    /// The program that does the work of all programs.
     pub program: Program,
-    /// The part of each program, in their order.
+    /// The part of the result that belongs to each program, in the order of the programs.
     pub parts: Vec<Part>,
 }
 
-/// Part of a union's result that belongs to one program.
+/// The part of a union's result that belongs to one program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// The positions of its columns.
+    /// The positions, in the union's result, of the program's columns.
     pub columns: Vec<usize>,
-    /// The column that says which rows are its own: those for which a boolean is true, or a count is not 0. All, if
-    /// `None`.
+    /// The position of the column that says which rows belong to the program: those where it is true (if it is boolean)
+    /// or not 0 (if it is a count). `None` if all rows belong to it.
     pub rows: Option<usize>,
 }
 
-/// Returns whether both programs compute the same kind of result from the same table, so that one can do the work of
-/// both: rows, or groups by the same keys. Programs that return only some of their rows are not compatible.
+/// Returns whether two programs can be combined into one: they compute results of the same kind (rows, or groups by the
+/// same group keys) from the same table version. Programs with a sort order or a limit are not compatible.
 pub fn are_alike(a: &Program, b: &Program) -> bool {
     let is_whole = |program: &Program| program.limit.is_none() && program.order.is_empty();
     let groups = match (&a.output, &b.output) {
@@ -42,12 +42,12 @@ pub fn are_alike(a: &Program, b: &Program) -> bool {
     groups && is_whole(a) && is_whole(b) && (&a.table, a.version) == (&b.table, b.version)
 }
 
-/// Returns the conditions that a row must meet, all of them.
+/// Returns the conditions that a row must satisfy to pass the program's filter.
 pub(crate) fn conditions(program: &Program) -> Vec<Expr> {
     program.filter.clone().map(conjuncts).unwrap_or_default()
 }
 
-/// Returns the union of compatible programs; `None` for fewer than two.
+/// Returns the union of compatible programs; `None` for fewer than two, or if they are not compatible ([`are_alike`]).
 pub fn union(programs: &[&Program]) -> Option<Union> {
     let (first, others) = programs.split_first()?;
     if others.is_empty() || !others.iter().all(|other| are_alike(first, other)) {
@@ -82,8 +82,8 @@ pub fn union(programs: &[&Program]) -> Option<Union> {
                     ..aggregate.clone()
                 };
                 let columns = (0..keys.len()).chain(aggregates.iter().map(|a| column(&of_own(a)))).collect();
-                // A group may be there for the rows of another program only. Without keys there is one whatever the
-                // rows.
+                // A group may exist only because of another program's rows, so that the program's own rows are counted.
+                // Without group keys there is always exactly one group.
                 let counted = own.as_ref().filter(|_| !keys.is_empty()).map(|own| column(&count(own)));
                 parts.push(Part { columns, rows: counted });
             }
@@ -95,11 +95,11 @@ pub fn union(programs: &[&Program]) -> Option<Union> {
     Some(Union { program: Program { filter: filters.whole, output, ..Program::clone(first) }, parts })
 }
 
-/// The filters of several programs, taken apart.
+/// The filters of several programs, split into what is common and what is not.
 struct Filters {
-    /// Condition that holds for the rows of any of them.
+    /// A condition that is true for the rows of any of the programs.
     whole: Option<Expr>,
-    /// Additional condition of each program; `None` if there is none.
+    /// Additional condition of each program; `None` if it has no other than the common ones.
     own: Vec<Option<Expr>>,
 }
 
@@ -128,7 +128,7 @@ impl Filters {
     }
 }
 
-/// Counts the rows that meet a condition.
+/// Returns an aggregate that counts the rows which satisfy a condition.
 fn count(condition: &Expr) -> Aggregate {
     Aggregate {
         name: String::new(),
@@ -139,7 +139,7 @@ fn count(condition: &Expr) -> Aggregate {
     }
 }
 
-/// Returns the position of the equal element, adding it if there is none.
+/// Returns the position of the element for which `is_same` is true; if there is none, adds the one that `make` creates.
 fn place<T>(all: &mut Vec<T>, is_same: impl Fn(&T) -> bool, make: impl FnOnce(String) -> T) -> usize {
     all.iter().position(is_same).unwrap_or_else(|| {
         all.push(make(format!("c{}", all.len())));

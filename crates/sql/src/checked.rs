@@ -1,10 +1,10 @@
 //! Checked arithmetic in the engine: a result that does not fit its type is an error. In DataFusion 55.2, operators on
-//! integers wrap, and operators on decimals do not check the number of digits; it has no setting for either. This
-//! module is obsolete once upstream has checked operators.
+//! integers wrap around, and operators on decimals do not check the number of digits; there is no setting for either.
+//! This module is obsolete once upstream has checked operators.
 //!
 //! Invariant: in an analyzed plan, every `+ - * / %` and every sign on integers or decimals is a call of
-//! `CheckedFunction`, unless its types and constants prove that it cannot fail. The rule runs after type
-//! coercion, which gives operations their types, and before constants are folded. Columns keep their names.
+//! `CheckedFunction`, unless its types and constants prove that it cannot fail. The rule runs after type coercion,
+//! which determines the types of operations, and before constants are folded. Columns keep their names.
 
 mod branches;
 mod conditions;
@@ -31,12 +31,12 @@ use datafusion::optimizer::AnalyzerRule;
 use farpool_model::{ArithmeticOp, Expr, Facts, schema};
 use function::{operation_of, type_of};
 
-/// Depth to which operands are examined for bounds. Constants and narrow columns are usually direct operands;
-/// deeper operands are bounded by their types, so that the cost of a long chain is proportional to its
-/// length.
+/// Maximum depth to which operands are examined for bounds of their values. Reason: constants and narrow columns are
+/// usually direct operands. Deeper operands are bounded by their types, so that the cost of a long chain of operators
+/// stays proportional to its length.
 const LEVELS: usize = 8;
 
-/// The analyzer rule.
+/// The analyzer rule that replaces arithmetic by checked calls.
 #[derive(Debug)]
 pub struct CheckedArithmetic;
 
@@ -55,7 +55,7 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(plan));
     }
     let input = columns_below(&plan)?;
-    // In aggregates and window functions, conditions and orders are part of the column's name.
+    // In aggregates and window functions, the name of a column also depends on its condition and sort order.
     let names = NamePreserver::new(&plan);
     let checked = plan.map_expressions(|expr| {
         let name = names.save(&expr);
@@ -69,7 +69,8 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// Returns the columns that expressions of a node can refer to; for a scan, those of its table.
+/// Returns the columns that expressions of a plan node can refer to: those of its inputs; for a scan, those of its
+/// table.
 pub fn columns_below(plan: &LogicalPlan) -> Result<DFSchema> {
     let mut columns = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = plan {
@@ -96,7 +97,7 @@ fn computes(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Replaces `expr` by a checked call if it may fail; its operands have been checked already.
+/// Replaces `expr` by a checked call if it may overflow or otherwise fail. Its operands have been replaced already.
 fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
     let (operation, operands) = match &expr {
         Logical::BinaryExpr(binary) => match arithmetic_op(binary.op) {
@@ -106,7 +107,7 @@ fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
         Logical::Negative(inner) => (Operation::Negative, vec![&**inner]),
         _ => return Ok(Transformed::no(expr)),
     };
-    // An operation with NULL is NULL, which the engine's simplifier handles.
+    // An operation with the constant NULL is NULL, which the engine's simplifier handles.
     if operands.iter().any(|operand| is_null(operand)) {
         return Ok(Transformed::no(expr));
     }
@@ -134,14 +135,14 @@ fn is_null(expr: &Logical) -> bool {
     }
 }
 
-/// Returns whether an operation may fail on operands with these facts.
+/// Returns whether an operation may fail on operands with these known properties.
 fn may_fail(operation: Operation, operands: &[Facts]) -> bool {
     let operands: Vec<&Facts> = operands.iter().collect();
     Facts::node_may_fail(&node(operation), &Schema::empty(), &operands).unwrap_or(true)
 }
 
-/// Returns an expression of the operation's kind; its operands are placeholders, since their facts are given
-/// separately.
+/// Returns an expression of the operation's kind. Its operands are placeholders, because what is known of them is
+/// passed separately.
 fn node(operation: Operation) -> Expr {
     let operand = || Expr::Column(0);
     match operation {
@@ -150,7 +151,7 @@ fn node(operation: Operation) -> Expr {
     }
 }
 
-/// Returns the facts known about the values of `expr`; `None` if the model does not have its type.
+/// Returns what is known about the values of `expr` (such as bounds); `None` if the model does not have its type.
 fn facts(expr: &Logical, input: &DFSchema, levels: usize) -> Option<Facts> {
     let data_type = type_of(expr, input).ok()?;
     if schema::canonical_type(&data_type).as_ref() != Some(&data_type) {
@@ -183,7 +184,7 @@ fn facts(expr: &Logical, input: &DFSchema, levels: usize) -> Option<Facts> {
     known.filter(|facts| facts.data_type == data_type).or_else(of_type)
 }
 
-/// Returns the arithmetic operator of the model, if `op` is one.
+/// Returns the arithmetic operator of the model that corresponds to `op`; `None` if `op` is no arithmetic operator.
 pub fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
     Some(match op {
         Operator::Plus => ArithmeticOp::Add,

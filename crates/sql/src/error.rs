@@ -14,13 +14,13 @@ use farpool_model::{Error, ErrorKind, schema};
 use std::fmt::Write;
 use std::io;
 
-/// Wraps an error of the model to pass it through DataFusion.
+/// Wraps an error of the model, so that it passes through DataFusion unchanged.
 pub fn wrap(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Converts an error for the user, with its position in `text`, a statement that starts at `line` of its
-/// source.
+/// Converts an error for the user. Adds its position in `text`, a statement that starts at the line number `line` of
+/// its source.
 pub fn in_statement(error: DataFusionError, text: &str, line: u64) -> Error {
     let position = position(&error).or_else(|| ends_early(&error).then(|| end_of(text)));
     let error = unwrap(error);
@@ -34,13 +34,13 @@ pub fn in_statement(error: DataFusionError, text: &str, line: u64) -> Error {
     let mut message = error.message.clone();
     let _ = write!(message, " (line {}, column {column})", at_line - 1 + line);
     let before: String = source.chars().take(usize::try_from(column - 1).unwrap_or(0)).collect();
-    // The caret must stand below its character even if a tab is wider than one column.
+    // Tabs are kept, so that the caret stands below its character even if a tab is wider than one column.
     let blank: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let _ = write!(message, "\n  {source}\n  {blank}^");
     Error { message, ..error }
 }
 
-/// Advises single quotes if a name in double quotes does not exist and may have been meant as a string.
+/// If a name in double quotes does not exist and may have been meant as a string, advises single quotes.
 fn text_in_double_quotes(error: Error, source: &str, column: u64) -> Error {
     let before = usize::try_from(column - 1).unwrap_or(usize::MAX);
     let mut from_there = source.chars().skip(before).peekable();
@@ -52,7 +52,7 @@ fn text_in_double_quotes(error: Error, source: &str, column: u64) -> Error {
     Error { advice: None, ..error }.advise(format!("a text stands in single quotes: '{text}'"))
 }
 
-/// Removes DataFusion's wrappers from the error.
+/// Removes DataFusion's wrappers from an error, and returns it as an error of the model.
 pub fn unwrap(error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
@@ -62,7 +62,7 @@ pub fn unwrap(error: DataFusionError) -> Error {
                 Err(inner) => Error::invalid(inner.to_string()),
             },
         },
-        // The engine lost a column of the plan when it turned a subquery into a join.
+        // DataFusion lost a column of the plan when it turned a subquery into a join.
         DataFusionError::Context(rule, inner)
             if rule.starts_with("Optimizer rule")
                 && rule.contains("subquery")
@@ -96,17 +96,18 @@ pub fn unwrap(error: DataFusionError) -> Error {
     }
 }
 
-/// Returns whether something that the statement was planned with, such as a table version, has changed since.
+/// Returns whether the error says that something on which planning relied, such as a table version, has changed since.
 pub fn is_stale(error: &DataFusionError) -> bool {
     shared(error).kind == ErrorKind::Stale
 }
 
-/// Returns whether a table or version that the statement was planned for is gone, so that planning again may help.
+/// Returns whether the error says that a table version or a prepared program is gone, so that planning again may help.
 pub fn is_gone(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound)
 }
 
-/// Converts an error after which the statement is not planned again: `Stale` becomes `Unavailable`.
+/// Converts an error after which the statement is not planned again: `Stale` becomes `Unavailable`, because callers
+/// would take `Stale` for a hint to plan again.
 pub fn lasting(error: Error) -> Error {
     match error.kind {
         ErrorKind::Stale => {
@@ -117,7 +118,10 @@ pub fn lasting(error: Error) -> Error {
     }
 }
 
-/// Checks that a statement that was planned again still has the columns that were announced before.
+/// Checks that a statement that was planned again still has the columns that its caller knows.
+///
+/// # Errors
+/// Fails if they differ.
 pub fn same_columns(before: &Schema, now: &Schema) -> farpool_model::Result<()> {
     match before.fields() == now.fields() {
         true => Ok(()),
@@ -130,7 +134,7 @@ pub fn same_columns(before: &Schema, now: &Schema) -> farpool_model::Result<()> 
     }
 }
 
-/// Copies an error that several tasks share, as far as it can be cloned.
+/// Copies an error that several tasks share. What cannot be cloned becomes text.
 fn shared(error: &DataFusionError) -> Error {
     let innermost = error.find_root();
     if let DataFusionError::External(inner) = innermost
@@ -172,19 +176,19 @@ fn from_arrow(error: ArrowError) -> Error {
     }
 }
 
-/// Converts an error of a file, which is one of ours or the operating system's.
+/// Converts an I/O error, which may contain an error of the model.
 fn of_file(error: &io::Error) -> Error {
     let ours = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     ours.cloned().unwrap_or_else(|| Error::invalid(error.to_string()))
 }
 
-/// Converts an error of Arrow's kernels, or of a function that reports errors in the same form.
+/// Converts an error of Arrow's compute kernels, or of a function that reports errors in the same form.
 fn of_kernel(error: &ArrowError) -> Error {
     let message = arrow_message(error);
     if let Some(error) = messages::in_our_words(&message) {
         return error;
     }
-    // The functions' messages contain Arrow's array types; users know the SQL types.
+    // The messages name Arrow's array types; users know the SQL types.
     let types = [("Int8", "tinyint"), ("Int16", "smallint"), ("Int32", "integer"), ("Int64", "bigint")];
     let found = types.iter().find_map(|(array, name)| {
         let what = message.strip_prefix(array)?.strip_prefix("Array overflow on ")?;
@@ -228,10 +232,11 @@ fn from_schema(error: &SchemaError) -> Error {
         SchemaError::FieldNotFound { field, valid_fields } => {
             let wanted = field.flat_name();
             let error = Error::new(ErrorKind::NotFound, format!("there is no column {wanted}"));
-            // A qualified name is compared with qualified names.
+            // If the missing name is qualified, it is compared with qualified names.
             let name = |c: &Column| if field.relation.is_some() { c.flat_name() } else { c.name.clone() };
             let names: Vec<String> = valid_fields.iter().map(name).collect();
-            // A name that differs only in upper-case letters, which need quotes.
+            // There is a name that differs only in the case of its letters; a name with upper-case letters needs
+            // quotes.
             if let Some(same) = names.iter().find(|name| name.to_lowercase() == wanted && **name != wanted) {
                 let advice =
                     format!("write {same:?} in double quotes, without which a name is read in lower case");
@@ -254,7 +259,7 @@ fn from_schema(error: &SchemaError) -> Error {
     }
 }
 
-/// Returns the name of a table that does not exist, if `error` reports that the statement reads one.
+/// If `error` reports that a table does not exist, returns the table's name; otherwise `None`.
 pub fn missing_table(error: &DataFusionError) -> Option<&str> {
     match error {
         DataFusionError::Plan(message) => table_not_found(message),
@@ -265,7 +270,7 @@ pub fn missing_table(error: &DataFusionError) -> Option<&str> {
     }
 }
 
-/// Returns whether the error reports two columns with the same name in a list.
+/// Returns whether the error reports two columns with the same name in a SELECT list or another list of expressions.
 pub fn is_of_equal_names(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::SchemaError(inner, _) => matches!(
@@ -279,12 +284,12 @@ pub fn is_of_equal_names(error: &DataFusionError) -> bool {
     }
 }
 
-/// Extracts the table from DataFusion's message that it does not exist; only the message distinguishes this error from
-/// others.
+/// Extracts the table's name from DataFusion's message that it does not exist; `None` for other messages. Only the
+/// message distinguishes this error from others.
 fn table_not_found(message: &str) -> Option<&str> {
     let named = |before: &str, after: &str| message.strip_prefix(before)?.strip_suffix(after);
     let name = named("table '", "' not found").or_else(|| named("Table '", "' doesn't exist."))?;
-    // Names without a qualifier are reported with the session's own catalog.
+    // Names without a qualifier are reported with the session's own catalog (`session.`).
     let name = name.strip_prefix("session.").unwrap_or(name);
     Some(name.strip_prefix("public.").unwrap_or(name))
 }
@@ -318,7 +323,7 @@ fn lower_first(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }
 
-/// Returns line and column of an error, counted from 1, if the error has a position.
+/// Returns the line and the column of an error, both counted from 1; `None` if the error has no position.
 pub fn position(error: &DataFusionError) -> Option<(u64, u64)> {
     match error {
         DataFusionError::Diagnostic(diagnostic, inner) => match diagnostic.span {
@@ -336,7 +341,7 @@ pub fn position(error: &DataFusionError) -> Option<(u64, u64)> {
     }
 }
 
-/// Returns whether the error reports an unexpected end of the statement; this error has no position.
+/// Returns whether the error reports that the statement ends unexpectedly; this error has no position.
 fn ends_early(error: &DataFusionError) -> bool {
     match error {
         DataFusionError::SQL(inner, _) => inner.to_string().contains("found: EOF"),
@@ -352,7 +357,7 @@ fn end_of(text: &str) -> (u64, u64) {
     (count(text.matches('\n').count()) + 1, count(last.chars().count()) + 1)
 }
 
-/// Parses the position at the end of sqlparser's messages: `… at Line: 1, Column: 8`.
+/// Parses the position at the end of a message of sqlparser: `… at Line: 1, Column: 8`.
 fn written_position(text: &str) -> Option<(u64, u64)> {
     let (line, column) = text.rsplit_once(" at Line: ")?.1.split_once(", Column: ")?;
     let (line, column) = (line.trim().parse().ok()?, column.trim().parse::<u64>().ok()?);

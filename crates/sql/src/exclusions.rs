@@ -1,9 +1,9 @@
 //! Frames of windows that exclude rows near the current one: `EXCLUDE CURRENT ROW | GROUP | TIES`. Frames in DataFusion
 //! 55.2 have no exclusion; this module is obsolete once they do.
 //!
-//! A call over such a window becomes a call of a function that gets every row's frame from the engine, and evaluates
-//! the original call over the remaining rows of the frame. The cost for each row is proportional to the size of its
-//! frame.
+//! A call over such a window becomes a call of a function that gets every row's frame from the engine, and that
+//! evaluates the original call over those rows of the frame that are not excluded. The cost of each row is proportional
+//! to the size of its frame.
 
 use crate::interrupt::current;
 use arrow_array::{Array, ArrayRef, BooleanArray};
@@ -27,23 +27,23 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Window functions that depend on the frame.
+/// Window functions (other than aggregates) whose result depends on the frame.
 const OF_FRAMES: [&str; 3] = ["first_value", "last_value", "nth_value"];
 
-/// The rows that are excluded from a frame (SQL:2016, 7.15).
+/// Which rows are excluded from a frame (SQL:2016, 7.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exclusion {
     CurrentRow,
-    /// The current row and its peers, which are equal to it in the window's order.
+    /// The current row and its peers, which are equal to it in the window's sort order.
     Group,
-    /// The peers only.
+    /// The peers of the current row, but not the row itself.
     Ties,
 }
 
 impl Exclusion {
     const ALL: [Exclusion; 3] = [Exclusion::CurrentRow, Exclusion::Group, Exclusion::Ties];
 
-    /// Returns the constant that marks the exclusion in PARTITION BY.
+    /// Returns the constant string that marks the exclusion in PARTITION BY.
     pub fn mark(self) -> &'static str {
         match self {
             Exclusion::CurrentRow => "\u{1}EXCLUDE CURRENT ROW",
@@ -63,7 +63,8 @@ impl Exclusion {
         }
     }
 
-    /// Returns the rows of `frame` that remain for `row`; `peers` are its peers and itself.
+    /// Returns the rows of `frame` that are not excluded for the row `row`, as three ranges. `peers` are the row's
+    /// peers, including itself.
     fn left(self, frame: &Range<usize>, row: usize, peers: &Range<usize>) -> [Range<usize>; 3] {
         let within = |rows: Range<usize>| {
             let start = rows.start.clamp(frame.start, frame.end);
@@ -80,8 +81,8 @@ pub fn is_mark(text: &str) -> bool {
     Exclusion::ALL.into_iter().any(|exclusion| exclusion.mark() == text)
 }
 
-/// The analyzer rule: replaces the calls over marked windows. It runs after type coercion, which gives the arguments
-/// the types that the function takes. Columns keep their names.
+/// The analyzer rule: replaces the calls over marked windows. It runs after type coercion, which converts the arguments
+/// to the types that the function takes. Columns keep their names.
 #[derive(Debug)]
 pub struct Exclusions;
 
@@ -134,7 +135,7 @@ fn over_what_is_left(mut call: WindowFunction, exclusion: Exclusion) -> WindowFu
     call
 }
 
-/// A window function with an exclusion.
+/// A window function that evaluates another one over the rows of a frame that are not excluded.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Excluding {
     inner: WindowFunctionDefinition,
@@ -191,7 +192,7 @@ impl WindowUDFImpl for Excluding {
     }
 }
 
-/// An aggregate, with the arguments to create its accumulators.
+/// An aggregate with the arguments from which its accumulators are created.
 #[derive(Debug)]
 struct Aggregate {
     function: Arc<AggregateUDF>,
@@ -211,7 +212,8 @@ impl Aggregate {
         is_distinct: bool,
         args: &PartitionEvaluatorArgs<'_>,
     ) -> Result<Self> {
-        // Constants may be options of the function; other arguments are the columns of a separate schema.
+        // Constants may be options of the function, and stay as they are. Other arguments become columns of a schema of
+        // their own.
         let own = |(place, expr): (usize, &Arc<dyn PhysicalExpr>)| match expr.downcast_ref::<Literal>() {
             Some(_) => Arc::clone(expr),
             None => Arc::new(Column::new(fields[place].name(), place)) as Arc<dyn PhysicalExpr>,
@@ -242,32 +244,33 @@ impl Aggregate {
     }
 }
 
-/// The aggregate or function that is evaluated over the remaining rows.
+/// What is evaluated over the rows that are not excluded: an aggregate or a window function.
 #[derive(Debug)]
 enum Computed {
     Aggregate(Box<Aggregate>),
     Function(Box<dyn PartitionEvaluator>),
 }
 
-/// Evaluates a partition, row by row.
+/// Evaluates a partition of the window, row by row.
 #[derive(Debug)]
 struct Evaluator {
     computed: Computed,
     exclusion: Exclusion,
     has_filter: bool,
-    /// Number of columns before those of the window's order.
+    /// Number of argument columns; the columns of the window's sort order follow them.
     arguments: usize,
-    /// The next row.
+    /// The index of the row that is evaluated next.
     row: usize,
-    /// The ranges of equal rows in their order, and the index of the current one.
+    /// The ranges of rows that are equal in the sort order, and the index of the current range.
     peers: Option<(Vec<Range<usize>>, usize)>,
 }
 
 impl Evaluator {
-    /// Returns the rows that are equal to the current one in the window's order.
+    /// Returns the peers of the current row: the rows that are equal to it in the window's sort order, including
+    /// itself.
     fn peers(&mut self, order: &[ArrayRef], rows: usize) -> Result<Range<usize>> {
         if self.peers.is_none() {
-            // Without an order all rows are equal.
+            // Without a sort order, all rows are equal.
             let ranges = match order {
                 [] => std::iter::once(0..rows).collect(),
                 order => partition(order)?.ranges(),
@@ -281,7 +284,7 @@ impl Evaluator {
         Ok(ranges.get(*at).cloned().unwrap_or(self.row..self.row + 1))
     }
 
-    /// Returns the arguments of those rows that pass FILTER.
+    /// Returns the arguments of those of the rows that satisfy the condition of FILTER.
     fn rows(&self, arguments: &[ArrayRef], rows: &Range<usize>) -> Result<Vec<ArrayRef>> {
         let slices: Vec<ArrayRef> = arguments.iter().map(|a| a.slice(rows.start, rows.len())).collect();
         if !self.has_filter {

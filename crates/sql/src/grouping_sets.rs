@@ -1,10 +1,10 @@
-//! Fixes `ORDER BY` on keys of grouping sets (`ROLLUP`, `CUBE`), which are NULL in rows of sets that omit them. If a
-//! filter below the grouping compares a key with a constant, or its input is sorted by the key, DataFusion 55.2 assumes
-//! that the same holds above the grouping, and drops an `ORDER BY` of this key. This rule is obsolete once upstream
-//! drops these properties at grouping sets.
+//! Fixes `ORDER BY` of group keys of grouping sets (`ROLLUP`, `CUBE`), which are NULL in the rows of sets without them.
+//! If a filter below the grouping compares a key with a constant, or its input is sorted by the key, DataFusion 55.2
+//! assumes that the same is true above the grouping, and drops an `ORDER BY` of this key. This rule is obsolete once
+//! upstream drops these properties at grouping sets.
 //!
-//! Invariant: properties of the rows below grouping sets are not assumed for the rows above. The rule runs
-//! before those that insert sorts and repartition rows.
+//! Invariant: properties of the rows below grouping sets are not assumed for the rows above. The rule runs before those
+//! that insert sorts and repartition rows.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -20,7 +20,7 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 
-/// The optimizer rule.
+/// The physical optimizer rule that inserts `SetsExec` above grouping sets.
 #[derive(Debug)]
 pub struct KeysOfSets;
 
@@ -45,7 +45,7 @@ impl PhysicalOptimizerRule for KeysOfSets {
     }
 }
 
-/// Passes its input's rows on, without any of their known properties.
+/// Returns its input's rows unchanged, but declares none of their properties, such as a sort order.
 #[derive(Debug)]
 struct SetsExec {
     input: Arc<dyn ExecutionPlan>,

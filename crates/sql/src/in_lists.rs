@@ -1,9 +1,10 @@
 //! Members of IN lists that depend on the row.
 //!
-//! DataFusion 55.2 evaluates the members for no rows to find out whether they are constants, and takes the value that it gets
-//! for all rows. A CASE with a constant in one of its branches gives that constant for no rows: `v IN (1, CASE WHEN id > 100
-//! THEN 6 ELSE v * 100 END)` is true for 6. Such members become calls of a function that gives a value for each row, also
-//! for no rows. The module is obsolete once upstream looks for columns in the members.
+//! DataFusion 55.2 evaluates the members for an empty batch, in order to find out whether they are constants, and takes
+//! the value that it gets for all rows. A CASE with a constant in one of its branches gives that constant for an empty
+//! batch: `v IN (1, CASE WHEN id > 100 THEN 6 ELSE v * 100 END)` is then true for 6. Such members become calls of a
+//! function that returns a value for each row, also for an empty batch. The module is obsolete once upstream looks for
+//! columns in the members.
 
 use arrow_schema::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -16,7 +17,8 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Returns its argument, a value for each row. The function is not registered, so that statements cannot call it.
+/// Returns its argument as a column with one value for each row, even if the argument is a constant. The function is
+/// not registered, so that SQL cannot call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct EachRow(Signature);
 
@@ -53,7 +55,8 @@ impl ScalarUDFImpl for EachRow {
     }
 }
 
-/// Returns the plan, which no rule changes any more, with members of IN lists evaluated for each row where they depend on it.
+/// Returns the plan with those members of IN lists wrapped in `EachRow` that depend on the row. It must be the last
+/// change of the plan, because rules may not recognize wrapped members.
 pub fn members_of_each_row(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|plan| {
         let mut has_members = false;
@@ -66,7 +69,8 @@ pub fn members_of_each_row(plan: LogicalPlan) -> Result<LogicalPlan> {
             })?;
             Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
         })?;
-        // A table that has agreed to decide a filter must recognize it when it is scanned.
+        // Scans are left as they are: a table that has agreed to evaluate a filter must recognize the filter when it is
+        // scanned.
         if !has_members || matches!(plan, LogicalPlan::TableScan(_)) {
             return Ok(Transformed::no(plan));
         }
@@ -97,7 +101,7 @@ fn in_list(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(Transformed::new_transformed(list, is_changed))
 }
 
-/// Returns whether a member is an expression over the columns of the row, or over the parameters of a lambda.
+/// Returns whether a member depends on columns of the row, or on parameters of a lambda.
 fn depends(member: &Expr) -> Result<bool> {
     let is_one = |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::LambdaVariable(_));
     let is_done = matches!(member, Expr::ScalarFunction(call) if call.func.inner().is::<EachRow>());

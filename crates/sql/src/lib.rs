@@ -1,11 +1,12 @@
-//! The meaning of SQL: turns text into a plan that means what the text means in PostgreSQL and DuckDB, and provides the
-//! functions, types, rules and limits that such plans need in DataFusion. This crate knows neither pools nor files.
+//! The meaning of SQL: turns the text of a statement into a plan that means what the text means in PostgreSQL and
+//! DuckDB. Provides the functions, types, rules and limits that such plans need in DataFusion. This crate knows neither
+//! pools nor files.
 //!
-//! A statement passes through [`dialect::parse`], [`dialect::plan`] and the rules of this crate around the engine's,
-//! and runs within a [`Scope`], which can stop it. Errors are phrased in terms of the statement ([`error`]).
+//! A statement passes through [`dialect::parse`], [`dialect::plan`], and the rules of this crate before and after the
+//! engine's. It runs within a [`Scope`], which can stop it. Errors are phrased in terms of the statement ([`error`]).
 //!
-//! Invariant: a statement means the same with and without a pool below it. A form that the engine evaluates incorrectly
-//! is rewritten to one that it evaluates correctly, or refused.
+//! Invariant: a statement means the same whether a pool or the engine evaluates it. A form that the engine evaluates
+//! incorrectly is rewritten to one that it evaluates correctly, or refused.
 
 #![forbid(unsafe_code)]
 

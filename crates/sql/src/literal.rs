@@ -1,13 +1,13 @@
 //! Converts constants between DataFusion's `ScalarValue` and the model's [`Literal`].
 //!
-//! Invariant: a round trip changes only the representation: strings become views, narrow decimals become 128 bits wide,
-//! dictionary constants become their value.
+//! Invariant: converting there and back changes only the representation: strings become views, narrow decimals become
+//! 128 bits wide, and dictionary-encoded constants become plain values.
 
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use farpool_model::{Literal, Value, schema};
 
-/// Converts a constant to the model's; `None` for types that the pool does not hold.
+/// Converts a constant to the model's; `None` for types that pools do not have.
 pub fn from_scalar(scalar: &ScalarValue) -> Option<Literal> {
     use ScalarValue as S;
     if let S::Dictionary(_, inner) | S::RunEndEncoded(_, _, inner) = scalar {

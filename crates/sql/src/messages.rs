@@ -1,10 +1,10 @@
-//! Rewrites the engine's error messages for the author of a statement: types by their SQL names, one
-//! sentence, no internals of the engine.
+//! Rewrites the engine's error messages for the author of a statement: SQL names of types, one sentence, and nothing
+//! about the internals of the engine.
 
 use crate::names;
 use farpool_model::{Error, ErrorKind};
 
-/// Converts a message of the engine to an error for the user.
+/// Converts an error message of DataFusion to an error for the user.
 pub fn told(kind: ErrorKind, message: &str) -> Error {
     let message = without_insides(message);
     let of_functions = wrong_arguments(&message).or_else(|| unknown_function(&message));
@@ -18,11 +18,11 @@ pub fn told(kind: ErrorKind, message: &str) -> Error {
     })
 }
 
-/// Removes parts meant for developers of the engine: debug output of structures, backtraces, and where to report a bug.
+/// Removes what is meant for developers of the engine: debug output of structs, backtraces, and where to report a bug.
 fn without_insides(message: &str) -> String {
     let ends = ["\nThis issue was likely caused by", "\n\nbacktrace:", "\nbacktrace:"];
     let end = ends.iter().filter_map(|end| message.find(end)).min().unwrap_or(message.len());
-    // A function's candidate signatures follow the backtrace.
+    // A message about a function's arguments has the list of possible signatures after the backtrace; it is kept.
     let arguments = message.find(NO_MATCH).filter(|at| *at > end).map_or("", |at| &message[at..]);
     let mut text = format!("{} {arguments}", &message[..end]);
     for prefix in ["Internal error: ", "Error during planning: ", "This feature is not implemented: "] {
@@ -30,7 +30,7 @@ fn without_insides(message: &str) -> String {
     }
     match structure(&text) {
         None => text.trim().to_string(),
-        // Keeps the name of the structure: `Unsupported ast node Pivot {`.
+        // Keeps the name of the struct: `Unsupported ast node Pivot {`.
         Some(at) => {
             let name: String = text[at..].chars().take_while(|c| c.is_alphanumeric()).collect();
             let before =
@@ -50,7 +50,7 @@ const OPERATORS: &[(&str, &str)] = &[
     ("Window", "a window"),
 ];
 
-/// Replaces names such as `AggregateStream[0]` by a description of these operators.
+/// Replaces names of operators, such as `AggregateStream[0]`, by what these operators compute.
 pub fn without_operators(message: &str) -> String {
     let plain = |word: &str| {
         let name = word.trim_end_matches([',', '.', ':', ')']);
@@ -73,7 +73,7 @@ pub fn without_operators(message: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Finds the start of a debug-printed structure, such as `Ident { value: …`.
+/// Finds the start of a struct in debug output, such as `Ident { value: …`.
 fn structure(text: &str) -> Option<usize> {
     let is_name = |word: &str| word.starts_with(|c: char| c.is_ascii_uppercase());
     let opens = text.match_indices(" {").map(|(at, _)| at).find(|at| {
@@ -83,8 +83,8 @@ fn structure(text: &str) -> Option<usize> {
     Some(text[..opens].rfind(char::is_whitespace).map_or(0, |at| at + 1))
 }
 
-/// Recognizes a subquery, or another expression, at a position that the engine does not support, such as the arguments
-/// of an aggregate.
+/// If the message reports a subquery or another expression at a position that the engine does not support, such as an
+/// aggregate's argument, returns a better error; otherwise `None`.
 fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
     let expr = message.strip_prefix("Physical plan does not support logical expression ")?;
     if expr.starts_with("WindowFunction") {
@@ -103,7 +103,7 @@ fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
     })
 }
 
-/// Parts of messages that expose internals of the engine, with the message that replaces them, and advice.
+/// Parts of messages that expose internals of the engine, each with the message that replaces the whole, and advice.
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "Unsupported LIMIT expression",
@@ -145,13 +145,14 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Returns the replacement of a message that exposes internals of the engine.
+/// If the message exposes internals of the engine, returns the error that replaces it; otherwise `None`.
 pub fn in_our_words(message: &str) -> Option<Error> {
     let (_, told, advice) = WORDS.iter().find(|(part, ..)| message.contains(part))?;
     Some(Error::invalid(*told).advise(*advice))
 }
 
-/// Recognizes a call within another one, which the engine prints in a form of its own.
+/// If the message reports an aggregate or window call within another one, which the engine prints in a form of its own,
+/// returns a better error; otherwise `None`.
 fn nested_calls(message: &str) -> Option<Error> {
     let (what, _) = message.split_once(": '")?;
     let what = match what {
@@ -167,7 +168,7 @@ fn nested_calls(message: &str) -> Option<Error> {
 
 const NO_MATCH: &str = "No function matches the given name and argument types '";
 
-/// Recognizes a call with argument types that the function does not take, or with too many arguments.
+/// If the message reports a call with unsuitable types or too many arguments, returns a better error; otherwise `None`.
 fn wrong_arguments(message: &str) -> Option<Error> {
     let (before, rest) = message.split_once(NO_MATCH)?;
     let (call, _) = rest.split_once("'. ")?;
@@ -201,7 +202,7 @@ fn wrong_arguments(message: &str) -> Option<Error> {
     )
 }
 
-/// Recognizes an operator between types that it does not support.
+/// If the message reports an operator between types that it does not support, returns a better error; otherwise `None`.
 fn wrong_types(message: &str) -> Option<Error> {
     let between = |before: &str, after: &str| {
         let (_, rest) = message.split_once(before)?;
@@ -341,8 +342,8 @@ pub fn sql_types(text: &str) -> String {
     made
 }
 
-/// Returns a constant that the engine prints with its type, such as `Int64(1)` or `Utf8("a")`, as in SQL, and the text
-/// after it. `word` is the type.
+/// If `rest` is what follows the type name `word` in a constant that the engine prints with its type, such as
+/// `Int64(1)` or `Utf8("a")`, returns the constant as in SQL, and the text after it; otherwise `None`.
 fn constant_of<'a>(word: &str, rest: &'a str) -> Option<(String, &'a str)> {
     let is_plain = |known: &&(&str, &str, bool)| known.0 == word && !known.2;
     let has_constants = TYPES.iter().find(is_plain).is_some_and(|(_, name, _)| *name != "DECIMAL");
@@ -361,7 +362,7 @@ fn constant_of<'a>(word: &str, rest: &'a str) -> Option<(String, &'a str)> {
     }
 }
 
-/// Returns the text after the bracketed part that `text` begins with.
+/// Returns the text after the bracketed part at the beginning of `text`.
 fn behind_brackets(text: &str) -> &str {
     if !text.starts_with('(') {
         return text;

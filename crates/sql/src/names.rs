@@ -5,7 +5,7 @@ use datafusion::common::utils::datafusion_strsim::levenshtein;
 use farpool_model::Error;
 use std::collections::HashSet;
 
-/// Maximal number of names shown if none is similar.
+/// Maximum number of names that the advice lists if none is similar.
 const NAMES_SHOWN_MAX: usize = 12;
 
 /// Returns whether `wanted` may be a misspelling of `name`.
@@ -13,7 +13,7 @@ pub fn are_close(wanted: &str, name: &str) -> bool {
     levenshtein(&wanted.to_lowercase(), &name.to_lowercase()) * 2 <= wanted.chars().count()
 }
 
-/// Adds advice: the names in `known` that are similar to `wanted`, or else the first few.
+/// Adds advice to an error: the names in `known` that are similar to `wanted`; if there are none, the first few names.
 pub fn advise(error: Error, wanted: &str, known: &[&str]) -> Error {
     let wanted = wanted.to_lowercase();
     let distance = |name: &str| levenshtein(&wanted, &name.to_lowercase());
@@ -37,8 +37,8 @@ pub fn advise(error: Error, wanted: &str, known: &[&str]) -> Error {
     error.advise(format!("there are: {shown}"))
 }
 
-/// Returns whether `name` is a path, a pattern or a call of a reader; table names have no directory, extension or
-/// wildcard.
+/// Returns whether `name` refers to a file: a path, a pattern of paths, or a call of a file reader. Names of tables
+/// have no directory, extension or wildcard.
 pub fn names_a_file(name: &str) -> bool {
     name.contains(['/', '.', '*', '\\']) || crate::dialect::is_call(name)
 }

@@ -1,13 +1,13 @@
-//! Makes 0.0 and -0.0 one value, as in SQL. Some operators of DataFusion 55.2 compare floats by their bits: in keys of
-//! a window (`PARTITION BY`, `ORDER BY`), in aggregates of distinct values, and in `nullif`, `CASE x WHEN …` and `IN`
-//! with a list (`compared.rs`). Groups, joins, DISTINCT and `=` compare values already. This module is obsolete once
-//! all of them do.
+//! Makes 0.0 and -0.0 one value, as in SQL. Some operators of DataFusion 55.2 compare floats by their bits: keys of a
+//! window (`PARTITION BY`, `ORDER BY`), aggregates of distinct values, and `nullif`, `CASE x WHEN …` and `IN` with a
+//! list (`compared.rs`). Groups, joins, DISTINCT and `=` compare by value already. This module is obsolete once all of
+//! them do.
 //!
-//! The optimizer rule runs last: by then an aggregation of a single column's distinct values has become a grouping by
-//! this column, which can be pushed down, and the remaining aggregations run in the engine.
+//! The optimizer rule runs last. By then an aggregation of a single column's distinct values has become a grouping by
+//! this column, which can be pushed down; the other aggregations run in the engine.
 //!
-//! Invariant: each of these floats is wrapped once, as `x + 0.0`, which maps -0.0 to 0.0 and keeps all other values;
-//! column names do not change.
+//! Invariant: each of these floats is wrapped once, as `x + 0.0`, which maps -0.0 to 0.0 and keeps all other values.
+//! Column names do not change.
 
 mod compared;
 
@@ -22,7 +22,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// The optimizer rule.
+/// The optimizer rule, which runs last.
 #[derive(Debug)]
 pub struct OneZero;
 
@@ -51,7 +51,7 @@ impl OptimizerRule for OneZero {
     }
 }
 
-/// The analyzer rule, for expressions of constants, which are folded before the optimizer's last rule.
+/// The analyzer rule. It is needed for constant expressions, which are folded before the optimizer's last rule.
 #[derive(Debug)]
 pub struct OneZeroOfConstants;
 
@@ -66,7 +66,7 @@ impl AnalyzerRule for OneZeroOfConstants {
     }
 }
 
-/// Applies `change` to the expressions of the plan and preserves their names.
+/// Applies `change` to the expressions of the plan; columns keep their names.
 fn with_floats(
     plan: LogicalPlan,
     change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
@@ -83,7 +83,7 @@ fn with_floats(
     }
 }
 
-/// Wraps the keys or arguments of a window function or aggregate; returns any other expression unchanged.
+/// Wraps the keys or arguments of a window function or an aggregate; returns any other expression unchanged.
 fn in_call(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut is_changed = false;
     let mut wrap = |float: &mut Expr| -> Result<()> {
@@ -100,7 +100,8 @@ fn in_call(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::AggregateFunction(call) if call.params.distinct => {
             call.params.args.iter_mut().try_for_each(&mut wrap)?;
-            // DISTINCT aggregates require sort keys to be arguments, so that both are wrapped.
+            // An aggregate with DISTINCT requires that its sort keys are among its arguments, so that both are wrapped
+            // in the same way.
             call.params.order_by.iter_mut().try_for_each(|key| wrap(&mut key.expr))?;
         }
         _ => {}
@@ -108,7 +109,7 @@ fn in_call(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(if is_changed { Transformed::yes(expr) } else { Transformed::no(expr) })
 }
 
-/// Wraps an expression if it is a float and not wrapped yet; returns whether it was wrapped.
+/// Wraps an expression if it is a float that has not been wrapped yet; returns whether it was wrapped.
 fn wrap_float(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     let data_type = expr.get_type(schema)?;
     if !data_type.is_floating() || matches!(expr, Expr::Literal(..)) {

@@ -1,7 +1,7 @@
-//! Values of the parameters of a statement.
+//! Values for the parameters of a statement (`?`, `$1`, `$name`).
 //!
 //! Invariant: a statement runs only if each of its parameters has a value and each value has a parameter. Values are
-//! never inserted into the text of the statement.
+//! never inserted into the text of the statement, so that they cannot change its meaning.
 
 use crate::error;
 use arrow_array::{Array, ArrayRef};
@@ -14,7 +14,7 @@ use farpool_model::Error;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Values of the parameters of a statement; each array has one row.
+/// The values for the parameters of a statement. Each array has one row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Parameters {
     /// No values.
@@ -27,13 +27,13 @@ pub enum Parameters {
 }
 
 impl Parameters {
-    /// Returns the plan with its parameters replaced by their values. The parameters in `used` were inserted into the
+    /// Returns the plan with its parameters replaced by their values. The parameters in `used` were replaced in the
     /// statement before planning.
     ///
     /// # Errors
-    /// `Invalid` if a parameter has no value, or a value no parameter.
+    /// `Invalid` if a parameter has no value, or a value has no parameter.
     pub fn fill_in(&self, plan: LogicalPlan, used: &BTreeSet<String>) -> Result<LogicalPlan> {
-        // Parameters of PREPARE get their values from EXECUTE.
+        // The parameters of a PREPARE statement get their values later, from EXECUTE.
         if matches!((&plan, self), (LogicalPlan::Statement(_), Parameters::None)) {
             return Ok(plan);
         }
@@ -46,14 +46,14 @@ impl Parameters {
         with_types_of_columns(plan.with_param_values(self.values()?)?)
     }
 
-    /// Returns the types of the values except NULLs, by the names of the parameters in plans.
+    /// Returns the types of the values by the names of the parameters; values that are NULL are left out.
     pub fn types(&self) -> HashMap<String, DataType> {
         let types = self.arrays().into_iter().map(|array| array.data_type().clone());
         self.names().into_iter().zip(types).filter(|(_, data_type)| *data_type != DataType::Null).collect()
     }
 
     /// Returns the value of a parameter as an SQL constant; `None` if it has no value, or one that is not a number, a
-    /// text or a boolean.
+    /// string or a boolean.
     pub fn constant(&self, name: &str) -> Option<Value> {
         let values = self.names().into_iter().zip(self.arrays());
         let (_, array) = values.into_iter().find(|(known, _)| known == name)?;
@@ -88,7 +88,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Returns the names of the parameters that have a value, as they are written in plans.
+    /// Returns the names of the parameters that have a value, in the form in which plans contain them (`$1`, `$city`).
     fn names(&self) -> Vec<String> {
         match self {
             Parameters::None => Vec::new(),
@@ -118,8 +118,8 @@ impl Parameters {
     }
 }
 
-/// Converts the rows that INSERT and UPDATE write to the types of the table's columns. The engine does so with
-/// constants, whose types it knows while it plans the statement.
+/// Casts the rows that INSERT and UPDATE write to the types of the table's columns. For constants the engine does so
+/// itself, because it knows their types while it plans; it does not know those of parameters.
 fn with_types_of_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
     let dml = match plan {
         LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(_) | WriteOp::Update) => dml,

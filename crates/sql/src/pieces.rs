@@ -1,17 +1,17 @@
-//! Splits the text of SQL into pieces for display and completion while it is being written. The tokens are those of
-//! statements that run; text whose end is missing is a piece as well.
+//! Splits SQL text into pieces (tokens), for display and completion while the text is being written. The tokens are the
+//! same as in statements that run; in addition, a string or comment whose end is missing is a piece.
 
 use crate::dialect::Grammar;
 use crate::statements::Walk;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 use std::ops::Range;
 
-/// A piece of a text, never white space.
+/// A piece of SQL text; never white space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The kind of the piece.
     pub kind: PieceKind,
-    /// The bytes of the piece in the text.
+    /// The byte range of the piece in the text.
     pub range: Range<usize>,
 }
 
@@ -22,7 +22,7 @@ pub enum PieceKind {
     Word,
     /// A name in double quotes.
     QuotedName,
-    /// A text in single quotes or dollar quotes.
+    /// A string in single quotes or dollar quotes.
     Text,
     /// A number.
     Number,
@@ -32,14 +32,14 @@ pub enum PieceKind {
     Semicolon,
     /// An operator, a bracket or other punctuation.
     Sign,
-    /// A text, quoted name or comment without its end: it extends to the end of the input.
+    /// A string, quoted name or comment whose end is missing: it extends to the end of the text.
     Open,
 }
 
 /// Returns the pieces of `text` in order.
 pub fn sql_pieces(text: &str) -> Vec<Piece> {
     let mut tokens = Vec::new();
-    // In case of an error, the buffer contains the tokens before it.
+    // If the text is not made of tokens to its end, the buffer contains the tokens before the error.
     let is_whole = Tokenizer::new(&Grammar, text).tokenize_with_location_into_buf(&mut tokens).is_ok();
     let mut walk = Walk::new(text);
     let mut pieces = Vec::with_capacity(tokens.len());
@@ -55,7 +55,8 @@ pub fn sql_pieces(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Returns whether the text contains no statement, or its last statement ends with a semicolon; comments may follow.
+/// Returns whether the text is complete: it contains no statement, or its last statement ends with a semicolon.
+/// Comments may follow.
 pub fn is_whole_sql(text: &str) -> bool {
     let mut pieces = sql_pieces(text).into_iter().rev().filter(|piece| piece.kind != PieceKind::Comment);
     pieces.next().is_none_or(|last| last.kind == PieceKind::Semicolon)

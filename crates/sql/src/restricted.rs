@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
-/// Returns DataFusion's rules, some of them restricted.
+/// Returns DataFusion's optimizer rules; those above are wrapped so that they are not applied to the operators for
+/// which they are incorrect.
 pub fn rules() -> Vec<Rule> {
     let restricted = |rule: Rule| -> Rule {
         let is_wrong_for: fn(&LogicalPlan) -> bool = match rule.name() {

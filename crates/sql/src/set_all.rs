@@ -1,8 +1,9 @@
-//! Plans `INTERSECT ALL` and `EXCEPT ALL`, which `dialect::set_all` has rewritten to a condition on the rows of both
-//! sides.
+//! Plans `INTERSECT ALL` and `EXCEPT ALL`, which `dialect::set_all` has rewritten to a filter condition on the rows of
+//! both sides.
 //!
 //! Algorithm: equal rows of a side are numbered, and rows are grouped by their values and these numbers. A group then
-//! has one row of the left side, one of the right side, or both; NULLs are equal, as in the standard.
+//! has one row of the left side, one of the right side, or one of each, from which it follows whether a row remains.
+//! NULLs are equal, as in the standard.
 
 use arrow_schema::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -14,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-/// The set operation, which selects the rows that remain.
+/// The set operation, which determines the rows that remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kept {
     InBoth,
@@ -22,7 +23,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// Returns the name of the function that represents the condition.
+    /// Returns the name of the function that stands for the operation's condition until the plan is built.
     pub fn function(self) -> &'static str {
         match self {
             Kept::InBoth => "rows_of_intersect_all",
@@ -31,7 +32,7 @@ impl Kept {
     }
 }
 
-/// Registers the functions that represent the conditions.
+/// Registers the functions that stand for the conditions.
 pub fn register(context: &SessionContext) {
     for kept in [Kept::InBoth, Kept::LeftOnly] {
         let signature = Signature::any(1, Volatility::Immutable);
@@ -64,7 +65,7 @@ impl ScalarUDFImpl for Condition {
     }
 }
 
-/// Replaces the conditions of a plan.
+/// Replaces, in a plan, the filters whose conditions stand for INTERSECT ALL and EXCEPT ALL.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -79,7 +80,7 @@ pub fn planned(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(planned.data)
 }
 
-/// Returns the operation and the column with the side, if the filter has such a condition.
+/// If the filter has such a condition, returns the operation, and the column that tells a row's side; otherwise `None`.
 fn kept(filter: &Filter) -> Option<(Kept, Column)> {
     let Expr::ScalarFunction(call) = &filter.predicate else { return None };
     let condition = call.func.inner().downcast_ref::<Condition>()?;
@@ -89,7 +90,7 @@ fn kept(filter: &Filter) -> Option<(Kept, Column)> {
     }
 }
 
-/// Returns the rows that remain, with the columns of the filter.
+/// Returns the plan of the rows that remain after the set operation, with the columns of the filter.
 fn rows(kept: Kept, side: &Column, filter: &Filter) -> Result<LogicalPlan> {
     let columns = filter.input.schema().columns();
     let values: Vec<Expr> =

@@ -1,9 +1,9 @@
-//! `lead`, `lag`, `first_value`, `last_value` and `nth_value` with IGNORE NULLS. In DataFusion 55.2, the evaluator for
-//! rows that arrive in order miscounts across gaps of NULLs (apache/datafusion#25471); the one for whole partitions
-//! does not. In addition, a LIMIT is pushed below a `lag` with a negative offset, which then misses the rows that
-//! follow. This module is obsolete once upstream fixes both.
+//! `lead`, `lag`, `first_value`, `last_value` and `nth_value` with IGNORE NULLS. DataFusion 55.2 has two evaluators:
+//! the one for rows that arrive in sort order miscounts across gaps of NULLs (apache/datafusion#25471); the one for
+//! whole partitions does not. In addition, a LIMIT is pushed below a `lag` with a negative offset, which then misses
+//! the rows that follow. This module is obsolete once upstream fixes both.
 //!
-//! Invariant: if NULLs are ignored, a partition is evaluated as a whole; the engine keeps it in memory.
+//! Invariant: if NULLs are ignored, a partition of the window is evaluated as a whole; the engine keeps it in memory.
 
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, FieldRef};
@@ -32,7 +32,7 @@ pub fn register(context: &SessionContext) {
     }
 }
 
-/// A function of DataFusion that evaluates whole partitions if NULLs are ignored.
+/// A window function of DataFusion that evaluates whole partitions if NULLs are ignored.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OverPartitions {
     builtin: Arc<WindowUDF>,
@@ -94,7 +94,7 @@ impl WindowUDFImpl for OverPartitions {
     }
 }
 
-/// DataFusion's evaluator, restricted to whole partitions.
+/// DataFusion's evaluator, which is made to evaluate whole partitions.
 #[derive(Debug)]
 struct Whole(Box<dyn PartitionEvaluator>);
 

@@ -1,6 +1,6 @@
-//! A statement with its parameters and tables, and the splitting of text into statements.
+//! A statement with its parameters and tables; and the splitting of text into statements.
 //!
-//! Invariant: statements keep their text as it was written; semicolons in strings, quoted names, comments and
+//! Invariant: statements keep their text as it was written. Semicolons in strings, quoted names, comments and
 //! dollar-quoted text do not separate statements.
 
 use crate::dialect::Grammar;
@@ -10,12 +10,12 @@ use arrow_schema::SchemaRef;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use farpool_model::{Error, Result};
 
-/// One statement, its position, and the values and tables that were passed with it.
+/// One SQL statement, its position in its source, and the values and tables that were passed with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     /// The text as it was written, without the semicolon.
     pub text: String,
-    /// The line, from 1, on which the statement begins in the text that it was split from.
+    /// The line number, counted from 1, at which the statement begins in the text that it was split from.
     pub line: u64,
     /// The values of `$1`, `$name` and `?`.
     pub parameters: Parameters,
@@ -23,7 +23,7 @@ pub struct Statement {
     pub tables: Vec<GivenTable>,
 }
 
-/// Rows that a statement can name like a table.
+/// Rows that the caller passes with a statement, which can name them like a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenTable {
     /// The name, without a schema.
@@ -45,14 +45,14 @@ impl Statement {
         Statement { text, line, parameters: Parameters::default(), tables: Vec::new() }
     }
 
-    /// Gives the statement's parameters their values.
+    /// Sets the values of the statement's parameters.
     #[must_use]
     pub fn with_parameters(self, parameters: Parameters) -> Self {
         Statement { parameters, ..self }
     }
 
-    /// Adds `batches` of this schema as a table of the statement. It takes precedence over tables of pools with the
-    /// same name.
+    /// Adds a table that only this statement can name, with the rows `batches` of this schema. It takes precedence over
+    /// tables of pools with the same name.
     #[must_use]
     pub fn with_table(mut self, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         self.tables.push(GivenTable { name: name.to_string(), schema, batches });
@@ -60,10 +60,10 @@ impl Statement {
     }
 }
 
-/// Splits `text` into statements at semicolons. Statements without any token are skipped.
+/// Splits `text` into statements at semicolons. Skips statements without any token.
 ///
 /// # Errors
-/// `Invalid` with the position, if `text` does not consist of SQL tokens.
+/// `Invalid`, with the position, if `text` does not consist of SQL tokens.
 pub fn split_statements(text: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&Grammar, text)
         .tokenize_with_location()
@@ -104,8 +104,9 @@ fn untokenized(message: String, at: Location, text: &str) -> Error {
     crate::error::in_statement(datafusion::error::DataFusionError::SQL(Box::new(parser), None), text, 1)
 }
 
-/// Converts lines and columns to byte offsets as [`Offsets`] does, in one pass over the text: positions must be passed
-/// in ascending order. A text of a megabyte in one line thus takes one pass instead of one for each of its statements.
+/// Converts lines and columns to byte offsets as [`Offsets`] does, in one pass over the text. Positions must be passed
+/// in ascending order. Reason: for a text of a megabyte in one line, [`Offsets`] would read the line again for each of
+/// its statements.
 pub struct Walk<'a> {
     rest: std::str::CharIndices<'a>,
     at: Location,
@@ -129,7 +130,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Converts lines and columns, which sqlparser counts in characters, to byte offsets.
+/// Converts positions (line and column, which sqlparser counts in characters) to byte offsets in a text.
 pub struct Offsets<'a> {
     text: &'a str,
     lines: Vec<usize>,

@@ -1,12 +1,13 @@
-//! SUMMARIZE: a row for each column of a table or query, as in DuckDB. A single SELECT computes all values, each as a
-//! column, so that the table is read once; lists of these values are unnested to rows.
+//! SUMMARIZE: a row of statistics for each column of a table or query, as in DuckDB. A single SELECT computes all
+//! statistics, each as a column, so that the table is read once; lists of these values are then unnested to rows.
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::schema;
 use farpool_model::{quoted, sql_name};
 use std::fmt::Write;
 
-/// Returns the query that a SUMMARIZE statement describes, at its position in the text; `None` for another statement.
+/// If `text` is a SUMMARIZE statement, returns the query that it describes, padded so that positions stay the same;
+/// `None` for another statement.
 pub fn summarized(text: &str) -> Option<String> {
     const WORD: &str = "summarize";
     let from = text.find(|c: char| !c.is_whitespace())?;
@@ -24,11 +25,11 @@ pub fn summarized(text: &str) -> Option<String> {
     Some(format!("{}{verb:<9}{rest}", &text[..from]))
 }
 
-/// A function that returns the SQL expression of a statistic of the named column, if the column's type has this
+/// Returns the SQL expression of a statistic of the named column; `None` if columns of this type have no such
 /// statistic.
 type ValueOf = fn(&str, &DataType) -> Option<String>;
 
-/// The statistics in each row: their names, and their expressions over a column.
+/// The columns of SUMMARIZE's result: their names, and the expressions that compute them for a column.
 const VALUES: &[(&str, ValueOf)] = &[
     ("min", |column, of| is_ordered(of).then(|| format!("CAST(min({column}) AS VARCHAR)"))),
     ("max", |column, of| is_ordered(of).then(|| format!("CAST(max({column}) AS VARCHAR)"))),
@@ -51,7 +52,7 @@ fn quantile(column: &str, of: &DataType, q: f64) -> Option<String> {
     (known && !is_time).then(|| format!("CAST(approx_quantile({column}, {q}) AS VARCHAR)"))
 }
 
-/// Returns whether values of the type can be ordered and cast to text.
+/// Returns whether values of the type can be sorted and cast to strings.
 fn is_ordered(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_ordered(values),
@@ -65,7 +66,7 @@ fn is_ordered(data_type: &DataType) -> bool {
     }
 }
 
-/// Returns the statement that summarizes `query`, which has these columns.
+/// Returns the SQL text of the statement that summarizes `query`, which has the columns `columns`.
 pub fn statement(query: &str, columns: &Schema) -> String {
     let list = |values: Vec<String>| format!("unnest([{}])", values.join(", "));
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));

@@ -1,12 +1,14 @@
-//! JOIN … USING and NATURAL JOIN: each pair of joined keys is merged into one column, as in SQL:2016, 7.10. In a FULL
-//! join it has the value of the side that has one, in a RIGHT join that of the right side, otherwise that of the left
-//! side. In `*` it is at the position of the left side's key, as in DuckDB; PostgreSQL puts keys first.
+//! JOIN … USING and NATURAL JOIN: each pair of join keys is merged into one column, as in SQL:2016, 7.10. In a FULL
+//! join the merged column has the value of the side that has one; in a RIGHT join that of the right side; otherwise
+//! that of the left side. In `*` it is at the position of the left side's key, as in DuckDB; PostgreSQL puts keys
+//! first.
 //!
 //! DataFusion 55.2 has no merged columns (apache/datafusion#22881): its FULL and RIGHT joins return the left key, and
-//! the name is ambiguous in WHERE. [`MergedKeys`] plans such a join as a projection in which the other keys of the
-//! sides are renamed, so that the unqualified name refers to the merged key. `dialect/joins.rs` numbers the join by a
-//! mark in USING; planning then fails with [`Found`], by which `dialect/merged_keys.rs` rewrites names like `t.key` and
-//! wildcards, and the statement is planned again. This module is obsolete once upstream has merged columns.
+//! the name is ambiguous in WHERE. [`MergedKeys`] plans such a join as a projection in which the sides' own keys are
+//! renamed, so that the unqualified name refers to the merged key. The steps: `dialect/joins.rs` numbers the join by a
+//! mark in USING; planning then fails with the error [`Found`]; by this error, `dialect/merged_keys.rs` rewrites names
+//! like `t.key` and wildcards; and the statement is planned again. This module is obsolete once upstream has merged
+//! columns.
 
 use crate::error;
 use datafusion::common::{Column, DataFusionError, JoinType};
@@ -25,14 +27,15 @@ use std::sync::Arc;
 
 /// First character of a mark, which is a quoted name at the start of USING: `"#7"`.
 const MARK: char = '#';
-/// Suffix of the mark of a NATURAL join whose keys are not known yet.
+/// Suffix of the mark of a NATURAL join whose join keys are not known yet.
 const NATURAL: &str = " natural";
-/// Suffix of the mark of a join whose names have been rewritten.
+/// Suffix of the mark of a join after the names of its keys have been rewritten.
 const DONE: &str = " done";
 /// Qualifier of merged keys, followed by the number of their join.
 const MERGED: &str = "merged ";
 
-/// The error of the first planning of a join whose keys are renamed.
+/// The error of the first planning of a join whose keys are renamed. It is not shown: it tells `dialect/merged_keys.rs`
+/// the new names.
 #[derive(Debug)]
 pub struct Found {
     mark: String,
@@ -40,7 +43,7 @@ pub struct Found {
     pub tables: Vec<Table>,
 }
 
-/// A table whose keys are renamed.
+/// A table whose join keys are renamed.
 #[derive(Debug)]
 pub struct Table {
     pub name: String,
@@ -57,7 +60,7 @@ impl fmt::Display for Found {
 impl std::error::Error for Found {}
 
 impl Found {
-    /// Returns the information about the join, if planning failed with this error.
+    /// If planning failed with this error, returns it; otherwise `None`.
     pub fn of(error: &DataFusionError) -> Option<&Found> {
         match error.find_root() {
             DataFusionError::External(inner) => inner.downcast_ref(),
@@ -65,7 +68,7 @@ impl Found {
         }
     }
 
-    /// Marks the join as rewritten, if it has this mark; returns whether it has.
+    /// If the join has this error's mark, marks it as rewritten. Returns whether it has.
     pub fn settle(&self, join: &mut ParsedJoin) -> bool {
         let Some(JoinConstraint::Using(names)) = constraint_mut(&mut join.join_operator) else {
             return false;
@@ -80,7 +83,7 @@ impl Found {
     }
 }
 
-/// Marks a join with USING or NATURAL by a number; returns whether a mark was added.
+/// Marks a join that has USING or NATURAL with a number. Returns whether a mark was added.
 pub fn mark(join: &mut ParsedJoin, number: usize) -> bool {
     let Some(constraint) = constraint_mut(&mut join.join_operator) else { return false };
     let (end, names) = match constraint {
@@ -98,7 +101,7 @@ fn mark_of(names: &[ObjectName]) -> Option<&str> {
     (ident.quote_style.is_some() && ident.value.starts_with(MARK)).then_some(ident.value.as_str())
 }
 
-/// Plans joins in brackets; `dialect/joins.rs` puts brackets around those with merged keys.
+/// Plans joins in brackets. `dialect/joins.rs` puts brackets around those with merged keys.
 #[derive(Debug)]
 pub struct MergedKeys;
 
@@ -145,7 +148,7 @@ pub fn has_merged_keys(join: &ParsedJoin) -> bool {
         .is_ok_and(|(constraint, _)| matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural))
 }
 
-/// Puts brackets around the tables up to the last join with merged keys.
+/// Puts the tables up to the last join with merged keys in brackets.
 pub fn bracket(tables: &mut TableWithJoins) {
     let Some(last) = tables.joins.iter().rposition(has_merged_keys) else { return };
     let joins: Vec<ParsedJoin> = tables.joins.drain(..=last).collect();
@@ -195,7 +198,7 @@ fn taken_apart(operator: &JoinOperator) -> Result<(JoinConstraint, JoinType)> {
     Ok((constraint.clone(), join_type))
 }
 
-/// Returns the names of visible columns that both sides have, in the order of the left side.
+/// Returns the names of visible columns that both sides have, in the order of the left side: the keys of NATURAL JOIN.
 fn common(left: &LogicalPlan, right: &LogicalPlan) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for field in left.schema().fields() {
@@ -207,7 +210,7 @@ fn common(left: &LogicalPlan, right: &LogicalPlan) -> Vec<String> {
     names
 }
 
-/// A join with merged keys.
+/// A join with merged keys (USING, NATURAL), as it is planned.
 struct Merge {
     mark: Option<String>,
     keys: Vec<String>,
@@ -239,22 +242,22 @@ impl Merge {
         Ok(Merge { mark, keys, join_type })
     }
 
-    /// Returns whether the merged key is the unchanged left key.
+    /// Returns whether the merged key is the left side's key as it is.
     fn keeps_left(&self) -> bool {
         matches!(self.join_type, JoinType::Inner | JoinType::Left)
     }
 
-    /// Returns the columns of a side that are keys.
+    /// Returns the columns of a side that are join keys.
     fn keys_of(&self, side: &LogicalPlan) -> Result<Vec<Column>> {
         let key = |name: &String| side.schema().qualified_field_with_unqualified_name(name).map(Column::from);
         self.keys.iter().map(key).collect()
     }
 
-    /// Joins two sides. `alone` tells that columns of the sides cannot be referred to above the join.
+    /// Joins two sides. `alone` tells that nothing above the join can refer to the sides' own columns.
     fn joined(&self, left: LogicalPlan, right: LogicalPlan, alone: bool) -> Result<LogicalPlan> {
         let (left_keys, right_keys) = (self.keys_of(&left)?, self.keys_of(&right)?);
         let pairs = left_keys.iter().zip(&right_keys);
-        // Sides whose keys have no qualifier get one.
+        // Keys without a qualifier get one, so that the two sides can be told apart.
         let sides = [(left, "__left"), (right, "__right")].map(|(side, name)| qualified(side, name));
         let [left, right] = sides;
         let (left, right) = (left?, right?);
@@ -329,7 +332,7 @@ impl Found {
         self.tables.get_mut(place)
     }
 
-    /// Returns a column unchanged.
+    /// Returns a column under its own name, and notes it for [`Found`].
     fn shown(&mut self, column: &Column) -> Expr {
         if let Some(table) = self.table(column) {
             table.columns.push((column.name.clone(), None));
@@ -342,7 +345,7 @@ impl Found {
         }
     }
 
-    /// Returns a key under its new name; `None` if nothing can refer to it.
+    /// Returns a join key under its new name, and notes that for [`Found`]; `None` if nothing can refer to the key.
     fn hidden(&mut self, column: &Column, alone: bool) -> Option<Expr> {
         let table = self.table(column)?;
         let new = format!("{} of {}", column.name, table.name);

@@ -1,6 +1,7 @@
-//! A function that gives an expression the name that was written. Names of expressions in DataFusion 55.2 omit casts,
-//! so that `sum(id)` and `sum(id::double)` have one name; `dialect::distinct_names` writes the casts as calls of this
-//! function, which are removed from the plan again. Column names do not change.
+//! A function that gives an expression the column name that was written in the statement. DataFusion 55.2 leaves casts
+//! out of the names of expressions, so that `sum(id)` and `sum(id::double)` have the same name.
+//! `dialect::distinct_names` writes the casts as calls of this function, and they are removed from the plan again.
+//! Column names do not change.
 
 use arrow_schema::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -12,10 +13,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-/// Name of the function of an expression and its text.
+/// Name of the function. Its arguments are an expression and the name of the expression.
 pub const FUNCTION: &str = "as_written";
 
-/// Registers the function in `context`.
+/// Registers the function [`FUNCTION`] in `context`.
 pub fn register(context: &SessionContext) {
     let signature = Signature::any(2, Volatility::Immutable);
     context.register_udf(ScalarUDF::from(AsWritten { signature }));
@@ -57,7 +58,7 @@ impl ScalarUDFImpl for AsWritten {
     }
 }
 
-/// Replaces the calls in a plan by their first argument; names of columns do not change.
+/// Replaces the calls in a plan by their first argument. Names of columns do not change.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.

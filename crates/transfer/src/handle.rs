@@ -1,4 +1,4 @@
-//! The handle of a program that a pool has prepared and keeps.
+//! The handle of a prepared program: one that a pool has checked and keeps ready to run.
 
 use farpool_model::Prepared;
 use std::any::Any;
@@ -6,9 +6,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A prepared program, and the state that its pool keeps for it: until the last clone is dropped, the table
-/// version that it was prepared for can be read. The state may still be lost, with a connection or for lack
-/// of memory; running the program then fails as `Stale`, unless it can be prepared again.
+/// A prepared program, and the state that its pool keeps for it. As long as a clone of the handle exists, the table
+/// version that the program was prepared for can be read. The pool may still lose the state, when a connection breaks
+/// or memory is short; running the program then fails as `Stale`, unless the pool can prepare it again.
 #[derive(Clone)]
 pub struct Handle(Arc<Kept>);
 
@@ -23,12 +23,13 @@ impl Handle {
         Handle(Arc::new(Kept { prepared: prepared.into(), by_pool: Box::new(by_pool) }))
     }
 
-    /// Returns the pool's answers and the program that it will run.
+    /// Returns what the pool answered when it prepared the program: what it will do of each operator, and the program
+    /// that it will run.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.0.prepared
     }
 
-    /// Returns the pool's private state, if it is a `T`.
+    /// Returns the pool's private state if it has the type `T`; otherwise `None`.
     pub fn kept<T: Any>(&self) -> Option<&T> {
         self.0.by_pool.downcast_ref()
     }

@@ -1,8 +1,8 @@
-//! The compute side of the connection: the requests that an engine can make of a pool ([`Pool`]), and a pool
-//! at the other end of a socket ([`RemotePool`]).
+//! The client's side of the connection between a query engine and a pool: the requests that an engine can make of a
+//! pool ([`Pool`]), and a pool at the other end of a socket ([`RemotePool`]).
 //!
-//! Invariant: an answer is complete or an error. A stream that ends without error has returned every batch of
-//! the result; a node that goes away in the middle shows as an error of kind `Unavailable`.
+//! Invariant: an answer is complete or an error. A stream that ends without error has returned every batch of the
+//! result; if the node goes away in the middle, the stream ends with an error of kind `Unavailable`.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
-//! Measures the link to a pool: its latency when an engine registers the pool, its bandwidth on the results
-//! of programs.
+//! Measures the network link to a pool: the latency when an engine registers the pool, the bandwidth whenever a
+//! program's result arrives.
 //!
-//! Invariant: a meter reports only what it measured. Estimates use the numbers; no answer depends on them.
+//! Invariant: a meter reports only what it measured. Only cost estimates depend on these numbers, and no result of a
+//! query does.
 
 use crate::{BatchStream, Pool, ReceiptHandle};
 use farpool_model::{Receipt, cast};
@@ -10,35 +11,37 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Smallest result, in bytes, whose time depends on the bandwidth rather than on the latency.
+/// Minimum size of a result, in bytes, from which the bandwidth is computed. Reason: the time of a smaller one depends
+/// on the latency.
 const BYTES_TELLING: u64 = 1 << 20;
 
-/// Fraction of a result's time during which the engine waited and the pool's workers were idle. From this
-/// fraction on the link was the bottleneck.
+/// Minimum fraction of a result's time during which the engine waited for it, and during which the pool's workers were
+/// idle, for the link to count as the bottleneck.
 const IDLE_PART: f64 = 0.5;
 
-/// Measures the link to one pool.
+/// Measures the network link to one pool.
 #[derive(Debug, Default)]
 pub struct LinkMeter {
     seen: Mutex<LinkSpeed>,
 }
 
-/// Measurements of a meter; `None` where there are none yet.
+/// The measurements of a [`LinkMeter`]; a field is `None` until there is a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkSpeed {
-    /// Time from a small request to its answer.
+    /// Round-trip time of a small request, in nanoseconds.
     pub latency_ns: Option<f64>,
-    /// Bandwidth of the fastest result for which the link was the bottleneck.
+    /// Bandwidth of the fastest result for which the link was the bottleneck, in bytes per second.
     pub bytes_per_s: Option<f64>,
-    /// Bandwidth of the fastest result of all: the link is at least this fast. 0 before the first large result.
+    /// Bandwidth of the fastest result of all, in bytes per second: a lower bound for the bandwidth of the link. 0
+    /// before the first large result.
     pub bytes_per_s_min: f64,
     /// Number of worker threads of the pool.
     pub workers: Option<usize>,
 }
 
 impl LinkMeter {
-    /// Measures the latency of a remote pool with one small request, whose answer also has the number of
-    /// workers. Ignores a pool that does not answer: the next request to it reports the error.
+    /// Measures the latency of a remote pool with one small request, whose answer also tells the number of workers. If
+    /// the pool does not answer, nothing is recorded: the next request to it reports the error.
     pub async fn probe(&self, pool: &dyn Pool) {
         let start = now();
         let Ok(status) = pool.status().await else { return };
@@ -47,8 +50,8 @@ impl LinkMeter {
         seen.workers = Some(cast::usize_saturating(status.workers)).filter(|workers| *workers > 0);
     }
 
-    /// Returns `stream` unchanged, but measured: if `receipt` is available when the stream ends, the meter
-    /// records how long the program took since `start` and for how much of that time the reader waited for
+    /// Returns `stream` with a measurement around it. If `receipt` has the execution statistics when the stream ends,
+    /// the meter records how long the program took since `start`, and for how much of that time the reader waited for
     /// this stream.
     pub fn measured(
         self: Arc<Self>,
@@ -73,9 +76,8 @@ impl LinkMeter {
         futures::stream::unfold((stream, self, receipt, waited), next).boxed()
     }
 
-    /// Records a result that arrived in the time `taken`, of which the engine `waited` for a part. If the
-    /// engine or the pool was busy for most of that time, the result only gives a lower bound of the
-    /// bandwidth.
+    /// Records a result that arrived within the time `taken`, during which the engine `waited` for it. If the engine or
+    /// the pool was busy for most of that time, the result gives only a lower bound for the bandwidth.
     fn observe(&self, receipt: &Receipt, taken: Duration, waited: Duration) {
         let seconds = taken.as_secs_f64();
         if receipt.bytes_on_wire < BYTES_TELLING || seconds <= 0.0 {
@@ -96,7 +98,7 @@ impl LinkMeter {
     }
 }
 
-/// Returns the current time, as the start of a program for [`LinkMeter::measured`].
+/// Returns the current time, for the `start` of [`LinkMeter::measured`].
 #[expect(clippy::disallowed_methods, reason = "the engine's side measures how long the pool takes")]
 pub fn now() -> Instant {
     Instant::now()

@@ -1,5 +1,5 @@
-//! The interface between engines and pools: one implementation talks to a node over a socket, another runs
-//! the same node in the engine's own process.
+//! The interface between query engines and pools. One implementation talks to a node over a socket, another runs the
+//! node in the engine's own process.
 
 use crate::{Handle, ReceiptHandle};
 use arrow_array::RecordBatch;
@@ -14,14 +14,15 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// Batches in order of arrival. An error ends the stream.
+/// The batches of a result, in order of arrival. An error ends the stream.
 pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 
-/// A pool of tables that runs programs. A pool in front of another one implements the requests in which it takes part;
-/// the others go to the pool [`Pool::behind`] it.
+/// A pool: a store of tables that runs programs, the parts of queries that are pushed down to it. A pool may be in
+/// front of another one (as a cache, for instance); it implements only the requests in which it takes part, and the
+/// others go to the pool [`Pool::behind`] it.
 #[async_trait]
 pub trait Pool: Send + Sync + fmt::Debug {
-    /// Returns the pool that answers the requests which this one does not implement.
+    /// Returns the pool to which the requests go that this one does not implement.
     ///
     /// # Errors
     /// `Invalid` if there is none.
@@ -32,7 +33,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns the address of the pool: `embedded`, or `farpool://host:port`.
     fn url(&self) -> String;
 
-    /// Says where a prepared program would run, for display.
+    /// Returns where a prepared program would run, as text for the user.
     fn place(&self, _handle: &Handle) -> String {
         self.url()
     }
@@ -42,41 +43,50 @@ pub trait Pool: Send + Sync + fmt::Debug {
         !self.is_remote()
     }
 
-    /// Returns whether results cross a network.
+    /// Returns whether results reach this process over a network.
     fn is_remote(&self) -> bool;
 
-    /// Lists the tables and views that the caller's tenant can see; or those of the given tenant, for callers
-    /// that may see other tenants' tables.
+    /// Lists the tables and views of the caller's tenant; with `tenant`, those of that tenant, which only callers with
+    /// the right to see other tenants' tables may ask for.
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing>;
 
-    /// Lists the tables that the caller's tenant can see, by name.
+    /// Lists the tables of the caller's tenant, sorted by name.
     async fn tables(&self) -> Result<Vec<TableInfo>> {
         Ok(self.list(None).await?.tables)
     }
 
-    /// Describes one table; `NotFound` names similar ones.
+    /// Describes one table.
+    ///
+    /// # Errors
+    /// `NotFound`, which names similar tables.
     async fn table(&self, name: &TableName) -> Result<TableInfo>;
 
-    /// Returns the table or view that has this name; `NotFound` names similar ones.
+    /// Returns the table or view that has this name.
+    ///
+    /// # Errors
+    /// `NotFound`, which names similar tables and views.
     async fn relation(&self, name: &TableName) -> Result<Relation>;
 
-    /// Returns the profile of a table once it covers all rows, which may take as long as reading them all.
-    /// With `columns`, returns without waiting the statistics known by now of at least the columns at these
-    /// positions (one or more, in ascending order), and no moments.
+    /// Returns the statistics of a table's columns. Without `columns`, waits until they cover all rows, which may take
+    /// as long as reading the table. With `columns` (one or more positions, ascending), returns without waiting what is
+    /// known now about at least these columns, without moments.
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
         self.behind()?.statistics(name, columns).await
     }
 
-    /// Returns how far the pool would carry out each operator of `program`, over a table with the columns of
-    /// `schema`; runs nothing. While the handle is held, other programs may name the table version that it
-    /// holds. `Stale` when the program names a version other than these and the newest one, or the table has
+    /// Asks how far the pool would carry out each operator of `program`, over a table with the columns of `schema`, and
+    /// makes the pool keep the program. Runs nothing. As long as the returned handle is held, other programs may name
+    /// the table version that it holds.
+    ///
+    /// # Errors
+    /// `Stale` if the program names a version that is neither held by a handle nor the newest one, or if the table has
     /// another schema by now.
     async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle>;
 
-    /// Runs a prepared program on the version of its table that it was prepared for; otherwise as
-    /// [`Pool::execute`]. `conditions` over columns of the table, which the pool must be able to carry out,
-    /// are added to the program's filter: they may only remove rows that the caller would drop anyway, or the
-    /// answers would not hold.
+    /// Runs a prepared program on the table version that it was prepared for; otherwise like [`Pool::execute`].
+    /// `conditions` on columns of the table are added to the program's filter. The pool must be able to evaluate them
+    /// exactly, and they may remove only rows that the caller would drop anyway, because the pool's answers about the
+    /// program were given without them.
     async fn execute_prepared(
         &self,
         handle: &Handle,
@@ -84,14 +94,14 @@ pub trait Pool: Send + Sync + fmt::Debug {
         streams_wanted: usize,
     ) -> Result<Execution>;
 
-    /// Runs `program`. Returns one to `streams_wanted` streams, which together are the result and may be read
-    /// by different tasks. Batches have [`Prepared::schema`].
+    /// Runs `program`. Returns between one and `streams_wanted` streams, which together are the result and may be read
+    /// by different tasks. Batches have the schema [`Prepared::schema`].
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
         self.behind()?.execute(program, streams_wanted).await
     }
 
-    /// Creates, extends or replaces a table from `batches`, which have `schema`. The new version becomes
-    /// visible to others only when it is complete; a failure leaves no trace.
+    /// Creates, extends or replaces a table with the rows of `batches`, which have the schema `schema`. Other clients
+    /// see the new version only when it is complete. If the load fails, the table stays as it was.
     async fn load(
         &self,
         name: &TableName,
@@ -103,32 +113,38 @@ pub trait Pool: Send + Sync + fmt::Debug {
         self.behind()?.load(name, options, schema, rows_hint, batches).await
     }
 
-    /// Updates the rows that pass a prepared program with the values that it computes for columns, named as
-    /// in the table, or deletes these rows if it computes none; all of it, or nothing. The pool must carry
-    /// the program out exactly, and it must return rows, without an order or a limit; `rows` is how many
-    /// pass. Rows appended since the version that the program was prepared for stay as they are; `Stale` when
-    /// the table has changed otherwise since.
+    /// Changes the rows that a prepared program selects: updates them with the values that the program computes for
+    /// columns (named as in the table), or deletes them if it computes none. Either all rows are changed, or none. The
+    /// program must return rows, without a sort order or a limit, and the pool must be able to carry it out exactly;
+    /// `rows` is the number of rows that it selects. Rows appended since the version that the program was prepared for
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// `Stale` if the table has been changed since then in another way than by appending.
     async fn change_rows(&self, handle: &Handle, rows: u64) -> Result<TableInfo>;
 
-    /// Changes the columns or the name of a table; its rows stay as they are. All changes are made, or none.
-    /// Programs that are reading the table finish undisturbed.
+    /// Changes the columns or the name of a table; its rows stay as they are. Either all changes are made, or none.
+    /// Programs that are reading the table finish on the version that they have begun with.
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo>;
 
-    /// Drops a table. Programs that are reading the table finish undisturbed.
+    /// Drops a table. Programs that are reading the table finish on the version that they have begun with.
     async fn drop_table(&self, name: &TableName) -> Result<()>;
 
-    /// Drops a table of any tenant, for callers that may change other tenants' tables.
+    /// Drops a table of any tenant, for callers with the right to change other tenants' tables.
     async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
         self.behind()?.drop_table_of(tenant, name).await
     }
 
-    /// Stores a view for all clients of the tenant; with `replace` it atomically replaces a view of the same
-    /// name. `Exists` when the name is taken otherwise.
+    /// Stores a view for all clients of the tenant. With `replace`, it atomically replaces a view of the same name.
+    ///
+    /// # Errors
+    /// `Exists` if a table has the name, or a view that must not be replaced.
     async fn create_view(&self, view: &View, replace: bool) -> Result<()> {
         self.behind()?.create_view(view, replace).await
     }
 
-    /// Drops a view; with `tenant` that of any tenant, for callers that may change other tenants' views.
+    /// Drops a view of the caller's tenant; with `tenant`, of that tenant, for callers with the right to change other
+    /// tenants' views.
     async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
         self.behind()?.drop_view(name, tenant).await
     }
@@ -138,36 +154,38 @@ pub trait Pool: Send + Sync + fmt::Debug {
         self.behind()?.create_schema(schema).await
     }
 
-    /// Drops a schema; with `cascade`, also the tables and views in it, otherwise it must be empty.
+    /// Drops a schema. With `cascade`, also drops the tables and views in it; otherwise the schema must be empty.
     async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()> {
         self.behind()?.drop_schema(schema, cascade).await
     }
 
-    /// Lists the programs of clients in progress at a node, in the order of their requests; those of other
-    /// tenants only for callers that may see them. Programs of the caller's own process are not included.
+    /// Lists the clients' programs that are running at a node, in the order of their requests. Those of other tenants
+    /// are listed only for callers with the right to see them. Programs of the caller's own process are not listed.
     async fn queries(&self) -> Result<Vec<QueryInfo>> {
         self.behind()?.queries().await
     }
 
-    /// Cancels one of the programs in progress, on whichever connection it was requested; `NotFound` when it
-    /// has ended.
+    /// Cancels a running program, whichever connection it was requested on.
+    ///
+    /// # Errors
+    /// `NotFound` if the program has ended.
     async fn cancel_query(&self, id: u64) -> Result<()> {
         self.behind()?.cancel_query(id).await
     }
 
-    /// Returns the status of the pool.
+    /// Returns the status of the pool, such as its memory use and its number of workers.
     async fn status(&self) -> Result<Status> {
         self.behind()?.status().await
     }
 }
 
-/// A program in progress. Dropping its streams cancels it at the node.
+/// A running program and its result. Dropping the streams cancels the program at the node.
 pub struct Execution {
-    /// The answers for each operator, and the schema of the batches.
+    /// The pool's answer for each operator, and the schema of the batches.
     pub prepared: Arc<Prepared>,
-    /// The streams that together are the result.
+    /// The streams of batches that together are the result.
     pub streams: Vec<BatchStream>,
-    /// The receipt, available once the last stream has ended.
+    /// The execution statistics ([`Receipt`](farpool_model::Receipt)); available when the last stream has ended.
     pub receipt: ReceiptHandle,
 }
 

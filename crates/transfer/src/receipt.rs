@@ -1,25 +1,27 @@
-//! The receipt of a program that may still be running.
+//! The receipt (execution statistics) of a program that may still be running.
 
 use farpool_model::Receipt;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A slot for the receipt of a program, filled once the program has ended. Clones share the slot.
+/// A slot for the execution statistics of a program (see [`Receipt`]). It is empty until the program has ended. Clones
+/// share the slot.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiptHandle(Arc<Mutex<Option<Receipt>>>);
 
 impl ReceiptHandle {
-    /// Creates a handle without a receipt.
+    /// Creates an empty slot.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the receipt, once the last stream of the execution has ended without error.
+    /// Returns the receipt (execution statistics, see [`Receipt`]), or `None` while it is not available: at the latest
+    /// it is there when the last result stream has ended without error. Does not block.
     pub fn get(&self) -> Option<Receipt> {
         self.0.lock().clone()
     }
 
-    /// Stores the receipt; for implementations of [`crate::Pool`].
+    /// Stores the execution statistics; for implementations of [`crate::Pool`].
     pub fn set(&self, receipt: Receipt) {
         *self.0.lock() = Some(receipt);
     }

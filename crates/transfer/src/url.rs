@@ -4,11 +4,11 @@ use farpool_model::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// Default port of a pool whose address names none.
+/// Default port, for addresses without one.
 pub const PORT_DEFAULT: u16 = 9797;
 
-/// The address of a node. Written `farpool://host:port`, or `farpools://host:port` for TLS. The scheme
-/// (without TLS) and the port may be left out, and an IPv6 address stands in brackets.
+/// The address of a node: `farpool://host:port`, or `farpools://host:port` for TLS. The scheme `farpool://` and the
+/// port can be left out, and an IPv6 address stands in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PoolUrl {
     is_encrypted: bool,

@@ -1,4 +1,4 @@
-//! Messages about backups.
+//! Encodes and decodes messages about backups (the files of a checkpoint).
 
 use crate::proto;
 use crate::request::{body, read};
@@ -14,7 +14,7 @@ pub(crate) fn write_files(files: &BackupFiles) -> Bytes {
 /// Decodes `BackupFiles`.
 ///
 /// # Errors
-/// `Corrupt` when it is damaged, or has a name that is not that of a file of a data directory.
+/// `Corrupt` if the bytes cannot be decoded, or a file name is not one that a data directory may contain.
 pub(crate) fn read_files(bytes: &Bytes) -> Result<BackupFiles> {
     let proto::BackupFiles { node, files } = read(bytes)?;
     let file = |file: &Bytes| {
@@ -29,10 +29,10 @@ pub(crate) fn write_read(file: &str, offset: u64, bytes: u32) -> Bytes {
     body(&proto::BackupRead { file: file.to_string(), offset, bytes })
 }
 
-/// Decodes `BackupRead`: a file, an offset and a number of bytes.
+/// Decodes `BackupRead`; returns the name of a file, an offset and a number of bytes.
 ///
 /// # Errors
-/// `Corrupt` when it is damaged; `OverLimit` for more bytes than are sent at once.
+/// `Corrupt` if the bytes cannot be decoded; `OverLimit` for more bytes than one message may have.
 pub(crate) fn read_read(bytes: &Bytes) -> Result<(String, u64, u32)> {
     let proto::BackupRead { file, offset, bytes } = read(bytes)?;
     if bytes as usize > limits::BACKUP_READ_BYTES_MAX {
@@ -44,7 +44,8 @@ pub(crate) fn read_read(bytes: &Bytes) -> Result<(String, u64, u32)> {
     Ok((checked_name(file)?, offset, bytes))
 }
 
-/// Files of a data directory have names of lower-case letters, digits and hyphens: none leads elsewhere.
+/// Returns the name if it has only lower-case letters, digits and hyphens, as the files of a data directory have: a
+/// node must not make the client write elsewhere.
 fn checked_name(name: String) -> Result<String> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     match !name.is_empty() && name.len() <= limits::NAME_BYTES_MAX && name.bytes().all(is_plain) {

@@ -1,4 +1,5 @@
-//! Messages about column chunks of a table, for clients that keep some of them.
+//! Messages about column chunks of a table (a chunk has the values of one column in one row group), for clients that
+//! cache chunks.
 
 use crate::proto;
 use crate::request::{body, read};
@@ -6,50 +7,51 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result, limits};
 
-/// Bytes of `Chunk` before the head.
+/// Bytes of a `Chunk` message before the chunk's head: three numbers of 4 bytes.
 const FIXED_BYTES: usize = 12;
 
-/// Description of chunks that a node sends before the chunks: those of some columns in consecutive row groups.
+/// Descriptions of chunks, which a client gets before it requests values: the chunks of some columns in consecutive row
+/// groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlines {
-    /// The number of the table version's list of row groups, which no other list has in the same process of a node.
+    /// Id of the table version's list of row groups; a process of a node gives no other list the same id.
     pub table: u64,
-    /// Number of row groups of the table version.
+    /// Number of row groups in the table version.
     pub row_groups: u32,
-    /// Number of rows of each row group that is described here, from the one on that was asked for.
+    /// Number of rows of each row group that is described here, beginning with the first one requested.
     pub rows: Vec<u32>,
-    /// The chunks of these, row group by row group, each in the order of the columns.
+    /// The chunks of these row groups, one row group after the other, in the order of the columns.
     pub chunks: Vec<ChunkOutline>,
 }
 
-/// Description of a chunk.
+/// Description of a column chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkOutline {
-    /// The number of the chunk, which no other chunk has in the same process of a node. Versions of a table share
-    /// chunks.
+    /// Id of the chunk; a process of a node gives no other chunk the same id. Versions of a table share chunks that
+    /// have not changed.
     pub number: u64,
-    /// Outline from which `farpool_columns` creates a chunk without values; or, if `data` is there, the head of its
-    /// image.
+    /// The encoded description of the chunk without its values. If `data` is set, it is the head of the whole chunk
+    /// instead.
     pub head: Bytes,
-    /// The data of a small chunk.
+    /// The values, if the chunk is so small that they are sent with its description.
     pub data: Option<Bytes>,
 }
 
-/// The values of a chunk.
+/// A chunk with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkImage {
-    /// Row group, by position in the table version.
+    /// The row group's position in the table version.
     pub row_group: u32,
-    /// Column, by position among those requested.
+    /// The column's position among the requested ones.
     pub column: u32,
-    /// Head and data of its image.
+    /// The head of the encoded chunk, which describes the encoding of the values.
     pub head: Bytes,
-    /// The data.
+    /// The encoded values.
     pub data: Bytes,
 }
 
 impl ChunkImage {
-    /// Returns the bytes in front of the data in a message.
+    /// Returns the bytes of a `Chunk` message before the chunk's data: the numbers and the head.
     pub fn front(row_group: usize, column: usize, head: &[u8]) -> Bytes {
         let mut front = BytesMut::with_capacity(FIXED_BYTES + head.len());
         [row_group, column, head.len()].into_iter().for_each(|number| front.put_u32_le(u32_checked(number)));
@@ -66,7 +68,7 @@ pub(crate) fn write_image(image: &ChunkImage) -> Bytes {
 /// Decodes `Chunk`.
 ///
 /// # Errors
-/// `Corrupt` when it is cut off.
+/// `Corrupt` if it is too short.
 pub(crate) fn read_image(body: &Bytes) -> Result<ChunkImage> {
     let mut rest = body.clone();
     if rest.len() < FIXED_BYTES {
@@ -98,7 +100,7 @@ pub(crate) fn write_outlines(outlines: &Outlines) -> Bytes {
 /// Decodes `OutlineList`.
 ///
 /// # Errors
-/// `Corrupt` when it is damaged.
+/// `Corrupt` if the bytes cannot be decoded.
 pub(crate) fn read_outlines(bytes: &Bytes) -> Result<Outlines> {
     let proto::OutlineList { table, row_groups, rows, chunks } = read(bytes)?;
     let chunk = |chunk: &Bytes| {
@@ -113,10 +115,12 @@ pub(crate) fn write_outlines_request(handle: u32, columns: &[u32], first: u32, k
     Ok(body(&proto::OutlinesRequest { handle, columns: columns.to_vec(), first, known }))
 }
 
-/// Decodes `Outlines`: a handle, columns, the first row group, and the list that is known.
+/// Decodes `Outlines`; returns the handle of a prepared program, columns, the first row group, and the id of the list
+/// of row groups that the client knows.
 ///
 /// # Errors
-/// `Corrupt` when it is damaged; `Invalid` for no columns, or such that are not in ascending order; `OverLimit`.
+/// `Corrupt` if the bytes cannot be decoded; `Invalid` if there are no columns, or they are not in ascending order;
+/// `OverLimit`.
 pub(crate) fn read_outlines_request(bytes: &Bytes) -> Result<(u32, Vec<u32>, u32, u64)> {
     let proto::OutlinesRequest { handle, columns, first, known } = read(bytes)?;
     check_columns(&columns)?;
@@ -130,10 +134,10 @@ pub(crate) fn write_fetch(handle: u32, columns: &[u32], row_groups: &[u32]) -> R
     Ok(body(&proto::Fetch { handle, columns, row_groups }))
 }
 
-/// Decodes `Fetch`: a handle, columns and row groups.
+/// Decodes `Fetch`; returns the handle of a prepared program, columns and row groups.
 ///
 /// # Errors
-/// As [`read_outlines_request`], for row groups, too.
+/// As [`read_outlines_request`], for the row groups as well.
 pub(crate) fn read_fetch(bytes: &Bytes) -> Result<(u32, Vec<u32>, Vec<u32>)> {
     let proto::Fetch { handle, columns, row_groups } = read(bytes)?;
     check_columns(&columns)?;

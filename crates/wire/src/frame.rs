@@ -1,13 +1,13 @@
-//! Frames: the unit of transmission. A 12-byte header and a payload of at most [`limits::FRAME_BYTES_MAX`]
-//! bytes. Layout of the header, little-endian:
+//! Frames, the unit of transmission: a 12-byte header and a payload of at most [`limits::FRAME_BYTES_MAX`] bytes. A
+//! message is one or more frames. Layout of the header, little-endian:
 //!
 //! ```text
 //! 0        4      5       6          8        12
 //! | length | kind | flags | reserved | stream |
 //! ```
 //!
-//! Bit 0 of the flags (MORE) says that the message continues in the next frame of the stream. The other bits
-//! and the reserved bytes are zero, so that a later version may give them a meaning.
+//! Bit 0 of the flags (MORE) says that the message continues in the next frame of the stream. The other bits and the
+//! reserved bytes are zero, so that a later version may give them a meaning.
 
 use crate::verbs::FrameKind;
 use farpool_model::{Error, Result, limits};
@@ -17,16 +17,16 @@ pub const FRAME_HEADER_BYTES: usize = 12;
 
 const FLAG_MORE: u8 = 1;
 
-/// The header before each payload.
+/// The header of a frame, which precedes its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes of the payload that follows.
     pub length: u32,
     /// The kind of the message.
     pub kind: FrameKind,
-    /// Whether the message continues in the next frame of this stream.
+    /// Whether the message continues in the next frame of its stream.
     pub more: bool,
-    /// The number of the stream; 0 is the connection itself.
+    /// Id of the stream; 0 stands for the connection itself.
     pub stream: u32,
 }
 
@@ -45,7 +45,7 @@ impl FrameHeader {
     ///
     /// # Errors
     /// `Corrupt` if the kind, the length or a flag is not one that version 1 of the protocol knows. The connection
-    /// cannot continue after that, since the beginning of the next frame is unknown.
+    /// cannot be used after that, because the beginning of the next frame is unknown.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self> {
         let [l0, l1, l2, l3, kind, flags, r0, r1, s0, s1, s2, s3] = *bytes;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);

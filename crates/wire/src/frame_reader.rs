@@ -1,8 +1,7 @@
-//! Assembles bytes from a socket into messages. The rest of a large payload is read directly into its
-//! message: it is not copied, and starts at an address that is aligned for values of any width.
+//! Assembles the bytes read from a socket into messages. The rest of a large payload is read directly into its message,
+//! so that it is not copied, and starts at an address that is aligned for values of any width.
 //!
-//! Invariant: memory is bounded as by the [`Assembler`], plus one read or one small frame that was read in
-//! advance.
+//! Invariant: memory is bounded as in the [`Assembler`], plus one read or one small frame that was read in advance.
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use crate::message::{Assembler, Incomplete, Message};
@@ -10,26 +9,27 @@ use crate::split::split_frame;
 use bytes::BytesMut;
 use farpool_model::{Result, limits};
 
-/// Payloads below this are first read completely into the read buffer, rather than directly into their
-/// message.
+/// Minimum size in bytes of a payload that is read directly into its message; smaller ones are first read completely
+/// into the read buffer.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// Bytes per read if the size of the next message is unknown.
+/// Maximum bytes per read if the size of the next message is unknown.
 const READ_BYTES: usize = 64 << 10;
 
-/// Bytes per read where the next frame of a large message is expected: its header, and little of its payload.
+/// Maximum bytes per read if the next frame of a large message is expected: enough for its header, with little of its
+/// payload, which would have to be copied.
 const HEADER_READ_BYTES: usize = 1 << 10;
 
-/// The receiving side of one connection.
+/// The receiving side of one connection: turns bytes into messages.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     /// Bytes that have been read and belong to no message yet.
     buffer: BytesMut,
     assembler: Assembler,
     direct: Option<DirectFrame>,
-    /// Whether the last frame said that its message continues.
+    /// Whether the last frame's message continues in another frame.
     more: bool,
-    /// Bytes of the largest message of several frames so far, to reserve as much for the next.
+    /// Size in bytes of the largest message of several frames so far. As much is reserved for the next one.
     largest: usize,
 }
 
@@ -42,12 +42,13 @@ struct DirectFrame {
 }
 
 impl FrameReader {
-    /// Creates the frame reader of a connection on which `received` has come already.
+    /// Creates the frame reader of a connection from which the bytes `received` have been read already.
     pub fn new(received: BytesMut) -> Self {
         FrameReader { buffer: received, ..FrameReader::default() }
     }
 
-    /// Returns the buffer for the next read, with room reserved, and the most bytes to read, at least one.
+    /// Returns the buffer for the next read, with room reserved in it, and the maximum number of bytes to read (at
+    /// least one).
     pub fn room(&mut self) -> (&mut BytesMut, usize) {
         match &mut self.direct {
             Some(direct) => (&mut direct.message.body, direct.missing),
@@ -59,18 +60,17 @@ impl FrameReader {
         }
     }
 
-    /// Records that `bytes` were read into [`FrameReader::room`].
+    /// Records that `bytes` bytes were read into the buffer of [`FrameReader::room`].
     pub fn read(&mut self, bytes: usize) {
         if let Some(direct) = &mut self.direct {
             direct.missing = direct.missing.saturating_sub(bytes);
         }
     }
 
-    /// Returns the next complete message; frames that `wanted` rejects are skipped.
+    /// Returns the next complete message; `None` if more bytes must be read first. Skips frames that `wanted` rejects.
     ///
     /// # Errors
-    /// As [`FrameHeader::decode`] and [`Assembler::push`]; errors of `wanted`, for a frame that is not
-    /// allowed.
+    /// Those of [`FrameHeader::decode`], [`Assembler::push`] and `wanted` (for a frame that is not allowed).
     pub fn next(&mut self, wanted: impl Fn(&FrameHeader) -> Result<bool>) -> Result<Option<Message>> {
         loop {
             if let Some(direct) = self.direct.take_if(|direct| direct.missing == 0) {
@@ -97,21 +97,21 @@ impl FrameReader {
         }
     }
 
-    /// Bytes of memory that hold received data which is not a complete message yet: for a budget over all
-    /// connections. Between two calls of [`FrameReader::next`] that need more bytes they grow by at most one
-    /// frame, or one read, and by the size of the largest message so far.
+    /// Returns the bytes of memory that hold received data of incomplete messages, for a memory budget over all
+    /// connections. From one call of [`FrameReader::next`] that needs more bytes to the next, they grow by at most one
+    /// frame or one read, and by the size of the largest message so far.
     pub fn bytes_held(&self) -> usize {
         let direct = self.direct.as_ref().map_or(0, |direct| direct.message.body.capacity());
         self.buffer.capacity() + direct + self.assembler.bytes_held()
     }
 
-    /// Forgets the incomplete message of a stream that has ended, if there is one.
+    /// Drops the incomplete message of the stream, which has ended, if there is one.
     pub fn forget(&mut self, stream: u32) {
         self.assembler.forget(stream);
     }
 
-    /// Starts to read a payload directly if it is large and incomplete; moves the bytes received so far. Returns
-    /// whether it did.
+    /// If the next payload is large and incomplete, starts to read it directly into its message, beginning with the
+    /// bytes received so far. Returns whether it did.
     fn begin_direct(&mut self) -> Result<bool> {
         let Some(bytes) = self.buffer.first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(false) };
         let header = FrameHeader::decode(bytes)?;

@@ -1,10 +1,9 @@
-//! Encoding and decoding of the model: frames, messages, Substrait plans, Arrow batches. Sockets are arguments; there
-//! is no clock.
+//! The wire protocol: encodes and decodes frames, messages, Substrait plans and Arrow batches. Sockets are arguments,
+//! and nothing reads a clock.
 //!
-//! Invariant: any byte of a peer may be hostile. Every decoder here returns an error that says what was
-//! wrong, enforces [`farpool_model::limits`] before it allocates or recurses, and never panics. The protocol
-//! is described for authors of other engines in `docs/wire.md`; a test keeps that page in agreement with this
-//! code.
+//! Invariant: any byte of a peer may be hostile. Every decoder here returns an error that says what was wrong, enforces
+//! [`farpool_model::limits`] before it allocates or recurses, and never panics. `docs/wire.md` describes the protocol
+//! for authors of other engines; a test keeps that page in agreement with this code.
 
 #![forbid(unsafe_code)]
 
@@ -47,10 +46,11 @@ pub const VERSION_MIN: u32 = 1;
 /// The newest version of the protocol that this crate speaks.
 pub const VERSION_MAX: u32 = 1;
 
-/// Returns the newest version that both sides speak, given the range of the other side.
+/// Returns the newest version of the protocol that both sides speak. The arguments are the oldest and the newest
+/// version of the other side.
 ///
 /// # Errors
-/// `Invalid` when there is none.
+/// `Invalid` if there is none.
 pub fn negotiate(peer_min: u32, peer_max: u32) -> farpool_model::Result<u32> {
     let version = peer_max.min(VERSION_MAX);
     if version < peer_min.max(VERSION_MIN) || peer_min > peer_max {

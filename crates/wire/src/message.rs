@@ -1,8 +1,8 @@
-//! Messages: one or more frames of one kind on one stream, assembled and split.
+//! Messages: one or more frames of one kind on one stream. Assembles them from frames, and splits them into frames.
 //!
-//! Invariant: the memory of an [`Assembler`] is bounded, for each message by its kind and for the connection
-//! as a whole, whatever the peer sends; it grows with the bytes received, not with announced sizes. A short
-//! message has memory of its own, so that keeping it does not keep the whole read buffer.
+//! Invariant: the memory of an [`Assembler`] is bounded, for each message by its kind and for the connection as a
+//! whole, whatever the peer sends. It grows with the bytes received, not with announced sizes. A short message gets
+//! memory of its own, so that keeping the message does not keep the whole read buffer alive.
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use crate::verbs::FrameKind;
@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 use farpool_model::{Error, Result, cast, limits};
 use std::collections::HashMap;
 
-/// Payloads below this are copied out of the read buffer, which is many times as large.
+/// Maximum size in bytes of a payload that is copied out of the read buffer. Reason: a small payload that shared the
+/// buffer would keep all of it alive.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// A complete received message.
@@ -18,15 +19,16 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 pub struct Message {
     /// The kind of the message.
     pub kind: FrameKind,
-    /// The stream; 0 is the connection itself.
+    /// Id of the stream; 0 stands for the connection itself.
     pub stream: u32,
-    /// The payload of all frames.
+    /// The payloads of all its frames.
     pub body: Bytes,
-    /// Size of the message on the wire, with frame headers; this is subtracted from the stream's window.
+    /// Bytes of the message on the wire, including the headers of frames: what it takes of the stream's credit (see
+    /// [`crate::flow`]).
     pub bytes_on_wire: u64,
 }
 
-/// A message to be sent, in pieces that are not copied together.
+/// A message to be sent, as pieces of memory that need not be adjacent.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     kind: FrameKind,
@@ -35,10 +37,10 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Creates a message of `pieces`, one after the other.
+    /// Creates a message whose body consists of `pieces`, one after the other.
     ///
     /// # Errors
-    /// `OverLimit` when it is larger than its kind may be.
+    /// `OverLimit` if it is larger than a message of this kind may be.
     pub fn new(kind: FrameKind, pieces: Vec<Bytes>) -> Result<Self> {
         let bytes = pieces.iter().map(Bytes::len).sum();
         if bytes > kind.message_bytes_max() {
@@ -47,7 +49,7 @@ impl Outgoing {
         Ok(Outgoing { kind, pieces, bytes })
     }
 
-    /// Creates a message of a body that was sealed, whose plain form was not too large.
+    /// Creates a message from an encrypted body. Its size was checked before encryption.
     pub(crate) fn sealed(kind: FrameKind, body: Bytes) -> Self {
         Outgoing { kind, bytes: body.len(), pieces: vec![body] }
     }
@@ -57,7 +59,7 @@ impl Outgoing {
         self.pieces.iter().map(|piece| &piece[..])
     }
 
-    /// Returns the kind, the pieces of the body, and their bytes together.
+    /// Returns the kind, the pieces of the body, and their total bytes.
     pub(crate) fn into_parts(self) -> (FrameKind, Vec<Bytes>, usize) {
         (self.kind, self.pieces, self.bytes)
     }
@@ -67,14 +69,15 @@ impl Outgoing {
         self.kind
     }
 
-    /// Returns the size of the message on the wire, with frame headers; this is subtracted from the stream's window.
+    /// Returns the bytes of the message on the wire, including the headers of frames: what it takes of the stream's
+    /// credit (see [`crate::flow`]).
     pub fn bytes_on_wire(&self) -> u64 {
         let frames = self.bytes.div_ceil(limits::FRAME_BYTES_MAX).max(1);
         cast::u64_from(self.bytes + frames * FRAME_HEADER_BYTES)
     }
 
-    /// Splits the message into frames on `stream`: headers and pieces of payloads in the order in which they
-    /// must be written, one after the other or as one vectored write.
+    /// Splits the message into frames on the stream with id `stream`. Returns headers and pieces of payloads in the
+    /// order in which they must be written, one after the other or as one vectored write.
     pub fn frames(self, stream: u32) -> Vec<Bytes> {
         let mut out = Vec::with_capacity(self.pieces.len() + 1);
         let mut remaining = self.bytes;
@@ -105,15 +108,15 @@ impl Outgoing {
     }
 }
 
-/// Assembles the frames of one connection into messages. Frames of different streams may alternate; within a
-/// stream a message ends before the next begins, except that control frames may come between.
+/// Assembles the frames of one connection into messages. Frames of different streams may alternate. Within a stream, a
+/// message must end before the next one begins, except that control frames may come between its frames.
 #[derive(Debug, Default)]
 pub struct Assembler {
     incomplete: HashMap<u32, Incomplete>,
     incomplete_bytes: usize,
 }
 
-/// A message of which only some frames have been received.
+/// A message some of whose frames have not been received yet.
 #[derive(Debug)]
 pub(crate) struct Incomplete {
     kind: FrameKind,
@@ -127,12 +130,12 @@ impl Assembler {
         Assembler::default()
     }
 
-    /// Adds the next frame; returns the message if it is complete.
+    /// Adds the next frame; returns the message if it is complete now, otherwise `None`.
     ///
     /// # Errors
-    /// `Corrupt` if the payload is not as long as the header says or a message is interrupted by another; `OverLimit`
-    /// if a message is larger than its kind may be, or too many are incomplete. The connection cannot continue after an
-    /// error.
+    /// `Corrupt` if the payload is not as long as the header says, or a message is interrupted by another one;
+    /// `OverLimit` if a message is larger than its kind may be, or too many are incomplete. The connection cannot be
+    /// used after an error.
     pub fn push(&mut self, header: FrameHeader, payload: Bytes) -> Result<Option<Message>> {
         let FrameHeader { length, kind, more, stream } = header;
         if payload.len() != length as usize {
@@ -152,7 +155,7 @@ impl Assembler {
         self.end(header, message)
     }
 
-    /// Returns the incomplete message of a frame's stream, or a new one. The caller appends the frame's
+    /// Removes and returns the incomplete message of a frame's stream, or a new one. The caller appends the frame's
     /// payload and passes the message to [`Assembler::end`].
     pub(crate) fn begin(&mut self, header: FrameHeader) -> Result<Incomplete> {
         let FrameHeader { length, kind, stream, .. } = header;
@@ -174,20 +177,20 @@ impl Assembler {
         Ok(message)
     }
 
-    /// Forgets the incomplete message of a stream that has ended, if there is one.
+    /// Drops the incomplete message of the stream, which has ended, if there is one.
     pub fn forget(&mut self, stream: u32) {
         if let Some(begun) = self.incomplete.remove(&stream) {
             self.incomplete_bytes -= begun.body.len();
         }
     }
 
-    /// Bytes received of incomplete messages.
+    /// Returns the received bytes of incomplete messages.
     pub fn incomplete_bytes(&self) -> usize {
         self.incomplete_bytes
     }
 
-    /// Bytes of memory allocated for incomplete messages, which is more than [`Assembler::incomplete_bytes`]:
-    /// for a budget over all connections, to be asked after each frame.
+    /// Returns the bytes of memory allocated for incomplete messages, which are more than
+    /// [`Assembler::incomplete_bytes`]. For a memory budget over all connections, which should ask after each frame.
     pub fn bytes_held(&self) -> usize {
         self.incomplete.values().map(|message| message.body.capacity()).sum()
     }
@@ -201,7 +204,8 @@ impl Assembler {
         Ok(Message { kind, stream, body, bytes_on_wire })
     }
 
-    /// Takes back a message to which the payload of a frame has been appended; returns it if it is complete.
+    /// Takes the message to which the payload of a frame has been appended. Returns the message if it is complete;
+    /// otherwise keeps it and returns `None`.
     pub(crate) fn end(&mut self, header: FrameHeader, mut message: Incomplete) -> Result<Option<Message>> {
         let FrameHeader { kind, more, stream, .. } = header;
         message.frames += 1;

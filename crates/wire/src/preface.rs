@@ -1,14 +1,14 @@
-//! The preface: eight bytes that each side sends first, by which farpool peers recognise one another before
-//! anything is parsed; and replies to peers that send something else.
+//! The preface: eight bytes that each side of a connection sends first, so that farpool peers recognise one another
+//! before anything is parsed; and the replies to peers that speak another protocol.
 
 use farpool_model::{Error, Result};
 
-/// The first bytes that each side sends. The client sends them at once; the node only after it has seen the
-/// client's, so that it can answer a stranger in the stranger's own protocol.
+/// The preface. The client sends it at once. The node sends it only after it has seen the client's, so that it can
+/// answer a client of another protocol in that protocol.
 pub const PREFACE: [u8; 8] = *b"FARPOOL\n";
 
-/// Checks the first bytes received from a peer: `true` when the preface is complete, `false` when more bytes
-/// are needed. Bytes after the preface are ignored.
+/// Checks the first bytes received from a peer. Returns `true` if the preface is complete, `false` if more bytes are
+/// needed. Ignores bytes after the preface.
 ///
 /// # Errors
 /// `Corrupt` as soon as a byte differs from the preface, with a guess at the peer's protocol.
@@ -21,26 +21,26 @@ pub fn check_preface(received: &[u8]) -> Result<bool> {
     Ok(compared == PREFACE.len())
 }
 
-/// The protocol of a connection, detected by a node from the first bytes.
+/// The protocol of a connection, which a node detects from the first bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DetectedProtocol {
     /// More bytes are needed to decide.
     Incomplete,
-    /// The preface.
+    /// farpool's own protocol: the preface is complete.
     Farpool,
     /// The first record of a TLS connection.
     Tls,
-    /// A PostgreSQL client's request for TLS or GSSAPI encryption. The client continues unencrypted when the
-    /// answer is [`NO_ENCRYPTION`], and accepts an error only in answer to its next message.
+    /// A PostgreSQL client's request for TLS or GSSAPI encryption. If the answer is [`NO_ENCRYPTION`], the client
+    /// continues unencrypted, and its next message can be answered by an error that the client shows.
     PostgresEncryption {
         /// Length of the request in bytes.
         bytes: usize,
     },
-    /// Another protocol, described by the error.
+    /// Another protocol, which the error describes.
     Stranger(Error),
 }
 
-/// The answer to [`DetectedProtocol::PostgresEncryption`].
+/// The answer to [`DetectedProtocol::PostgresEncryption`]: there is no encryption.
 pub const NO_ENCRYPTION: &[u8] = b"N";
 
 /// Detects the protocol of a peer from the first bytes received.
@@ -64,11 +64,11 @@ fn postgres_encryption(received: &[u8]) -> Option<DetectedProtocol> {
     requests.iter().any(|request| request.starts_with(received)).then_some(DetectedProtocol::Incomplete)
 }
 
-/// Message to people whose programs took the node for something else.
+/// Message to the users of other programs that have connected to the node by mistake.
 const NO_SERVER: &str = "this is a farpool memory node: reach it with farpool://HOST:PORT, or farpools:// where it has a certificate";
 
-/// Returns the node's answer to a peer whose first bytes are not the preface, to be sent before the
-/// connection is closed: in the peer's protocol, so that the peer can show it to its user.
+/// Returns the node's answer to a peer of another protocol, by the peer's first bytes. It is in the peer's protocol, so
+/// that the peer can show it to its user. The connection is closed after it.
 pub fn reply_to_stranger(received: &[u8]) -> Vec<u8> {
     match Stranger::of(received) {
         Stranger::SshPeer => ssh_disconnect(),
@@ -117,10 +117,10 @@ fn plain_reply(stranger: Stranger) -> &'static [u8] {
     }
 }
 
-/// The type of the first record of TLS (RFC 8446, section 5.1).
+/// The first byte of a TLS connection: the type of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 0x16;
 
-/// The codes that request encryption, in place of a protocol version: TLS, and GSSAPI.
+/// The codes by which PostgreSQL clients request encryption, in place of a protocol version: TLS, and GSSAPI.
 const POSTGRES_ENCRYPTION: [[u8; 4]; 2] = [80_877_103_u32.to_be_bytes(), 80_877_104_u32.to_be_bytes()];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -163,7 +163,7 @@ impl Stranger {
     }
 }
 
-/// Describes a peer's protocol by its first bytes.
+/// Describes a peer's protocol, as far as it can be recognised from the first bytes.
 pub(crate) fn describe(received: &[u8]) -> String {
     match Stranger::of(received) {
         Stranger::HttpServer => "it is an HTTP server".into(),

@@ -1,10 +1,10 @@
-//! The bodies of messages as protocol buffers. `docs/wire.md` has the same as `.proto` text.
+//! The bodies of messages as protocol buffers; `docs/wire.md` has the same as `.proto` text.
 //!
-//! Invariant: a field keeps its number and meaning for ever; new fields are optional; a reader skips fields
-//! that it does not know. Written by hand with derive macros rather than generated, so that building needs no
+//! Invariant: a field keeps its number and meaning for ever; new fields are optional; a reader skips fields that it
+//! does not know. The structs are written by hand with derive macros rather than generated, so that building needs no
 //! `protoc`.
 //!
-//! Repeated messages are declared as bytes and decoded one by one: otherwise a peer could send empty ones,
+//! Repeated messages are declared as bytes and decoded one by one. Otherwise a peer could send many empty messages,
 //! which take fifty times as much memory as on the wire.
 
 #![expect(

@@ -1,4 +1,4 @@
-//! Requests of clients, and their encoding.
+//! Requests of clients, and how they are encoded.
 
 use crate::message::{Message, Outgoing};
 use crate::table::{read_tier, write_tier};
@@ -13,115 +13,119 @@ use farpool_model::{
 };
 use std::fmt;
 
-/// A message from a client to a node.
+/// A message from a client to a node. A request opens a stream, whose id its answers have, too.
 #[derive(Clone, PartialEq)]
 pub enum Request {
-    /// Identifies the client, and the versions of the protocol it speaks. On stream 0, before anything else.
+    /// Identifies the client, and tells which versions of the protocol it speaks. The first message, on stream 0 (the
+    /// connection itself).
     Hello {
-        /// The oldest version.
+        /// The oldest protocol version that the client speaks.
         version_min: u32,
-        /// The newest version.
+        /// The newest protocol version that the client speaks.
         version_max: u32,
-        /// Token that shows which tenant the client acts for; `None` for the default tenant.
+        /// The token (secret) that authenticates the client's tenant; `None` for the default tenant.
         token: Option<String>,
         /// Timeout of each request of the client, in milliseconds, at least 1; `None` for no timeout.
         timeout_ms: Option<u64>,
         /// The client's name and version, for logs.
         client: String,
     },
-    /// Asks how the node would carry out this plan. Answered by `Prepared`.
+    /// Asks how far the node would carry out each operator of this plan, and makes the node keep the prepared program.
+    /// Answered by `Prepared`.
     Prepare {
         /// A Substrait plan.
         plan: Vec<u8>,
-        /// Fingerprint of the columns that the plan was made for: if the table has others, the answer is a
-        /// `Stale` error.
+        /// Fingerprint of the table's columns for which the plan was made. If the table has others by now, the answer
+        /// is a `Stale` error.
         schema: Option<SchemaFingerprint>,
     },
-    /// Runs this plan. Answered by `Prepared`, batches or parcels, and a `Receipt`.
+    /// Runs this plan. Answered by `Prepared`, then batches or parcels with the rows, last a `Receipt`.
     Execute {
         /// A Substrait plan.
         plan: Vec<u8>,
-        /// As of `Prepare`.
+        /// Fingerprint of the table's columns, as in `Prepare`.
         schema: Option<SchemaFingerprint>,
-        /// The form of the result's rows; parcels are only sent to clients that ask for them.
+        /// The form of the result's rows: Arrow batches, or parcels (encoded column chunks), which are sent only to
+        /// clients that ask for them.
         results: ResultForm,
     },
-    /// Runs a prepared program. Answered as `Execute`, but with `Unchanged` in place of `Prepared`.
+    /// Runs a prepared program. Answered like `Execute`, but with `Unchanged` in place of `Prepared`.
     ExecutePrepared {
-        /// The stream of the program's `Prepare`.
+        /// Id of the stream of the program's `Prepare`.
         handle: u32,
-        /// A Substrait plan with conditions to be added to the program's filter.
+        /// A Substrait plan with conditions that are added to the program's filter.
         conditions: Option<Vec<u8>>,
-        /// The form of the result's rows.
+        /// The form of the result's rows, as in `Execute`.
         results: ResultForm,
     },
-    /// Stops the work of the stream; drops the program that was prepared on it.
+    /// Stops the work of the stream, and releases the program that was prepared on it.
     Cancel,
-    /// Gives the node credit to send more bytes of batches on the stream.
+    /// Grants the node credit for more bytes of batches on the stream (see [`crate::flow`]).
     Credit {
-        /// Bytes on the wire, frame headers included.
+        /// Bytes on the wire, including the headers of frames.
         bytes: u64,
     },
     /// Lists the tables and views, and the schemas that they are in.
     Tables {
         /// The tenant to list, for clients that may see other tenants; `None` for the client's own.
         tenant: Option<TenantName>,
-        /// True if the client supports schemas; otherwise only tables in `public` are listed.
+        /// Whether the client supports schemas; if not, only the tables in `public` are listed.
         with_schemas: bool,
     },
     /// Describes a table.
     Table {
         /// Name of the table.
         name: TableName,
-        /// The version that the client has a description of: it is not sent again.
+        /// The table version of which the client has a description. If it is still the newest, the answer is
+        /// `Unchanged`.
         known: Option<Version>,
-        /// Whether the name may be that of a view; otherwise a view is an error.
+        /// Whether the client accepts a view; if not, the name of a view is an error.
         or_view: bool,
     },
-    /// Begins to load a table: batches follow, then `LoadEnd`.
+    /// Begins to load a table. `LoadBatch`es follow, then `LoadEnd`.
     LoadBegin {
         /// Name of the table.
         table: TableName,
-        /// Behaviour if the table exists, and storage of the rows.
+        /// What to do if the table exists, and how to store the rows.
         options: LoadOptions,
-        /// The schema of the batches; canonical.
+        /// The canonical schema of the batches.
         schema: SchemaRef,
-        /// Approximate number of rows to come.
+        /// Approximate number of rows that will come.
         rows_hint: Option<u64>,
-        /// Id with which the load's outcome can be asked for.
+        /// Id by which the client can ask for the load's outcome (see `LoadOutcome`).
         id: Option<LoadId>,
     },
-    /// Asks for the outcome of a load. This ends a load whose rows have not all come.
+    /// Asks for the outcome of a load. If not all rows of the load have come yet, it is ended.
     LoadOutcome {
         /// Id of the load.
         id: LoadId,
     },
     /// Rows to load.
     LoadBatch(RecordBatch),
-    /// Ends the rows of a load: makes the table visible.
+    /// Ends the rows of a load, so that the table becomes visible.
     LoadEnd,
     /// Drops a table.
     Drop {
         /// Name of the table.
         table: TableName,
-        /// As of `Tables`.
+        /// The tenant, as in `Tables`.
         tenant: Option<TenantName>,
     },
     /// Changes a table's columns or name. Answered by `TableInfo`.
     AlterTable {
         /// Name of the table.
         table: TableName,
-        /// The changes, in this order; all or none are made.
+        /// The changes in their order. Either all are made, or none.
         changes: Vec<TableChange>,
     },
-    /// Gives the rows that pass a prepared program the values that it computes, or removes them if it
-    /// computes none. Answered by `Loaded`.
+    /// Changes the rows that a prepared program selects: updates them with the values that the program computes, or
+    /// deletes them if it computes none. Answered by `Loaded`.
     ChangeRows {
-        /// The stream of the program's `Prepare`.
+        /// Id of the stream of the program's `Prepare`.
         handle: u32,
-        /// Expected number of rows that pass: if it differs, nothing is changed.
+        /// Expected number of rows that the program selects. If it differs, nothing is changed.
         rows: u64,
-        /// Id of the change, as for a load.
+        /// Id by which the client can ask for the outcome of the change, as for a load.
         id: LoadId,
     },
     /// Creates a view. Answered by `ViewInfo`.
@@ -135,7 +139,7 @@ pub enum Request {
     DropView {
         /// Name of the view.
         view: TableName,
-        /// As of `Tables`.
+        /// The tenant, as in `Tables`.
         tenant: Option<TenantName>,
     },
     /// Creates a schema. Answered by `SchemaCreated`.
@@ -147,59 +151,61 @@ pub enum Request {
     DropSchema {
         /// Name of the schema.
         schema: SchemaName,
-        /// Whether to drop all tables and views in it, too; otherwise it must be empty.
+        /// Whether to drop all tables and views in the schema, too; if not, it must be empty.
         cascade: bool,
     },
     /// Asks for the statistics of a table.
     Statistics {
         /// Name of the table.
         table: TableName,
-        /// Columns, by index in ascending order, whose current statistics are sent without moments; `None` to compute
-        /// and send all statistics.
+        /// Indexes of columns, ascending, whose statistics are sent as far as they are known now, without moments.
+        /// `None` to compute and send the statistics of all columns.
         columns: Option<Vec<u32>>,
     },
-    /// Reports the state of the pool.
+    /// Asks for the state of the pool.
     Status,
-    /// Lists the programs under way.
+    /// Asks for the programs that are running.
     Queries,
-    /// Stops a program of any connection.
+    /// Cancels a running program, whichever connection it was requested on.
     CancelQuery {
-        /// Number of the program, as reported for `Queries`.
+        /// Id of the program, as in the answer to `Queries`.
         id: u64,
     },
-    /// Makes a checkpoint and keeps its files, instead of those kept before, until the connection ends.
+    /// Makes a checkpoint, and keeps its files until the connection ends, in place of those of an earlier `Backup`.
     Backup,
     /// Reads a part of a file of the connection's backup.
     BackupRead {
         /// Name of the file, as in `BackupFiles`.
         file: String,
-        /// The first byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Number of bytes; fewer come at the end of the file.
+        /// Maximum number of bytes; fewer come at the end of the file.
         bytes: u32,
     },
-    /// Requests the outlines of the chunks of a prepared program's table version. The answer is an `OutlineList` with
-    /// the outlines of as many row groups as fit one message.
+    /// Asks for descriptions of column chunks in a prepared program's table version. Answered by an `OutlineList` with
+    /// as many row groups as fit one message.
     Outlines {
-        /// The stream of the program's `Prepare`.
+        /// Id of the stream of the program's `Prepare`.
         handle: u32,
-        /// Positions of columns of the table, in ascending order, one at least.
+        /// Positions of columns of the table, ascending; at least one.
         columns: Vec<u32>,
-        /// The first row group that is described.
+        /// The first row group to describe.
         first: u32,
-        /// The number of a list of row groups that the client knows: of that, no chunks are described. 0 for none.
+        /// Id of the list of row groups that the client knows; if it is the version's list, no chunks are described. 0
+        /// for none.
         known: u64,
     },
-    /// Asks for the values of such chunks. Answered by `Unchanged`, a `Chunk` for each, and a `Receipt`.
+    /// Asks for the values of column chunks in a prepared program's table version. Answered by `Unchanged`, a `Chunk`
+    /// for each, and a `Receipt`.
     Fetch {
-        /// As of `Outlines`.
+        /// Id of the stream of the program's `Prepare`.
         handle: u32,
-        /// As of `Outlines`.
+        /// Positions of columns, as in `Outlines`.
         columns: Vec<u32>,
-        /// Positions of row groups, in ascending order, one at least.
+        /// Positions of row groups, ascending; at least one.
         row_groups: Vec<u32>,
     },
-    /// Asks whether the node is there. On stream 0; answered by `Pong` at once, whatever else is under way.
+    /// Asks whether the node is alive. On stream 0; answered at once by `Pong`, whatever else is running.
     Ping,
     /// Answers the node's `Ping`.
     Pong,
@@ -240,10 +246,10 @@ impl Request {
         }
     }
 
-    /// Encodes the request as a message, or as several for a batch that is too large for one.
+    /// Encodes the request as a message; a batch that is too large for one is encoded as several.
     ///
     /// # Errors
-    /// `OverLimit` when it is too large to send, `Invalid` when a schema is not canonical.
+    /// `OverLimit` if the request is too large to send; `Invalid` if a schema is not canonical.
     pub fn encode(&self) -> Result<Vec<Outgoing>> {
         let body = match self {
             Request::LoadBatch(rows) => {
@@ -289,7 +295,7 @@ impl Request {
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
             Request::LoadBegin { table, options, schema, rows_hint, id } => {
                 let (mode, version) = write_mode(options.mode);
-                // A node that knows no options knows no load without a mode either, and refuses it.
+                // A node that does not know the options does not know a load without a mode either, and refuses it.
                 let (mode, options) = match options.has_more() {
                     false => (mode, None),
                     true => (proto::LoadMode::Unspecified, Some(write_options(mode, options))),
@@ -320,11 +326,12 @@ impl Request {
         Ok(vec![Outgoing::new(self.kind(), vec![body])?])
     }
 
-    /// Decodes a message from a client. `load_schema` is the schema of the load under way on its stream.
+    /// Decodes a message from a client. `load_schema` is the schema of the load that is in progress on the message's
+    /// stream.
     ///
     /// # Errors
-    /// `Corrupt` when the body is damaged; `Invalid` when the kind is not one that clients send, rows come
-    /// without a load, or a part is not valid; `OverLimit`.
+    /// `Corrupt` if the body cannot be decoded; `Invalid` if clients do not send messages of this kind, if rows come
+    /// without a load, or if a part is not valid; `OverLimit`.
     pub fn decode(message: &Message, load_schema: Option<&SchemaRef>) -> Result<Request> {
         if !message.kind.is_from_client() {
             return Err(Error::invalid(format!("a client does not send {}", message.kind.name())));
@@ -433,19 +440,19 @@ impl Request {
     }
 }
 
-/// Prints only the kind: a token must not end up in a log.
+/// Prints only the kind, because a token must not end up in a log.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Request::{}", self.kind().name())
     }
 }
 
-/// Encodes a body.
+/// Encodes the body of a message.
 pub(crate) fn body(message: &impl prost::Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// Decodes a body.
+/// Decodes the body of a message.
 pub(crate) fn read<M: prost::Message + Default>(bytes: &Bytes) -> Result<M> {
     M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged message: {error}")))
 }
@@ -486,7 +493,7 @@ fn write_plan(
 fn read_plan(body: &Bytes) -> Result<(proto::PlanRequest, ResultForm)> {
     let request: proto::PlanRequest = read(body)?;
     check_plan(&request.plan)?;
-    // A form that a later version adds is treated as the one that every client understands.
+    // A result form of a later version is treated as Arrow batches, which every client understands.
     let results = match request.results() {
         proto::ResultForm::Plain => ResultForm::Plain,
         proto::ResultForm::Packed => ResultForm::Packed,
@@ -506,8 +513,7 @@ fn read_tenant(tenant: Option<String>) -> Result<Option<TenantName>> {
     tenant.map(TenantName::new).transpose()
 }
 
-/// Encodes a `Statistics` request. An empty list of columns is refused, since it would be read as all of
-/// them.
+/// Encodes a `Statistics` request. Refuses an empty list of columns, because the node would read it as all columns.
 fn write_statistics_request(table: &TableName, columns: Option<&[u32]>) -> Result<Bytes> {
     if columns.is_some_and(<[u32]>::is_empty) {
         return Err(Error::invalid("statistics of no column"));
@@ -594,7 +600,7 @@ fn read_residency(number: i32) -> Result<Residency> {
     }
 }
 
-/// Returns the number of a mode, and the version that it names.
+/// Encodes the mode of a load: returns its number on the wire, and the table version that it names, if any.
 fn write_mode(mode: LoadMode) -> (proto::LoadMode, Option<u64>) {
     match mode {
         LoadMode::Create => (proto::LoadMode::Create, None),

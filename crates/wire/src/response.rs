@@ -1,4 +1,4 @@
-//! Responses of a node, and their encoding.
+//! Responses of a node, and how they are encoded.
 
 use crate::chunks::{self, ChunkImage, Outlines};
 use crate::message::{Message, Outgoing};
@@ -18,89 +18,90 @@ use farpool_model::{
 };
 use std::sync::Arc;
 
-/// Keys by which a node seals answers.
+/// The public keys by which a node encrypts (seals) its answers; see [`crate::sealed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealing {
-    /// The public half of the node's key, if it has one.
+    /// The node's public key, by which it proves its identity; `None` if it has none.
     pub node_key: Option<PublicKey>,
 }
 
-/// A message from a node to a client.
+/// A message from a node to a client, on the stream of the request that it answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
-    /// Identifies the node; answers `Request::Hello`.
+    /// Identifies the node and ends the handshake; answers `Request::Hello`.
     Hello {
-        /// The version of the protocol to be used from now on.
+        /// The version of the protocol that both sides use from now on.
         version: u32,
         /// The node's name and version.
         server: String,
         /// The tenant that the client acts for.
         tenant: TenantName,
-        /// Random number that identifies the node's process; 0 if not stated.
+        /// Random id of the node's process; 0 if the node sends none.
         instance: u64,
         /// The newest version of any table.
         newest: Version,
-        /// Keys by which the node seals answers; `None` if it cannot.
+        /// Keys by which the node encrypts its answers; `None` if it cannot.
         sealing: Option<Sealing>,
     },
-    /// Execution of the plan; the only answer to `Prepare`, and the first one to `Execute` of a plan.
+    /// What the node will do of the plan: the only answer to `Prepare`, and the first one to `Execute` of a plan.
     Prepared {
-        /// The answers for the operators, and the program that runs.
+        /// The answers for the operators, and the program that will run.
         prepared: Prepared,
-        /// The schema of the table, which the program's column numbers refer to.
+        /// The schema of the table, to whose columns the program's column numbers refer.
         table_schema: SchemaRef,
     },
-    /// Rows of the result, in the schema of the `Prepared` before them.
+    /// Rows of the result as an Arrow batch, in the schema that `Prepared` stated.
     Batch(RecordBatch),
-    /// A batch of the result, packed: a parcel as `farpool_columns` reads it.
+    /// Rows of the result as a parcel: encoded column chunks, which `farpool_columns` reads.
     Parcel(Bytes),
-    /// The cost of the program: the last message after `Execute`.
+    /// The execution statistics of the program: the last message after `Execute`.
     Receipt(Receipt),
     /// The tables and views of the tenant.
     Tables(Listing),
     /// One table.
     Table(TableInfo),
-    /// Answers `Table`: the version that the client knows is the newest. Also the first answer to `Execute`
-    /// of a handle: the answer to its `Prepare` still holds.
+    /// Answers `Table`: the version that the client knows is still the newest. Also the first answer to `Execute` of a
+    /// prepared program: the answer to its `Prepare` still holds.
     Unchanged,
     /// The statistics of a table.
     Statistics(Box<TableStatistics>),
-    /// The load is complete; describes the table.
+    /// The load is complete; this describes the table after it.
     Loaded(TableInfo),
     /// The outcome of a load.
     LoadEnded {
         /// The outcome, as far as the node remembers.
         outcome: LoadOutcome,
-        /// The newest version whose load's outcome is forgotten. A load that is reported as not loaded, and
-        /// would have made an older version, may have been loaded.
+        /// The newest table version whose load's outcome the node has forgotten. If a load is reported as not loaded,
+        /// and would have made a version no newer than this one, it may have been loaded nevertheless.
         forgotten: Version,
     },
     /// One view.
     View(View),
-    /// The request was carried out; the kind of this answer is one of the role [`Role::Done`].
+    /// The request has been carried out; there is nothing else to say. The kind has the role [`Role::Done`].
     Done(FrameKind),
-    /// Gives the client credit to send more bytes of batches on the stream.
+    /// Grants the client credit for more bytes of batches on the stream (see [`crate::flow`]).
     Credit {
-        /// Bytes on the wire, frame headers included.
+        /// Bytes on the wire, including the headers of frames.
         bytes: u64,
     },
     /// The state of the pool.
     Status(Status),
-    /// The programs under way.
+    /// The programs that are running.
     Queries(Vec<QueryInfo>),
     /// The files of a backup.
     BackupFiles(BackupFiles),
     /// A part of a file of a backup.
     BackupBytes(Bytes),
-    /// Outlines of chunks.
+    /// Descriptions of column chunks.
     Outlines(Outlines),
-    /// The values of a chunk.
+    /// The values of a column chunk.
     Chunk(ChunkImage),
-    /// Asks whether the client is there. On stream 0; answered by `Pong` at once, whatever else is under way.
+    /// Asks whether the client is alive. On stream 0; answered at once by `Pong`, whatever else is running.
     Ping,
     /// Answers the client's `Ping`.
     Pong,
-    /// The request failed: the last message of its stream. On stream 0, the last of the connection.
+    /// The request failed; this is the last message of its stream. On stream 0, the connection failed, and this is its
+    /// last message.
     Error(Error),
 }
 
@@ -134,10 +135,10 @@ impl Response {
         }
     }
 
-    /// Encodes the response as a message, or as several for a batch that is too large for one.
+    /// Encodes the response as a message; a batch that is too large for one is encoded as several.
     ///
     /// # Errors
-    /// `OverLimit` when it is too large to send, `Invalid` when a schema is not canonical.
+    /// `OverLimit` if the response is too large to send; `Invalid` if a schema is not canonical.
     pub fn encode(&self) -> Result<Vec<Outgoing>> {
         let body = match self {
             Response::Batch(rows) => {
@@ -184,8 +185,8 @@ impl Response {
     /// Decodes a message from a node. `schema` is that of the `Prepared` on the same stream.
     ///
     /// # Errors
-    /// `Corrupt` when the body is damaged; `Invalid` when the kind is not one that nodes send or rows come
-    /// before their schema. An error that the node reports is not an error here but [`Response::Error`].
+    /// `Corrupt` if the body cannot be decoded; `Invalid` if nodes do not send messages of this kind, or rows come
+    /// before their schema. An error that the node reports is returned as [`Response::Error`].
     pub fn decode(message: &Message, schema: Option<&SchemaRef>) -> Result<Response> {
         if !message.kind.is_from_node() {
             return Err(Error::invalid(format!("a node does not send {}", message.kind.name())));
@@ -200,7 +201,8 @@ impl Response {
                 let proto::Welcome { version, server, tenant, instance, newest, suites, node_key } =
                     read(body)?;
                 let (tenant, newest) = (TenantName::new(tenant)?, Version(newest));
-                // A node that knows other suites only, or has a key of another form, is of a later version.
+                // A node of a later version may know other cipher suites only, or have a key of another form; both are
+                // ignored.
                 let node_key = node_key[..].try_into().ok().map(PublicKey);
                 let sealing = suites.contains(&SUITE).then_some(Sealing { node_key });
                 Response::Hello { version, server, tenant, instance, newest, sealing }
@@ -241,14 +243,14 @@ impl Response {
     }
 }
 
-/// Returns the number of an error kind on the wire: its index in [`ErrorKind::ALL`], from 1.
+/// Returns the number of an error kind on the wire: its index in [`ErrorKind::ALL`], counted from 1.
 pub fn error_number(kind: ErrorKind) -> u32 {
     let place = ErrorKind::ALL.iter().position(|k| *k == kind);
     place.map_or(0, |place| place as u32 + 1)
 }
 
 fn write_error(error: &Error) -> proto::Error {
-    // Truncates: longer texts (a query, a list of names) would not fit the single frame of an error.
+    // Longer strings (a query, a list of names) are truncated, because an error must fit a single frame.
     let cut = |text: &str| text.chars().take(ERROR_CHARS_MAX).collect::<String>();
     proto::Error {
         kind: error_number(error.kind),
@@ -258,11 +260,11 @@ fn write_error(error: &Error) -> proto::Error {
     }
 }
 
-/// Maximum characters of an error's message or advice: a character has at most four bytes, and both share a
-/// frame.
+/// Maximum number of characters of an error's message, and of its advice. Reason: a character has at most four bytes,
+/// and both strings share a frame.
 const ERROR_CHARS_MAX: usize = farpool_model::limits::FRAME_BYTES_MAX / 8 - 16;
 
-/// Decodes an error. Kinds that a later version adds are read as `Internal`, which promises nothing.
+/// Decodes an error. A kind that a later version has added is read as `Internal`, about which a client assumes nothing.
 fn read_error(error: proto::Error) -> Error {
     let place = (error.kind as usize).checked_sub(1);
     let kind = place.and_then(|place| ErrorKind::ALL.get(place)).copied().unwrap_or(ErrorKind::Internal);
@@ -308,7 +310,7 @@ fn write_prepared(prepared: &Prepared, table_schema: &SchemaRef) -> Result<proto
     })
 }
 
-/// Returns the program without the key sets in its filter, which the client that sent them has.
+/// Returns the program without the sets of keys in its filter, which are large and which the client that sent them has.
 fn without_sets(program: &Program) -> Program {
     fn without(expr: &Expr) -> Expr {
         match expr {
@@ -366,7 +368,7 @@ fn read_tables(tables: &[Bytes]) -> Result<Vec<TableInfo>> {
     tables.iter().map(&mut read_one).collect()
 }
 
-/// Checks a count: entries of a few bytes on the wire may take hundreds in memory.
+/// Checks a count before memory is allocated: entries of a few bytes on the wire may take hundreds in memory.
 fn check_count(what: &str, count: usize, most: usize) -> Result<()> {
     match count <= most {
         true => Ok(()),
@@ -379,7 +381,8 @@ fn read_answer(answer: proto::OperatorAnswer) -> Result<OperatorAnswer> {
         proto::Answer::Exact => Answer::Exact,
         proto::Answer::Superset => Answer::Superset,
         proto::Answer::Refused => Answer::Refused,
-        // A guess could give wrong results: a filter taken for exact is not applied again.
+        // An unknown answer must not be guessed: if a filter were taken for exact, the client would not apply it again,
+        // and the result could be wrong.
         proto::Answer::Unspecified => {
             return Err(Error::corrupt(format!("answer {} does not exist", answer.answer)));
         }
@@ -431,9 +434,9 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         operators: read_answers(&receipt.operators)?,
         bytes_plain: receipt.bytes_plain,
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
-        // Only the client that opened it knows.
+        // Only the client that opened the connection knows whether it is encrypted.
         encrypted: false,
-        // Zero, as the field was not received.
+        // Not on the wire: a client that caches results sets it.
         bytes_saved: 0,
     })
 }
@@ -469,7 +472,7 @@ fn read_queries(list: &proto::QueryList) -> Result<Vec<QueryInfo>> {
             client: query.client,
             peer: query.peer,
             table: query.table,
-            // A state that a later version adds is shown as running.
+            // A state that a later version has added is shown as running.
             state: QueryState::ALL.get(query.state as usize).copied().unwrap_or(QueryState::Running),
             elapsed_ns: query.elapsed_ns,
             cpu_ns: query.cpu_ns,

@@ -4,8 +4,8 @@ use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use bytes::{Buf, Bytes, BytesMut};
 use farpool_model::Result;
 
-/// Splits the first frame off `buffer`, without copying it; returns `None` when more bytes are needed, and
-/// then reserves room for them in the buffer.
+/// Splits the first frame off `buffer` without copying it. Returns `None` if more bytes are needed; room for them is
+/// then reserved in the buffer.
 ///
 /// # Errors
 /// As [`FrameHeader::decode`].

@@ -1,7 +1,6 @@
 //! Encodes and decodes descriptions and statistics of tables.
 //!
-//! Invariant: decoded statistics refer only to columns that the table has, and are no larger than the limits
-//! allow.
+//! Invariant: decoded statistics refer only to columns that the table has, and are no larger than the limits allow.
 
 use crate::request::{body, read};
 use crate::{batch, proto};
@@ -83,7 +82,7 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
     })
 }
 
-/// Returns the number of a tier.
+/// Returns the number on the wire of an encryption tier.
 pub(crate) fn write_tier(tier: Option<Tier>) -> proto::Tier {
     match tier {
         None => proto::Tier::None,
@@ -93,10 +92,10 @@ pub(crate) fn write_tier(tier: Option<Tier>) -> proto::Tier {
     }
 }
 
-/// Returns the tier of a number.
+/// Returns the encryption tier with this number on the wire; `None` if the table has none.
 ///
 /// # Errors
-/// `Invalid` where there is none.
+/// `Invalid` if no tier has this number.
 pub(crate) fn read_tier(number: i32) -> Result<Option<Tier>> {
     match proto::Tier::try_from(number) {
         Ok(proto::Tier::None) => Ok(None),
@@ -159,7 +158,7 @@ pub(crate) fn write_statistics(statistics: &TableStatistics) -> Result<proto::Ta
     })
 }
 
-/// Decodes the statistics of a table. The states stay encoded until they are used.
+/// Decodes the statistics of a table. The states (sketches, moments) stay encoded until they are used.
 pub(crate) fn read_statistics(statistics: &proto::TableStatistics) -> Result<TableStatistics> {
     let table = read_table(read(&statistics.table)?)?;
     let columns_of_table = table.columns.len();
@@ -187,8 +186,8 @@ pub(crate) fn read_statistics(statistics: &proto::TableStatistics) -> Result<Tab
     Ok(TableStatistics { table, columns, moments })
 }
 
-/// Maximum bytes of a bound of strings or binaries that is sent. Bounds are for estimates, so a longer one
-/// may be left out.
+/// Maximum length in bytes of a least or greatest string or binary that is sent. Longer ones are left out, because they
+/// serve estimates only.
 const BOUND_BYTES_MAX: usize = 1 << 10;
 
 fn write_value(literal: &Literal) -> Option<proto::Value> {

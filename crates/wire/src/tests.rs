@@ -223,7 +223,7 @@ fn statistics_are_asked_of_columns_in_order() {
         let message = Message { kind: FrameKind::Statistics, stream: 1, bytes_on_wire: 0, body };
         let read = Request::decode(&message, None);
         match columns.is_empty() {
-            // A request of clients that do not know the field for columns.
+            // A request from a client that does not know the field `columns`.
             true => assert_eq!(read.unwrap(), Request::Statistics { table: name("t"), columns: None }),
             false => assert_eq!(read.unwrap_err().kind, kind),
         }

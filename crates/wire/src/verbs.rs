@@ -1,67 +1,68 @@
-//! The messages of the protocol, in one table: of each its number, purpose and greatest size; of each request also the
-//! right that it takes, the methods of clients that send it, and the messages that answer it.
+//! The messages of the protocol in one table. It has for each message its number on the wire, its purpose and its
+//! maximum size; for each request also the right that the caller needs, the client methods that send it, and the
+//! messages that answer it.
 //!
-//! Invariant: the table is the only list of messages. Clients check answers against it, and a test keeps `docs/wire.md`
-//! in agreement with it.
+//! Invariant: this table is the only list of messages. Clients check answers against it, and a test keeps
+//! `docs/wire.md` in agreement with it.
 
 use farpool_model::limits;
 use farpool_model::rights::Verb;
 
-/// The purpose of a message.
+/// The purpose of a message in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Begins a connection.
+    /// Part of the handshake that begins a connection.
     Greeting,
-    /// Opens a stream of its own, on which it is answered.
+    /// A request: opens a stream of its own, on which it is answered.
     Request,
-    /// A part of a load, which has a stream of its own.
+    /// Part of a load; a load has a stream of its own.
     Load,
-    /// Steers a stream, or keeps the connection alive.
+    /// Controls a stream (cancel, credit), or checks that the peer is alive.
     Control,
     /// Answers what was sent on its stream.
     Answer,
-    /// Answers that it is done; has no body.
+    /// Answers that the request has been carried out; has no body.
     Done,
 }
 
-/// A verb of the protocol: what a request takes, and what answers it. Any answer may be replaced or followed by an
-/// `Error`, which is then the last.
+/// A request of the protocol: the right that it needs, and the messages that answer it. Instead of any answer, or after
+/// it, an `Error` may come, which is then the last message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NativeVerb {
-    /// The operation for which the caller needs the right.
+    /// The operation that the caller must have the right to.
     pub takes: Verb,
-    /// The operation if the request concerns other tenants.
+    /// The operation that the caller must have the right to if the request concerns other tenants; `None` if it cannot.
     pub takes_of_all: Option<Verb>,
-    /// The methods of `farpool_transfer` that send the request; of `Pool`, embedded pools have them, too.
+    /// The methods of `farpool_transfer` that send the request. A method of `Pool` also exists for embedded pools.
     pub clients: &'static [&'static str],
-    /// The messages that may answer first. If no others may follow, one of them is the only answer.
+    /// The messages that may come as the first answer. If `later_answers` is empty, this is the only answer.
     pub answers: &'static [FrameKind],
-    /// The messages that may follow.
+    /// The messages that may come after the first answer.
     pub later_answers: &'static [FrameKind],
 }
 
-/// Bytes of messages without fields, or with a few numbers.
+/// Maximum bytes of messages without fields, or with a few numbers.
 const NUMBERS_BYTES: usize = 64;
 
-/// Bytes of messages with one short name.
+/// Maximum bytes of messages with one short name.
 const NAME_BYTES: usize = 1 << 10;
 
-/// Bytes of messages with some names.
+/// Maximum bytes of messages with some names.
 const NAMES_BYTES: usize = 64 << 10;
 
-/// Bytes of messages with a plan or a schema, beside which the other fields are small.
+/// Maximum bytes of messages with a plan or a schema; the other fields are small.
 const PLAN_BYTES: usize = limits::PLAN_BYTES_MAX + (64 << 10);
 
-/// Bytes of messages with a view.
+/// Maximum bytes of messages with a view.
 const VIEW_BYTES: usize = limits::VIEW_BYTES_MAX + (64 << 10);
 
-/// Bytes of messages with a number for each column and row group, or a text for each operator.
+/// Maximum bytes of messages with a number for each column and row group, or a text for each operator.
 const COLUMNS_BYTES: usize = 1 << 20;
 
-/// Bytes of messages with a plan and two schemas, or a schema and a few numbers for each column.
+/// Maximum bytes of messages with a plan and two schemas, or with a schema and a few numbers for each column.
 const TABLE_BYTES: usize = 16 << 20;
 
-/// Bytes of messages that list tables, programs, files or chunks.
+/// Maximum bytes of messages that list tables, programs, files or chunks.
 const LIST_BYTES: usize = 64 << 20;
 
 macro_rules! messages {
@@ -81,7 +82,7 @@ macro_rules! messages {
             /// Every kind, by number.
             pub const ALL: &[FrameKind] = &[$(FrameKind::$name,)*];
 
-            /// Returns the kind with this number.
+            /// Returns the kind with this number; `None` if there is none.
             pub fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some(FrameKind::$name),)* _ => None }
             }
@@ -96,13 +97,13 @@ macro_rules! messages {
                 match self { $(FrameKind::$name => Role::$role,)* }
             }
 
-            /// Returns the maximum bytes of a message of this kind that is not sealed.
+            /// Returns the maximum bytes of an unsealed (unencrypted) message of this kind.
             pub fn message_bytes_max(self) -> usize {
                 match self { $(FrameKind::$name => $bytes,)* }
             }
 
-            /// Returns the verb that a message of this kind begins; `None` for a message that begins none, or wraps
-            /// another.
+            /// Returns the request of the protocol that a message of this kind begins; `None` for a message that begins
+            /// none, or contains another one (`Sealed`).
             pub fn verb(self) -> Option<&'static NativeVerb> {
                 match self {
                     $(FrameKind::$name => messages!(@verb $(
@@ -139,7 +140,7 @@ messages! {
         answered [Prepared, Unchanged] then [Batch, Parcel, Receipt];
     /// Stops the work of this stream.
     Cancel = 4 => Control, NUMBERS_BYTES;
-    /// Gives the peer credit to send more bytes of batches on this stream. Both ways.
+    /// Grants the peer credit for more bytes of batches on this stream. Both ways.
     Credit = 5 => Control, NUMBERS_BYTES;
     /// Lists the tables and views.
     Tables = 6 => Request, NAMES_BYTES, takes Describe or DescribeOfAll, by [Pool::list], answered [TableList];
@@ -159,11 +160,11 @@ messages! {
     Status = 12 => Request, NUMBERS_BYTES, takes Status or StatusOfAll, by [Pool::status], answered [StatusInfo];
     /// Asks for the statistics of a table.
     Statistics = 13 => Request, NAMES_BYTES, takes Statistics, by [Pool::statistics], answered [TableStatistics];
-    /// Asks whether the peer is there. Both ways, on stream 0.
+    /// Asks whether the peer is alive. Both ways, on stream 0.
     Ping = 14 => Control, NUMBERS_BYTES;
-    /// Lists the programs under way.
+    /// Lists the running programs.
     Queries = 15 => Request, NUMBERS_BYTES, takes Queries or QueriesOfAll, by [Pool::queries], answered [QueryList];
-    /// Stops a program of any connection.
+    /// Cancels a running program of any connection.
     CancelQuery = 16 => Request, NUMBERS_BYTES, takes CancelQuery or CancelQueryOfAll, by [Pool::cancel_query],
         answered [QueryCancelled];
     /// Asks for the outcome of a load.
@@ -181,11 +182,11 @@ messages! {
     Backup = 23 => Request, NUMBERS_BYTES, takes Backup, by [RemotePool::begin_backup], answered [BackupFiles];
     /// Reads a part of a file of the connection's backup.
     BackupRead = 24 => Request, NAME_BYTES, takes Backup, by [RemoteBackup::read], answered [BackupBytes];
-    /// Another request, whose answers must be sealed.
+    /// Contains another request, whose answers must be sealed (encrypted to the client).
     Sealed = 25 => Request, PLAN_BYTES + (1 << 10);
-    /// Requests the outlines of the chunks of a prepared program's table version.
+    /// Asks for descriptions of column chunks in a prepared program's table version.
     Outlines = 26 => Request, COLUMNS_BYTES, takes Execute, by [RemotePool::outlines], answered [OutlineList];
-    /// Asks for the values of such chunks.
+    /// Asks for the values of column chunks in a prepared program's table version.
     Fetch = 27 => Request, COLUMNS_BYTES, takes Execute, by [RemotePool::fetch],
         answered [Unchanged] then [Chunk, Receipt];
     /// Creates a schema.
@@ -199,7 +200,7 @@ messages! {
     Prepared = 130 => Answer, TABLE_BYTES;
     /// Rows of a result.
     Batch = 131 => Answer, limits::MESSAGE_BYTES_MAX;
-    /// The cost of a program; ends `Execute`.
+    /// The execution statistics of a program; the last message after `Execute`.
     Receipt = 132 => Answer, COLUMNS_BYTES;
     /// Answers `Tables`.
     TableList = 133 => Answer, LIST_BYTES;
@@ -213,7 +214,7 @@ messages! {
     StatusInfo = 137 => Answer, TABLE_BYTES;
     /// The request failed; ends the stream. On stream 0 it ends the connection.
     Error = 138 => Answer, limits::FRAME_BYTES_MAX;
-    /// Rows of a result, as a parcel.
+    /// Rows of a result as a parcel (encoded column chunks).
     Parcel = 139 => Answer, limits::MESSAGE_BYTES_MAX;
     /// Answers `Statistics`.
     TableStatistics = 140 => Answer, LIST_BYTES;
@@ -247,18 +248,18 @@ impl FrameKind {
         self as u8
     }
 
-    /// Returns whether messages of this kind count against the credit of their stream.
+    /// Returns whether messages of this kind need credit of their stream (flow control): those with rows.
     pub fn is_flow_controlled(self) -> bool {
         matches!(self, FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel | FrameKind::Chunk)
     }
 
-    /// Returns whether messages of this kind consist of one frame, which may come between the frames of another message
-    /// of its stream.
+    /// Returns whether messages of this kind consist of a single frame, which may come between the frames of another
+    /// message of the same stream.
     pub fn is_control(self) -> bool {
         self.role() == Role::Control || self == FrameKind::Error
     }
 
-    /// Returns whether messages of this kind check that a peer is there, and belong to no stream.
+    /// Returns whether messages of this kind check that a peer is alive; they are on stream 0.
     pub fn is_keepalive(self) -> bool {
         matches!(self, FrameKind::Ping | FrameKind::Pong)
     }
@@ -273,12 +274,13 @@ impl FrameKind {
         self.number() >= 128 || matches!(self, FrameKind::Credit | FrameKind::Ping)
     }
 
-    /// Returns whether a request of this kind may come within `Sealed`. Rows of a load go to the node, not from it.
+    /// Returns whether a request of this kind may be sent within `Sealed`, which asks for encrypted answers. A load may
+    /// not, because its rows go to the node, not from it.
     pub fn may_be_sealed(self) -> bool {
         self.role() == Role::Request && self.verb().is_some()
     }
 
-    /// Returns the maximum bytes of an assembled message of this kind, sealed or not.
+    /// Returns the maximum bytes of a message of this kind, sealed (encrypted) or not.
     pub fn body_bytes_max(self) -> usize {
         let plain = self.message_bytes_max();
         if self.is_from_node() && !self.is_keepalive() && !self.is_control() {

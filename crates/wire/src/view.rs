@@ -1,6 +1,6 @@
-//! Encodes and decodes views, and the names of schemas.
+//! Encodes and decodes views, and names of schemas.
 //!
-//! Invariant: a decoded view has a name and a text within the limits; the text itself is not parsed.
+//! Invariant: the name and the text of a decoded view are within the limits. The text is not parsed here.
 
 use crate::proto;
 use crate::request::{body, read};

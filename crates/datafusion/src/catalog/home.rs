@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The names of one statement: its own tables, then those of the session and its pools.
+/// The schema `public` for one statement: the tables that the caller passed with the statement, then those of the
+/// session and its pools.
 #[derive(Debug)]
 struct Given {
     tables: BTreeMap<String, Arc<dyn TableProvider>>,
@@ -56,7 +57,8 @@ impl SchemaProvider for Given {
     }
 }
 
-/// Returns `catalogs` for one statement, which can refer to `tables` without a qualifier.
+/// Returns `catalogs` for one statement, with `tables` (rows that the caller passed with the statement) added: the
+/// statement can refer to them without a qualifier.
 pub(crate) fn with_tables(
     catalogs: &dyn CatalogProviderList,
     home: &Arc<Home>,
@@ -78,11 +80,11 @@ pub(crate) fn with_tables(
     Ok(Arc::new(list))
 }
 
-/// The catalog for names without a catalog.
+/// The catalog that names without a catalog are resolved in.
 #[derive(Debug)]
 pub(crate) struct HomeCatalog {
     home: Arc<Home>,
-    /// The schema `public` of the catalog.
+    /// The schema `public` of this catalog: [`Home`], or [`Given`] for a statement with tables of its own.
     public: Arc<dyn SchemaProvider>,
 }
 
@@ -93,7 +95,8 @@ impl HomeCatalog {
 }
 
 impl CatalogProvider for HomeCatalog {
-    /// Lists `public` only, which has all tables of the session; schemas of the pools are listed with their catalogs.
+    /// Lists only `public`, which has all tables of the session; the pools' schemas are listed with the catalogs of the
+    /// pools.
     fn schema_names(&self) -> Vec<String> {
         vec![SCHEMA.to_string()]
     }
@@ -107,7 +110,8 @@ impl CatalogProvider for HomeCatalog {
     }
 }
 
-/// A schema other than `public`, in the first pool that has the requested table in it.
+/// A schema other than `public`, named without a catalog: each table is looked up in the pools in order of
+/// registration.
 #[derive(Debug)]
 struct HomeSchema {
     home: Arc<Home>,
@@ -133,8 +137,8 @@ impl SchemaProvider for HomeSchema {
     }
 }
 
-/// Splits batches into sizes that an engine processes at a time, so that it can distribute them: a data frame is often
-/// one batch.
+/// Splits batches into batches of the engine's usual size, so that several threads can work on them. Reason: callers
+/// often pass a whole data frame as one batch.
 fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
     let cut = |batch: &RecordBatch| {
         let rows = batch.num_rows();
@@ -145,7 +149,7 @@ fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
     vec![batches.iter().flat_map(cut).collect()]
 }
 
-/// The names that can be used without a qualifier.
+/// All that a name without a catalog may refer to: the session's own tables (`local`), its pools, and files.
 #[derive(Default)]
 pub(crate) struct Home {
     pools: RwLock<Vec<Arc<PoolCatalog>>>,
@@ -185,7 +189,8 @@ impl Home {
         self.opener.read().clone()
     }
 
-    /// Finds the table or view that `name` refers to in the first pool that has it, and that pool.
+    /// Finds the table or view `name` in the first pool that has it. Returns it with that pool; `None` if no pool has
+    /// it.
     ///
     /// # Errors
     /// `NotFound` if no pool has the schema of the name.
@@ -216,7 +221,8 @@ impl Home {
         name.is_public() && self.local.read().contains_key(name.table())
     }
 
-    /// Returns whether the name, in `public`, refers to something that only this session or this machine has.
+    /// Returns whether `name` in the schema `public` refers to something that other clients do not have: a table or
+    /// view of this session, or a file of this machine.
     pub(crate) fn is_own(&self, name: &str) -> bool {
         self.table_exist(name) || (self.opener.read().is_some() && names_a_file(name))
     }

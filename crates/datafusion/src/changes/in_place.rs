@@ -1,5 +1,5 @@
-//! Changes that a pool makes itself, if it can evaluate the condition and compute the new values: no row leaves the
-//! pool, and row groups and columns that do not change are reused.
+//! Changes that a pool makes itself, because it can evaluate the condition and compute the new values. No row leaves
+//! the pool, and row groups and columns that do not change are reused.
 
 use super::sum;
 use crate::fragment::Fragment;
@@ -15,13 +15,13 @@ use farpool_planner::explain;
 use farpool_transfer::Handle;
 use std::sync::Arc;
 
-/// A change of the rows that satisfy a condition.
+/// An UPDATE or DELETE of the rows that satisfy a condition, made by the pool.
 #[derive(Clone)]
 pub(super) struct InPlace {
     table: PoolTable,
-    /// The plan that counts the rows to change.
+    /// The plan that counts the rows to change. The pool is told the number with the change.
     count: Rows,
-    /// The prepared program that changes them.
+    /// The prepared program that selects the rows and computes their new values.
     handle: Handle,
 }
 
@@ -31,7 +31,8 @@ pub(super) fn counted(changed: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 impl InPlace {
-    /// Plans a DELETE of the rows of `changed`, a filter over the table; `None` if the pool cannot do that.
+    /// Plans a DELETE of the rows of `changed`, a filter over the table. Returns `None` if the pool cannot carry it
+    /// out.
     pub async fn delete(
         state: &Arc<SessionState>,
         table: &PoolTable,
@@ -41,8 +42,8 @@ impl InPlace {
         InPlace::plan(state, table, changed, Program { output: Output::Rows(Vec::new()), ..found }).await
     }
 
-    /// Plans an UPDATE of the rows of `changed`, the whole table or a filter over it, to the values of
-    /// `projection`; `None` if the pool cannot do that.
+    /// Plans an UPDATE of the rows of `changed` (the whole table or a filter over it) to the values of `projection`.
+    /// Returns `None` if the pool cannot carry it out.
     pub async fn update(
         state: &Arc<SessionState>,
         table: &PoolTable,
@@ -52,7 +53,7 @@ impl InPlace {
         let names = projection.schema.fields().iter().map(|field| field.name());
         let (names, assigned): (Vec<&String>, Vec<Expr>) =
             names.zip(projection.expr.iter().cloned()).filter(|(name, expr)| is_assigned(name, expr)).unzip();
-        // Without new values the program would be a DELETE.
+        // A program without new values would delete the rows.
         if assigned.is_empty() {
             return Ok(None);
         }
@@ -87,12 +88,12 @@ impl InPlace {
         Ok(Some(InPlace { table: table.clone(), count, handle }))
     }
 
-    /// Returns the plan that the engine runs for this change.
+    /// Returns the plan that the engine runs for this change: the count of the rows.
     pub fn rows(&self) -> &Rows {
         &self.count
     }
 
-    /// Describes the pool's work, as an indented block.
+    /// Describes, as an indented block for EXPLAIN, what the pool does.
     pub fn explain(&self) -> String {
         explain::explain(&self.table.pool().url(), &self.handle, &[], self.table.info())
     }
@@ -107,13 +108,13 @@ impl InPlace {
     }
 }
 
-/// Returns whether a column gets a new value.
+/// Returns whether the expression gives the column `name` a new value.
 fn is_assigned(name: &str, expr: &Expr) -> bool {
     !matches!(expr.clone().unalias_nested().data, Expr::Column(column) if column.name == name)
 }
 
-/// Returns the program for all rows of the plan, regardless of its cost; `None` if no program can express it, or
-/// push-down is disabled.
+/// Returns the program for all rows of the plan, even if pushing it down costs more than running it here. Returns
+/// `None` if no program can express the plan, or push-down is disabled.
 fn program_for(state: &SessionState, plan: &LogicalPlan) -> Result<Option<Program>> {
     let optimized = state.optimize(plan)?;
     Ok(Fragment::read(&optimized).ok().and_then(|fragment| fragment.program(optimized.schema()).ok()))

@@ -1,10 +1,13 @@
-//! The join keys of the smaller side, encoded for the pool: few keys as a list, integers in a narrow range as a bitmap,
-//! all others as a filter of their hashes.
+//! The join keys of a join's smaller (build) side, encoded as a condition that the pool evaluates on the rows of the
+//! other side: few keys as a list, integers in a narrow range as a bitmap, all others as an approximate filter of their
+//! hashes (like a Bloom filter).
 //!
-//! Several key columns become one filter of their combined values. A column whose own keys are few or in a narrow range
-//! also gets a separate condition, if that removes enough rows: it is cheaper to evaluate, and zone maps can use it.
+//! If a join has several key columns, one filter holds the hashes of their combined values. A column whose own keys are
+//! few or in a narrow range also gets a separate condition, if that removes enough rows: it is cheaper to evaluate, and
+//! zone maps can use it.
 //!
-//! Invariant: a condition derived from keys is true for every row that has one of them.
+//! Invariant: a condition derived from keys is true for every row that has one of the keys; it may also be true for
+//! other rows.
 
 use super::pays;
 use arrow_array::cast::AsArray;
@@ -24,32 +27,37 @@ use farpool_statistics::keys;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Maximal number of keys of a join's smaller side that are kept. With 16 bits per key, the filter just fits
-/// [`limits::KEY_SET_BYTES_MAX`] and the quarter of a plan's nodes that one condition may have.
+/// Maximum number of join keys that are collected on the smaller side. Reason: with 16 bits per key, the filter just
+/// fits [`limits::KEY_SET_BYTES_MAX`] and the quarter of a plan's nodes that one condition may have.
 pub(super) const KEYS_MAX: usize = 500_000;
 
-/// Maximal bytes of keys that are kept: [`KEYS_MAX`] strings of more than a hundred bytes.
+/// Maximum total size of the collected join keys, in bytes: enough for [`KEYS_MAX`] strings of more than a hundred
+/// bytes.
 pub(super) const KEY_BYTES_MAX: usize = 64 << 20;
 
-/// Minimal number of keys that become a set or a filter instead of a list: a look-up in these takes constant time.
+/// Minimum number of keys that become a bitmap or a hash filter; fewer are sent as a list. Reason: a look-up in a
+/// bitmap or a filter takes constant time, whereas that in a list grows with the list.
 const SET_KEYS_MIN: usize = 64;
 
-/// Bits per key of a filter, by the minimal number of table rows per key: twice the bits avoid most of the false
-/// positives, each of which costs about 12 bytes on the wire.
+/// Bits per key of a hash filter, by the minimum number of table rows per key: (rows per key, bits). Reason: with more
+/// rows per key there are more false positives, each of which costs about 12 bytes on the wire; twice the bits avoid
+/// most of them.
 const KEY_BITS: [(u64, usize); 3] = [(300, 64), (40, 32), (0, 16)];
 
-/// Rows of join keys, from one or several columns of the table; none is NULL.
+/// Rows of join keys of one or several columns; `columns` are the table columns that they are compared
+/// with. No key is NULL.
 #[derive(Debug)]
 pub(super) struct Keys {
     columns: Vec<(usize, ArrayRef)>,
 }
 
 impl Keys {
-    /// Creates keys from the `values` of a join's keys, which are compared with the expressions `args` over the result
-    /// of a program. Of several keys, those that are not columns of the table are dropped.
+    /// Creates join keys from their `values`, one array per key column; `args` are the expressions over the result of a
+    /// program that the join compares them with. Key columns whose expression is not a column of the table are left
+    /// out.
     ///
-    /// A NULL key is dropped: it equals nothing. For a join in which NULLs are equal, DataFusion adds `OR key IS NULL`
-    /// to the filter.
+    /// Rows with a NULL key are left out, because NULL equals nothing. (For a join in which NULLs are equal, DataFusion
+    /// adds `OR key IS NULL` to the filter.)
     pub(super) fn of(
         args: &[&Arc<dyn PhysicalExpr>],
         values: Vec<ArrayRef>,
@@ -74,7 +82,7 @@ impl Keys {
         Some(Keys { columns: kept.collect::<Option<_>>()? })
     }
 
-    /// Returns the conditions that hold for rows with one of the keys, as far as they are worth their cost.
+    /// Returns conditions that are true for every row with one of the keys; only those that save more than they cost.
     pub(super) fn conditions(&self, info: &TableInfo) -> Vec<Expr> {
         if let [(column, values)] = &self.columns[..] {
             return one(*column, values, info)
@@ -84,7 +92,7 @@ impl Keys {
         }
         let each = self.columns.iter().filter_map(|(column, values)| few(*column, values));
         let mut found: Vec<Expr> = each.filter(|condition| pays(condition, info)).collect();
-        // The combined filter is judged by the rows that remain after the other conditions.
+        // Whether the combined filter is worth its cost depends on the rows that remain after the other conditions.
         let left = Expr::all(found.clone()).map_or(1.0, |all| estimate::selectivity(&all, info));
         let rows = (info.rows as f64 * left) as u64;
         let left = TableInfo { rows, ..info.clone() };
@@ -92,7 +100,7 @@ impl Keys {
         found
     }
 
-    /// Returns a single condition that holds for rows with one of the keys.
+    /// Returns a single condition that is true for every row with one of the keys; `None` if there is none.
     pub(super) fn condition(&self, info: &TableInfo) -> Option<Expr> {
         match &self.columns[..] {
             [(column, values)] => one(*column, values, info),
@@ -100,7 +108,8 @@ impl Keys {
         }
     }
 
-    /// Returns the combined filter of all columns whose type can be hashed.
+    /// Returns the filter of the combined values of all columns whose type can be hashed; `None` if there is no such
+    /// column.
     fn together(&self, info: &TableInfo) -> Option<Expr> {
         let hashed = self.columns.iter().filter(|(_, values)| has_hash(values.data_type()));
         let (columns, values): (Vec<Expr>, Vec<ArrayRef>) =
@@ -109,7 +118,8 @@ impl Keys {
     }
 }
 
-/// Returns the table column that `expr` refers to, and `values` converted to its type.
+/// If `expr` is a column of the table, returns the column's index, and `values` converted to its type; otherwise
+/// `None`.
 fn key_column(
     expr: &Arc<dyn PhysicalExpr>,
     values: ArrayRef,
@@ -120,8 +130,8 @@ fn key_column(
     let inner = widened.map_or(expr, CastExpr::expr).downcast_ref::<Column>()?;
     let index = column(inner.index())?.as_column()?;
     let to = info.schema.fields().get(index)?.data_type();
-    // Integers are compared by value, regardless of their widths: a key that does not fit the column becomes NULL,
-    // and equals nothing in it.
+    // Integers of different widths are compared by value: a join key that does not fit the column's type becomes NULL,
+    // because it equals no value of the column.
     let integers = to.is_integer() && values.data_type().is_integer();
     let same = schema::canonical_type(values.data_type()).as_ref() == Some(to);
     if !(integers || same && widened.is_none()) {
@@ -135,7 +145,8 @@ fn has_hash(data_type: &DataType) -> bool {
     schema::is_integer_like(data_type) || schema::is_bytes(data_type)
 }
 
-/// Returns the most compact condition on one column for its keys.
+/// Returns the condition on one column for its keys: a list if they are few, else a bitmap if their range is narrow,
+/// else a hash filter. `None` if there are too many keys of a type that cannot be hashed.
 fn one(column: usize, values: &ArrayRef, info: &TableInfo) -> Option<Expr> {
     few(column, values).or_else(|| {
         if !has_hash(values.data_type()) {
@@ -145,7 +156,7 @@ fn one(column: usize, values: &ArrayRef, info: &TableInfo) -> Option<Expr> {
     })
 }
 
-/// Returns the filter of the keys `values` of one or several columns.
+/// Returns a hash filter of the keys `values` of one or several columns.
 fn in_filter(columns: Vec<Expr>, values: &[ArrayRef], info: &TableInfo) -> Option<Expr> {
     let hashes = keys::of_rows(values).ok()?;
     let rows_per_key = info.rows / (hashes.len() as u64).max(1);
@@ -154,7 +165,8 @@ fn in_filter(columns: Vec<Expr>, values: &[ArrayRef], info: &TableInfo) -> Optio
     Some(Expr::InFilter(columns, KeyFilter::new(hashes, bits)?))
 }
 
-/// Returns the condition on one column if its keys are few or in a narrow range.
+/// Returns the condition on one column as a list or a bitmap; `None` if there are too many keys and their range is too
+/// wide.
 fn few(column: usize, values: &ArrayRef) -> Option<Expr> {
     if values.len() < SET_KEYS_MIN {
         return list(column, values);
@@ -170,7 +182,7 @@ fn list(column: usize, values: &ArrayRef) -> Option<Expr> {
     Some(Expr::InList(Box::new(Expr::Column(column)), constants))
 }
 
-/// Returns the values as 64-bit integers, if their type is an integer or stored as one.
+/// Returns the values as 64-bit integers; `None` unless the type is an integer or stored as one, such as a date.
 fn words(values: &ArrayRef) -> Option<Vec<i64>> {
     match values.data_type() {
         DataType::Decimal128(..) => {
@@ -179,7 +191,7 @@ fn words(values: &ArrayRef) -> Option<Vec<i64>> {
         }
         other if schema::is_integer_like(other) => {
             let options = CastOptions { safe: false, ..CastOptions::default() };
-            // Arrow casts dates to 64 bits only through 32 bits.
+            // Arrow casts dates to 64-bit integers only by way of 32-bit integers.
             let values = match other {
                 DataType::Date32 => cast_with_options(values, &DataType::Int32, &options).ok()?,
                 _ => Arc::clone(values),

@@ -1,8 +1,9 @@
-//! Dynamic filters: conditions that other operators derive while they run, such as the least and greatest key on the
-//! build side of a hash join, or the worst row that a top-k still keeps.
+//! Dynamic filters (sideways information passing): conditions that operators derive from their rows while they run, and
+//! that a scan below can apply. Examples are the least and greatest key on the build side of a hash join, and the worst
+//! row that a top-k still keeps.
 //!
-//! Invariant: a dynamic filter only removes rows early. A part that the model cannot express is dropped from a
-//! conjunction and makes a disjunction unusable; the operator that derived the filter still decides.
+//! Invariant: a dynamic filter only removes rows that the operator which derived it would drop anyway. A part that the
+//! model cannot express is left out of an AND; it makes an OR unusable.
 
 mod keys;
 mod watch;
@@ -23,18 +24,19 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 pub(crate) use watch::{KeyWatch, KeyWatchExec};
 
-/// Minimal number of table rows per listed value: with fewer rows, evaluating and sending the list costs more than the
-/// join saves.
+/// Minimum number of table rows per value of a list (`IN (…)`). Reason: with fewer rows, evaluating and sending the
+/// list costs more than the join saves.
 const ROWS_PER_LISTED_VALUE_MIN: u64 = 16;
 
-/// Minimal share of the rows that a set must remove to be worth a look-up for each row.
+/// Minimum fraction of the rows that a set of keys must remove. Reason: a look-up for each row costs more than removing
+/// fewer rows saves.
 const SET_REMOVES_MIN: f64 = 0.2;
 
-/// Lower bound of the bytes that a removed row saves on the wire: two packed keys.
+/// Minimum number of bytes that a removed row saves on the wire: a row has at least two packed keys.
 const ROW_BYTES_SAVED: f64 = 4.0;
 
-/// Returns the filters of `offered` that `program` can use: the dynamic ones, if removing input rows of the program
-/// only removes the corresponding output rows.
+/// Returns the filters of `offered` that `program` can use: those that are dynamic, provided that removing input rows
+/// of the program removes only the corresponding output rows (which is not so after LIMIT, for example).
 pub(crate) fn usable(program: &Program, offered: &[Arc<dyn PhysicalExpr>]) -> Vec<Arc<dyn PhysicalExpr>> {
     if program.limit.is_some() || outputs(program).is_empty() {
         return Vec::new();
@@ -42,8 +44,8 @@ pub(crate) fn usable(program: &Program, offered: &[Arc<dyn PhysicalExpr>]) -> Ve
     offered.iter().filter(|f| f.downcast_ref::<DynamicFilterPhysicalExpr>().is_some()).cloned().collect()
 }
 
-/// Returns the output columns for which a condition can be pushed below the program: all columns of rows, the keys of
-/// groups.
+/// Returns the output columns of the program on which a condition can be evaluated before the program's own operators:
+/// all columns of rows, and the group keys of an aggregation.
 fn outputs(program: &Program) -> &[NamedExpr] {
     match &program.output {
         Output::Rows(columns) => columns,
@@ -51,8 +53,9 @@ fn outputs(program: &Program) -> &[NamedExpr] {
     }
 }
 
-/// Returns the current state of the dynamic filters as a condition on rows of the table. The filters refer to the
-/// result of `program`; `watches` contain the keys of the joins that derived them, by the filters' ids.
+/// Returns the current state of the dynamic filters as a condition on rows of the table; `None` if they give no useful
+/// condition now. The filters refer to columns of the result of `program`. `watches` hold the join keys collected for
+/// joins, by the id of the filter that the join derived.
 pub(crate) fn conditions(
     program: &Program,
     dynamic: &[Arc<dyn PhysicalExpr>],
@@ -66,7 +69,7 @@ pub(crate) fn conditions(
         Some(Reader { column: &column, info, watch, keys: OnceCell::new() }.conditions(&now))
     });
     let can_run = |e: &Expr| split::place(e.clone(), &info.schema).answer == Answer::Exact;
-    // All sets together must fit in a plan, in either encoding.
+    // All sets of keys together may take at most half of a plan, so that they fit however they are encoded.
     let mut bytes_left = limits::PLAN_BYTES_MAX / 2;
     let mut fits = |e: &Expr| {
         let left = bytes_left.checked_sub(set_bytes(e));
@@ -76,11 +79,12 @@ pub(crate) fn conditions(
     let added: Vec<Expr> = current.flatten().filter(can_run).filter(|e| fits(e)).collect();
     let filter = split::conjunction(program.filter.clone().into_iter().chain(added.clone()));
     let narrowed = Program { filter, ..program.clone() };
-    // Several long lists together may exceed the limits of a program.
+    // Several lists, each within the limits, may together exceed the limits of a program; the filters are then left
+    // out.
     split::conjunction(added).filter(|_| narrowed.result_schema(&info.schema).is_ok())
 }
 
-/// Returns whether a condition saves more than it costs.
+/// Returns whether a condition is likely to save more than it costs.
 fn pays(condition: &Expr, info: &TableInfo) -> bool {
     let bytes = key_bytes(condition);
     if bytes > 0 {
@@ -92,7 +96,7 @@ fn pays(condition: &Expr, info: &TableInfo) -> bool {
     listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows
 }
 
-/// Returns the number of nodes of a condition plus the number of values in its lists.
+/// Returns the size of a condition for the cost estimate: its nodes plus the values in its lists.
 fn listed_values(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InList(_, list) => 1 + list.len(),
@@ -101,7 +105,7 @@ fn listed_values(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(listed_values).sum::<usize>()
 }
 
-/// Returns the bytes on the wire of the sets and filters in a condition.
+/// Returns the bytes on the wire of the bitmaps and hash filters in a condition.
 fn key_bytes(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InSet(_, set) => set.bytes(),
@@ -111,7 +115,7 @@ fn key_bytes(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(key_bytes).sum::<usize>()
 }
 
-/// Returns the bytes in memory of the sets and filters in a condition.
+/// Returns the bytes in memory of the bitmaps and hash filters in a condition.
 fn set_bytes(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InSet(_, set) => set.bitmap_bytes(),
@@ -121,18 +125,19 @@ fn set_bytes(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(set_bytes).sum::<usize>()
 }
 
-/// One conjunct derived from a dynamic filter.
+/// One conjunct (operand of AND) derived from a dynamic filter.
 #[derive(Clone)]
 enum Found {
     Plain(Expr),
-    /// The key is one of the keys of the join's smaller side.
+    /// The row's join key is one of the keys of the join's smaller side.
     Keys,
-    /// At least one of these conjunctions holds.
+    /// At least one of these conjunctions holds: an OR of ANDs.
     Any(Vec<Vec<Found>>),
 }
 
 impl Found {
-    /// Returns a condition that both imply, if they have the same form and refer to the same column.
+    /// Returns a condition that is true wherever `self` or `other` is; `None` unless they have the same form and refer
+    /// to the same column.
     fn wider(&self, other: &Found) -> Option<Found> {
         match (self, other) {
             (Found::Plain(one), Found::Plain(other)) => wider(one, other).map(Found::Plain),
@@ -142,19 +147,20 @@ impl Found {
     }
 }
 
-/// A converter of the filter of one operator, which refers to the result of a program.
+/// Converts the dynamic filter of one operator, whose columns refer to the result of a program, to conditions on the
+/// table.
 struct Reader<'a> {
-    /// A function that returns the expression over the table for a column of the result.
+    /// Returns the expression over the table for a column of the program's result.
     column: &'a dyn Fn(usize) -> Option<Expr>,
     info: &'a TableInfo,
     watch: Option<&'a KeyWatch>,
-    /// The keys of the join, if they are known and belong to columns of the table; computed lazily. All partitions of a
-    /// join share one filter.
+    /// The collected keys of the join, or `None` if they are not known or do not belong to columns of the table.
+    /// Computed at first use and kept, because all partitions of a join share one filter.
     keys: OnceCell<Option<Keys>>,
 }
 
 impl Reader<'_> {
-    /// Returns conditions of the model that hold wherever `expr` is true, as far as they are worth their cost.
+    /// Returns conditions of the model that are true wherever `expr` is true; only those that save more than they cost.
     fn conditions(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Expr> {
         let found = self.implied(expr);
         let of_found = |found: &Found| match (found, self.known_keys()) {
@@ -164,7 +170,7 @@ impl Reader<'_> {
         found.iter().flat_map(of_found).collect()
     }
 
-    /// Converts one conjunct to a condition; `None` for "always true".
+    /// Converts one conjunct to a condition; `None` if it would always be true.
     fn condition(&self, found: &Found) -> Option<Expr> {
         match found {
             Found::Plain(expr) => Some(expr.clone()),
@@ -181,7 +187,7 @@ impl Reader<'_> {
         self.keys.get()?.as_ref()
     }
 
-    /// Returns the conjuncts that hold wherever `expr` is true.
+    /// Returns conjuncts that are true wherever `expr` is true.
     fn implied(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Found> {
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
             let (left, right) = (binary.left(), binary.right());
@@ -215,8 +221,8 @@ impl Reader<'_> {
         no.map(|no| Found::Plain(Expr::Literal(no))).into_iter().collect()
     }
 
-    /// Returns the conjuncts that hold for `CASE hash(key) % n WHEN 0 THEN … WHEN 1 THEN … END`, the form of
-    /// partitioned joins: for any hash, one of the branches holds.
+    /// Returns the conjuncts that hold for `CASE hash(key) % n WHEN 0 THEN … WHEN 1 THEN … END`, the filter that
+    /// DataFusion derives for partitioned joins. The hash is not evaluated: whatever it is, one of the branches holds.
     fn routed(&self, case: &CaseExpr) -> Vec<Found> {
         let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
         let branches = branches.filter(|branch| !is_false(branch));
@@ -240,9 +246,9 @@ fn is_false(expr: &Arc<dyn PhysicalExpr>) -> bool {
     constant == Some(&ScalarValue::Boolean(Some(false)))
 }
 
-/// Returns the conjuncts that each of `branches`, which are conjunctions, implies: the widest of their bounds on a
-/// column, and that keys are among those of any branch. Hashing distributes the keys evenly, so little is lost compared
-/// to the disjunction.
+/// Returns conjuncts that hold whichever of `branches` (each an AND of conjuncts) holds: for each column the widest
+/// bounds of any branch, and "the key is one of the keys of the join". Hashing distributes the keys evenly over the
+/// branches, so that these conjuncts remove nearly as many rows as the OR of the branches.
 fn hull(branches: &[Vec<Found>]) -> Vec<Found> {
     let Some((first, rest)) = branches.split_first() else { return Vec::new() };
     let widened = first.iter().filter_map(|part| {
@@ -251,7 +257,8 @@ fn hull(branches: &[Vec<Found>]) -> Vec<Found> {
     widened.collect()
 }
 
-/// Returns a condition that both imply, if they have the same form and refer to the same column.
+/// Returns a condition that is true wherever `one` or `other` is; `None` unless they have the same form and refer to
+/// the same column.
 fn wider(one: &Expr, other: &Expr) -> Option<Expr> {
     match (one, other) {
         (Expr::Compare(op, column, a), Expr::Compare(other_op, other_column, b))

@@ -1,11 +1,11 @@
-//! Collects the keys of a join's smaller side while its rows pass into the join.
+//! Collects the join keys of a join's smaller (build) side while its rows pass into the join.
 //!
-//! DataFusion reports to a scan the least and the greatest key, and otherwise its join's hash table, which cannot be
-//! sent; or it passes every key as an expression, which takes 150 ns each before the scan can start, or a microsecond
-//! for several columns. A watch keeps the columns of keys as batches pass instead.
+//! DataFusion itself reports to a scan the least and the greatest key, and either the join's hash table, which cannot
+//! be sent to a pool, or every key as an expression. The latter takes 150 ns per key before the scan can start, or a
+//! microsecond for several columns. A [`KeyWatch`] instead keeps the key columns of the batches as they pass.
 //!
-//! Invariant: keys are reported only after every partition of the smaller side has ended, and either all of
-//! them or none.
+//! Invariant: keys are reported only after every partition of the smaller side has ended, and either all of them or
+//! none.
 
 use super::keys::{KEY_BYTES_MAX, KEYS_MAX};
 use arrow_array::cast::AsArray;
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-/// The keys collected so far.
+/// The join keys collected so far, from all partitions of the smaller side.
 #[derive(Debug)]
 pub(crate) struct KeyWatch {
     keys: Vec<Arc<dyn PhysicalExpr>>,
@@ -36,16 +36,17 @@ pub(crate) struct KeyWatch {
 
 #[derive(Debug)]
 struct State {
-    /// Number of partitions that have not ended.
+    /// Number of partitions of the smaller side that have not ended.
     open: usize,
     rows: usize,
     bytes: usize,
-    /// The keys of each batch; `None` if there are too many.
+    /// The key columns of each batch; `None` if there were too many keys.
     batches: Option<Vec<Vec<ArrayRef>>>,
 }
 
 impl KeyWatch {
-    /// Creates a watch for the values of `keys` over the rows of `partitions` partitions.
+    /// Creates a watch for the join keys `keys`, expressions over the rows of the smaller side, which has `partitions`
+    /// partitions.
     pub(crate) fn new(keys: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> KeyWatch {
         KeyWatch {
             keys,
@@ -53,7 +54,8 @@ impl KeyWatch {
         }
     }
 
-    /// Returns the values of each key over all rows; `None` while more rows may come, or if there were too many.
+    /// Returns the values of each key column over all rows; `None` if more rows may come, or if there were too many.
+    /// Does not block.
     pub(super) fn keys(&self) -> Option<Vec<ArrayRef>> {
         let state = self.state.lock();
         let batches = state.batches.as_ref().filter(|_| state.open == 0)?;
@@ -64,7 +66,7 @@ impl KeyWatch {
         (0..self.keys.len()).map(of_key).collect()
     }
 
-    /// Collects the keys of a batch.
+    /// Collects the join keys of a batch.
     pub(crate) fn take(&self, batch: &RecordBatch) {
         let state = &mut *self.state.lock();
         state.rows += batch.num_rows();
@@ -79,7 +81,7 @@ impl KeyWatch {
                 state.bytes += keys.iter().map(|key| key.get_buffer_memory_size()).sum::<usize>();
                 batches.push(keys);
             }
-            // The join will fail with the same error.
+            // The key expression fails on a row: no keys are reported, and the join will fail with the same error.
             Err(_) => state.batches = None,
         }
         if state.bytes > KEY_BYTES_MAX {
@@ -87,14 +89,14 @@ impl KeyWatch {
         }
     }
 
-    /// Records that one partition has ended.
+    /// Records that one partition of the smaller side has ended.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         state.open = state.open.saturating_sub(1);
     }
 }
 
-/// Copies the values to separate memory: a column of a batch may keep the whole message alive that contained it.
+/// Copies the values to memory of their own, because a column of a batch may keep the whole received message alive.
 fn compact(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
         DataType::Utf8View => Ok(Arc::new(values.as_string_view().gc())),
@@ -106,7 +108,7 @@ fn compact(values: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Forwards its input and passes each batch to a [`KeyWatch`].
+/// A physical operator that returns its input unchanged and passes each batch to a [`KeyWatch`].
 #[derive(Debug)]
 pub(crate) struct KeyWatchExec {
     input: Arc<dyn ExecutionPlan>,

@@ -1,9 +1,10 @@
-//! Chooses the hash joins whose table one thread builds, so that the other side need not be repartitioned by its keys.
+//! Chooses the hash joins whose hash table is built by one thread, so that the rows of the other side need not be
+//! repartitioned by the join keys.
 //!
-//! DataFusion does so up to a fixed number of rows, independently of the number of threads. With few threads the build
-//! gains little from partitioning, while every row of the other side is copied for it. Only joins that keep no
-//! unmatched rows are changed: a grouping by the keys of an outer join, as in TPC-H Q13, benefits from the
-//! partitioning.
+//! DataFusion does so up to a fixed number of rows, independently of the number of threads. With few threads,
+//! partitioning speeds up the build only little, while every row of the other side is copied for it. Only joins that
+//! keep no unmatched rows (such as inner joins) are changed, because a grouping by the join keys above an outer join,
+//! as in TPC-H Q13, benefits from the partitioning.
 //!
 //! Invariant: the join itself stays the same, including its sides.
 
@@ -22,18 +23,20 @@ use farpool_sql::KeysOfSets;
 use std::any::Any;
 use std::sync::Arc;
 
-/// Maximal number of rows from which one thread builds, multiplied by the number of threads. On two cores TPC-H's Q3
-/// (147 thousand rows) takes four fifths of the time of the partitioned join, Q5 (150 thousand) nine tenths, and Q18
-/// with 1.5 million four times as long.
+/// Maximum number of rows from which one thread builds a hash table, multiplied by the number of threads. Reason,
+/// measured on two cores: TPC-H's Q3 (147 thousand rows) takes four fifths of the time of the partitioned join, Q5 (150
+/// thousand) nine tenths, but Q18 (1.5 million) four times as long.
 const COLLECTED_ROWS: usize = 512 << 10;
 
-/// Returns DataFusion's rules, with this rule after the one that chooses the sides of joins, and one before all rules.
-/// If `tables` limits hash tables, a later rule replaces the joins that exceed the limit.
+/// Returns DataFusion's physical optimizer rules, with [`CollectedJoins`] after the rule that chooses the build sides
+/// of joins, and another rule before all others. If `tables` limits the size of hash tables, a later rule replaces the
+/// joins that exceed the limit.
 pub(crate) fn rules(tables: Option<HashTables>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
-    // Conditions have moved down in the logical plan. The physical rule finds their columns by names alone, and moves the
-    // condition on one side of an outer join to the column of that name of the other side. It is obsolete once upstream
-    // finds them by their places, as it does for dynamic filters at hash joins.
+    // The physical rule FilterPushdown is left out: conditions have already moved down in the logical plan. The rule
+    // finds the columns of conditions by their names alone, so that it may move a condition on one side of an outer
+    // join to a column of the same name on the other side. It can be used again once upstream finds columns by their
+    // positions, as it does for dynamic filters at hash joins.
     rules.retain(|rule| rule.name() != "FilterPushdown");
     let chooses = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
         let rule: &dyn Any = &**rule;
@@ -50,7 +53,7 @@ pub(crate) fn rules(tables: Option<HashTables>) -> Vec<Arc<dyn PhysicalOptimizer
     rules
 }
 
-/// The optimizer rule.
+/// The optimizer rule; see the documentation of this module.
 #[derive(Debug)]
 struct CollectedJoins;
 
@@ -77,7 +80,8 @@ impl PhysicalOptimizerRule for CollectedJoins {
     }
 }
 
-/// Returns the join built by one thread, if `node` is a partitioned join that builds from up to `rows_max` rows.
+/// Returns the join with a hash table that one thread builds, if `node` is a partitioned hash join that builds from up
+/// to `rows_max` rows; otherwise `None`.
 fn collected(node: &Arc<dyn ExecutionPlan>, rows_max: usize) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
     let matched = matches!(join.join_type(), JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi);

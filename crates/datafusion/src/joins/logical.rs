@@ -1,4 +1,4 @@
-//! Estimates of logical plans.
+//! Estimates numbers of rows and distinct values of logical plans.
 
 use super::kind;
 use crate::file::pool_table;
@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr as Logical, Join, LogicalPlan, TableScan};
 use farpool_planner::estimate;
 use farpool_planner::joins::estimate::{Estimate, HERE_SELECTIVITY, Known};
 
-/// Estimates the result of `plan`; `None` if a part of the plan has no estimate.
+/// Estimates the rows of the result of `plan`; `None` if a part of the plan has no estimate.
 pub(super) fn of(plan: &LogicalPlan) -> Option<Estimate> {
     match plan {
         LogicalPlan::TableScan(scan) => of_scan(scan),
@@ -66,7 +66,7 @@ fn of_scan(scan: &TableScan) -> Option<Estimate> {
     Some(Estimate { rows, rows_unfiltered: all, columns: projection.into_iter().map(of).collect() })
 }
 
-/// Estimates a table that is in no pool: only its number of rows is known.
+/// Estimates a table that is in no pool (a file, for instance): only its number of rows is known.
 fn of_other(scan: &TableScan) -> Option<Estimate> {
     let provider = datafusion::datasource::source_as_provider(&scan.source).ok()?;
     let rows = *provider.statistics()?.num_rows.get_value()? as f64;

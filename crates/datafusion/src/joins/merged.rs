@@ -1,11 +1,13 @@
-//! Replaces hash joins whose tables need too much memory by sort-merge joins: sorts can spill, hash tables cannot.
+//! Replaces hash joins whose hash tables need too much memory by sort-merge joins, because sorts can spill to files and
+//! hash tables cannot.
 //!
-//! A plan that has run out of memory is planned again with a lower limit for hash tables (see [`HashTables`]); the last
-//! attempt has none. They are not replaced in advance: estimates are often too high by orders of magnitude, for example
-//! those of groups with a HAVING, and a hash join that fits is several times as fast.
+//! A statement that has run out of memory is planned again with a lower limit for the hash tables (see [`HashTables`]),
+//! and then once more without any hash tables. Hash joins are not replaced before a statement has failed, because
+//! estimates are often too high by orders of magnitude (for example for groups with a HAVING), and a hash join that
+//! fits is several times as fast.
 //!
 //! Invariant: a sort-merge join returns the rows of the hash join that it replaces. Joins that it does not support stay
-//! hash joins: `NOT IN`, where a NULL matters (`null_aware`), and keys of other types than those of [`has_order`].
+//! hash joins: `NOT IN`, where a NULL matters (`null_aware`), and join keys of other types than those of [`has_order`].
 
 use super::physical::registry;
 use arrow_array::cast::AsArray;
@@ -34,29 +36,29 @@ use futures::{TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes per row that a hash table needs in addition to the columns: a hash, an index, and unused capacity.
+/// Bytes per row of a hash table in addition to the columns, for the estimate: a hash, an index, and unused capacity.
 const ROW_BYTES: usize = 24;
 
-/// Assumed bytes of a value of variable size, such as a string. Estimates do not include lengths.
+/// Assumed bytes of a value of variable size, such as a string, because estimates do not include lengths.
 const VALUE_BYTES: usize = 32;
 
-/// Minimal bytes of memory for each sort below a join, if that can be achieved by running on fewer threads: some
-/// batches of wide rows. The sort may use about half of it (`crate::memory`).
+/// Minimum bytes of memory for each sort below a join; the number of threads is reduced to reach it. Reason: the sort
+/// may use about half of it (see `crate::memory`), which holds some batches of wide rows.
 const SORT_BYTES_MIN: usize = 16 << 20;
 
-/// The limit of the estimated bytes of all hash tables of a plan.
+/// Limit for the total size of all hash tables of a plan, which is compared with estimates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HashTables {
     bytes_max: usize,
 }
 
 impl HashTables {
-    /// Returns the limit for the plan after `failed` plans that ran out of `memory_bytes`; `None` if no attempts
-    /// remain.
+    /// Returns the limit for the next attempt, after `failed` plans that ran out of `memory_bytes`: a quarter of the
+    /// memory, then zero. Returns `None` if no attempts remain.
     pub(crate) fn after(failed: usize, memory_bytes: usize) -> Option<Self> {
         let bytes_max = match failed {
-            // Sorts need the rest. With an eighth, q09 of TPC-H at scale 10 takes 32 s within 512 MiB, with a quarter 2
-            // s: keys of a smaller side are sent to the pool only from a hash table.
+            // The sorts need the rest of the memory. With an eighth, q09 of TPC-H at scale 10 takes 32 s within 512
+            // MiB, with a quarter 2 s, because join keys are sent to the pool only from hash tables.
             1 => memory_bytes / 4,
             2 => 0,
             _ => return None,
@@ -64,8 +66,8 @@ impl HashTables {
         Some(HashTables { bytes_max })
     }
 
-    /// Returns the maximal number of threads for a plan with `joins` joins, so that each of their sorts has enough of
-    /// `memory_bytes`. The last attempt has one thread, which needs the least memory.
+    /// Returns the maximum number of threads for a plan with `joins` joins, so that each of their sorts has enough of
+    /// `memory_bytes`. The last attempt, without hash tables, gets one thread, which needs the least memory.
     pub(crate) fn threads_max(self, joins: usize, memory_bytes: usize) -> usize {
         match self.bytes_max {
             0 => 1,
@@ -73,7 +75,8 @@ impl HashTables {
         }
     }
 
-    /// Returns the size from which on hash tables must be replaced; `None` if all may stay.
+    /// Returns the size in bytes from which on hash tables must be replaced, largest first, so that the others fit the
+    /// limit; `None` if all may stay.
     fn cut(self, mut bytes: Vec<usize>) -> Option<usize> {
         bytes.sort_unstable();
         let mut cut = None;
@@ -83,7 +86,7 @@ impl HashTables {
         cut
     }
 
-    /// Estimates the bytes of the hash table of `join`; unlimited if nothing is known.
+    /// Estimates the bytes of the hash table of `join`; returns `usize::MAX` if the number of rows is not known.
     fn bytes(join: &HashJoinExec) -> Result<usize> {
         let built = join.left();
         let Some(rows) = registry().compute(built.as_ref())?.base().num_rows.get_value().copied() else {
@@ -95,7 +98,7 @@ impl HashTables {
     }
 }
 
-/// The optimizer rule.
+/// The optimizer rule that replaces hash joins; see the documentation of this module.
 #[derive(Debug)]
 pub(crate) struct MergedJoins(pub HashTables);
 
@@ -113,7 +116,7 @@ impl PhysicalOptimizerRule for MergedJoins {
             Ok(TreeNodeRecursion::Continue)
         })?;
         let Some(cut) = self.0.cut(bytes) else { return Ok(plan) };
-        // Top-down, so that the estimates are those of the unchanged plan.
+        // From the root down, so that the inputs of each join, from which its size is estimated, are still unchanged.
         plan.transform_down(|node| match replaceable(&node)? {
             Some(join) if HashTables::bytes(join)? >= cut => Ok(Transformed::yes(merged(join)?)),
             _ => Ok(Transformed::no(node)),
@@ -130,7 +133,8 @@ impl PhysicalOptimizerRule for MergedJoins {
     }
 }
 
-/// The rule that compacts the rows of sorts below sort-merge joins, after the sorts have been inserted.
+/// The optimizer rule that puts [`FencedExec`] around the sorts below sort-merge joins. It runs after the sorts have
+/// been inserted.
 #[derive(Debug)]
 pub(crate) struct CompactRows;
 
@@ -170,13 +174,13 @@ fn same_properties() -> ReplaceChildrenOptions {
     ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep)
 }
 
-/// Returns the hash join that `node` is, if a sort-merge join can replace it.
+/// Returns `node` as a hash join if a sort-merge join can replace it; otherwise `None`.
 fn replaceable(node: &Arc<dyn ExecutionPlan>) -> Result<Option<&HashJoinExec>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
     if join.null_aware || join.fetch().is_some() {
         return Ok(None);
     }
-    // DataFusion's stream for joins that return one side uses another comparison, which panics for NaN.
+    // For joins that return only one side, DataFusion uses another stream, whose comparison panics for NaN.
     let with_floats =
         matches!(join.join_type(), JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
     let (left, right) = (join.left().schema(), join.right().schema());
@@ -193,7 +197,7 @@ fn is_float(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
-/// Returns whether sorts and all comparisons of keys agree on values of the type.
+/// Returns whether sorts and all comparisons of join keys order values of this type in the same way.
 fn has_order(data_type: &DataType) -> bool {
     data_type.is_integer()
         || data_type.is_string()
@@ -211,8 +215,8 @@ fn has_order(data_type: &DataType) -> bool {
         )
 }
 
-/// Returns the sort-merge join that replaces `join`; the sorts are inserted below it later, as for any operator that
-/// requires an order.
+/// Returns the sort-merge join that replaces `join`. A later rule inserts the sorts below it, as for any operator that
+/// requires sorted input.
 fn merged(join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
     let (left, right) = (join.left().schema(), join.right().schema());
     let key = |(ours, theirs): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| {
@@ -239,13 +243,14 @@ fn merged(join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
     Ok(Arc::new(ProjectionExec::try_new(kept.iter().map(column), merged)?))
 }
 
-/// Forwards rows between sort-merge joins and the operators above, and between their sorts and the inputs of these.
+/// Returns its input's rows unchanged; it stands between sort-merge joins and the operators above, and between their
+/// sorts and the inputs of these, for two reasons.
 ///
-/// Strings are copied to separate memory, in batches of the usual size: a batch may keep alive the strings of many
-/// others, and sorts and joins count all memory that a batch refers to.
+/// It copies strings to memory of their own, in batches of the usual size, because a batch may keep alive the strings
+/// of many others, and sorts and joins count all memory that a batch refers to.
 ///
-/// Projections stay above this operator: if DataFusion 55.2 pushes one below such a join, the join's filter still
-/// refers to the columns from before, and the mark of a mark join counts as a column of the other side.
+/// It also keeps projections above: if DataFusion 55.2 pushes one below such a join, the join's filter still refers to
+/// the columns from before, and the mark of a mark join is taken for a column of the other side.
 #[derive(Debug)]
 struct FencedExec(Arc<dyn ExecutionPlan>);
 
@@ -344,9 +349,10 @@ fn left_first(filter: &JoinFilter) -> Result<JoinFilter> {
     Ok(JoinFilter::new(expression.data, columns, Arc::new(schema)))
 }
 
-/// Returns an expression that is equal whenever the key is, and whose order is the one that the join assumes. Joins
-/// consider 0.0 and -0.0 equal while sorts do not, so that the keys after them would be out of order; and not all
-/// comparisons support timestamps with a zone, which are therefore compared as numbers.
+/// Returns an expression to sort and join by in place of the join key. It is equal exactly when the key is, and sorts
+/// as the sort-merge join assumes. Two kinds of keys need it: joins consider 0.0 and -0.0 equal, while sorts do not, so
+/// that following keys would be out of order; and not all comparisons support timestamps with a time zone, which are
+/// therefore compared as integers.
 fn ordered(key: &Arc<dyn PhysicalExpr>, data_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
     let key = Arc::clone(key);
     Ok(match data_type {

@@ -1,9 +1,9 @@
-//! Reorders the inner joins of an optimized logical plan by the tables' statistics: DataFusion joins in the order of
-//! the statement. The planner crate computes the estimates; the physical plan is estimated by the same formulas
-//! ([`physical`]), so that DataFusion builds on the side that this order assumes.
+//! Reorders the inner joins of an optimized logical plan by the tables' statistics (DataFusion joins in the order of
+//! the statement). The planner crate computes the estimates. The physical plan is estimated by the same formulas
+//! ([`physical`]), so that DataFusion builds hash tables on the sides that this order assumes.
 //!
-//! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on equal
-//! keys are moved; a condition over several relations is applied as soon as they are joined.
+//! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on equal keys are
+//! moved; a condition over several relations (inputs of the joins) is applied as soon as they are joined.
 
 mod collect;
 mod logical;
@@ -31,8 +31,8 @@ use farpool_planner::joins::sizes::{self, Origin};
 use farpool_planner::joins::{Matches, RELATIONS_MAX, Relation, Tree, order};
 use std::sync::Arc;
 
-/// Requests from the pools the sketches that [`reorder`] needs to estimate those joins of `plan` whose sides
-/// both repeat their keys.
+/// Requests from the pools the sketches that [`reorder`] needs to estimate many-to-many joins of `plan`: those whose
+/// sides both have several rows per join key.
 pub(crate) async fn prepare(plan: &LogicalPlan) -> Result<()> {
     let (mut tables, mut wanted) = (Vec::new(), Vec::new());
     plan.apply_with_subqueries(|node| {
@@ -53,8 +53,8 @@ pub(crate) async fn prepare(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// Requests from the pool of `table` the sketches of those `wanted` columns that belong to this table. Without an
-/// answer the estimates remain rough.
+/// Requests from the pool of `table` the sketches of those `wanted` columns that belong to this table. If the pool does
+/// not answer, nothing is returned or reported, and the estimates remain rough.
 async fn learn(table: &PoolTable, wanted: &[Origin]) {
     let source = table.source();
     let columns = source.unknown(wanted);
@@ -66,13 +66,14 @@ async fn learn(table: &PoolTable, wanted: &[Origin]) {
     }
 }
 
-/// Returns the plan with its joins in a better order, if there is one.
+/// Returns the plan with its inner joins in the order that is estimated to be cheapest; the unchanged plan if no better
+/// order is known.
 pub(crate) fn reorder(plan: LogicalPlan) -> Result<LogicalPlan> {
     let reordered = ordered(plan)?;
     if !reordered.transformed {
         return Ok(reordered.data);
     }
-    // Removes columns that only the old order needed.
+    // Removes columns that only the old join order needed.
     let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
     optimizer.optimize(reordered.data, &OptimizerContext::new(), |_, _| {})
 }
@@ -80,12 +81,13 @@ pub(crate) fn reorder(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     plan.transform_down_with_subqueries(|node| {
         let Some(mut joins) = Joins::of(&node) else { return Ok(Transformed::no(node)) };
-        // Relations are reordered once: those of joins that are not changed, when these joins are visited.
+        // Each tree of joins is reordered once, from its topmost join. If it is left as it is, the joins below are
+        // visited in turn.
         let Some(tree) = joins.tree() else { return Ok(Transformed::no(node)) };
         for relation in &mut joins.relations {
             *relation = ordered(relation.clone())?.data;
         }
-        // Joins that cannot be rebuilt are not changed.
+        // A join that cannot be rebuilt in the new order is left as it is.
         match joins.rebuilt(&tree, &node) {
             Ok(plan) => Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump)),
             Err(_) => Ok(Transformed::no(node)),
@@ -93,25 +95,27 @@ fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Maximal number of rows of a build side whose keys are sent to the scan of the other side.
+/// Maximum number of rows of a build side whose join keys are sent to the scan of the other side, for the estimates.
 const KEYS_PUSHED: f64 = limits::IN_LIST_MAX as f64;
 
-/// Index of a class of keys, and two relations that have it.
+/// A pair of relations that can be joined: the index of a key class (see [`Joins`]), and the indexes of the two
+/// relations that have a key in it.
 type Place = (usize, (usize, usize));
 
-/// A tree of inner joins, flattened.
+/// A tree of inner joins, flattened into its relations (inputs), key classes and other conditions.
 #[derive(Default)]
 struct Joins {
     relations: Vec<LogicalPlan>,
-    /// Classes of expressions that are equal to one another, each expression over one relation.
+    /// Key classes: sets of expressions that the joins require to be equal to one another, each expression over one
+    /// relation.
     classes: Vec<Vec<Logical>>,
-    /// The other conditions.
+    /// The conditions other than equalities of keys.
     filters: Vec<Logical>,
 }
 
 impl Joins {
-    /// Returns `None` if `plan` is not a tree of at least three relations, contains a kind of join that must keep its
-    /// order, or has too many relations.
+    /// Collects the joins of `plan`. Returns `None` if it is not a tree of at least three relations, contains a join
+    /// whose order must stay, or has too many relations.
     fn of(plan: &LogicalPlan) -> Option<Self> {
         if !matches!(plan, LogicalPlan::Join(_)) {
             return None;
@@ -161,10 +165,10 @@ impl Joins {
         }
     }
 
-    /// Returns the best order of the relations, if one is known.
+    /// Returns the order of the relations that is estimated to be cheapest; `None` if it cannot be estimated.
     fn tree(&self) -> Option<Tree> {
-        // A class with keys of different types would need casts, which exist only for the pairs in the
-        // statement.
+        // A class with keys of several types would need casts, and casts exist only for the pairs that the statement
+        // joins.
         let one_type = |class: &Vec<Logical>| {
             let mut types = class.iter().map(|e| self.relation_of(e).map(|i| self.type_in(e, i)));
             let first = types.next().flatten();
@@ -183,11 +187,11 @@ impl Joins {
         order(&relations, &known, KEYS_PUSHED)
     }
 
-    /// Returns the join of the relations in this order, with the columns of `plan`.
+    /// Returns the join of the relations in the order of `tree`, with the columns of `plan`.
     fn rebuilt(mut self, tree: &Tree, plan: &LogicalPlan) -> Result<LogicalPlan> {
         let (joined, _) = self.build(tree)?;
         let columns = plan.schema().columns().into_iter().map(Logical::Column);
-        // Conditions that no join could apply, such as one without columns.
+        // What is left are conditions that no join could apply, such as one without columns.
         let joined = match conjunction(std::mem::take(&mut self.filters)) {
             Some(rest) => LogicalPlanBuilder::from(joined).filter(rest)?.build()?,
             None => joined,
@@ -200,7 +204,7 @@ impl Joins {
             .ok()
     }
 
-    /// Returns the only relation that has all columns of `expr`.
+    /// Returns the index of the only relation that has all columns of `expr`; `None` if there is none.
     fn relation_of(&self, expr: &Logical) -> Option<usize> {
         let has = |plan: &LogicalPlan| has_columns(plan.schema(), expr);
         let mut found = self.relations.iter().enumerate().filter(|(_, r)| has(r)).map(|(i, _)| i);
@@ -208,12 +212,12 @@ impl Joins {
         (found.next().is_none() && !expr.column_refs().is_empty()).then_some(first)
     }
 
-    /// Estimates each relation.
+    /// Estimates the rows of each relation; `None` for one without an estimate.
     fn estimates(&self) -> Vec<Option<Estimate>> {
         self.relations.iter().map(logical::of).collect()
     }
 
-    /// Returns the statistics known for the keys of a class in a relation.
+    /// Returns the statistics known for the keys that a relation has in a key class.
     fn keys(&self, class: usize, relation: usize, estimate: &Estimate) -> Vec<Known> {
         let schema = self.relations[relation].schema();
         let own = self.classes[class].iter().filter(|e| self.relation_of(e) == Some(relation));
@@ -230,8 +234,8 @@ impl Joins {
         Some(Relation { rows: estimate.rows, rows_unfiltered: estimate.rows_unfiltered, keys })
     }
 
-    /// Returns the pairs of relations that both repeat the values of a key: the class, the two relations, and the
-    /// columns.
+    /// Returns the many-to-many pairs, whose estimate is worth asking for sketches: the key class and the two
+    /// relations, and the columns of the two keys.
     fn pairs(&self, estimates: &[Option<Estimate>]) -> Vec<(Place, Origin, Origin)> {
         let mut pairs = Vec::new();
         for class in 0..self.classes.len() {
@@ -251,7 +255,7 @@ impl Joins {
         pairs
     }
 
-    /// Builds the plan of a subtree, and returns it with the relations that it contains.
+    /// Builds the plan of a subtree of the join order. Returns it with the indexes of the relations that it contains.
     fn build(&mut self, tree: &Tree) -> Result<(LogicalPlan, Vec<usize>)> {
         let (left, right) = match tree {
             Tree::Leaf(index) => return Ok((self.relations[*index].clone(), vec![*index])),
@@ -274,8 +278,8 @@ impl Joins {
         Ok((joined.build()?, [left.1, right.1].concat()))
     }
 
-    /// Returns equalities between two expressions of one relation, which no join between relations checks;
-    /// they are applied at the first join of that relation.
+    /// Returns the equalities between two expressions of one relation, which follow from a key class but which no join
+    /// between relations checks. They are applied at the first join of that relation.
     fn equal_within(&self, left: &[usize], right: &[usize]) -> Vec<Logical> {
         let single = |side: &[usize]| (side.len() == 1).then(|| side[0]);
         let relations = [single(left), single(right)].into_iter().flatten();
@@ -295,7 +299,8 @@ fn is_column(expr: &Logical) -> bool {
     matches!(expr, Logical::Column(_))
 }
 
-/// Returns whether `plan` is a join that can be flattened, possibly below filters and projections to some columns.
+/// Returns whether `plan` is an inner join that can be flattened, possibly below filters and projections to some
+/// columns.
 fn has_joins(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Join(join) => join.join_type == JoinType::Inner,
@@ -311,7 +316,7 @@ fn has_columns(schema: &DFSchema, expr: &Logical) -> bool {
     expr.column_refs().into_iter().all(|column| schema.has_column(column))
 }
 
-/// Converts a join type to the planner's.
+/// Converts a join type of DataFusion to that of the planner crate.
 fn kind(join_type: JoinType) -> JoinKind {
     match join_type {
         JoinType::Inner => JoinKind::Inner,

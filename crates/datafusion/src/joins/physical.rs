@@ -1,8 +1,8 @@
-//! Estimates of physical plans, by which DataFusion decides which side of a join to build on and whether to partition
-//! it by its keys.
+//! Estimates of physical plans, by which DataFusion decides which side of a join to build a hash table on, and whether
+//! to partition a join by its keys.
 //!
-//! Only numbers of rows are reported: bytes are known for some sides and not for others, and a comparison of bytes with
-//! rows would be meaningless.
+//! Only numbers of rows are reported, because sizes in bytes are known for some sides and not for others, and
+//! DataFusion would compare the bytes of one side with the rows of the other.
 
 use super::kind;
 use crate::exec::PoolExec;
@@ -29,13 +29,12 @@ use farpool_planner::joins::estimate::{Estimate, HERE_SELECTIVITY, JoinKind, Kno
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Returns the registry that provides DataFusion with statistics of plans.
+/// Returns the registry from which DataFusion gets estimates for the operators of a plan.
 pub(crate) fn registry() -> StatisticsRegistry {
     StatisticsRegistry::with_providers(vec![Arc::new(Estimates), Arc::new(DefaultStatisticsProvider)])
 }
 
-/// Describes, for each join on equal keys of a plan that has run, the estimated and the actual number of rows, a line
-/// each.
+/// Describes, for each equi-join of a plan that has run, the estimated and the actual number of rows, a line each.
 ///
 /// ```text
 /// join on c_custkey = o_custkey: 227554 rows expected; 227597 rows seen
@@ -58,7 +57,7 @@ pub(crate) fn outcomes(plan: &Arc<dyn ExecutionPlan>) -> String {
     text
 }
 
-/// Returns the keys and the type of a join on equal keys.
+/// Returns the join keys and the join type if `plan` is an equi-join; otherwise `None`.
 fn keys(plan: &dyn ExecutionPlan) -> Option<(JoinOnRef<'_>, JoinType)> {
     if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
         return Some((join.on(), join.join_type()));
@@ -66,12 +65,12 @@ fn keys(plan: &dyn ExecutionPlan) -> Option<(JoinOnRef<'_>, JoinType)> {
     plan.downcast_ref::<HashJoinExec>().map(|join| (join.on(), *join.join_type()))
 }
 
-/// Formats an expression without the indexes of its columns.
+/// Formats an expression without the column indexes that DataFusion prints.
 fn name(expr: &Arc<dyn PhysicalExpr>) -> String {
     expr.downcast_ref::<Column>().map_or_else(|| expr.to_string(), |column| column.name().to_string())
 }
 
-/// Computes an [`Estimate`] for each operator, from the leaves up.
+/// Provides DataFusion with an [`Estimate`] for each operator, computed from those of its inputs.
 #[derive(Debug)]
 struct Estimates;
 
@@ -136,7 +135,7 @@ fn of(plan: &dyn ExecutionPlan, inputs: &[&Estimate]) -> Option<Estimate> {
     same.then(|| input.clone())
 }
 
-/// Returns the estimate that the plan reports itself.
+/// Returns the estimate that a scan of a pool or another leaf reports about itself.
 fn own(plan: &dyn ExecutionPlan) -> Option<Estimate> {
     let statistics = StatisticsContext::new().compute(plan, &StatisticsArgs::new()).ok()?;
     let rows = *statistics.num_rows.get_value()? as f64;
@@ -145,7 +144,7 @@ fn own(plan: &dyn ExecutionPlan) -> Option<Estimate> {
 
 fn of_aggregate(aggregate: &AggregateExec, input: &Estimate) -> Option<Estimate> {
     let by = aggregate.group_expr();
-    // With several grouping sets, each set has its own groups.
+    // With several grouping sets (GROUPING SETS, ROLLUP), each set has its own groups.
     if by.groups().len() > 1 {
         return None;
     }

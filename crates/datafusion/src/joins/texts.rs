@@ -1,8 +1,9 @@
-//! Converts the texts of joins and UNNEST to views. These operators repeat the rows of their inputs; a view is repeated
-//! as 16 bytes, whereas a text would be copied: a text of 10 MB in each of 5,000 rows is more than a batch can hold.
+//! Converts string columns below joins and UNNEST to string views (Arrow's `Utf8View`). These operators repeat the rows
+//! of their inputs; a view is repeated as 16 bytes, whereas a string would be copied: a string of 10 MB in each of
+//! 5,000 rows is more than a batch can hold.
 //!
-//! Invariant: columns keep their names and values. The rule runs once no outer references remain, whose types it would
-//! have to change as well.
+//! Invariant: columns keep their names and values. The rule runs after correlated subqueries have been rewritten,
+//! because it would have to change the types of references to outer columns as well.
 
 use arrow_schema::DataType;
 use datafusion::common::Column;
@@ -15,7 +16,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use farpool_sql::repeats_rows;
 use std::sync::Arc;
 
-/// The analyzer rule.
+/// The analyzer rule; see the documentation of this module.
 #[derive(Debug)]
 pub(crate) struct TextsAsViews;
 
@@ -56,7 +57,7 @@ fn in_join(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     LogicalPlan::Join(join).recompute_schema().map(Transformed::yes)
 }
 
-/// Returns the plan with its texts as views; `None` if it has no other texts.
+/// Returns the plan with its string columns converted to views; `None` if all its strings are views already.
 fn as_views(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let schema = plan.schema();
     if schema.fields().iter().all(|field| view(field.data_type()).is_none()) {

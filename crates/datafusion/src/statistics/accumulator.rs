@@ -1,5 +1,6 @@
-//! Accumulators of the statistics aggregates when DataFusion runs them: a state for each group. Between DataFusion's
-//! own stages, states are passed in the same encoding as on the wire.
+//! Accumulators of the statistics aggregates, for the case that DataFusion runs them: a state (sketch or moments) for
+//! each group. Between DataFusion's own stages (partial and final aggregation), states are passed in the encoding that
+//! is also used on the wire.
 
 use super::statistic::Statistic;
 use super::values;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Groups {
     states: Kept,
-    /// Number of leading arguments that are columns; the others are constants.
+    /// Number of leading arguments that are columns; the others are constants, such as the share of a quantile.
     columns: usize,
     form: StateForm,
     reading: Reading,
@@ -26,24 +27,24 @@ pub(super) struct Groups {
 
 #[derive(Debug)]
 enum Kept {
-    /// States built from column values.
+    /// States that are built from column values.
     Made(States),
-    /// States that are merged; `None` for a group without any.
+    /// States that are merged from states in the input; `None` for a group without any.
     Merged(Vec<Option<State>>),
 }
 
 impl Groups {
-    /// Creates accumulators for `statistic`, with arguments of these types.
+    /// Creates accumulators that build the states of `statistic`, for arguments of these types.
     ///
     /// # Errors
-    /// The errors of creating a state.
+    /// Fails if there is no such state for these types.
     pub(super) fn of(statistic: &Statistic, types: &[DataType]) -> farpool_model::Result<Groups> {
         let Statistic { function, columns, reading } = statistic;
         let states = Kept::Made(States::new(*function, &types[..*columns])?);
         Ok(Groups { states, columns: *columns, form: StateForm::of(*function), reading: reading.clone() })
     }
 
-    /// Creates accumulators that merge states.
+    /// Creates accumulators that merge states of this form.
     pub(super) fn merging(form: StateForm) -> Groups {
         Groups { states: Kept::Merged(Vec::new()), columns: 1, form, reading: Reading::State }
     }
@@ -91,7 +92,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Applies `read` to the states of the first `count` groups, which it may remove; NULL for a group without a state.
+    /// Applies `read` to the states of the first `count` groups. `read` may remove them. The result is NULL for a group
+    /// without a state.
     fn read(
         &mut self,
         count: usize,
@@ -189,7 +191,7 @@ impl GroupsAccumulator for Groups {
                     .map(|row| (states.is_valid(row) && counts(row)).then(|| states.value(row)))
                     .collect()
             }
-            // One row at a time: the states of all rows together could exceed the memory.
+            // Row by row, because the states of all rows together could exceed the memory.
             Kept::Made(states) => {
                 let state =
                     |row: usize| states.of_row(&values[..self.columns], row).map(|state| state.to_bytes());
@@ -243,7 +245,7 @@ impl Accumulator for Alone {
     }
 }
 
-/// Adapts one of DataFusion's accumulators of floats to numbers of any type.
+/// An accumulator of DataFusion for floats, which casts its input to floats, so that it accepts any numbers.
 #[derive(Debug)]
 pub(super) struct AsFloats(pub(super) Box<dyn Accumulator>);
 

@@ -1,4 +1,4 @@
-//! The statistics aggregates as DataFusion UDAFs.
+//! The statistics aggregates as DataFusion's user-defined aggregate functions (UDAFs).
 
 use super::accumulator::{Alone, AsFloats, Groups};
 use super::statistic::{FUNCTIONS, Kind, Statistic, is_sketched};
@@ -16,12 +16,13 @@ use datafusion::physical_plan::PhysicalExpr;
 use farpool_statistics::StateForm;
 use std::sync::Arc;
 
-/// One of the aggregate functions.
+/// One of the statistics aggregates, as a UDAF.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Aggregate {
     name: &'static str,
     kind: Kind,
-    /// DataFusion's own function of this name, which supports moving window frames.
+    /// DataFusion's own function of this name, if there is one; it is used where it supports more, such as moving
+    /// window frames.
     builtin: Option<Arc<AggregateUDF>>,
     aliases: Vec<String>,
     signature: Signature,
@@ -35,7 +36,8 @@ impl Aggregate {
         Aggregate { name, kind, builtin, aliases, signature }
     }
 
-    /// Returns DataFusion's own function, for distinct counts of types that have no sketches.
+    /// Returns DataFusion's own function to be used instead of this one; for distinct counts of types that have no
+    /// sketches.
     fn instead(&self, types: &[&DataType]) -> Option<&AggregateUDF> {
         let wanted = self.kind == Kind::Distinct && types.iter().any(|of| !is_sketched(of));
         self.builtin.as_deref().filter(|_| wanted)
@@ -64,15 +66,15 @@ fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
     expr.downcast_ref::<Literal>().map(|literal| literal.value().clone())
 }
 
-/// Returns the function that merges states of this form.
+/// Returns the aggregate function that merges states of this form.
 pub(crate) fn merger(form: StateForm) -> Arc<AggregateUDF> {
     let of_form = |(_, kind): &&(&str, Kind)| kind.merges() == Some(form);
     let (name, kind) = FUNCTIONS.iter().find(of_form).expect("states of each form are merged");
     Arc::new(AggregateUDF::from(Aggregate::new(name, *kind, None)))
 }
 
-/// Returns the state of the call and the reading of the result, over columns of `input`, if the call is of one of these
-/// functions.
+/// If `call` is of one of these functions, returns the state that it computes from columns of `input`, and the reading
+/// of its result from the state; otherwise `None`.
 ///
 /// # Errors
 /// The reason why a pool cannot compute the state.

@@ -1,8 +1,8 @@
-//! HyperLogLogs in the format of Redis, which clients of the Redis protocol create with `PFADD`: functions that count
-//! their elements, merge them, and create them from columns.
+//! HyperLogLogs in the format of Redis, which clients of the Redis protocol create with `PFADD`: SQL functions that
+//! count the elements of such a value, merge values, and create values from columns.
 //!
-//! They are not converted to or from the sketches of this project: elements are hashed differently, and a register does
-//! not determine which elements have set it.
+//! They are not converted to or from farpool's own sketches, because elements are hashed differently, and a register
+//! does not tell which elements have set it.
 
 use super::statistic::state_type;
 use arrow_array::cast::AsArray;
@@ -19,12 +19,12 @@ use farpool_model::Error;
 use farpool_statistics::redis_hll::{Corrupt, Writer, read};
 use std::sync::Arc;
 
-/// Creates the function that counts the elements of values.
+/// Creates the function `hll_count`.
 pub(super) fn count() -> ScalarUDF {
     ScalarUDF::from(Count { signature: Signature::user_defined(Volatility::Immutable) })
 }
 
-/// Creates the aggregates that create and merge values.
+/// Creates the aggregates `hll` and `hll_merge`.
 pub(super) fn aggregates() -> Vec<AggregateUDF> {
     let of = |name, kind| {
         AggregateUDF::from(Aggregate {
@@ -44,7 +44,8 @@ fn corrupt(error: Corrupt) -> DataFusionError {
     farpool_sql::error::wrap(error.into_error())
 }
 
-/// Returns the type to which values are converted. Texts are refused later, with a message that explains it.
+/// Returns the type to which HyperLogLog values are converted. Strings are refused later, with a message that explains
+/// it.
 fn value_type(data_type: &DataType) -> Result<DataType> {
     if data_type.is_string() {
         return Ok(DataType::Utf8View);
@@ -52,13 +53,13 @@ fn value_type(data_type: &DataType) -> Result<DataType> {
     state_type(data_type).map_err(farpool_sql::error::wrap)
 }
 
-/// Returns the error for values that are texts.
+/// Returns the error for HyperLogLog values that are strings.
 fn not_binary(name: &str, data_type: &DataType) -> DataFusionError {
     let error = Error::invalid(format!("{name} takes HyperLogLogs, which are binary, not {data_type}"));
     farpool_sql::error::wrap(error.advise("a space whose values are read as such is created as BINARY"))
 }
 
-/// `hll_count(value)`: the number of elements of a value, as `PFCOUNT` returns it.
+/// `hll_count(value)`: the estimated number of elements of a HyperLogLog value, as `PFCOUNT` returns it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Count {
     signature: Signature,
@@ -97,16 +98,16 @@ fn counted(value: &[u8]) -> Result<u64> {
     read(value).map_err(farpool_sql::error::wrap)?.known_count().map_err(corrupt)
 }
 
-/// The kind of an aggregate's input.
+/// What an aggregate takes as input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// Elements.
+    /// Elements, from which a HyperLogLog value is made.
     Make,
-    /// HyperLogLog values.
+    /// HyperLogLog values, which are merged.
     Merge,
 }
 
-/// `hll(element)` and `hll_merge(value)`, which both return a value; NULL if all inputs are NULL.
+/// `hll(element)` and `hll_merge(value)`, which both return a HyperLogLog value; NULL if all inputs are NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Aggregate {
     name: &'static str,
@@ -127,7 +128,8 @@ impl AggregateUDFImpl for Aggregate {
         let [of] = types else { return Err(invalid(format!("{} takes one column", self.name))) };
         match self.kind {
             Kind::Merge => Ok(vec![value_type(of)?]),
-            // Elements are bytes; an integer is the bytes of its decimal text, as clients send it.
+            // Elements are strings of bytes. An integer becomes its decimal digits, as clients of the Redis protocol
+            // send it.
             Kind::Make if state_type(of).is_ok() => Ok(vec![DataType::BinaryView]),
             Kind::Make if of.is_integer() || of.is_string() => Ok(vec![DataType::Utf8View]),
             Kind::Make => {
@@ -163,7 +165,8 @@ impl AggregateUDFImpl for Aggregate {
 }
 
 impl Aggregate {
-    /// Refuses DISTINCT: a value does not depend on how often an element occurs.
+    /// Creates the accumulators. Refuses DISTINCT, because a HyperLogLog value does not depend on how often an element
+    /// occurs.
     fn groups(&self, arguments: &AccumulatorArgs<'_>, count: usize) -> Result<Groups> {
         if arguments.is_distinct {
             let message = format!("{}(DISTINCT …) is not supported: it gives the same without", self.name);
@@ -179,12 +182,12 @@ impl Aggregate {
     }
 }
 
-/// The values of all groups: some bytes for few elements, 12 KiB for many.
+/// The HyperLogLog values of all groups. A value takes some bytes for few elements, and up to 12 KiB for many.
 #[derive(Debug)]
 struct Groups {
     kind: Kind,
     values: Vec<Option<Writer>>,
-    /// Bytes of the values.
+    /// Total bytes of the HyperLogLog values.
     bytes: usize,
 }
 
@@ -193,7 +196,7 @@ impl Groups {
         self.values.resize_with(count, || None);
     }
 
-    /// Changes the value of a group, which is created if there is none.
+    /// Changes the HyperLogLog value of a group, which is created if there is none.
     fn change<T>(
         &mut self,
         group: usize,
@@ -286,7 +289,7 @@ impl GroupsAccumulator for Groups {
         Ok(vec![self.written(emit_to)])
     }
 
-    /// Returns a value for each row.
+    /// Returns a HyperLogLog value for each row.
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let rows: Vec<usize> = (0..values[0].len()).collect();
         let mut each = Groups { kind: self.kind, values: Vec::new(), bytes: 0 };

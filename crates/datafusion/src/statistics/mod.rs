@@ -1,11 +1,11 @@
-//! Statistics in SQL: aggregates that compute states of sketches and moments and read values from them ([`statistic`],
-//! and the planner crate's `reading`), functions that read states ([`scalars`]), correlations of ranks ([`ranks`]), and
-//! HyperLogLogs that clients of the Redis protocol share ([`hll`]).
+//! Statistics in SQL: aggregates that compute states (sketches and moments) and read values from them ([`statistic`],
+//! and the planner crate's `reading`), scalar functions that read values from states ([`scalars`]), rank correlations
+//! ([`ranks`]), and the HyperLogLogs of the Redis protocol ([`hll`]).
 //!
-//! All of them work over any table. For a table of a pool, [`crate::fragment`] pushes the computation of the state down
-//! and [`push`] reads the value above it: the same code reads both, so that the results are the same. DataFusion's own
-//! functions of these names are replaced: those of floats lose digits if values are large compared to their
-//! differences, and two implementations would give two results.
+//! All of them work over any table. For a table of a pool, [`crate::fragment`] pushes down the computation of the
+//! state, and [`push`] reads the value above it. The same code reads both, so that the results are the same with and
+//! without push-down. DataFusion's own functions of these names are replaced for two reasons: they lose digits if
+//! values are large compared to their differences, and two implementations would give two results.
 
 mod accumulator;
 mod aggregates;

@@ -1,4 +1,5 @@
-//! Builds the projection that reads values from states, above a program that computes the states at a pool.
+//! Builds the projection that reads values from states (sketches, moments), above a program that computes the states at
+//! a pool.
 //!
 //! Invariant: the finished plan has the schema of the fragment that the program replaces.
 
@@ -17,7 +18,8 @@ use farpool_planner::reading::Reading;
 use farpool_statistics::StateForm;
 use std::sync::Arc;
 
-/// Returns the schema of the program below: keys, then states and other aggregates, with the types of `of`.
+/// Returns the schema of the program below the projection: group keys, then states and other aggregates, with the types
+/// of `of`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -30,8 +32,8 @@ pub(crate) fn states_schema(of: &arrow_schema::Schema) -> Result<DFSchemaRef> {
     Ok(Arc::new(DFSchema::new_with_metadata(fields, std::collections::HashMap::new())?))
 }
 
-/// Returns the plan with schema `whole` that reads `outcomes` from `states`, a plan with [`states_schema`] and `keys`
-/// keys.
+/// Returns the plan with schema `whole` that reads `outcomes` from `states`, a plan whose schema is that of
+/// [`states_schema`], with `keys` group keys.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -59,7 +61,7 @@ pub(crate) fn read_above(
     Ok(LogicalPlan::Projection(Projection::try_new_with_schema(values, Arc::new(states), Arc::clone(whole))?))
 }
 
-/// A function that reads a value from a state; only plans built here call it.
+/// A scalar function that reads a value from a state. It appears only in plans that are built here.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Read {
     form: StateForm,

@@ -1,5 +1,5 @@
-//! Rank correlations, which need all values in order, so that both columns are kept in memory and nothing is pushed
-//! down.
+//! Rank correlations (Spearman, Kendall). They need all values in sorted order, so that both columns are kept in memory
+//! and nothing is pushed down.
 
 use arrow_array::{Array, ArrayRef, cast::AsArray, new_empty_array};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -11,10 +11,10 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 use farpool_model::schema;
 use std::sync::Arc;
 
-/// A function that computes the coefficient of two columns.
+/// Computes the correlation coefficient of two columns.
 type Coefficient = fn(&dyn Array, &dyn Array) -> farpool_model::Result<f64>;
 
-/// Creates `spearman` and `kendall`.
+/// Creates the aggregates `spearman` and `kendall`.
 pub(super) fn all() -> Vec<AggregateUDF> {
     let of = |name, coefficient| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -26,7 +26,7 @@ pub(super) fn all() -> Vec<AggregateUDF> {
     ]
 }
 
-/// One of the two functions.
+/// The aggregate `spearman` or `kendall`.
 #[derive(Debug)]
 struct RankCorrelation {
     name: &'static str,
@@ -92,7 +92,7 @@ impl AggregateUDFImpl for RankCorrelation {
     }
 }
 
-/// The batches of both columns, in the order of arrival.
+/// The values of both columns, as batches in the order of arrival.
 #[derive(Debug)]
 struct Columns {
     coefficient: Coefficient,

@@ -1,5 +1,6 @@
-//! Functions that read the states which `sketch`, `moments` and their merging functions return. Columns of moments are
-//! numbered from 1. The result for a NULL state is NULL.
+//! Scalar functions that read values from states: from the sketches that `sketch` and `sketch_merge` return, and from
+//! the moments that `moments` and `moments_merge` return. Columns of moments are numbered from 1. The result for a NULL
+//! state is NULL.
 
 use super::statistic::state_type;
 use super::values::{frequency_of, read, struct_of};
@@ -15,7 +16,7 @@ use farpool_planner::reading::{self, PairReading, Reading, distinct, second_mome
 use farpool_statistics::{Estimate, Sketch, State, StateForm};
 use std::sync::Arc;
 
-/// All functions by their names.
+/// The names of all functions that read states.
 const FUNCTIONS: &[(&str, Kind)] = &[
     ("sketch_distinct", Kind::Distinct),
     ("sketch_count", Kind::Frequency),
@@ -45,7 +46,7 @@ enum Kind {
     Top,
     Quantile,
     SecondMoment,
-    /// Reads two states.
+    /// Reads two states: the estimated size of the join of two columns.
     JoinSize,
     Summary,
     One(PairReading),
@@ -65,7 +66,7 @@ pub(super) fn all() -> Vec<ScalarUDF> {
     FUNCTIONS.iter().map(of).collect()
 }
 
-/// One of the functions.
+/// One of the functions of this file.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Reader {
     name: &'static str,
@@ -173,7 +174,7 @@ impl Kind {
             Kind::Quantile => &[DataType::Float64],
             Kind::Pair(_) => &[DataType::Int64, DataType::Int64],
             Kind::JoinSize => &[DataType::BinaryView],
-            // A value of any type.
+            // The value whose frequency is wanted. NULL stands for any type.
             Kind::Frequency => &[DataType::Null],
         }
     }

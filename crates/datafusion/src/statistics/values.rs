@@ -1,4 +1,4 @@
-//! Converts values read from states to DataFusion's values.
+//! Converts values that are read from states (sketches, moments) to DataFusion's values.
 
 use arrow_schema::{DataType, Field, Fields};
 use datafusion::common::ScalarValue;

@@ -21,7 +21,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A row of the table `e`: its group, and a value of each type.
+/// A row of the test table `e`: its group, and a value of each type.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     g: i64,
@@ -36,8 +36,8 @@ struct Row {
 
 const D_MAX: i128 = 10_i128.pow(38) - 1;
 
-/// Creates, for each type, groups whose results fit, groups whose results do not, and some that overflow only
-/// temporarily.
+/// Creates rows for each type: groups whose results fit the type, groups whose results do not, and some whose sums
+/// leave the type's range only temporarily.
 fn extremes() -> Vec<Row> {
     let row = |g, i: i64, u: u64, d: i128, p: i128, f: f64| Row {
         g,
@@ -88,7 +88,8 @@ fn table(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, c)| (name, c, true))).unwrap()
 }
 
-/// The expected text of an aggregate over some rows; `None` if the result does not fit.
+/// Computes the expected text of an aggregate over some rows, in plain Rust; `None` if the result does not fit its
+/// type.
 type Naive = fn(&[Row]) -> Option<String>;
 
 fn shown(value: Option<i128>, scale: usize) -> String {
@@ -122,7 +123,7 @@ fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> impl Iterator<Item = T> 
     values.collect::<BTreeSet<T>>().into_iter()
 }
 
-/// Orders floats: NaN is greatest, regardless of its sign; -0.0 is less than 0.0.
+/// Compares floats as farpool does: NaN is the greatest, whatever its sign; -0.0 is less than 0.0.
 fn order(l: &f64, r: &f64) -> Ordering {
     l.is_nan().cmp(&r.is_nan()).then(if l.is_nan() { Ordering::Equal } else { l.total_cmp(r) })
 }
@@ -190,8 +191,8 @@ async fn sessions() -> Vec<(&'static str, Session)> {
     sessions
 }
 
-/// Runs `sql`, in which `{}` is the condition that selects groups: with all groups whose results fit, and with each of
-/// the others alone, which must fail.
+/// Runs `sql`, in which `{}` stands for the condition that selects groups: first with all groups whose results fit;
+/// then with each other group alone, which must fail.
 async fn check(sessions: &[(&str, Session)], sql: &str, expected: &[(i64, Option<Vec<String>>)]) {
     for (name, session) in sessions {
         let (fit, unfit): (Vec<_>, Vec<_>) = expected.iter().partition(|(_, rows)| rows.is_some());
@@ -214,7 +215,7 @@ async fn check(sessions: &[(&str, Session)], sql: &str, expected: &[(i64, Option
     }
 }
 
-/// Returns the rows of each group, with their numbers.
+/// Returns the rows of each group; each row with its position among all rows.
 fn grouped() -> Vec<(i64, Vec<(usize, Row)>)> {
     let rows: Vec<(usize, Row)> = extremes().into_iter().enumerate().collect();
     let groups = rows.chunk_by(|l, r| l.1.g == r.1.g).map(|rows| (rows[0].1.g, rows.to_vec()));
@@ -276,7 +277,7 @@ async fn in_windows() {
     }
 }
 
-/// Runs over VALUES, and for types that a pool does not support.
+/// Runs the aggregates over VALUES, and over types that a pool does not support.
 #[tokio::test]
 async fn over_values() {
     let pool = Arc::new(Fake::default());
@@ -316,7 +317,7 @@ async fn over_values() {
             "min(arrow_cast(x, 'Float16')) from (values ('inf'::double),('nan'::double)) t(x)".to_string(),
             ok("inf"),
         ),
-        // Expected results are DuckDB's.
+        // The expected results are DuckDB's.
         ("percentile_cont(0.9) within group (order by x) from (values (21.0::double),(21.5::double)) t(x)".to_string(), ok("21.45")),
         ("percentile_cont(0.9) within group (order by x desc) from (values (1.0::double),(3.0::double),(7.0::double)) t(x)".to_string(), ok("1.4")),
         ("percentile_cont(x, 0.3) from (values (0.0::double),(1e9::double)) t(x)".to_string(), ok("300000000.0")),
@@ -370,7 +371,7 @@ fn percentiles_take_all_of_several_states() {
     }
 }
 
-/// Creates an accumulator of groups as an engine does.
+/// Creates an accumulator for many groups, as the engine does.
 fn accumulator(function: &AggregateUDF, argument: &DataType) -> Box<dyn GroupsAccumulator> {
     let fields: Vec<FieldRef> = vec![Arc::new(Field::new("x", argument.clone(), true))];
     let arguments = AccumulatorArgs {
@@ -387,8 +388,8 @@ fn accumulator(function: &AggregateUDF, argument: &DataType) -> Box<dyn GroupsAc
     function.create_groups_accumulator(arguments).unwrap()
 }
 
-/// Returns the result of four groups whose rows arrive in parts: each part is accumulated separately, or converted to
-/// states row by row, emitted in two pieces and merged.
+/// Returns the results of four groups whose rows arrive in parts. Each part is accumulated separately, or converted to
+/// states row by row; the states are emitted in two pieces and merged.
 fn in_parts(
     function: &AggregateUDF,
     values: &dyn Array,

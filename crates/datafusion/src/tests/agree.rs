@@ -10,8 +10,8 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// DataFusion on tables in its own memory, with farpool's aggregates, and sessions that must give the same results:
-/// without push-down, over an embedded pool and a remote one, and over pools that refuse operators.
+/// The systems that must give the same results: DataFusion on tables in its own memory, with farpool's aggregates; and
+/// sessions without push-down, over an embedded and a remote pool, and over pools that refuse operators.
 struct Sides {
     alone: SessionContext,
     sessions: Vec<(&'static str, Session)>,
@@ -29,7 +29,7 @@ impl Sides {
         ] {
             sessions.push((name, session(&filled(fake).await, pushdown).await));
         }
-        // Rates that reverse every choice of operators to push down.
+        // At these rates, every choice between pushing an operator down and not is the opposite of the usual one.
         let slow = Rates {
             pool_group_rows: 1.0,
             pool_spread_rows: 1.0,
@@ -57,7 +57,7 @@ impl Sides {
         Ok(shown(&self.alone.sql(sql).await?.collect().await?))
     }
 
-    /// Checks that all sides agree; returns whether the query can be answered at all.
+    /// If DataFusion alone succeeds, checks that all sessions give the same rows. Returns whether it succeeded.
     async fn agree(&self, sql: &str) -> bool {
         let sorted = |mut rows: Vec<String>| {
             if !sql.to_lowercase().contains("order by") {
@@ -69,8 +69,8 @@ impl Sides {
         for (name, session) in &self.sessions {
             match (&expected, rows(session, sql).await.map(sorted)) {
                 (Ok(expected), Ok(found)) => assert_eq!(&found, expected, "{name}: {sql}"),
-                // DataFusion may evaluate a condition on rows that another condition removes, and fail. A pool never
-                // does.
+                // DataFusion may evaluate a condition on rows that another condition removes, and fail, whereas a pool
+                // never does.
                 (Err(_), _) => {}
                 (Ok(_), Err(error)) => panic!("{name}: {sql}: {error}"),
             }
@@ -246,7 +246,7 @@ fn random_conditions_agree() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let sides = runtime.block_on(Sides::new());
     let (asked, answered) = (Cell::new(0u32), Cell::new(0u32));
-    // A fixed seed, because DataFusion alone must be able to answer each of the queries.
+    // The seed is fixed, because DataFusion alone must be able to answer each of the queries.
     let config = ProptestConfig {
         cases: 60,
         failure_persistence: None,

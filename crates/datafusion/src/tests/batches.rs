@@ -8,7 +8,7 @@ use farpool_planner::cost::Rates;
 use futures::TryStreamExt;
 use proptest::prelude::*;
 
-/// Returns the rows of each statement.
+/// Runs the batch, and returns the rows of each statement.
 async fn taken(mut batch: Batch) -> Vec<Result<Vec<String>>> {
     let mut all = Vec::new();
     while let Some(query) = batch.next().await {
@@ -157,7 +157,7 @@ async fn statements_that_change_something_keep_their_place() {
     assert_eq!(found[5].as_ref().unwrap_err().kind, ErrorKind::NotFound);
 }
 
-/// A caller that takes statements and does not read their rows blocks no other statement.
+/// If a caller takes statements from a batch but does not read their rows, no other statement is blocked.
 #[tokio::test]
 async fn rows_that_nobody_takes_stop_no_other_statement() {
     let pool = filled(Fake::default()).await;
@@ -189,7 +189,7 @@ async fn rows_that_nobody_takes_stop_no_other_statement() {
 async fn an_error_of_one_is_not_that_of_another() {
     let pool = filled(Fake::default()).await;
     let session = session(&pool, true).await;
-    // Both sums would be computed by one program, which fails because of the first.
+    // If both sums were computed by one program, it would fail because of the first.
     let found = taken(session.batch([
         "SELECT sum(id * 9000000000000000) FROM t",
         "SELECT sum(id) FROM t",
@@ -230,8 +230,8 @@ fn sorted(mut rows: Vec<String>) -> Vec<String> {
     rows
 }
 
-/// With a pool so slow that statements wait for others, those of concurrent callers become one program, and a single
-/// caller does not wait.
+/// The pool is so slow that statements wait for others. Those of concurrent callers become one program; a single caller
+/// does not wait.
 #[tokio::test]
 async fn concurrent_callers_of_a_session_share() {
     let slow = Rates { pool_group_rows: 1e4, engine_group_rows: 1e2, ..Rates::default() };
@@ -248,7 +248,7 @@ async fn concurrent_callers_of_a_session_share() {
         async move { sorted(rows(&session, &sql).await.unwrap()) }
     }));
     assert_eq!(together.await, alone);
-    // The first finds no others; the others share.
+    // The first statement found no others to wait for; the others ran as one program.
     let ran = pool.ran.lock().clone();
     assert_eq!(ran.len(), 4 + 2, "{ran:?}");
     // Statements that are dropped while they wait do not block the others.

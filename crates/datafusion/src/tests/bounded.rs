@@ -1,4 +1,5 @@
-//! Every registered function stays within its bound, and fails if there is no memory for its result.
+//! Every registered function returns at most as many bytes as its computed bound, and fails if there is no memory for
+//! its result.
 
 use crate::session::{Session, SessionOptions};
 use arrow_array::RecordBatch;
@@ -14,7 +15,7 @@ use farpool_sql::{REPEATED_ROWS, call_bytes_max, range_bytes};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Bytes of a result's type that its bound does not count.
+/// Bytes of a result that its bound need not count, such as a type's fixed overhead.
 const SLACK: usize = 64;
 
 fn session(work_bytes: usize) -> Session {
@@ -26,7 +27,7 @@ async fn run(session: &Session, text: &str) -> Result<Vec<RecordBatch>> {
     session.sql(text).await?.collect().await
 }
 
-/// Arguments that make results large, as SQL.
+/// Argument values, as SQL, that make results large.
 const VALUES: &[&str] = &[
     "repeat('ab', 150)",
     "repeat('é', 40)",
@@ -207,7 +208,7 @@ async fn what_fits_is_made_although_all_batches_together_would_not() {
     }
 }
 
-/// Joins and UNNEST repeat views of texts, not texts.
+/// Joins and UNNEST repeat the views of strings, but do not copy the strings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn texts_that_are_repeated_are_not_copied() {
     let session = session(64 << 20);
@@ -225,7 +226,7 @@ async fn texts_that_are_repeated_are_not_copied() {
     }
 }
 
-/// Each statement would need gigabytes at once; with rows that are repeated less often it succeeds.
+/// Each statement would need gigabytes at once. With rows that are repeated less often it succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_that_are_repeated_are_within_the_memory() {
     let session = session(64 << 20);

@@ -30,12 +30,13 @@ const SCANNED: [usize; 5] = [1, 2, 3, 4, 6];
 
 const WIDE: DataType = DataType::Decimal128(15, 2);
 
-/// Returns, as text, the condition that a scan derives from a dynamic filter whose current value is `current`.
+/// Returns, as text, the condition that a scan derives from a dynamic filter whose current expression is `current`.
 fn found(info: &TableInfo, current: Filter) -> Option<String> {
     found_of(info, current, Vec::new())
 }
 
-/// Returns that condition for a `current` value from a join with `keys` on its smaller side.
+/// Returns, as text, the condition that a scan derives from a join's dynamic filter `current`, where `keys` are the
+/// join keys of the smaller side.
 fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<String> {
     let schema = Arc::new(info.schema.project(&SCANNED).unwrap());
     let columns = schema.fields().iter().map(|f| col(f.name(), &schema).unwrap()).collect();
@@ -47,7 +48,7 @@ fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<St
     conditions(&program, &usable, &watches, info).map(|found| found.display(&info.schema).to_string())
 }
 
-/// Creates a watch that has collected `keys`, and has seen the end of one of `partitions`.
+/// Creates a watch that has collected the join keys `keys`, and has seen the end of one of `partitions` partitions.
 fn watch_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<KeyWatch> {
     let names: Vec<String> = (0..keys.len()).map(|place| format!("c{place}")).collect();
     let column = |(place, name): (usize, &String)| -> Filter { Arc::new(Column::new(name, place)) };
@@ -59,7 +60,7 @@ fn watch_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<KeyWatch> {
     Arc::new(watch)
 }
 
-/// Creates a join's lookup filter for its keys, the columns `names`.
+/// Creates the filter by which a join looks rows up in its hash table, by the columns `names`.
 fn lookup(info: &TableInfo, names: &[&str]) -> Filter {
     let schema = info.schema.project(&SCANNED).unwrap();
     lookup_of(names.iter().map(|name| col(name, &schema).unwrap()).collect())
@@ -130,7 +131,7 @@ async fn many_integers_become_sets_where_that_pays() {
     };
     let hundred = || (0..100).map(|key| key * 3).collect::<Vec<i32>>();
     assert_eq!(of(&large, hundred()).as_deref(), Some("k IN (100 keys from 0 to 297)"));
-    // Few keys, no keys, and a table that is not worth the bytes.
+    // Few keys become a list; no keys, or a table that is not worth the bytes, give no condition.
     assert_eq!(of(&large, vec![7, 9, 7]).as_deref(), Some("k IN (7, 9)"));
     assert_eq!(of(&large, vec![]).as_deref(), Some("k IN ()"));
     let small = TableInfo { rows: 20, ..large.clone() };

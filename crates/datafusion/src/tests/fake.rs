@@ -1,4 +1,4 @@
-//! A pool that runs programs naively, with DataFusion itself, and records which programs ran.
+//! A pool for tests. It runs programs naively, with DataFusion itself, and records which programs ran.
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -25,31 +25,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A table: version, schema, contents.
+/// A table: its version, its schema and its rows.
 type Held = (Version, SchemaRef, Vec<RecordBatch>);
 
-/// The naive pool.
+/// The naive pool, with switches for its behaviour.
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
     pub remote: bool,
-    /// Whether every aggregation is answered with `refused`.
+    /// Whether the pool answers `refused` for every aggregation.
     pub refuses_aggregation: bool,
-    /// Whether every filter is answered with `refused`, regardless of the planner's expectation.
+    /// Whether the pool answers `refused` for every filter, whatever the planner expects.
     pub refuses_filters: bool,
     pub tables: Mutex<BTreeMap<TableName, Held>>,
     pub views: Mutex<BTreeMap<TableName, View>>,
     pub schemas: Mutex<BTreeSet<SchemaName>>,
     /// The programs that ran, one line each.
     pub ran: Mutex<Vec<String>>,
-    /// Whether profiles of loaded tables are computed, as at a node.
+    /// Whether the pool computes statistics of loaded tables, as a node does.
     pub gathers: bool,
-    /// A seed from which all statistics that are only estimates are replaced by arbitrary values.
+    /// If set, all statistics that are only estimates are replaced by arbitrary values, drawn from this seed.
     pub misleads: Option<u64>,
-    /// The profiles of the tables.
+    /// The statistics of the tables.
     pub gathered: Mutex<BTreeMap<TableName, Profile>>,
     /// Number of times that a table was described.
     pub described: AtomicUsize,
-    /// Number of times that a profile was requested.
+    /// Number of times that the statistics of a table were requested.
     pub asked: AtomicUsize,
     /// Number of open streams.
     pub streams_open: Arc<AtomicUsize>,
@@ -133,7 +133,6 @@ impl Fake {
             name: name.clone(),
             version,
             schema,
-            // Large enough for several streams; the results must not depend on the estimates.
             rows: batches.iter().map(|b| b.num_rows() as u64).sum(),
             bytes_plain: batches.iter().map(|b| b.get_array_memory_size() as u64).sum(),
             bytes_encoded: 1000,
@@ -146,7 +145,7 @@ impl Fake {
     }
 }
 
-/// Sets arbitrary values for the statistics on which results must not depend.
+/// Replaces the statistics on which results must not depend by arbitrary values.
 fn mislead(column: &mut ColumnStatistics, seed: u64) {
     let any = |salt: u64| (seed ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
     column.distinct_estimate = Some(any(1) % [2, 100, u64::MAX][any(2) as usize % 3]);
@@ -433,7 +432,7 @@ fn output(
     }
 }
 
-/// Converts the model's expression to DataFusion's: the inverse of the crate's conversion.
+/// Converts an expression of the model to DataFusion's: the inverse of `convert.rs`.
 fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
     let to = |e: &Expr| logical(e, table);
     match expr {
@@ -449,7 +448,7 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
             let key = |key: i64| Literal::new(Value::Int(key.into()), data_type.clone()).unwrap();
             logical(&Expr::InList(e.clone(), set.iter().map(key).collect()), table)
         }
-        // A filter with too few bits may pass all rows.
+        // A hash filter may pass all rows, since it may pass any row without the key.
         Expr::InFilter(..) => lit(true),
         Expr::InList(e, list) => {
             let list = list.iter().map(|l| Logical::Literal(to_scalar(l).unwrap(), None)).collect();

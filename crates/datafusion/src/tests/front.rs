@@ -1,4 +1,4 @@
-//! The SQL front: names, errors, explanations, receipts, and statements that change something.
+//! What users see of SQL: names, errors, explanations, execution statistics, and statements that change something.
 
 use super::{Fake, filled, rows, rows_of_t, session};
 use crate::{FileAccess, FileOpener, PoolTable, split_statements};
@@ -169,7 +169,7 @@ async fn dropping_the_result_ends_the_programs() {
     panic!("streams are still open");
 }
 
-/// An opener of files that are batches in memory: `five.rows` has five rows of `t`.
+/// A file opener for tests: `five.rows` has five rows of the table `t`, in memory.
 struct Files {
     pool: Arc<Fake>,
     asked: Mutex<Vec<Vec<usize>>>,

@@ -1,5 +1,5 @@
-//! Expensive statements end at their time limit, by an interrupt, and when their rows are dropped. Each would compute
-//! for minutes. Times are not asserted; a statement that does not end fails the guard.
+//! Expensive statements, each of which would compute for minutes, end at their time limit, by an interrupt, and when
+//! their rows are dropped. The tests assert no durations; a statement that does not end fails after [`GUARD`].
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,10 +15,10 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// Time after which a statement is considered not to end.
+/// Duration after which a statement is considered not to end.
 const GUARD: Duration = Duration::from_secs(120);
 
-/// Time after which a statement is stopped.
+/// Duration after which a running statement is stopped.
 const BEGUN: Duration = Duration::from_millis(30);
 
 const BIG: &str = "(SELECT value v, 'k' || (value % 5000) s, sin(value::double) f FROM range(400000))";
@@ -90,7 +90,7 @@ fn session(timeout: Option<Duration>) -> Session {
     Session::new(SessionOptions { work, timeout, target_partitions: Some(2), ..SessionOptions::default() })
 }
 
-/// Runs `work` on a separate thread, which a statement that does not end would block.
+/// Runs `work` on a thread of its own, because a statement that does not end would block the thread.
 fn guarded(text: &str, work: impl FnOnce() + Send + 'static) {
     let (sender, ended) = channel();
     let thread = thread::spawn(move || {
@@ -220,7 +220,7 @@ fn planning_is_bounded() {
     ];
     for text in texts {
         guarded(&text.chars().take(200).collect::<String>(), move || {
-            // Whether or not the statement is refused, it ends.
+            // Whether the statement succeeds or is refused does not matter, as long as it ends.
             let _ = runtime().block_on(run(&session(None), &text));
         });
     }

@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// Returns a few rows of small numbers, some NULL, one of them frequent. All tables have the same columns.
+/// Returns a few rows of small numbers. Some are NULL, and one number is frequent. All tables have the same columns.
 fn table(random: &mut Random) -> RecordBatch {
     let (mut a, mut b) = (Int32Builder::new(), Int32Builder::new());
     let (mut c, mut s) = (Int64Builder::new(), StringViewBuilder::new());
@@ -47,7 +47,7 @@ fn table(random: &mut Random) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
 }
 
-/// Creates a join of three to six relations, each joined to an earlier one, some in a cycle, with some other
+/// Creates a query that joins three to six relations, each with an earlier one, some in a cycle, with some other
 /// conditions.
 fn query(random: &mut Random) -> String {
     let (mut relations, mut conditions) = (Vec::new(), Vec::new());
@@ -133,7 +133,7 @@ fn numbers(columns: &[(&str, Vec<i64>)]) -> Vec<RecordBatch> {
     vec![RecordBatch::try_from_iter(columns).unwrap()]
 }
 
-/// Creates two tables with each of 2000 keys four times, or with the same key in every second row.
+/// Creates two tables. Each of 2000 join keys occurs four times; with `frequent`, every second row has the same key.
 async fn events(frequent: bool) -> Arc<Fake> {
     let of = |salt: i64| {
         (0..8000).map(move |i| if frequent && i % 2 == 0 { 7 } else { i * salt % 2000 }).collect()

@@ -46,7 +46,7 @@ fn table_rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec([value(), value(), value(), value(), value()], 0..40)
 }
 
-/// Returns joins of `l` and `r` of all types.
+/// Returns queries that join `l` and `r` by each type of join.
 fn queries(on: &str, filter: &str) -> Vec<String> {
     let on_all = format!("{on}{filter}");
     let mut queries: Vec<String> = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
@@ -125,7 +125,7 @@ proptest! {
                 let (_, expected) = answer(&hashed, &sql).await;
                 let (plan, found) = answer(&merged, &sql).await;
                 assert_eq!(found, expected, "{sql}\n{plan}");
-                // In joins that return one side, keys that are floats stay in a hash table.
+                // In joins that return only one side, float keys stay in a hash table.
                 let hashed = plan.lines().filter(|line| line.contains("HashJoinExec"));
                 for line in hashed {
                     let has_floats = line.contains("(f@") && !line.contains("Inner");

@@ -1,5 +1,5 @@
-//! Every query gives the same result with push-down enabled and disabled, and the programs pushed down for each shape
-//! of query are pinned.
+//! Every query gives the same result with push-down enabled and disabled; and for each shape of query, the programs
+//! that are pushed down are the expected ones.
 
 mod aggregates;
 mod agree;
@@ -34,7 +34,8 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 pub(crate) use fake::Fake;
 use std::sync::Arc;
 
-/// Creates `count` rows of `t` from number `from` on: all types, NULLs, NaN, few and many distinct values.
+/// Creates `count` rows of the test table `t`, beginning with row `from`: all types, NULLs, NaN, few and many distinct
+/// values.
 fn rows_of_t(from: i64, count: i64) -> RecordBatch {
     let mut id = Int64Builder::new();
     let mut k = Int32Builder::new();
@@ -77,7 +78,7 @@ fn rows_of_t(from: i64, count: i64) -> RecordBatch {
         .unwrap()
 }
 
-/// Creates the rows of `dim`, one for each `k` and one more.
+/// Creates the rows of the test table `dim`: one for each value of `t.k`, and one more.
 fn rows_of_dim() -> RecordBatch {
     let mut k = Int32Builder::new();
     let mut name = StringViewBuilder::new();
@@ -107,7 +108,7 @@ async fn session_at(pool: &Arc<Fake>, pushdown: bool, rates: Rates) -> Session {
     session
 }
 
-/// Returns the rows of the result as sorted texts.
+/// Returns the rows of the result as sorted strings.
 async fn rows(session: &Session, sql: &str) -> farpool_model::Result<Vec<String>> {
     let query = session.sql(sql).await?;
     let batches = query.collect().await?;

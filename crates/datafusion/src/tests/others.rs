@@ -5,7 +5,7 @@ use crate::Session;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArray};
 use std::sync::Arc;
 
-/// Returns sessions with tables `a` of numbers, texts and conditions, and `b` of numbers and texts.
+/// Returns sessions with the test tables `a` (numbers, strings and booleans) and `b` (numbers and strings).
 pub(super) async fn sessions() -> Vec<(&'static str, Session)> {
     let numbers = |numbers: &[Option<i64>]| Arc::new(Int64Array::from(numbers.to_vec())) as ArrayRef;
     let texts = |texts: &[&str]| Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef;

@@ -1,4 +1,4 @@
-//! Inputs of a statement besides its text: values of parameters, and rows by name.
+//! What a statement gets besides its text: values of parameters, and tables of rows by name.
 
 use super::{Fake, filled, rows, rows_of_dim, session, shown};
 use crate::{Parameters, Session, Statement};
@@ -22,7 +22,8 @@ fn text(value: &str) -> ArrayRef {
     Arc::new(StringArray::from(vec![value]))
 }
 
-/// Compares a statement with values to the one whose text contains them, with push-down and without.
+/// Checks that a statement with values for its parameters gives the same as one with these values in its text, with
+/// push-down and without.
 async fn same(sql: &str, values: Vec<ArrayRef>, written_out: &str) {
     let pool = filled(Fake::default()).await;
     for pushdown in [true, false] {
@@ -54,7 +55,7 @@ async fn values_stand_for_parameters() {
     .await;
 }
 
-/// Without its own type, a value next to a date would be taken for a date.
+/// Without a type of its own, the value of a parameter next to a date would be taken for a date.
 #[tokio::test]
 async fn parameters_have_the_types_of_their_values() {
     let days: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(0, 3, 0)]));
@@ -93,7 +94,7 @@ async fn written_values_get_the_types_of_columns() {
     given(&session, "INSERT INTO m (t, k) SELECT ?, ?", values).await.unwrap();
     let day = "1970-01-02T00:00:00|7";
     assert_eq!(rows(&session, "SELECT * FROM m WHERE k = 7").await.unwrap(), [day, day]);
-    // A value is pushed down just like a constant.
+    // The value of a parameter is pushed down just like a constant.
     let update = "EXPLAIN UPDATE dim SET name = ? WHERE k = ?";
     let values = Parameters::Numbered(vec![text("x"), number(3)]);
     let told = given(&session, update, values).await.unwrap();

@@ -13,7 +13,7 @@ use farpool_transfer::Pool;
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Returns whether the next statement of this text would use a cached plan.
+/// Returns whether the next statement with this text would use a cached plan.
 async fn is_kept(session: &Session, text: &str) -> bool {
     session.plans.find(&session.context().state(), text).await.unwrap().is_some()
 }
@@ -73,7 +73,7 @@ async fn what_names_something_else_is_not_kept() {
         let _ = rows(&session, text).await;
         assert!(!is_kept(&session, text).await, "{text}");
     }
-    // A shorter text is cached, so that the limit is the reason.
+    // A shorter text is cached, so that it is the limit which prevents caching.
     let less = format!("SELECT 1{}", "+1".repeat(limits::PLAN_KEPT_EXPRS_MAX / 4));
     rows(&session, &less).await.unwrap();
     assert!(is_kept(&session, &less).await);

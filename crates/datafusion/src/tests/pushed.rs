@@ -1,4 +1,4 @@
-//! The programs that reach the pool for each shape of query.
+//! For each shape of query, the programs that reach the pool.
 
 use super::{Fake, filled, session, session_at};
 use crate::Rates;
@@ -48,7 +48,7 @@ async fn filters_go_whole_or_in_part() {
 #[tokio::test]
 async fn what_the_bounds_of_columns_keep_from_failing_goes() {
     let pool = filled(Fake::default()).await;
-    // `k` is from -3 to 6.
+    // The values of `k` are from -3 to 6, as the statistics say.
     check(
         &pool,
         "SELECT id FROM t WHERE k <> -3 AND 10 / (k + 3) > 2",
@@ -204,7 +204,7 @@ async fn parts_of_larger_queries_go() {
     let ran =
         programs(&pool, "SELECT name, sum(d) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY name").await;
     assert_eq!(ran[0], "table=dim, rows=[k, name]");
-    // The build side's keys are known before the probe side starts.
+    // The join keys of the build side are known before the program of the probe side starts.
     assert!(ran[1].starts_with("table=t, filter=(u > 100 AND k >= -3 AND k <= 7"), "{}", ran[1]);
 }
 

@@ -50,7 +50,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("s, x, y from a full join b using (s) where s > 'a' order by s", &["b|2|3", "c|NULL|3", "d|NULL|NULL"]),
     ("s, a.s, b.s from a right join b using (s) where s = 'd'", &["d|NULL|d"]),
     ("count(*) from a natural join b", &["4"]),
-    // NULL does not equal NULL when it is compared next to keys of a domain.
+    // NULL equals NULL for the columns of a domain, but not in a comparison of the query next to them.
     (
         "x, x in (select max(y) from b where b.s > a.s) from a order by x",
         &["1|false", "2|false", "3|true", "NULL|NULL"],

@@ -1,4 +1,4 @@
-//! Queries that the plain engine answers incorrectly or not at all, for which there are rules of ours. If a test fails
+//! Queries that DataFusion alone answers incorrectly or not at all, for which this project has rules. If a test fails
 //! here, a rule may no longer be needed.
 
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -12,7 +12,7 @@ const TABLES: &[&str] = &[
     "create table q(x int, y int) as values (1, null), (null, 2)",
 ];
 
-/// Our rule, the upstream issue, the query, and the correct rows.
+/// The project's rule, the upstream issue, the query, and its correct rows.
 const CASES: &[(&str, &str, &str, &[&str])] = &[
     (
         "subqueries/attach.rs (NOT IN of constants)",
@@ -83,7 +83,7 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
     ("restricted.rs (push_down_filter)", "not reported", "select count(*) from o having random() < 0", &[]),
 ];
 
-/// Returns the rows that the engine returns without our rules, `None` for an error.
+/// Returns the rows that DataFusion returns without the project's rules; `None` if it fails.
 async fn plain_rows(context: &SessionContext, sql: &str) -> Option<Vec<String>> {
     let batches = context.sql(sql).await.ok()?.collect().await.ok()?;
     let options = FormatOptions::default().with_null("NULL");

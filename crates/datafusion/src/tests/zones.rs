@@ -6,8 +6,8 @@ use arrow_array::{
 };
 use std::sync::Arc;
 
-/// Creates rows of instants `t`, times without a zone `u`, and zones, in which some of the times are skipped or
-/// repeated.
+/// Creates rows of instants `t`, times without a time zone `u`, and time zones, in which some of the times are skipped
+/// or repeated by a clock change.
 fn table() -> RecordBatch {
     let instants =
         [1_719_835_200_000_000, 1_710_053_999_000_000, 1_710_054_000_000_000, 1_730_611_800_000_000];

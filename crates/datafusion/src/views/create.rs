@@ -1,8 +1,9 @@
-//! CREATE VIEW: creates the text that the pool stores.
+//! CREATE VIEW: produces the text that the pool stores for a view.
 //!
 //! The text is printed from the parsed statement, so that it has the same meaning for every client, independently of
-//! the settings of the session. It is parsed and planned again before it is stored: a statement that DataFusion's
-//! parser does not print as it was written is refused, rather than stored with another meaning.
+//! the settings of this session. Before it is stored, the text is parsed and planned again: if DataFusion's parser
+//! prints a statement in another way than it was written, the statement is refused rather than stored with another
+//! meaning.
 
 use super::Reader;
 use crate::catalog::PoolCatalog;
@@ -31,9 +32,9 @@ pub(crate) fn created(statement: &mut Statement) -> Option<&mut CreateView> {
     }
 }
 
-/// Returns the view `name` that `create` creates in `pool`. `qualifies` tells whether a qualified name belongs to this
-/// pool, and `is_foreign` whether a name refers to something that only this session has; `None` is returned if the
-/// query reads such a thing.
+/// Returns the view `name` that `create` creates in `pool`, as it is stored. Returns `None` if the query reads
+/// something that only this session has (a table, a view or a file), which `is_foreign` tells of a name. `qualifies`
+/// tells whether a qualified name belongs to this pool.
 ///
 /// # Errors
 /// Fails if the query is invalid, with the position in the statement; `OverLimit` if its text is too long.
@@ -65,7 +66,7 @@ pub(crate) async fn text_for(
     Ok(Some(view))
 }
 
-/// Refuses clauses that have a meaning but are not supported.
+/// Refuses clauses of CREATE VIEW that have a meaning but are not supported, rather than ignoring them.
 fn check_form(create: &CreateView) -> Result<()> {
     let with_types = create.columns.iter().any(|c| c.options.is_some() || c.data_type.is_some());
     let has_more = create.materialized
@@ -84,8 +85,8 @@ fn check_form(create: &CreateView) -> Result<()> {
     Ok(())
 }
 
-/// Removes the name of the view's pool from names, since other clients may have registered the pool under another name,
-/// and the schema `public`, which names without a schema refer to.
+/// Removes two qualifiers from the names in a query: the name of the view's pool, because other clients may have
+/// registered the pool under another name; and the schema `public`, because names without a schema refer to it.
 fn unqualify(query: &mut Query, qualifies: impl Fn(&TableReference) -> bool) -> Result<()> {
     let visited = visit_relations_mut(query, |name: &mut ObjectName| {
         if name.0.len() < 2 {

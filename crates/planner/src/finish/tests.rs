@@ -1,4 +1,4 @@
-//! The steps on small columns.
+//! Tests the finishing steps on small columns.
 
 use super::*;
 

@@ -1,9 +1,10 @@
-//! Sets of small numbers, and numbering of equal values.
+//! A set of small integers ([`Bits`]), and a list of distinct values that gives equal values the same index
+//! ([`Numbers`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// A set of small numbers.
+/// A set of small integers, as a bitmap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Bits(Vec<u64>);
 
@@ -45,7 +46,7 @@ impl Bits {
     }
 }
 
-/// Numbers equal values alike. Equal values must have equal texts.
+/// A list of distinct values. Values are looked up by their text first, so that equal values must have equal texts.
 #[derive(Debug)]
 pub(super) struct Numbers<T> {
     pub(super) all: Vec<T>,
@@ -57,7 +58,7 @@ impl<T: PartialEq> Numbers<T> {
         Numbers { all: Vec::new(), by_text: HashMap::new() }
     }
 
-    /// Returns the number of `thing`, and whether it is new.
+    /// Returns the index of `thing`, and whether it was added just now. `text` is its text.
     pub(super) fn number(&mut self, text: String, thing: T) -> (usize, bool) {
         let places = match self.by_text.entry(text) {
             Entry::Occupied(known) => known.into_mut(),

@@ -1,24 +1,26 @@
-//! The search for the groups that cost least.
+//! The search for the partition of programs into groups that is predicted to cost least.
 
 use super::{Joint, Kind};
 
-/// Most programs of which the best partition is found.
+/// Maximum number of programs for which the best partition is computed. Reason: the time grows exponentially with their
+/// number.
 const EXACT_MAX: usize = 8;
-/// Most groups and programs for which better places are looked for once all have one.
+/// Maximum number of groups and of programs for which the heuristic partition is improved. Reason: the time grows
+/// faster than their number.
 const MOVED_MAX: usize = 64;
 const ROUNDS_MAX: usize = 4;
 
 impl Kind {
-    /// Returns all members in groups, of one or more.
+    /// Returns all members, partitioned into groups of one or more.
     pub(super) fn grouped(&self) -> Vec<Joint> {
         if self.members.len() <= EXACT_MAX { self.best() } else { self.searched() }
     }
 
-    /// Returns the groups that cost least.
+    /// Returns the partition that is predicted to cost least, by dynamic programming over subsets.
     fn best(&self) -> Vec<Joint> {
         let count = 1_usize << self.members.len();
-        // Indexed by set of members: the cost as one group, if they may form one; and the least cost, with a group that
-        // attains it.
+        // Both lists are indexed by a set of members (a bitmap). The first has the set as one group, if it may be one;
+        // the second has the least cost of a partition of the set, with one of its groups.
         let mut joints: Vec<Option<Joint>> = vec![None; count];
         let mut least = vec![(0.0, 0); count];
         for set in 1..count {
@@ -30,14 +32,14 @@ impl Kind {
                 _ => None,
             };
             let mut found = (f64::INFINITY, set);
-            // All subsets of the rest, each with the first member.
+            // Tries as a group the first member of the set, together with each subset of the others.
             let mut others = rest;
             loop {
                 let group = others | 1 << first;
                 let is_allowed = |joint: &&Joint| others == 0 || joint.expected.bytes_plain <= self.bytes_max;
                 if let Some(joint) = joints[group].as_ref().filter(is_allowed) {
                     let ns = joint.expected.ns + least[set ^ group].0;
-                    // Smaller groups come later: in their favour where it makes no difference.
+                    // Smaller groups come later, and win if costs are equal.
                     if ns <= found.0 {
                         found = (ns, group);
                     }
@@ -58,7 +60,7 @@ impl Kind {
         groups
     }
 
-    /// Groups that are good, and no worse than none.
+    /// Returns a good partition, found by a heuristic. It does not cost more than all programs apart.
     pub(super) fn searched(&self) -> Vec<Joint> {
         let mut singles: Vec<Joint> = (0..self.members.len()).map(|at| self.alone(at)).collect();
         singles.sort_by(|a, b| b.expected.ns.total_cmp(&a.expected.ns));
@@ -70,8 +72,8 @@ impl Kind {
         if self.members.len() > MOVED_MAX {
             return begun(0.0);
         }
-        // Three programs may pay off together although no two of them do; hence the search starts both with all apart
-        // and with all together.
+        // Three programs may save time together although no two of them do. Therefore the search starts twice: with all
+        // programs apart, and with all together.
         let [apart, together] = [0.0, f64::NEG_INFINITY].map(|least| {
             let mut groups = begun(least);
             self.improve(&mut groups);
@@ -80,7 +82,7 @@ impl Kind {
         if total(&together) < total(&apart) { together } else { apart }
     }
 
-    /// Has members change places, and groups merge, while that pays.
+    /// Moves members to other groups and merges groups, as long as that lowers the predicted cost.
     fn improve(&self, groups: &mut Vec<Joint>) {
         for _ in 0..ROUNDS_MAX {
             let moved = self.rearrange(groups);
@@ -90,7 +92,8 @@ impl Kind {
         }
     }
 
-    /// Adds a group to those that are there, to that one of them where this saves most, if it saves more than `least`.
+    /// Adds a group to `groups`: combines it with the group where that saves most, if it saves more than `least` ns;
+    /// otherwise appends it.
     fn put(&self, groups: &mut Vec<Joint>, new: Joint, least: f64) {
         let best = groups.iter().enumerate().filter_map(|(at, group)| {
             let joint = self.joined(group, &new)?;
@@ -103,7 +106,7 @@ impl Kind {
         }
     }
 
-    /// Merges groups while that pays; returns whether any was.
+    /// Merges groups as long as that lowers the predicted cost; returns whether any were merged.
     fn merge(&self, groups: &mut Vec<Joint>) -> bool {
         let before = groups.len();
         for _ in 0..before {
@@ -111,7 +114,7 @@ impl Kind {
             if let Some(group) = groups.pop() {
                 self.put(groups, group, 0.0);
             }
-            // Another one is the last now.
+            // Nothing was merged: another group is the last one now, and is tried next.
             if groups.len() == count {
                 groups.rotate_right(1);
             }
@@ -119,7 +122,7 @@ impl Kind {
         groups.len() < before
     }
 
-    /// Has each member go to where it costs least; returns whether any went.
+    /// Moves each member to the group where the predicted cost is least; returns whether any was moved.
     fn rearrange(&self, groups: &mut Vec<Joint>) -> bool {
         let mut any = false;
         for member in 0..self.members.len() {
@@ -133,7 +136,7 @@ impl Kind {
             let mut moved = groups.clone();
             moved[at] = rest;
             self.put(&mut moved, self.alone(member), 0.0);
-            // Less by more than rounding.
+            // The cost must fall by more than rounding errors, or members could move back and forth.
             if total(&moved) < total(groups) * (1.0 - 1e-9) {
                 (*groups, any) = (moved, true);
             }

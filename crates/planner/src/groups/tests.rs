@@ -1,4 +1,4 @@
-//! Tests of the grouper against the best of all partitions, and of programs that it leaves separate.
+//! Compares the chosen groups with the best of all partitions, and checks which programs are left separate.
 
 use super::*;
 use crate::cost::Link;
@@ -16,7 +16,7 @@ fn int(value: i128) -> Literal {
     Literal::new(Value::Int(value), DataType::Int64).unwrap()
 }
 
-/// Integers from 0 to 1000, and a string.
+/// A table of `rows` rows: columns of integers from 0 to 1000, and a string column.
 fn info(rows: u64) -> TableInfo {
     let mut fields: Vec<Field> =
         (0..COLUMNS).map(|at| Field::new(format!("c{at}"), DataType::Int64, true)).collect();
@@ -45,7 +45,7 @@ fn info(rows: u64) -> TableInfo {
     }
 }
 
-/// Returns a link of 1 Gbit/s.
+/// Returns a pool behind a network link of 1 Gbit/s.
 fn far() -> Place {
     Place { link: Some(Link { bytes_per_s: 1.25e8, latency_ns: 1e5 }), workers: 2, threads: 2 }
 }
@@ -93,7 +93,7 @@ fn members(groups: &[Group]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Conditions of which some are expensive, some pass many rows, and some overlap.
+/// Generates conditions: some are expensive, some pass many rows, and some overlap.
 fn condition() -> impl Strategy<Value = Expr> {
     prop_oneof![
         1 => Just(like()),
@@ -112,7 +112,7 @@ fn any_program() -> impl Strategy<Value = Program> {
         .prop_map(|(conditions, output)| program(conditions, output))
 }
 
-/// Returns the least that any partition of the members costs.
+/// Returns the predicted cost of the best partition of the members, found by trying all.
 fn best(kind: &Kind) -> f64 {
     fn go(kind: &Kind, at: usize, groups: &mut Vec<Joint>, best: &mut f64) {
         if at == kind.members.len() {
@@ -186,7 +186,7 @@ fn programs_with_one_filter_are_one() {
 
 #[test]
 fn rows_that_several_want_are_sent_once() {
-    // Of one range within another, nothing is sent twice.
+    // The programs read ranges within one another, so that together nothing is sent twice.
     let all = [
         program(vec![above(0, 500)], rows(&[1, 2])),
         program(vec![above(0, 600)], rows(&[1, 2])),
@@ -195,12 +195,13 @@ fn rows_that_several_want_are_sent_once() {
     let found = grouped(&all, &info(1_000_000), 1e9);
     assert_eq!(members(&found), [[0, 1, 2]]);
     assert!(found[0].together.bytes < 0.5 * found[0].apart.bytes, "{found:?}");
-    // Other rows of other columns are not brought for one another, nor more than there is memory for.
+    // Programs with other rows and other columns are not combined, because each would get rows for the others; nor are
+    // programs whose result exceeds the memory.
     let others =
         [program(vec![above(0, 900)], rows(&[1])), program(vec![above(1, 900)], rows(&[2, 3, 4, 5]))];
     assert_eq!(members(&grouped(&others, &info(1_000_000), 1e9)), Vec::<Vec<usize>>::new());
     assert_eq!(members(&grouped(&all, &info(1_000_000), 1e6)), Vec::<Vec<usize>>::new());
-    // Where nothing crosses a network, there is nothing to save.
+    // In process nothing crosses a network, so that combining saves nothing.
     let here: Vec<&Program> = all.iter().collect();
     let place = Place { link: None, ..far() };
     assert!(groups(&here, &info(1_000_000), place, &Rates::default(), 1e9).is_empty());

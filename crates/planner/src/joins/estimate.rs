@@ -1,26 +1,26 @@
-//! Estimates the rows of a part of a plan and the distinct values of its columns, with the same formulas for
-//! logical plans, by which joins are ordered, and for physical ones, by which their sides are chosen.
+//! Estimates the rows of a part of a query plan, and the distinct values of its columns. The same formulas serve
+//! logical plans, for the order of joins, and physical plans, for the choice of build sides.
 //!
-//! Distinct values are those of a column before any filter. DataFusion's own statistics only have the values
-//! left after filters, and take the larger number of the two sides of a join as the domain: if both sides
-//! were filtered, each row then seems to find a match (TPC-H Q7: ten times too many rows, and the sides of
-//! its largest join exchanged).
+//! Distinct values are those of a column before any filter. DataFusion's own statistics have only the values left after
+//! filters, and take the larger number of the two sides of a join as the domain. If both sides were filtered, each row
+//! then seems to find a match (TPC-H Q7: ten times too many rows, and the wrong build side for its largest join).
 //!
-//! Invariant: estimates decide where work is done, never the result.
+//! Invariant: estimates decide where and in which order work is done, never the result.
 
 use super::sizes::{self, Origin, Source};
 use super::{Side, share, share_matched};
 use crate::estimate;
 use farpool_model::{Expr, NamedExpr, Output, Program};
 
-/// Selectivity of a condition that the engine applies, of which nothing is known.
+/// Assumed selectivity of a condition that the engine evaluates and of which nothing is known.
 pub const HERE_SELECTIVITY: f64 = 0.25;
 
-/// The least share of rows that an anti-join is assumed to keep: such a query is seldom written if all rows
-/// have a match.
+/// Minimum fraction of rows that an anti-join (NOT EXISTS) is assumed to keep. Reason: such a query is seldom written
+/// if all rows have a match.
 const ANTI_SELECTIVITY_MIN: f64 = 0.1;
 
-/// Columns that are remembered as equal to one another: with each join of many tables on one key they would double.
+/// Maximum number of table columns that are remembered as equal to a column. Reason: with each join of many tables on
+/// one key, their number would double.
 const ORIGINS: usize = 16;
 
 /// Kind of a join: which rows of its two sides it returns.
@@ -51,26 +51,26 @@ pub enum JoinKind {
 /// Estimated rows of a part of a plan, and properties of its columns.
 #[derive(Clone, Debug)]
 pub struct Estimate {
-    /// Number of rows, at least 1.
+    /// Estimated number of rows, at least 1.
     pub rows: f64,
-    /// Number of rows without filters; of the largest table where several are joined.
+    /// Number of rows that there would be without filters; after joins, that of the largest table.
     pub rows_unfiltered: f64,
     /// The columns of the part, in order.
     pub columns: Vec<Known>,
 }
 
-/// Known properties of a column of a plan.
+/// What is known of a column of a plan.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Number of distinct values before filters.
+    /// Number of distinct values before any filter.
     pub distinct: f64,
-    /// The table column whose values these are, with the same frequencies; then the columns that it was
+    /// The table column whose values these are, with the same relative frequencies; then the columns that it has been
     /// joined to. Empty if the values come from no table column.
     pub origins: Vec<Origin>,
 }
 
 impl Known {
-    /// Creates a column with this number of distinct values that comes from no table.
+    /// Creates a column with this number of distinct values that comes from no table column.
     pub fn new(distinct: f64) -> Self {
         Known { distinct, origins: Vec::new() }
     }
@@ -81,7 +81,7 @@ impl Known {
         Known { distinct, origins: vec![Origin { table: table.clone(), column }] }
     }
 
-    /// Records that an inner join on `other` made the two columns equal.
+    /// Records that an inner join of `key` with `other` has made the two columns equal.
     fn joined_to(&mut self, key: &Known, other: &Known) {
         if let (Some(ours), Some(theirs)) = (self.origins.first(), key.origins.first())
             && ours.is(theirs)
@@ -122,28 +122,29 @@ impl Estimate {
         }
     }
 
-    /// Returns the combination of several columns as one column.
+    /// Returns a single column that stands for the combination of several.
     pub fn together<'a>(&self, columns: impl Iterator<Item = &'a Known>) -> Known {
         Known::new(columns.map(|c| c.distinct).product::<f64>().min(self.rows_unfiltered).max(1.0))
     }
 
-    /// Keeps this share of the rows.
+    /// Returns the estimate after a condition that keeps the fraction `share` of the rows.
     pub fn filtered(self, share: f64) -> Self {
         Estimate { rows: (self.rows * share).max(1.0), ..self }
     }
 
-    /// Groups the rows by `keys`, with `results` more columns.
+    /// Returns the estimate after grouping by the group keys `keys`; the result has `results` more columns.
     pub fn grouped(&self, keys: Vec<Known>, results: usize) -> Self {
         let domain = keys.iter().map(|k| k.distinct).product::<f64>().max(1.0);
         let groups = |rows: f64| estimate::distinct_met(domain, rows).clamp(1.0, rows.max(1.0));
         let (rows, rows_unfiltered) = (groups(self.rows), groups(self.rows_unfiltered));
-        // Each key occurs once, no longer as often as in its table.
+        // Each group key occurs once in the result, and no longer as often as in its table.
         let keys = keys.into_iter().map(|key| Known { origins: Vec::new(), ..key });
         let results = std::iter::repeat_n(Known::new(rows_unfiltered), results);
         Estimate { rows, rows_unfiltered, columns: keys.chain(results).collect() }
     }
 
-    /// Joins two parts on pairs of `keys`; `filtered` if there is another condition as well.
+    /// Returns the estimate for a join of two parts on pairs of join keys; `filtered` tells whether there is another
+    /// join condition.
     pub fn joined(left: Self, right: Self, keys: &[(Known, Known)], kind: JoinKind, filtered: bool) -> Self {
         let here = if filtered { HERE_SELECTIVITY } else { 1.0 };
         let inner = (left.rows * right.rows * pairs_matched(keys, &left, &right) * here).max(1.0);
@@ -179,7 +180,7 @@ impl Estimate {
     ) -> Self {
         let (ours, theirs): (Vec<&Known>, Vec<&Known>) = keys.unzip();
         let (ours, theirs) = (self.together(ours.into_iter()), other.together(theirs.into_iter()));
-        // It is enough if one of several matches satisfies the other condition.
+        // A row is kept if one of its matches satisfies the other condition.
         let each = (other.rows / estimate::distinct_met(theirs.distinct, other.rows).max(1.0)).max(1.0);
         let here = 1.0 - (1.0 - here).powf(each);
         let matched = share_matched(ours.distinct, theirs.distinct, other.rows) * here;
@@ -196,14 +197,15 @@ impl Estimate {
     }
 }
 
-/// Returns the share of all pairs of rows that match on `keys`.
+/// Returns the fraction of all pairs of rows that match on the join keys `keys`.
 fn pairs_matched(keys: &[(Known, Known)], left: &Estimate, right: &Estimate) -> f64 {
     let distinct: Vec<(f64, f64)> = keys.iter().map(|(l, r)| (l.distinct, r.distinct)).collect();
     let guess =
         share(&distinct, side(left, keys.iter().map(|k| &k.0)), side(right, keys.iter().map(|k| &k.1)));
     let [(left, right)] = keys else { return guess };
     let known = left.origins.iter().flat_map(|l| right.origins.iter().filter_map(|r| sizes::share(l, r)));
-    // Of several pairs of columns, the one with the largest share: its frequent values match each other.
+    // If sketches give fractions for several pairs of columns, the largest is used: frequent values match each other
+    // there.
     known.map(|share| share.refine(guess)).reduce(f64::max).unwrap_or(guess)
 }
 

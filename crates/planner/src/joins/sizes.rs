@@ -1,11 +1,12 @@
-//! Estimates how many pairs of rows match on two columns, from the sketches of the columns.
+//! Estimates how many pairs of rows match on two columns, from sketches of the columns.
 //!
-//! If the values of a column are unique, a join with it has as many rows as the other side, and no sketch is
-//! needed. If both sides repeat their values, a few frequent ones can make the join a thousand times as large
-//! as evenly distributed values would: then the engine asks the pool for the sketches of these columns, once
-//! for each version of a table that has a profile.
+//! If the values of a column are unique, a join on it returns at most the rows of the other side, and no sketch is
+//! needed. If both sides repeat their values (a many-to-many join), a few frequent values can make the result a
+//! thousand times as large as evenly distributed values would. The engine then asks the pool for the sketches of these
+//! columns, once for each table version whose statistics are complete.
 //!
-//! Invariant: a size refers to the versions that the query reads; without sketches there is no size.
+//! Invariant: an estimate refers to the table versions that the query reads. There is none without sketches of these
+//! versions.
 
 use super::Share;
 use farpool_model::{TableInfo, TableName, TableStatistics, Version};
@@ -15,26 +16,27 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of rows for each distinct value from which a column is assumed to repeat its values.
+/// Minimum average number of rows per distinct value from which a column is assumed to repeat its values.
 const REPEATS_FROM: f64 = 1.2;
 
-/// Pairs of rows below which a join takes a tenth of a second at most, even if all of them match.
+/// Minimum number of pairs of rows for which sketches are requested. Reason: with fewer, a join takes at most a tenth
+/// of a second, even if all pairs match.
 const PAIRS_MIN: f64 = 1e7;
 
-/// Largest number of sketches of one pool that are cached, of some 100 KiB each; beyond it the cache is
-/// cleared.
+/// Maximum number of cached sketches for one pool; if there are more, the cache is cleared. Reason: a sketch takes some
+/// 100 KiB.
 const KEPT_MAX: usize = 256;
 
-/// One version of a table in a pool. Clones are the same version.
+/// One version of a table in a pool, with the cache of sketches. Clones refer to the same version.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Description of the version.
+    /// Description of the table version.
     pub info: Arc<TableInfo>,
-    /// The cached sketches of the pool's tables.
+    /// The cached sketches of the columns of the pool's tables.
     pub sketches: Arc<Sketches>,
 }
 
-/// A column of a table.
+/// A column of a table version.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The table.
@@ -43,15 +45,15 @@ pub struct Origin {
     pub column: usize,
 }
 
-/// A cache of the sketches of columns in one pool's tables.
+/// A cache of the sketches of columns in the tables of one pool.
 #[derive(Debug, Default)]
 pub struct Sketches {
     tables: Mutex<HashMap<TableName, (Version, Columns)>>,
-    /// Shares computed before, by the numbers of the two sketches.
+    /// Fractions of matching pairs that have been computed, by the ids of the two sketches.
     shares: Mutex<HashMap<(u64, u64), Option<Share>>>,
 }
 
-/// Sketches by column index; `None` for a column that the pool has no sketch of.
+/// Sketches by column index; `None` for a column of which the pool has no sketch.
 type Columns = HashMap<usize, Option<Arc<Numbered>>>;
 
 #[derive(Debug)]
@@ -62,16 +64,16 @@ struct Numbered {
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns whether a join of the two columns, which have these numbers of distinct values, can be much larger than
-/// evenly distributed values would make it.
+/// Returns whether a join of the two columns may be much larger than evenly distributed values would make it, so that
+/// sketches are worth requesting. `distinct` has the numbers of distinct values of the two columns.
 pub fn worth_asking(left: &Origin, right: &Origin, distinct: (f64, f64)) -> bool {
     let (rows, others) = (left.rows(), right.rows());
     let repeats = rows > REPEATS_FROM * distinct.0 && others > REPEATS_FROM * distinct.1;
     repeats && rows * others >= PAIRS_MIN
 }
 
-/// Returns the share of pairs of rows of the two tables that are equal in these columns; `None` unless both
-/// sketches are known.
+/// Returns the fraction of pairs of rows of the two tables that are equal in these columns; `None` unless the sketches
+/// of both columns are cached.
 pub fn share(left: &Origin, right: &Origin) -> Option<Share> {
     let (ours, theirs) = (left.known()??, right.known()??);
     let numbers = (ours.number, theirs.number);
@@ -88,22 +90,22 @@ pub fn share(left: &Origin, right: &Origin) -> Option<Share> {
 }
 
 impl Source {
-    /// Returns whether both are the same version of the same table.
+    /// Returns whether both refer to the same version of the same table.
     pub fn is(&self, other: &Source) -> bool {
         Arc::ptr_eq(&self.sketches, &other.sketches)
             && (&self.info.name, self.info.version) == (&other.info.name, other.info.version)
     }
 
-    /// Returns the indices, in ascending order, of those columns among `wanted` that belong to this table and
-    /// that the pool was not asked for yet.
+    /// Returns the indexes, in ascending order, of those columns among `wanted` that belong to this table and for which
+    /// the pool has not been asked yet.
     pub fn unknown(&self, wanted: &[Origin]) -> Vec<usize> {
         let unknown = wanted.iter().filter(|origin| origin.table.is(self) && origin.known().is_none());
         let columns: BTreeSet<usize> = unknown.map(|origin| origin.column).collect();
         columns.into_iter().collect()
     }
 
-    /// Caches the sketches of `columns` from the pool's answer about the table. Ignores an answer about
-    /// another version, or about only a part of the rows.
+    /// Caches the sketches of `columns` from the pool's answer about the table. Ignores an answer about another
+    /// version, or about only some of the rows.
     pub fn learn(&self, columns: &[usize], statistics: &TableStatistics) {
         if statistics.table.version != self.info.version || statistics.table.rows_profiled.is_some() {
             return;
@@ -130,7 +132,8 @@ impl Origin {
         self.column == other.column && self.table.is(&other.table)
     }
 
-    /// Returns the pool's answer about the column; `None` if it was not asked.
+    /// Returns what the pool answered about the column (`Some(None)` if it has no sketch); `None` if it has not been
+    /// asked.
     fn known(&self) -> Option<Option<Arc<Numbered>>> {
         let info = &self.table.info;
         let tables = self.table.sketches.tables.lock();

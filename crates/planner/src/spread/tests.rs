@@ -1,4 +1,4 @@
-//! Shares follow from frequent values and bins, and are valid shares for any statistics.
+//! Estimated fractions follow from frequent values and histograms, and are in [0, 1] for any statistics.
 
 use super::*;
 use crate::estimate::{groups, selectivity};
@@ -155,7 +155,7 @@ fn profiled(values: &[i64]) -> TableInfo {
     TableInfo { schema, rows: values.len() as u64, columns: vec![column], ..info() }
 }
 
-/// A value by its row.
+/// Returns the value of a row.
 type Shape = Box<dyn Fn(i64) -> i64>;
 
 /// Nearly all values are in one bin, and unevenly distributed within it.
@@ -164,7 +164,7 @@ fn skewed_values_are_estimated_within_the_error_of_the_sketch() {
     let rows = 200_000_i64;
     let mixed = |i: i64| i.wrapping_mul(0x5851_f42d_4c95_7f2d).cast_unsigned() >> 33;
     let shapes: [(&str, Shape); 3] = [
-        // 98 of 100 are zeros; one value makes the bins wide.
+        // 98 of 100 values are zeros; one large value makes the bins wide.
         (
             "zeros",
             Box::new(move |i| {

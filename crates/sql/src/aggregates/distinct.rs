@@ -1,5 +1,5 @@
-//! Exact sums and means of distinct values. DataFusion's accumulator collects the distinct values; only its
-//! computation of the result is replaced.
+//! Exact sums and means of distinct values (`sum(DISTINCT x)`). DataFusion's accumulator collects the distinct values;
+//! only its computation of the result is replaced.
 
 use super::exact::ExactAccumulator;
 use arrow_array::ArrayRef;
@@ -8,7 +8,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::Accumulator;
 use std::collections::HashMap;
 
-/// DataFusion's accumulator of distinct values, whose state is the list of them.
+/// Collects distinct values with DataFusion's accumulator (whose state is the list of the values), and adds them up
+/// exactly.
 #[derive(Debug)]
 pub(super) struct Distinct {
     values: Box<dyn Accumulator>,
@@ -49,10 +50,11 @@ impl Accumulator for Distinct {
     }
 }
 
-/// An accumulator of distinct values for a window whose frame moves: a value is removed together with its last row.
+/// An accumulator of distinct values for a window whose frame moves. It counts the rows of each value, and removes a
+/// value together with its last row.
 #[derive(Debug)]
 pub(super) struct SlidingDistinct {
-    /// Number of rows in the frame, by value.
+    /// Number of rows in the frame that have the value, for each distinct value.
     rows: HashMap<ScalarValue, u64>,
     exact: ExactAccumulator,
 }

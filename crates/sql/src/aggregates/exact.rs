@@ -1,4 +1,4 @@
-//! Exact sums and means as DataFusion accumulators: one for many groups, and one for a single group that can also
+//! Exact sums and means as DataFusion accumulators: one for many groups; and one for a single group, which can also
 //! subtract the rows that leave a window's frame.
 
 use crate::messages::sql_types;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use farpool_statistics::ExactSums;
 use std::sync::Arc;
 
-/// The name and type of a result.
+/// The name (for error messages) and the type of a result.
 #[derive(Debug)]
 struct Outcome {
     name: String,
@@ -28,7 +28,7 @@ impl Outcome {
     }
 }
 
-/// Sums or means of groups.
+/// Accumulates the sums or means of many groups.
 #[derive(Debug)]
 pub(super) struct ExactGroups {
     sums: ExactSums,
@@ -92,7 +92,7 @@ impl GroupsAccumulator for ExactGroups {
     }
 }
 
-/// The sum or the mean of all rows.
+/// Accumulates the sum or the mean of a single group.
 #[derive(Debug)]
 pub(super) struct ExactAccumulator {
     sums: ExactSums,
@@ -104,7 +104,7 @@ impl ExactAccumulator {
         ExactAccumulator { sums: sums.retractable(), outcome: Outcome::of(arguments) }
     }
 
-    /// Resets to a state without rows.
+    /// Resets the accumulator to the state before any row.
     pub(super) fn clear(&mut self) {
         self.sums.drop_first(1);
         self.sums.resize(1);

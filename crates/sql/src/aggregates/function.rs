@@ -1,5 +1,5 @@
-//! The replaced functions as DataFusion UDAFs: planning questions are answered by DataFusion's function of
-//! the same name; only the accumulators are replaced.
+//! The replaced aggregate functions, as DataFusion's user-defined aggregates (UDAFs). Planning questions, such as the
+//! type of the result, are answered by DataFusion's function of the same name; only the accumulators are replaced.
 
 use super::distinct::{Distinct, SlidingDistinct};
 use super::exact::{ExactAccumulator, ExactGroups};
@@ -29,12 +29,12 @@ pub(super) fn avg() -> Arc<AggregateUDF> {
     Replacement::of(average::avg_udaf(), Meaning::Exact(Purpose::Mean))
 }
 
-/// Returns `min`, which orders floats as the pool does.
+/// Returns `min`, which compares floats as the pool does (NaN is the greatest).
 pub fn min() -> Arc<AggregateUDF> {
     Replacement::of(min_max::min_udaf(), Meaning::Extreme)
 }
 
-/// Returns `max`, which orders floats as the pool does.
+/// Returns `max`, which compares floats as the pool does (NaN is the greatest).
 pub fn max() -> Arc<AggregateUDF> {
     Replacement::of(min_max::max_udaf(), Meaning::Extreme)
 }
@@ -52,14 +52,14 @@ pub(super) fn truths() -> [Arc<AggregateUDF>; 2] {
     ]
 }
 
-/// A function of DataFusion whose accumulators are replaced for some types.
+/// A DataFusion aggregate whose accumulators are replaced for some argument types.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replacement {
     builtin: Arc<AggregateUDF>,
     meaning: Meaning,
 }
 
-/// The meaning of a function for the types that are not left to DataFusion.
+/// What is computed, for the types that are not left to DataFusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Meaning {
     Exact(Purpose),
@@ -68,17 +68,17 @@ enum Meaning {
     Truth(Truth),
 }
 
-/// The accumulator for values of one type.
+/// How it is computed for arguments of one type.
 enum Way {
-    /// Exact sums; this value has no groups yet.
+    /// By exact sums; this value is the state without any groups.
     Exact(ExactSums),
-    /// DataFusion's accumulator, over integers with the order of the floats.
+    /// By DataFusion's accumulator of integers: floats are mapped to integers that compare as the floats do.
     Ordered,
-    /// DataFusion's accumulator, except for the last step.
+    /// By DataFusion's accumulator, except for the interpolation at the end.
     Percentile,
-    /// Counts of true and false rows if the frame moves, else DataFusion's accumulator.
+    /// By counting the true and the false rows if the window's frame moves; otherwise by DataFusion's accumulator.
     Truth(Truth),
-    /// DataFusion's accumulator.
+    /// By DataFusion's accumulator for the type.
     Builtin,
 }
 
@@ -99,7 +99,7 @@ impl Replacement {
     }
 }
 
-/// Returns the arguments for DataFusion's accumulator of integers in place of `arguments`, which are floats.
+/// Returns `arguments`, which are floats, with the type of the integers that represent them (`order`).
 fn of_orders<'a>(arguments: &AccumulatorArgs<'a>, order: &'a [FieldRef; 1]) -> AccumulatorArgs<'a> {
     AccumulatorArgs {
         return_field: Arc::clone(&order[0]),
@@ -118,8 +118,8 @@ fn order_field(name: &str) -> [FieldRef; 1] {
     [Arc::new(Field::new(name, orders(), true))]
 }
 
-/// Does not forward `simplify_expr_op_literal`: DataFusion's SUM rewrites `sum(x + c)` to
-/// `sum(x) + c * count(x)`, which can wrap where the sum does not.
+/// `simplify_expr_op_literal` is deliberately not forwarded: DataFusion's SUM rewrites `sum(x + c)` to `sum(x) + c *
+/// count(x)`, which can wrap around where the sum does not.
 impl AggregateUDFImpl for Replacement {
     fn name(&self) -> &str {
         self.builtin.name()
@@ -157,7 +157,7 @@ impl AggregateUDFImpl for Replacement {
                 };
                 Ok(sums.state_types().into_iter().map(field).collect())
             }
-            // The state is the values themselves; for extremes, the floats.
+            // The state consists of the values themselves; for MIN and MAX, of the floats.
             Way::Exact(_) | Way::Ordered | Way::Percentile | Way::Truth(_) | Way::Builtin => {
                 self.builtin.state_fields(arguments)
             }
@@ -189,7 +189,7 @@ impl AggregateUDFImpl for Replacement {
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
         match self.way(arguments.expr_fields) {
             Way::Exact(_) => !arguments.is_distinct,
-            // A percentile keeps all values, so that each group has its own accumulator.
+            // PERCENTILE_CONT keeps all values, so that each group needs its own accumulator.
             Way::Percentile => false,
             Way::Ordered | Way::Truth(_) | Way::Builtin => {
                 self.builtin.groups_accumulator_supported(arguments)
@@ -249,8 +249,8 @@ impl AggregateUDFImpl for Replacement {
         self.builtin.is_descending()
     }
 
-    /// Sums are not taken from statistics: DataFusion adds up those of several files with wrapping
-    /// arithmetic.
+    /// Returns no value, so that sums are not taken from statistics: DataFusion adds up those of several files with
+    /// wrapping arithmetic.
     fn value_from_stats(&self, arguments: &StatisticsArgs<'_>) -> Option<ScalarValue> {
         match self.meaning {
             Meaning::Exact(_) => None,
@@ -264,7 +264,8 @@ impl AggregateUDFImpl for Replacement {
         self.builtin.supports_within_group_clause()
     }
 
-    /// Returns DataFusion's simplification of percentiles at the ends to MIN and MAX, with the functions of this file.
+    /// DataFusion simplifies percentiles at the ends (0 and 1) to MIN and MAX; returns this simplification, with the
+    /// MIN and MAX of this file.
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
         if self.meaning != Meaning::Percentile {
             return None;

@@ -1,8 +1,8 @@
-//! ARRAY_AGG whose `array_agg(DISTINCT x ORDER BY x)` keeps its order next to other ordered aggregates.
+//! ARRAY_AGG, fixed for `array_agg(DISTINCT x ORDER BY x)` next to aggregates with another order.
 //!
-//! DataFusion 55.2 serves several orders with one sort by reversing an aggregate and feeding it its input backwards;
-//! its accumulator of distinct values sorts by itself, and does so in the reversed order. This module is obsolete once
-//! upstream reverses that accumulator correctly.
+//! DataFusion 55.2 serves several sort orders with one sort: it reverses an aggregate and feeds it its input backwards.
+//! Its accumulator of distinct values sorts by itself, and then does so in the reversed order. This module is obsolete
+//! once upstream reverses that accumulator correctly.
 
 use arrow_schema::{DataType, FieldRef};
 use datafusion::error::Result;
@@ -14,12 +14,13 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Returns `array_agg`.
+/// Returns the `array_agg` of this module, which keeps its sort order.
 pub(super) fn array_agg() -> Arc<AggregateUDF> {
     List::of(&array_agg::array_agg_udaf())
 }
 
-/// DataFusion's `array_agg`. Where the engine reverses a DISTINCT call, its accumulator gets the original order.
+/// DataFusion's `array_agg`. If the engine reverses a call with DISTINCT, the accumulator still gets the original sort
+/// order.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct List {
     builtin: AggregateUDF,

@@ -1,17 +1,17 @@
-//! Replaces the SQL aggregates whose meaning in DataFusion 55.2 differs from the pool's: SUM does not wrap, AVG of
+//! Replaces the SQL aggregates that give another result in DataFusion 55.2 than in the pool: SUM does not wrap, AVG of
 //! decimals is rounded, MIN and MAX of floats handle infinities and do not depend on the order of rows, PERCENTILE_CONT
 //! uses the standard's formula, and BOOL_AND and BOOL_OR work in windows whose frame moves. ARRAY_AGG of distinct
-//! values keeps the order that the call states. MODE is added.
+//! values keeps the sort order of the call. MODE is added.
 //!
 //! A query thus gives the same result wherever its aggregates run: in the pool, above a join, in a window, or where
-//! parts of groups are merged.
+//! partial aggregates are merged.
 //!
-//! - Input: the arguments of DataFusion's functions of these names, coerced to the same types. Types that are
-//!   not named here are left to DataFusion's accumulators altogether.
+//! - Input: the arguments of DataFusion's functions of these names, coerced to the same types. Types not
+//!   named here are left to DataFusion's accumulators altogether.
 //! - Output: the types of DataFusion's functions.
 //! - Order: results do not depend on the order of rows, except sums of floats.
 //! - Memory: what the accumulators report in `size`, which DataFusion charges to the session's budget.
-//! - Parallelism: DataFusion's stages. The states between them are exact.
+//! - Parallelism: DataFusion's stages (partial, then final aggregation). The states between them are exact.
 //! - Errors: a sum or a mean whose final value does not fit its type, with the pool's message.
 
 mod distinct;

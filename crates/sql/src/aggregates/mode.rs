@@ -1,7 +1,7 @@
 //! MODE: the most frequent value, which neither DataFusion nor the pool computes. Of equally frequent values it returns
 //! the least, so that the result does not depend on the order of rows.
 //!
-//! The state is the counted values and their counts, as two lists. Memory: an entry for each distinct value
+//! The state consists of the distinct values and their counts, as two lists. Memory: an entry for each distinct value
 //! of a group.
 
 use arrow_array::cast::AsArray;
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::mem::size_of;
 use std::sync::Arc;
 
-/// Creates the function.
+/// Creates the aggregate function `mode`.
 pub(super) fn mode() -> AggregateUDF {
     AggregateUDF::from(Mode { signature: Signature::any(1, Volatility::Immutable) })
 }
@@ -74,18 +74,18 @@ impl AggregateUDFImpl for Mode {
     }
 }
 
-/// The count of each value, by the value's encoding as a sortable row.
+/// The number of rows for each value of a group. Values are encoded as sortable bytes.
 #[derive(Debug)]
 struct Counts {
     data_type: DataType,
     rows: RowConverter,
     counts: HashMap<Box<[u8]>, i64>,
-    /// Bytes of the encodings.
+    /// Total bytes of the encoded values.
     bytes: usize,
 }
 
 impl Counts {
-    /// Adds each value that is not NULL, with the count that `times` returns for its row.
+    /// Adds `times(row)` to the count of each row's value, except NULLs.
     fn add(&mut self, values: &ArrayRef, times: impl Fn(usize) -> i64) -> Result<()> {
         let values = one_zero(values)?;
         let rows = self.rows.convert_columns(&[Arc::clone(&values)])?;
@@ -112,7 +112,7 @@ impl Counts {
     }
 }
 
-/// Replaces -0.0 by 0.0.
+/// Replaces -0.0 by 0.0, because the two are one value in SQL.
 fn one_zero(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
         found if found.is_floating() => {

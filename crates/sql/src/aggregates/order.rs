@@ -1,7 +1,7 @@
-//! MIN and MAX of floats. DataFusion's accumulators start at the greatest and the least finite float, and
-//! with a NaN the result depends on the order of rows. Its accumulators of integers have neither problem:
-//! floats are mapped to integers of the same order ([`Step::Order`], NaN being greatest), and the result is
-//! mapped back.
+//! MIN and MAX of floats. DataFusion's accumulators of floats have two problems: they start at the greatest and the
+//! least finite float, and if there is a NaN, the result depends on the order of rows. Its accumulators of integers
+//! have neither problem. Therefore floats are mapped to integers that compare as the floats do ([`Step::Order`]; NaN is
+//! greatest), and the result is mapped back.
 
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -10,7 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use farpool_planner::finish::{Step, float_of};
 
-/// Returns the type of the integers that represent floats.
+/// Returns the type of the integers to which floats are mapped.
 pub(super) fn orders() -> DataType {
     DataType::Int64
 }
@@ -24,7 +24,7 @@ fn floats_of(orders: &[ArrayRef], field: &Field) -> Result<ArrayRef> {
     Step::Float.apply(orders, field).map_err(crate::error::wrap)
 }
 
-/// An accumulator over integers, for one group or a moving frame.
+/// Accumulates one group or a moving frame of floats, with DataFusion's accumulator of integers.
 #[derive(Debug)]
 pub(super) struct Ordered {
     integers: Box<dyn Accumulator>,
@@ -74,7 +74,7 @@ impl Accumulator for Ordered {
     }
 }
 
-/// An accumulator over integers, for many groups.
+/// Accumulates many groups of floats, with DataFusion's accumulator of integers.
 pub(super) struct OrderedGroups {
     integers: Box<dyn GroupsAccumulator>,
     field: FieldRef,

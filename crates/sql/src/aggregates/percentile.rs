@@ -1,5 +1,5 @@
-//! PERCENTILE_CONT by the standard's formula. DataFusion's accumulator collects the values; its own
-//! interpolation is replaced because it rounds the position between two values to millionths.
+//! PERCENTILE_CONT by the standard's formula. DataFusion's accumulator collects the values. Its own interpolation is
+//! replaced, because it rounds the position between two values to millionths.
 
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
@@ -12,19 +12,20 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::physical_expr::expressions::Literal;
 use std::sync::Arc;
 
-/// DataFusion's accumulator, whose state is the list of the values.
+/// Collects values with DataFusion's accumulator, whose state is the list of the values, and interpolates exactly.
 #[derive(Debug)]
 pub(super) struct Percentile {
     values: Box<dyn Accumulator>,
-    /// The requested share, counted from the least value even if the call orders descending.
+    /// The requested fraction from 0 to 1, counted from the least value even if the call sorts in descending order.
     share: f64,
     data_type: DataType,
-    /// Whether only distinct values count. They stay in the accumulator when they are read; others are moved out of it.
+    /// Whether only distinct values count. DataFusion's accumulator then keeps its values when they are read; otherwise
+    /// reading moves them out.
     is_distinct: bool,
 }
 
 impl Percentile {
-    /// Wraps `values`, DataFusion's accumulator, which has checked the arguments.
+    /// Wraps `values`, DataFusion's accumulator, which has already checked the arguments.
     pub(super) fn new(values: Box<dyn Accumulator>, arguments: &AccumulatorArgs<'_>) -> Result<Percentile> {
         let share = arguments.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>());
         let share = share.and_then(|literal| match literal.value().cast_to(&DataType::Float64) {
@@ -57,8 +58,8 @@ impl Accumulator for Percentile {
         self.values.supports_retract_batch()
     }
 
-    /// Merges every state. DataFusion's accumulator merges only the first of several; upstream it never gets more than
-    /// one, because groups have another kind of accumulator there.
+    /// Merges all `states`. DataFusion's accumulator merges only the first of several: it never gets more than one
+    /// upstream, where groups have another kind of accumulator.
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let lists = &states[0];
         for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
@@ -76,7 +77,8 @@ impl Accumulator for Percentile {
         let floats = floats.as_primitive::<Float64Type>();
         let interpolated = interpolated(floats.values().to_vec(), self.share);
         if !self.is_distinct {
-            // Puts the values back: later rows of a window's frame still need them.
+            // Reading the values has removed them from the accumulator. They are put back, because later rows of a
+            // window's frame need them.
             self.values.merge_batch(&[Arc::clone(list) as ArrayRef])?;
         }
         ScalarValue::Float64(interpolated).cast_to(&self.data_type)
@@ -91,8 +93,8 @@ impl Accumulator for Percentile {
     }
 }
 
-/// Returns the value at `share` of the way from the least to the greatest value, interpolated linearly between its two
-/// neighbours if the position falls between them. NaN is greatest.
+/// Returns the value at the fraction `share` of the way from the least to the greatest value; `None` if there are no
+/// values. If the position is between two values, interpolates linearly. NaN is greatest.
 fn interpolated(mut values: Vec<f64>, share: f64) -> Option<f64> {
     let place = share * values.len().checked_sub(1)? as f64;
     let (_, low, above) = values.select_nth_unstable_by(place as usize, f64::total_cmp);

@@ -6,7 +6,7 @@ use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::Accumulator;
 
-/// The condition on the rows that are not NULL.
+/// What must be true of the rows that are not NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Truth {
     /// All rows are true.
@@ -15,7 +15,7 @@ pub(super) enum Truth {
     Some,
 }
 
-/// Counts of the true and the false rows of the frame.
+/// Counts the true and the false rows of the frame.
 #[derive(Debug)]
 pub(super) struct SlidingTruth {
     truth: Truth,

@@ -1,5 +1,6 @@
-//! The operator `||` and long constants as functions, so that the size of their results is bounded like that of other
-//! calls: an expression that concatenates a column with itself in nested subqueries doubles its result at each level.
+//! The operator `||` and long constants as functions, so that the size of their results is limited like that of other
+//! function calls. Otherwise an expression that concatenates a column with itself in nested subqueries doubles its
+//! result at each level.
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, FieldRef, Schema};
@@ -13,17 +14,17 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use std::sync::Arc;
 
-/// The function. It is not registered, so that statements cannot call it.
+/// The function for `||`. It is not registered, so that SQL cannot call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Concatenation(Signature);
 
-/// Returns the function.
+/// Returns the function for `||`.
 pub(super) fn concatenation() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Concatenation(Signature::any(2, Volatility::Immutable))))
 }
 
-/// Returns its argument, a long constant in a projection, which is copied for each row. Volatile, so that the optimizer
-/// does not fold the call back into a constant.
+/// Returns its argument: a long constant in a projection, which the engine copies for each row. The function is
+/// volatile, so that the optimizer does not fold the call back into a constant.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Constant(Signature);
 

@@ -1,4 +1,4 @@
-//! The function that replaces an unbounded one in plans.
+//! The function that wraps one whose results may be large, and reserves memory for them.
 
 use super::concat::Constant;
 use super::growth::{Arguments, Growth, Row, growth, range_bytes};
@@ -27,19 +27,22 @@ use farpool_model::{Error, limits};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of arguments and result up to which a call is not charged: a batch of short values.
+/// Maximum bytes of arguments and result of a call that is not charged to the memory pool: those of a batch of short
+/// values.
 const SMALL: usize = 256 << 10;
 
-/// Bytes of one value from which copies of it, one for each row, are charged.
+/// Minimum bytes of a constant whose copies, one for each row, are charged to the memory pool.
 pub(super) const LONG: usize = 4 << 10;
 
-/// Bytes of arguments and result that are processed between two checks for cancellation, unless a single row has more.
+/// Bytes of arguments and result that are processed between two checks for cancellation; more only if a single row has
+/// more.
 pub(super) const SLICE: usize = 4 << 20;
 
-/// Steps between two checks of a function whose work is the product of its arguments' sizes.
+/// Number of steps between two checks for cancellation, for a function whose work is the product of its arguments'
+/// sizes.
 const SLICE_STEPS: usize = 64 << 20;
 
-/// A function that reserves memory for its results before it computes them.
+/// Wraps a function: reserves memory for the results before it computes them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct BoundedFunction {
     inner: Arc<ScalarUDF>,
@@ -47,14 +50,15 @@ pub(super) struct BoundedFunction {
 }
 
 impl BoundedFunction {
-    /// Returns the function that replaces `inner`.
+    /// Returns the function that wraps `inner`.
     pub fn over(inner: Arc<ScalarUDF>) -> ScalarUDF {
         let growth = growth(inner.name());
         ScalarUDF::from(BoundedFunction { inner, growth })
     }
 }
 
-/// Returns the bytes of the list or structure that a call with constants makes, at most; `None` for another call.
+/// Returns the maximum bytes of the list or structure that a call with constant arguments returns; `None` for another
+/// call.
 pub(super) fn bytes_of_constant(call: &ScalarFunctionExpr) -> Result<Option<usize>> {
     let function = call.fun().inner().downcast_ref::<BoundedFunction>();
     let Some(function) = function.filter(|_| call.return_type().is_nested()) else { return Ok(None) };
@@ -66,7 +70,7 @@ pub(super) fn bytes_of_constant(call: &ScalarFunctionExpr) -> Result<Option<usiz
     Ok(Some(if function.inner.inner().is::<Constant>() { row.input } else { row.output }))
 }
 
-/// A call, with the memory that it may reserve.
+/// A call of the wrapped function, with the memory pool and the account that its result is charged to.
 struct Call<'a> {
     function: &'a BoundedFunction,
     args: &'a ScalarFunctionArgs,
@@ -85,7 +89,7 @@ impl Call<'_> {
         Ok(made)
     }
 
-    /// Charges the copies of a value that an operator makes, one for each row of the batch.
+    /// Reserves memory for the copies of a value that an operator makes, one for each row of the batch.
     fn charge_copies(&self, scalar: &ScalarValue) -> Result<()> {
         let bytes = scalar.size().saturating_mul(self.args.number_rows);
         if scalar.size() <= LONG || bytes <= SMALL {
@@ -110,7 +114,7 @@ impl Call<'_> {
         let mut rows = Vec::with_capacity(count);
         rows.extend((0..count).map(|row| arguments.row(self.function.growth, row)));
         if current::is_planning() && sum(&rows).output > limits::FOLDED_BYTES_MAX {
-            // The engine keeps the call unfolded, and it is evaluated when the statement runs.
+            // The optimizer then keeps the call instead of folding it, and it is evaluated when the statement runs.
             return Err(self.not_folded(sum(&rows).output));
         }
         let longest = (0..count).map(|row| arguments.product(row)).max().unwrap_or(0);
@@ -137,13 +141,13 @@ impl Call<'_> {
         Ok(ColumnarValue::Array(concat(&results)?))
     }
 
-    /// Reserves memory for the arguments and the result of some rows, computes the result, and then corrects the
-    /// reservation to the actual size.
+    /// Reserves memory for the arguments and the result of some rows, computes the result, and then changes the
+    /// reservation to the result's actual size.
     fn charged(&self, rows: Row, make: impl FnOnce() -> Result<ColumnarValue>) -> Result<ColumnarValue> {
         if rows.bytes() <= SMALL {
             return make();
         }
-        // Offsets within a result are 32 bits wide.
+        // Offsets within a column are 32 bits wide, so that a larger result is impossible even with free memory.
         if i32::try_from(rows.output).is_err() || !self.charge.grow(self.memory, rows.bytes()) {
             return Err(self.refused(rows.output.max(rows.input)));
         }
@@ -176,7 +180,7 @@ impl Call<'_> {
     }
 }
 
-/// Returns the error of a function whose results would need `bytes` more than is free.
+/// Returns the error of a function whose results need `bytes` bytes that are not free.
 pub(super) fn refused(name: &str, memory: &Arc<dyn MemoryPool>, bytes: usize) -> DataFusionError {
     let within = match memory.memory_limit() {
         MemoryLimit::Finite(limit) => format!(
@@ -191,7 +195,7 @@ pub(super) fn refused(name: &str, memory: &Arc<dyn MemoryPool>, bytes: usize) ->
     error::wrap(Error::over_limit(message).advise(advice))
 }
 
-/// Returns whether all values of the type have the same small size.
+/// Returns whether all values of the type have the same small size, such as numbers.
 pub(super) fn has_fixed_size(data_type: &DataType) -> bool {
     data_type.primitive_width().is_some() || matches!(data_type, DataType::Boolean | DataType::Null)
 }
@@ -204,7 +208,7 @@ fn sum(rows: &[Row]) -> Row {
     })
 }
 
-/// Cuts rows into slices of about [`SLICE`] bytes; `more` returns further bytes that count for a row.
+/// Splits rows into slices of about [`SLICE`] bytes; `more` returns further bytes that count for a row.
 fn slices(rows: &[Row], more: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     let mut slices = Vec::new();
     let (mut start, mut bytes) = (0, 0_usize);
@@ -290,7 +294,7 @@ impl ScalarUDFImpl for BoundedFunction {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         Ok(match self.inner.simplify(args, info)? {
             ExprSimplifyResult::Simplified(expr) => {
-                // The simplified expression may contain calls of other unbounded functions.
+                // The expression that the call was simplified to may call other functions that must be wrapped.
                 ExprSimplifyResult::Simplified(rule::bounded_expr(expr)?.data)
             }
             original => original,

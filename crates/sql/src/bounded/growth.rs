@@ -1,4 +1,4 @@
-//! Upper bounds of the size of a function's result, for each row of its arguments.
+//! Upper bounds for the size of a function's result, computed for each row from its arguments.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, IntervalMonthDayNanoType};
@@ -8,42 +8,43 @@ use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
-/// Maximal number of bytes of a character in UTF-8.
+/// Maximum number of bytes of a character in UTF-8.
 const CHAR_BYTES: usize = 4;
 
-/// Bytes of a list element in addition to its value: its view or offset, and its part of the bitmap.
+/// Bytes of a list element in addition to its value: its view or offset, and its bit for NULL.
 const ELEMENT_BYTES: usize = 17;
 
-/// The relation between the sizes of a function's arguments and the size of its result.
+/// How the size of a function's result depends on its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Growth {
-    /// A multiple of the bytes of all arguments, plus a constant.
+    /// The bytes of all arguments, times the first number, plus the second.
     Inputs(usize, usize),
-    /// The first argument, repeated; the second is the number of repetitions.
+    /// `repeat`: the first argument, as often as the second says.
     Repeat,
-    /// A string whose number of characters is the second argument.
+    /// `lpad`: a string with as many characters as the second argument says.
     Pad,
-    /// The first argument, with each occurrence of the second replaced by the third.
+    /// `replace`: the first argument, with each occurrence of the second replaced by the third.
     Replace,
-    /// The first argument, with the third, which may refer to groups of the pattern, inserted at each character.
+    /// `regexp_replace`: the first argument, in which the third, which may refer to groups of the pattern, may be
+    /// inserted at each character.
     RegexpReplace,
-    /// The texts of a list, with a separator after each.
+    /// The strings of a list, with a separator after each.
     Join,
-    /// A list whose elements come from a text or from two numbers.
+    /// A list whose elements come from a string or from two numbers.
     Split,
     /// A list whose length is the second argument.
     Resize,
-    /// The numbers or times from the first argument to the second.
+    /// A series: the numbers or times from the first argument to the second.
     Range,
-    /// A list whose elements are replaced by the third argument.
+    /// A list of as many elements as the first argument has, each of which may become the third argument.
     ReplaceElements,
-    /// A text made from a format.
+    /// A string that a format produces.
     Format,
-    /// Work in proportion to the product of the first two arguments' sizes; a result of fixed size.
+    /// A result of fixed size, but with work in proportion to the product of the first two arguments' sizes.
     Product,
 }
 
-/// Returns the growth of the function `name`.
+/// Returns how the result size of the function `name` depends on its arguments.
 pub(super) fn growth(name: &str) -> Growth {
     match name {
         "repeat" | "array_repeat" | "list_repeat" => Growth::Repeat,
@@ -75,7 +76,8 @@ pub fn call_bytes_max(name: &str, call: &ScalarFunctionArgs) -> Result<usize> {
 }
 
 impl Growth {
-    /// Returns whether a call needs little memory and little time if no argument has a value of variable size.
+    /// Returns whether the memory and the time of a call depend only on arguments of variable size, so that they are
+    /// small if there are none.
     pub fn is_of_sizes(self) -> bool {
         match self {
             Growth::Inputs(..)
@@ -97,14 +99,14 @@ impl Growth {
 /// The bytes that one row of a call needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Bytes of the arguments, as if each were a column.
+    /// Bytes of the row's arguments; an argument that is one value for all rows counts in full.
     pub input: usize,
     /// Upper bound of the bytes of the result.
     pub output: usize,
 }
 
 impl Row {
-    /// Returns the bytes of arguments and result together.
+    /// Returns the bytes of the arguments and the result together.
     pub fn bytes(self) -> usize {
         self.input.saturating_add(self.output)
     }
@@ -172,7 +174,7 @@ impl Column {
         (!numbers.is_null(place)).then(|| numbers.value(place))
     }
 
-    /// Returns the number of elements of a list, or an upper bound of the number of characters of a text.
+    /// Returns the number of elements of a list; of a string, an upper bound of its number of characters.
     fn length(&self, row: usize) -> usize {
         elements(&self.values, self.place(row))
     }
@@ -185,7 +187,7 @@ impl Arguments {
         Ok(Arguments { columns })
     }
 
-    /// Returns the bytes of `rows` rows together, if that does not depend on how they are spread over the rows.
+    /// Returns the bytes of `rows` rows together; `None` if they depend on how bytes are spread over the rows.
     pub fn total(&self, growth: Growth, rows: usize) -> Option<Row> {
         let Growth::Inputs(factor, more) = growth else { return None };
         let input = self.columns.iter().fold(0, |sum: usize, column| sum.saturating_add(column.total(rows)));
@@ -193,7 +195,7 @@ impl Arguments {
         Some(Row { input, output })
     }
 
-    /// Returns the bytes that a row needs.
+    /// Returns the bytes that the call needs for a row.
     pub fn row(&self, growth: Growth, row: usize) -> Row {
         let input = self.columns.iter().fold(0, |sum: usize, column| sum.saturating_add(column.bytes(row)));
         Row { input, output: self.output(growth, row, input) }
@@ -217,14 +219,15 @@ impl Arguments {
         match growth {
             Growth::Inputs(factor, more) => times(input, factor).saturating_add(more),
             Growth::Repeat => {
-                // A list of NULLs still has a bitmap.
+                // Even a list of NULLs has a bitmap.
                 let each = self.bytes(0, row).saturating_add(1);
                 times(each, self.count(1, row))
             }
             Growth::Pad => times(self.count(1, row), if self.is_ascii(row) { 1 } else { CHAR_BYTES }),
             Growth::Replace => {
                 let (text, to) = (self.bytes(0, row), self.bytes(2, row));
-                // Excludes the column's own overhead, which would make the matches look longer than they are.
+                // The bytes of the pattern alone, without the overhead of its column: with it, matches would look
+                // longer and therefore fewer.
                 let from = self.columns.get(1).and_then(|column| column.text(row)).map_or(1, str::len);
                 let most = text.checked_div(from).unwrap_or(text.saturating_add(1));
                 text.saturating_add(times(most, to))
@@ -236,7 +239,7 @@ impl Arguments {
                 let separators = separators.unwrap_or(0).max(self.bytes(0, row));
                 let is_list = self.columns.first().is_some_and(|first| is_list(first.values.data_type()));
                 match is_list {
-                    // Numbers are converted to text.
+                    // Numbers are converted to strings first.
                     true => times(input, 3).saturating_add(times(
                         elements.unwrap_or(0),
                         self.bytes(1, row).max(self.bytes(2, row)) + 8,
@@ -262,13 +265,14 @@ impl Arguments {
         }
     }
 
-    /// Bounds the result of `regexp_replace`. A match has at least one character or is empty between two characters.
-    /// Each reference to a group copies a part of the match.
+    /// Returns an upper bound of the bytes that `regexp_replace` returns. A match has at least one character or is
+    /// empty between two characters; each reference to a group copies at most the match.
     fn regexp_replaced(&self, row: usize) -> usize {
         let (text, replacement) = (self.bytes(0, row), self.bytes(2, row));
         let is_global = self.columns.get(3).is_some();
         let matches = if is_global { text.saturating_add(1) } else { 1 };
-        // A reference takes two bytes, and is replaced by the whole match at most.
+        // A reference to a group, such as `\1`, takes at least two bytes of the replacement, and is replaced by the
+        // whole match at most.
         let references = (replacement / 2).saturating_mul(text);
         let each = if self.has_references(2, row) { references } else { 0 };
         text.saturating_add(matches.saturating_mul(replacement)).saturating_add(each)
@@ -279,12 +283,12 @@ impl Arguments {
         text.is_none_or(|text| text.contains(['\\', '$']))
     }
 
-    /// Returns whether all texts of the row have one byte for each character.
+    /// Returns whether all strings of the row have one byte for each character.
     fn is_ascii(&self, row: usize) -> bool {
         self.columns.iter().all(|column| column.text(row).is_none_or(str::is_ascii))
     }
 
-    /// Returns the number of values in the range from the first argument to the second.
+    /// Returns the number of values in the series from the first argument to the second.
     fn numbers(&self, row: usize) -> usize {
         let number = |argument: usize| self.columns.get(argument).and_then(|column| column.number(row));
         let (start, stop) = match (number(0), number(1), self.columns.len()) {
@@ -303,13 +307,14 @@ impl Arguments {
         usize::try_from(count).unwrap_or(usize::MAX).saturating_add(1)
     }
 
-    /// Returns the work for a row of a function that compares each part of one argument with each part of another.
+    /// Returns the number of steps for a row, if the function compares each part of one argument with each part of
+    /// another.
     pub fn product(&self, row: usize) -> usize {
         self.bytes(0, row).saturating_mul(self.bytes(1, row))
     }
 }
 
-/// Returns the least length of an interval in nanoseconds; 1 where it is not known.
+/// Returns the minimum length of an interval in nanoseconds; 1 if it is not known.
 fn interval_ns(values: &ArrayRef, place: usize) -> u128 {
     let interval = DataType::Interval(IntervalUnit::MonthDayNano);
     let Ok(values) = cast(values, &interval) else { return 1 };
@@ -326,7 +331,7 @@ fn is_list(data_type: &DataType) -> bool {
     matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }
 
-/// Returns the elements of the list at `place`; of a text, its bytes.
+/// Returns the number of elements of the list at `place`; of a string, its bytes.
 fn elements(values: &ArrayRef, place: usize) -> usize {
     match values.data_type() {
         DataType::List(_) => usize::try_from(values.as_list::<i32>().value_length(place)).unwrap_or(0),
@@ -336,7 +341,8 @@ fn elements(values: &ArrayRef, place: usize) -> usize {
     }
 }
 
-/// Returns the bytes that copies of `count` values of an array would need, without memory that copies share.
+/// Returns the bytes that copies of `count` values of an array would need, from index `start` on. Memory that the
+/// copies would share with the array does not count.
 pub fn range_bytes(values: &dyn Array, start: usize, count: usize) -> usize {
     let between = |offsets: &[i32]| (offsets[start + count] - offsets[start]).unsigned_abs() as usize;
     let between_large =
@@ -378,14 +384,14 @@ pub fn range_bytes(values: &dyn Array, start: usize, count: usize) -> usize {
             Some(width) => width * count,
             None if *other == DataType::Boolean => count.div_ceil(8),
             None if *other == DataType::Null => 0,
-            // A copy may keep all of a shared part, such as a dictionary.
+            // Part of the array is shared, such as a dictionary; a copy may keep all of it.
             None => values.get_buffer_memory_size(),
         },
     }
 }
 
 fn views_bytes(views: &[u128], start: usize, count: usize) -> usize {
-    // The length is the low half of a view's first 64 bits.
+    // A view begins with its length, in 32 bits.
     let length = |view: &u128| u32::try_from(view & u128::from(u32::MAX)).unwrap_or(0) as usize;
     views[start..start + count].iter().map(length).sum::<usize>() + 16 * count
 }

@@ -1,8 +1,9 @@
-//! Functions of a list and a lambda, evaluated for a bounded number of elements at a time.
+//! Functions of a list and a lambda (`list_filter`, `list_transform`), evaluated for a limited number of elements at a
+//! time.
 //!
 //! DataFusion 55.2 evaluates the lambda for all elements of a batch at once, with a copy of each captured column for
-//! each element, and charges no memory pool: `list_filter(range(0, 10000), x -> i * x > 5)` takes gigabytes. This
-//! module is obsolete once upstream evaluates lambdas in bounded pieces.
+//! each element, and charges nothing to its memory pool: `list_filter(range(0, 10000), x -> i * x > 5)` takes
+//! gigabytes. This module is obsolete once upstream evaluates lambdas in pieces.
 
 use super::Charge;
 use super::function::{has_fixed_size, refused};
@@ -30,12 +31,12 @@ use farpool_model::{Error, limits};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Maximal number of elements that a lambda is evaluated for at once, and maximal bytes of the copies of captured
+/// Maximum number of elements for which a lambda is evaluated at once, and maximum bytes of the copies of captured
 /// columns.
 const ELEMENTS: usize = 4096;
 const BYTES: usize = 4 << 20;
 
-/// Registers the functions in place of the engine's.
+/// Registers the functions in place of DataFusion's.
 pub fn register(context: &SessionContext) {
     for (inner, keeps) in
         [(array_transform_higher_order_function(), false), (array_filter_higher_order_function(), true)]
@@ -48,7 +49,7 @@ pub fn register(context: &SessionContext) {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct BoundedLambda {
     inner: Arc<HigherOrderUDF>,
-    /// Whether the lambda is a predicate that selects elements; otherwise it computes new ones.
+    /// Whether the lambda is a predicate that selects elements (`list_filter`); otherwise it computes new ones.
     keeps: bool,
 }
 
@@ -77,7 +78,7 @@ impl Lists<'_> {
     }
 }
 
-/// The part of a call's result that has been computed, with the memory charged for it.
+/// The part of a call's result that has been computed so far, and the memory reserved for it.
 struct Made<'a> {
     name: &'a str,
     memory: Option<(&'a Arc<dyn MemoryPool>, &'a Charge)>,
@@ -101,7 +102,7 @@ impl Made<'_> {
 }
 
 impl BoundedLambda {
-    /// Invokes the engine's function, with its arguments as the engine passes them to it.
+    /// Calls DataFusion's function, with its arguments as DataFusion passes them.
     fn by_engine(&self, mut args: HigherOrderFunctionArgs) -> Result<ColumnarValue> {
         for arg in &mut args.args {
             if let ValueOrLambda::Value(value) = arg
@@ -115,7 +116,7 @@ impl BoundedLambda {
         self.inner.inner().invoke_with_args(args)
     }
 
-    /// Evaluates the lambda for a bounded number of elements at a time.
+    /// Evaluates the lambda for a limited number of elements at a time, and joins the results.
     fn in_pieces(
         &self,
         lists: &Lists<'_>,
@@ -139,7 +140,7 @@ impl BoundedLambda {
         self.piece(values, lambda, (&mut places, &mut rows), made)
     }
 
-    /// Evaluates the lambda for a range of elements, which belong to the given rows.
+    /// Evaluates the lambda for a range of elements, which belong to the rows `rows`.
     fn piece(
         &self,
         values: &ArrayRef,
@@ -160,7 +161,7 @@ impl BoundedLambda {
         let held = made.memory.map_or(0, |(_, charge)| charge.held());
         let said = lambda.evaluate(&[&given], |columns| Ok(take_arrays(columns, &owners, None)?))?;
         let said = said.into_array(elements.len())?;
-        // Memory of functions within the lambda is free again, except for the result.
+        // The memory of functions within the lambda is free again; only the result of the piece stays charged.
         if let Some((_, charge)) = made.memory {
             charge.shrink(charge.held().saturating_sub(held));
         }
@@ -178,7 +179,7 @@ impl BoundedLambda {
     }
 }
 
-/// Returns the bytes of the captured columns in the row where they are largest.
+/// Returns the bytes of the columns that the lambda captures, in the row where they are largest.
 fn captured(lambda: &LambdaArgument, values: &ArrayRef) -> Result<usize> {
     let most = Cell::new(0);
     let none = values.slice(0, 0);
@@ -214,7 +215,7 @@ impl HigherOrderUDFImpl for BoundedLambda {
             return self.by_engine(args);
         }
         if current::is_planning() && elements.saturating_mul(8) > limits::FOLDED_BYTES_MAX {
-            // The engine keeps the call unfolded, and it is evaluated when the statement runs.
+            // The optimizer then keeps the call instead of folding it, and it is evaluated when the statement runs.
             let message = format!("{} has too many elements while the statement is planned", self.name());
             return Err(error::wrap(Error::over_limit(message)));
         }
@@ -260,7 +261,8 @@ impl HigherOrderUDFImpl for BoundedLambda {
         self.inner.inner().coerce_value_types(types)
     }
 
-    /// Returns false, since the engine would copy a constant list for each row to remove what is below NULLs.
+    /// Returns false: otherwise DataFusion would copy a constant list for each row, in order to clear the elements
+    /// below NULLs.
     fn clear_null_values(&self) -> bool {
         false
     }

@@ -1,14 +1,14 @@
-//! Functions whose results, or whose work, can be much larger than their arguments: `repeat`, `generate_series`,
-//! `lpad`, `regexp_replace`, …
+//! Limits the memory of functions whose results, or whose work, can be much larger than their arguments: `repeat`,
+//! `generate_series`, `lpad`, `regexp_replace`, …
 //!
-//! DataFusion 55.2 charges none of their results to its memory pool. A call is therefore replaced by a call of a
+//! DataFusion 55.2 charges none of their results to its memory pool. Therefore a call is replaced by a call of a
 //! function that wraps it ([`function`]). The wrapper derives an upper bound of the result from the arguments
-//! ([`growth`]), reserves that memory before it calls the function, and fails with the function's name if the memory is
-//! not free. A batch is processed in slices of rows, so that the statement can be stopped in between and copies of
+//! ([`growth`]), and reserves that memory before it calls the function; it fails with the function's name if the memory
+//! is not free. A batch is processed in slices of rows, so that the statement can be stopped in between and copies of
 //! arguments stay small. All of this is obsolete once upstream charges the results of functions.
 //!
-//! Results stay charged until the operator that they were computed for polls its input again, or is polled again itself
-//! ([`Charge`]): an operator that keeps rows for longer, such as a sort, charges them itself.
+//! Results stay charged until the operator for which they were computed polls its input again, or is polled again
+//! itself ([`Charge`]). An operator that keeps rows for longer, such as a sort, charges them itself.
 //!
 //! Invariant: a call gives the result that the wrapped function gives, or an error.
 
@@ -30,10 +30,11 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes that functions of one operator may hold even if no memory is free.
+/// Maximum bytes that the functions of one operator may hold although no memory is free.
 const OVERDRAFT: usize = 4 << 20;
 
-/// The memory charged for results of functions, for one operator or for the planning of a statement.
+/// The account of the memory reserved for results of functions: one for each operator, and one for the planning of a
+/// statement.
 #[derive(Default)]
 pub struct Charge(Mutex<Option<MemoryReservation>>);
 
@@ -44,9 +45,9 @@ impl fmt::Debug for Charge {
 }
 
 impl Charge {
-    /// Reserves `bytes` in `memory`; returns whether that is allowed. Up to [`OVERDRAFT`] it is allowed even if the
-    /// memory is not free: operators that can work with less, such as a sort, use all free memory, and use less from
-    /// then on.
+    /// Reserves `bytes` more in `memory`; returns false if that is not possible. Up to [`OVERDRAFT`] it succeeds even
+    /// if the memory is not free: operators that can work with less, such as a sort, may have taken all free memory,
+    /// and take less from then on.
     fn grow(&self, memory: &Arc<dyn MemoryPool>, bytes: usize) -> bool {
         let mut reserved = self.0.lock();
         let reserved = reserved.get_or_insert_with(|| MemoryConsumer::new("functions").register(memory));
@@ -58,19 +59,19 @@ impl Charge {
         is_free || is_little
     }
 
-    /// Releases `bytes`.
+    /// Releases `bytes` bytes of the reservation.
     fn shrink(&self, bytes: usize) {
         if let Some(reserved) = &*self.0.lock() {
             reserved.shrink(bytes.min(reserved.size()));
         }
     }
 
-    /// Returns the bytes that are charged.
+    /// Returns the reserved bytes.
     fn held(&self) -> usize {
         self.0.lock().as_ref().map_or(0, MemoryReservation::size)
     }
 
-    /// Releases everything.
+    /// Releases the whole reservation.
     pub fn release(&self) {
         if let Some(reserved) = &*self.0.lock() {
             reserved.free();

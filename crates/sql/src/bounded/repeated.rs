@@ -1,8 +1,8 @@
-//! Lists and structures in rows that joins and UNNEST repeat.
+//! Limits the memory for lists and structs in rows that joins and UNNEST repeat.
 //!
-//! DataFusion 55.2 copies such a value for each repetition and charges nothing for the copies: a list of 100,000
-//! numbers in each of 5,000 rows is 4 GB in one batch. These operators therefore emit small batches, and fail if a
-//! batch might not fit the free memory. Texts are repeated as views, without a copy. This module is obsolete once
+//! DataFusion 55.2 copies such a value into each output row and charges nothing to its memory pool: a list of 100,000
+//! numbers in each of 5,000 rows is 4 GB in one batch. Therefore these operators emit small batches, and fail if a
+//! batch might not fit the free memory. Strings are repeated as views, without a copy. This module is obsolete once
 //! upstream charges the copies or shares them.
 
 use super::function::{LONG, SLICE, bytes_of_constant};
@@ -25,19 +25,21 @@ use farpool_model::Error;
 use farpool_model::cast::u64_from;
 use std::sync::Arc;
 
-/// Rows of a batch in an operator that repeats lists.
+/// Maximum number of rows per batch of an operator that repeats lists or structs. Reason: each row may have a copy of a
+/// long list.
 pub const REPEATED_ROWS: usize = 64;
 
-/// An operator that repeats lists or structures of its inputs.
+/// An operator that may copy list or struct values of its input into several output rows.
 #[derive(Debug)]
 pub enum Repeats {
     Join,
-    /// UNNEST, with the columns that become rows.
+    /// UNNEST; these are the indexes of the list columns that become rows.
     Unnest(Vec<usize>),
 }
 
 impl Repeats {
-    /// Returns `None` for an operator that repeats neither.
+    /// Classifies an operator. Returns `None` unless it is a join or an UNNEST that may copy list or struct values into
+    /// several output rows.
     pub fn of(node: &dyn ExecutionPlan) -> Option<Repeats> {
         if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
             let lists: Vec<usize> =
@@ -52,14 +54,14 @@ impl Repeats {
         (is_join && is_nested()).then_some(Repeats::Join)
     }
 
-    /// Checks that there is memory for a batch that repeats rows of an input.
+    /// Checks that there is free memory for the output of `batch`, an input batch whose rows are repeated.
     ///
     /// # Errors
     /// `OverLimit` if there is not.
     pub fn check(&self, batch: &RecordBatch) -> Result<()> {
         let Some((scope, _)) = current::charged() else { return Ok(()) };
         let Some(memory) = scope.memory() else { return Ok(()) };
-        // Offsets within a column are 32 bits wide.
+        // Offsets within a column are 32 bits wide, which also limits a batch.
         let room = match memory.memory_limit() {
             MemoryLimit::Finite(limit) => limit.saturating_sub(memory.reserved()) / self.batches(),
             _ => usize::MAX,
@@ -82,17 +84,17 @@ impl Repeats {
         ))
     }
 
-    /// Returns the number of batches that are in memory at once, in the operator and those above it.
+    /// Returns the number of output batches that are in memory at the same time, in the operator and those above it.
     fn batches(&self) -> usize {
         match self {
             Repeats::Join => 4,
-            // Each is a batch of its own, which lives only until the next one.
+            // An output batch of UNNEST lives only until the next one.
             Repeats::Unnest(_) => 2,
         }
     }
 
-    /// Returns an upper bound of the bytes of lists in a batch of repeated rows. It need not be tight as long as it
-    /// does not exceed `enough`.
+    /// Returns an upper bound for the bytes of lists and structs in an output batch. If a rough bound is at most
+    /// `enough`, returns that one, since a tighter one would not change the decision.
     fn bytes(&self, batch: &RecordBatch, enough: usize) -> usize {
         let lists = match self {
             Repeats::Join => &[][..],
@@ -126,8 +128,8 @@ impl Repeats {
     }
 }
 
-/// Returns the most rows of a batch for which an operator can copy the lists that are constants of its columns, such as
-/// `range(0, 1000000)`; `None` where a batch may have any number of rows.
+/// Returns the maximum number of rows per batch for an operator that copies constant lists, such as `range(0,
+/// 1000000)`, into each row; `None` if a batch may have any number of rows.
 pub fn rows_of_constant_lists(node: &dyn ExecutionPlan) -> Result<Option<usize>> {
     let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(None) };
     let mut bytes = 0_usize;
@@ -142,7 +144,7 @@ pub fn rows_of_constant_lists(node: &dyn ExecutionPlan) -> Result<Option<usize>>
     Ok((bytes > LONG).then(|| (SLICE / bytes).max(1)))
 }
 
-/// Returns whether rows have lists or structures in columns other than those in `except`.
+/// Returns whether the schema has lists or structs in columns other than those in `except`.
 pub fn has_nested(schema: &Schema, except: &[usize]) -> bool {
     let fields = schema.fields().iter().enumerate();
     fields.filter(|(place, _)| !except.contains(place)).any(|(_, field)| field.data_type().is_nested())

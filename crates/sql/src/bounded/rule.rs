@@ -1,5 +1,6 @@
-//! Replaces calls in plans by bounded ones, twice: before constant folding, which evaluates functions, and again before
-//! a plan is run, since other optimizer rules create calls of their own.
+//! Replaces calls of functions whose results may be large by calls of the wrapping functions. This is done twice:
+//! before constant folding, which evaluates functions; and again before a plan is run, because other optimizer rules
+//! create calls of their own.
 
 use super::concat::{concatenation, constant};
 use super::function::{BoundedFunction, LONG};
@@ -14,8 +15,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// Functions that return one of their arguments, a part of it, or its type, and that the engine recognizes by their
-/// Rust types.
+/// Functions that are not wrapped: they return an argument, a part of it, or its type, and DataFusion recognizes them
+/// by their Rust types.
 const SMALLER: [&str; 24] = [
     "array_element",
     "arrow_cast",
@@ -43,10 +44,11 @@ const SMALLER: [&str; 24] = [
     "with_metadata",
 ];
 
-/// Functions that optimizer rules recognize by their Rust types: they become conditions of programs.
+/// Functions that are wrapped only before the plan is run: optimizer rules recognize them by their Rust types, since
+/// they become conditions of programs.
 const KNOWN: [&str; 4] = ["left", "regexp_like", "starts_with", "substr"];
 
-/// The analyzer rule.
+/// The analyzer rule that wraps calls before constant folding.
 #[derive(Debug)]
 pub struct BoundedFunctions;
 
@@ -60,8 +62,7 @@ impl AnalyzerRule for BoundedFunctions {
     }
 }
 
-/// Replaces all calls in a plan that no other rule changes any more, and the long constants that are copied for each
-/// row.
+/// Wraps all calls in a plan that no other rule changes any more, and the long constants that are copied for each row.
 pub fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = replaced(plan, &|_| true)?;
     plan.transform_up_with_subqueries(|plan| {
@@ -79,7 +80,7 @@ pub fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     .map(|plan| plan.data)
 }
 
-/// Replaces window functions.
+/// Replaces the window functions of a window operator by charging ones.
 fn over_windows(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Window(window) = &plan else { return Ok(Transformed::no(plan)) };
     let columns = Arc::clone(window.input.schema());
@@ -105,7 +106,7 @@ fn is_long(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(scalar, _) if scalar.size() > LONG)
 }
 
-/// Replaces long constants where an expression copies them for each row.
+/// Wraps long constants at positions where an expression copies them for each row.
 fn with_copies(expr: Expr) -> Transformed<Expr> {
     let mut expr = expr;
     let mut is_changed = false;
@@ -122,7 +123,7 @@ fn with_copies(expr: Expr) -> Transformed<Expr> {
         Expr::ScalarFunction(call) if SMALLER.contains(&call.func.name()) => {
             call.args.iter_mut().for_each(charge);
         }
-        // The other arguments are options, which must stay constants.
+        // The other arguments are options of the function, which must stay constants.
         Expr::AggregateFunction(call) => call.params.args.iter_mut().take(1).for_each(charge),
         Expr::WindowFunction(call) => call.params.args.iter_mut().take(1).for_each(charge),
         _ => {}
@@ -130,7 +131,7 @@ fn with_copies(expr: Expr) -> Transformed<Expr> {
     Transformed::new_transformed(expr, is_changed)
 }
 
-/// Replaces a long constant.
+/// Wraps the constant if it is long.
 fn charged(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::Alias(mut alias) if is_long(&alias.expr) => {
@@ -145,10 +146,11 @@ fn charged(expr: Expr) -> Transformed<Expr> {
     }
 }
 
-/// Returns the plan with the calls for which `takes` is true replaced; columns keep their names.
+/// Returns the plan with those calls wrapped for which `takes` is true. Columns keep their names.
 fn replaced(plan: LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Result<LogicalPlan> {
     let replaced = plan.transform_up_with_subqueries(|plan| {
-        // A table that has agreed to evaluate a filter must recognize it when it is scanned.
+        // Scans are left as they are: a table that has agreed to evaluate a filter must recognize the filter when it is
+        // scanned.
         if matches!(plan, LogicalPlan::TableScan(_)) || !any(&plan, &|expr| is_replaced(expr, takes))? {
             return Ok(Transformed::no(plan));
         }
@@ -157,7 +159,7 @@ fn replaced(plan: LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Resul
     replaced.map(|plan| plan.data)
 }
 
-/// Returns whether the operator has an expression for which `is_it` is true.
+/// Returns whether an expression of the operator contains one for which `is_it` is true.
 fn any(plan: &LogicalPlan, is_it: &dyn Fn(&Expr) -> bool) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(|expr| {
@@ -167,7 +169,7 @@ fn any(plan: &LogicalPlan, is_it: &dyn Fn(&Expr) -> bool) -> Result<bool> {
     Ok(found)
 }
 
-/// Replaces the calls in an expression that a function was simplified to.
+/// Wraps the calls in an expression to which a function was simplified.
 pub(super) fn bounded_expr(expr: Expr) -> Result<Transformed<Expr>> {
     in_expr(expr, &|call| !KNOWN.contains(&call.func.name()))
 }

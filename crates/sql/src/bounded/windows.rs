@@ -1,10 +1,10 @@
-//! Window functions whose results are texts, lists or other values of variable size. DataFusion 55.2 copies the result
-//! of a frame into each row and charges nothing: `string_agg(x, ',') OVER ()` of a thousand rows needs a thousand times
-//! the memory of the whole column.
+//! Window functions whose results are strings, lists or other values of variable size. DataFusion 55.2 copies the
+//! result of a frame into each row and charges nothing to its memory pool: `string_agg(x, ',') OVER ()` of a thousand
+//! rows needs a thousand times the memory of the whole column.
 //!
-//! A function is replaced by one that charges its results when they are computed, before the engine copies them into a
-//! column. The condition of FILTER becomes the last argument, so that the function sees the number of rows. This module
-//! is obsolete once upstream charges these results or shares them.
+//! Such a function is replaced by one that reserves memory for its results when they are computed, before the engine
+//! copies them into a column. The condition of FILTER becomes the last argument, so that the function sees the number
+//! of rows. This module is obsolete once upstream charges these results or shares them.
 
 use super::function::{has_fixed_size, refused};
 use crate::interrupt::current;
@@ -25,7 +25,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Replaces the function if `expr` is a call of a window function whose results have variable size.
+/// If `expr` is a call of a window function whose results have variable size, replaces the function by a charging one.
 pub(super) fn charged(expr: Expr, data_type: &DataType) -> Transformed<Expr> {
     let mut call = match expr {
         Expr::Alias(mut alias) => {
@@ -53,24 +53,24 @@ pub(super) fn charged(expr: Expr, data_type: &DataType) -> Transformed<Expr> {
     Transformed::yes(Expr::WindowFunction(call))
 }
 
-/// Returns the signature of a function whose arguments have been coerced already.
+/// Returns a signature of exactly the types of `args`, which have been coerced already.
 fn taken(args: &[Expr]) -> Signature {
     Signature::any(args.len(), Volatility::Immutable)
 }
 
-/// Charges a value that is copied into `rows` rows.
+/// Reserves memory for a value that is copied into `rows` rows.
 fn charge(name: &str, value: &ScalarValue, rows: usize) -> Result<()> {
     let Some((scope, charge)) = current::charged() else { return Ok(()) };
     let Some(memory) = scope.memory() else { return Ok(()) };
     let bytes = value.size().saturating_mul(rows);
-    // Offsets within a column are 32 bits wide.
+    // Offsets within a column are 32 bits wide, so that a larger column is impossible even with free memory.
     match i32::try_from(bytes).is_ok() && charge.grow(memory, bytes) {
         true => current::check(),
         false => Err(refused(name, memory, bytes)),
     }
 }
 
-/// An aggregate that charges its results.
+/// An aggregate that reserves memory for its results.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ChargedAggregate {
     inner: Arc<AggregateUDF>,
@@ -84,7 +84,7 @@ impl ChargedAggregate {
         Arc::new(AggregateUDF::from(ChargedAggregate { inner, has_filter, signature }))
     }
 
-    /// Returns the arguments without the condition.
+    /// Returns the arguments without the condition of FILTER.
     fn own<'a, T>(&self, arguments: &'a [T]) -> &'a [T] {
         &arguments[..arguments.len().saturating_sub(usize::from(self.has_filter))]
     }
@@ -156,12 +156,12 @@ struct ChargedAccumulator {
     inner: Box<dyn Accumulator>,
     name: String,
     has_filter: bool,
-    /// Number of rows since the last result: if the frame is the whole partition, they all get one result.
+    /// Number of rows since the last result. If the frame is the whole partition, all of them get the same result.
     rows: usize,
 }
 
 impl ChargedAccumulator {
-    /// Returns the values of the rows that pass FILTER.
+    /// Returns the values of the rows that satisfy the condition of FILTER.
     fn passing(&self, values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
         if !self.has_filter {
             return Ok(values.to_vec());
@@ -209,7 +209,7 @@ impl Accumulator for ChargedAccumulator {
     }
 }
 
-/// A window function (`first_value`, `lag`, …) that charges its results.
+/// A window function (`first_value`, `lag`, …) that reserves memory for its results.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ChargedFunction {
     inner: Arc<WindowUDF>,

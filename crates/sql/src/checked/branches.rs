@@ -1,9 +1,9 @@
-//! Boolean CASE expressions with parts that may fail. DataFusion 55.2 rewrites a CASE with few branches to AND and OR,
-//! which are evaluated on rows that do not reach a branch: `CASE WHEN x <> 0 THEN 1 / x > 2 END` would divide by zero.
-//! This module is obsolete once upstream leaves such a CASE as it is.
+//! Protects boolean CASE expressions with parts that may fail. DataFusion 55.2 rewrites a CASE with few branches to AND
+//! and OR, which are evaluated also on rows that do not reach a branch: `CASE WHEN x <> 0 THEN 1 / x > 2 END` would
+//! divide by zero. This module is obsolete once upstream leaves such a CASE as it is.
 //!
-//! Invariant: from the analyzer until physical operators are made, such a CASE is written `CASE true WHEN …`,
-//! which has the same meaning and is not rewritten.
+//! Invariant: from the analyzer until physical operators are made, such a CASE is written `CASE true WHEN …`, which has
+//! the same meaning and is not rewritten.
 
 use arrow_schema::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -12,7 +12,8 @@ use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, lit};
 
-/// Rewrites `expr` to `CASE true WHEN …` if it is such a CASE, or a `coalesce`, which DataFusion turns into a CASE.
+/// Rewrites a boolean CASE with a branch that may fail to `CASE true WHEN …`; also a `coalesce`, which DataFusion turns
+/// into a CASE.
 pub(super) fn kept(expr: Expr, input: &DFSchema) -> Result<Transformed<Expr>> {
     let is_boolean = |expr: &Expr| expr.get_type(input).map(|data_type| data_type == DataType::Boolean);
     match expr {
@@ -35,7 +36,7 @@ pub(super) fn kept(expr: Expr, input: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Restores each such CASE in the plan.
+/// Undoes the rewriting: turns each `CASE true WHEN …` of this module back into the original CASE.
 pub fn given_back(plan: LogicalPlan) -> Result<LogicalPlan> {
     let given_back = plan.transform_up_with_subqueries(|plan| {
         let mut found = false;
@@ -65,14 +66,15 @@ fn is_kept(case: &Case) -> bool {
     case.expr.as_deref().is_some_and(|operand| *operand == lit(true))
 }
 
-/// Returns whether anything except the first condition may fail; the first is evaluated on all rows in any case.
+/// Returns whether a part other than the first condition may fail. The first condition is evaluated on all rows in any
+/// case.
 fn has_branch_that_may_fail(case: &Case) -> bool {
     let branches = case.when_then_expr.iter().enumerate();
     let fails = branches.map(|(i, (when, then))| (i > 0 && may_fail(when)) || may_fail(then));
     fails.chain(case.else_expr.iter().map(|otherwise| may_fail(otherwise))).any(|fails| fails)
 }
 
-/// Returns whether an expression contains more than comparisons and logic, which never fail.
+/// Returns whether an expression has a part that may fail: anything but comparisons and logic.
 fn may_fail(expr: &Expr) -> bool {
     let fails = expr.exists(|part| {
         let never = match part {

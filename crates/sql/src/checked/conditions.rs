@@ -1,13 +1,13 @@
-//! Conditions of filters whose parts may fail on some rows.
+//! Guards filter conditions, parts of which may fail on some rows (for instance by a division by zero).
 //!
-//! Invariant: a row fails a statement only if a part of the condition fails on it and no other part decides it,
-//! independently of the order in which the parts are written and of where they are evaluated. A part decides an AND if
-//! it is not true, and an OR if it is true. DataFusion 55.2 evaluates both sides of AND and OR on all rows of a batch
-//! unless the first side decides nearly all of them. This module is obsolete once upstream evaluates the second side on
-//! undecided rows only.
+//! Invariant: a row makes a statement fail only if an operand of its AND or OR fails on the row and no other operand
+//! decides the result for it. That does not depend on the order in which the operands are written, or on where they are
+//! evaluated. An operand decides an AND if it is not true, and an OR if it is true. DataFusion 55.2 evaluates both
+//! sides of AND and OR on all rows of a batch unless the first side decides nearly all of them. This module is obsolete
+//! once upstream evaluates the second side on undecided rows only.
 //!
-//! Cost: parts are evaluated on whole batches as long as none fails. A part that fails is evaluated again on the
-//! undecided rows, which are halved until the rows remain on which it fails.
+//! Cost: operands are evaluated on whole batches as long as none fails. An operand that fails is evaluated again on the
+//! undecided rows; these are halved repeatedly to find the rows on which it fails.
 
 use super::guard::{Risk, cast_may_fail};
 use super::operation_of;
@@ -28,7 +28,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The optimizer rule. It runs last, because other rules need to recognize AND.
+/// The physical optimizer rule that guards filters. It runs last, because other rules need to recognize AND.
 #[derive(Debug)]
 pub struct GuardedFilters;
 
@@ -56,7 +56,7 @@ impl PhysicalOptimizerRule for GuardedFilters {
     }
 }
 
-/// Guards a condition of which only matters whether it is true.
+/// Guards a condition of which it only matters whether it is true: NULL and false are equivalent.
 fn guarded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
     let op = match expr.downcast_ref::<BinaryExpr>().map(|binary| *binary.op()) {
         Some(op @ (Operator::And | Operator::Or)) => op,
@@ -66,7 +66,7 @@ fn guarded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn Phys
     for part in operands(expr, op) {
         parts.push((risk(part, schema)?, guarded(part, schema)?));
     }
-    // Parts that are unlikely to fail go first, so that few rows are left for the others.
+    // Operands that are unlikely to fail are evaluated first, so that few rows are left for the others.
     parts.sort_by_key(|(risk, _)| *risk);
     let parts = parts.into_iter().map(|(_, part)| part).collect();
     Ok(Arc::new(Conditions { parts, is_and: op == Operator::And }))
@@ -84,7 +84,8 @@ fn operands(expr: &Arc<dyn PhysicalExpr>, op: Operator) -> Vec<&Arc<dyn Physical
     operands
 }
 
-/// Returns the greatest risk of the parts of an expression.
+/// Returns how likely the expression is to fail on some row (for instance by overflow or a failed cast): the greatest
+/// `Risk` of all nodes of its tree.
 fn risk(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Risk> {
     let mut greatest = Risk::None;
     expr.exists(|part| {
@@ -112,7 +113,7 @@ fn risk_of_node(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Risk> {
     }
 }
 
-/// Parts of a condition, all or one of which must be true.
+/// An AND or OR whose operands are evaluated in the order of their risk, only on undecided rows if one fails.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Conditions {
     parts: Vec<Arc<dyn PhysicalExpr>>,
@@ -120,7 +121,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    /// Returns whether a part that evaluates to `is_true` decides the condition for a row.
+    /// Returns whether an operand whose value `is_true` (or not) decides the result for a row.
     fn decides(&self, is_true: bool) -> bool {
         is_true != self.is_and
     }
@@ -132,8 +133,8 @@ impl Conditions {
         Ok(before.iter().enumerate().map(|(row, open)| *open && !self.decides(is_true(row))).collect())
     }
 
-    /// Evaluates a part that fails on some of the `open` rows of `batch`; returns the rows that stay open. Rows on
-    /// which the part fails stay open and are added to `failed`.
+    /// Evaluates an operand that fails on some of the `open` (undecided) rows of `batch`. Returns the rows that are
+    /// still undecided. Rows on which the operand fails stay undecided, and are added to `failed`.
     fn apart(
         &self,
         part: &Arc<dyn PhysicalExpr>,
@@ -173,7 +174,7 @@ impl Conditions {
     }
 }
 
-/// Returns whether an error is unrelated to the values of a row.
+/// Returns whether an error has nothing to do with the values of a row, such as a lack of memory.
 fn is_of_no_row(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_) | DataFusionError::Internal(_))
 }

@@ -1,4 +1,4 @@
-//! The function that replaces arithmetic that may fail in plans.
+//! The function that replaces arithmetic which may fail in plans.
 
 use super::ArithmeticOp;
 use arrow_array::{ArrayRef, Datum};
@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The arithmetic operation.
+/// An arithmetic operation that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Two operands.
@@ -22,8 +22,8 @@ pub enum Operation {
     Negative,
 }
 
-/// An operation on integers or decimals with the result type of DataFusion's operator; a result that does not
-/// fit is an error. The function is not registered, so that statements cannot call it.
+/// An operation on integers or decimals, with the result type of DataFusion's operator. A result that does not fit this
+/// type is an error. The function is not registered, so that SQL cannot call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct CheckedFunction {
     operation: Operation,
@@ -33,12 +33,12 @@ pub(super) struct CheckedFunction {
     signature: Signature,
 }
 
-/// Returns the operation of a call of `CheckedFunction`.
+/// If `call` is a call of `CheckedFunction`, returns its operation; otherwise `None`.
 pub fn operation(call: &ScalarFunction) -> Option<Operation> {
     operation_of(&call.func)
 }
 
-/// Returns the operation of a function, if it is [`CheckedFunction`].
+/// If `function` is a [`CheckedFunction`], returns its operation; otherwise `None`.
 pub(super) fn operation_of(function: &ScalarUDF) -> Option<Operation> {
     function.inner().downcast_ref::<CheckedFunction>().map(|function| function.operation)
 }
@@ -72,8 +72,8 @@ impl Operation {
     }
 }
 
-/// Appends the name to one string, at any depth: DataFusion asks many times for the name of each part
-/// of a chain.
+/// Appends the name of a call to `name`. All levels of a chain write to this one string, because DataFusion asks many
+/// times for the name of each part of a chain.
 fn write_name(name: &mut String, operation: Operation, args: &[Logical]) {
     match (operation, args) {
         (Operation::Binary(op), [left, right]) => {

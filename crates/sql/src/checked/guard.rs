@@ -1,9 +1,9 @@
-//! Guards conditions of joins whose parts may fail; those of filters are guarded later ([`super::conditions`]).
+//! Guards join conditions, parts of which may fail; those of filters are guarded later ([`super::conditions`]).
 //!
-//! Invariant: if a condition decides whether rows are joined, a part that may fail is evaluated only on pairs that the
-//! parts which are less likely to fail leave undecided. DataFusion 55.2 evaluates both sides of AND and OR on all rows
-//! of a batch unless the first side decides nearly all of them. This module is obsolete once upstream evaluates the
-//! second side on undecided rows only.
+//! Invariant: if a condition decides whether rows are joined, an operand of its AND or OR that may fail is evaluated
+//! only on pairs of rows that less risky operands leave undecided. DataFusion 55.2 evaluates both sides of AND and OR
+//! on all rows of a batch unless the first side decides nearly all of them. This module is obsolete once upstream
+//! evaluates the second side on undecided rows only.
 
 use super::{columns_below, operation};
 use crate::types::cast_function;
@@ -16,14 +16,14 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// The likelihood that an expression fails on some row.
+/// How likely an expression is to fail on some row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Risk {
-    /// Comparisons, logic, and casts and arithmetic that always fit.
+    /// Never: comparisons, logic, and casts and arithmetic whose results always fit.
     None,
-    /// Calls of functions, most of which fail on no value.
+    /// Calls of functions: few of them fail on any value.
     Unlikely,
-    /// Casts and arithmetic.
+    /// Casts and arithmetic whose results may not fit.
     Likely,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn cast_may_fail(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Returns the plan with guarded conditions. This is the last step before physical operators are made,
+/// Returns the plan with guarded join conditions. This must be the last step before physical operators are made,
 /// because other rules need to recognize AND.
 pub fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
     let guarded = plan.transform_up_with_subqueries(|plan| {
@@ -52,7 +52,8 @@ pub fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
             LogicalPlan::Filter(filter) => return casts_as_functions(filter),
             other => return Ok(Transformed::no(other)),
         };
-        // A null-aware join (NOT IN) distinguishes NULL from false.
+        // The condition of a null-aware join (NOT IN) is left as it is, because such a join distinguishes NULL from
+        // false.
         let Some(condition) = join.filter.take_if(|_| !join.null_aware) else {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         };
@@ -64,9 +65,9 @@ pub fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(guarded.data)
 }
 
-/// Rewrites casts in a condition to function calls, whose bounds the engine does not know. It would otherwise derive
-/// the range of a column from another part of the condition, which the pool may have applied already, and cast the
-/// bounds.
+/// Replaces casts in a filter condition by function calls. Reason: from another part of the condition (which the pool
+/// may have applied already), the engine derives the range of a column, and casts its bounds while it plans; such a
+/// cast could fail. It does not do so with function calls.
 fn casts_as_functions(mut filter: Filter) -> Result<Transformed<LogicalPlan>> {
     let columns = Arc::clone(filter.input.schema());
     if risk(&filter.predicate, &columns)? != Risk::Likely {
@@ -82,7 +83,7 @@ fn casts_as_functions(mut filter: Filter) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), made.transformed))
 }
 
-/// Returns the greatest risk of the parts of an expression.
+/// Returns how likely the expression is to fail on some row: the greatest `Risk` of all nodes of its tree.
 fn risk(expr: &Logical, columns: &DFSchema) -> Result<Risk> {
     let mut greatest = Risk::None;
     expr.exists(|part| {
@@ -101,7 +102,7 @@ fn risk(expr: &Logical, columns: &DFSchema) -> Result<Risk> {
     Ok(greatest)
 }
 
-/// Guards a condition of which only matters whether it is true.
+/// Guards a condition of which it only matters whether it is true: NULL and false are equivalent.
 fn guarded_condition(expr: Logical, columns: &DFSchema) -> Result<Logical> {
     let op = match &expr {
         Logical::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => *op,

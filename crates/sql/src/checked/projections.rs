@@ -2,7 +2,8 @@
 //! makes rows narrower, and then evaluates expressions that may fail on rows that the filter would have removed. This
 //! module is obsolete once upstream moves only projections that cannot fail.
 //!
-//! Invariant: no projection with checked arithmetic or a cast is directly below a filter. The rule runs last.
+//! Invariant: no projection with checked arithmetic or a cast is directly below a filter. The rule runs last, so that
+//! no other rule moves one there.
 
 use super::function::CheckedFunction;
 use datafusion::common::config::ConfigOptions;
@@ -17,7 +18,7 @@ use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::ProjectionExec;
 use std::sync::Arc;
 
-/// The optimizer rule.
+/// The physical optimizer rule; see the documentation of this module.
 #[derive(Debug)]
 pub struct FiltersFirst;
 
@@ -41,7 +42,7 @@ impl PhysicalOptimizerRule for FiltersFirst {
     }
 }
 
-/// Moves the projection above the filter, if `plan` is a filter above a projection that may fail.
+/// If `plan` is a filter above a projection that may fail, returns the projection above the filter; otherwise `None`.
 fn swapped(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(None) };
     let Some(projection) = filter.input().downcast_ref::<ProjectionExec>() else { return Ok(None) };

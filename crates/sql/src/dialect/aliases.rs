@@ -1,6 +1,7 @@
-//! Reuse of aliases: `select a + 1 as b, b * 2 as c … where c > 4`, as in DuckDB. DataFusion 55.2 does not resolve an
-//! alias in its own SELECT. A column of the tables takes precedence, and only the planner knows the columns: an alias
-//! is therefore replaced by its expression after planning has failed because the name is not a column.
+//! Reuse of column aliases: `select a + 1 as b, b * 2 as c … where c > 4`, as in DuckDB. DataFusion 55.2 does not
+//! resolve an alias in its own SELECT. If a table has a column of that name, the column takes precedence. Only the
+//! planner knows the columns. Therefore an alias is replaced by its expression only after planning has failed because
+//! the name is no column.
 
 use super::depth;
 use super::headers::normal;
@@ -21,7 +22,7 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Returns the name that `error` is about, if the error is of this kind and has a position.
+    /// If `error` reports a name that is no column, with its position, returns that name; otherwise `None`.
     pub(super) fn of(error: &DataFusionError) -> Option<Self> {
         let DataFusionError::SchemaError(inner, _) = error.find_root() else { return None };
         let SchemaError::FieldNotFound { field, .. } = &**inner else { return None };
@@ -40,7 +41,7 @@ impl Missing {
     }
 }
 
-/// Replaces aliases by their expressions, in the SELECT that contains the missing name.
+/// In the SELECT that contains the missing name, replaces the uses of the alias by its expression.
 pub(super) struct Reuse<'a> {
     pub missing: Missing,
     pub state: &'a SessionState,
@@ -72,7 +73,7 @@ impl Reuse<'_> {
         if !has(&*select, is_here) {
             return Ok(false);
         }
-        // Clauses after the list may use all its aliases, an item only those before it.
+        // Clauses after the SELECT list (WHERE, …) may use all its aliases; an item of the list only those before it.
         let user =
             select.projection.iter().position(|item| has(item, is_here)).unwrap_or(select.projection.len());
         let is_meant = |item: &SelectItem| {
@@ -93,7 +94,8 @@ impl Reuse<'_> {
         Ok(true)
     }
 
-    /// Refuses an expression that may have a different value each time it is evaluated.
+    /// Refuses an expression that may have a different value each time it is evaluated, because the alias stands for a
+    /// single value.
     fn check(&self, expr: &Expr) -> Result<()> {
         match is_volatile(self.state, expr) {
             true => Err(refusal(
@@ -128,8 +130,8 @@ fn has(node: &impl Visit, is_meant: impl Fn(&Expr) -> bool) -> bool {
     .is_break()
 }
 
-/// Replaces the name by `expr`. Within nested queries, only the use that the planner did not find is replaced: another
-/// use may be a column of the nested query.
+/// Replaces the name by `expr`. Within nested queries, replaces only the use that the planner reported: another use may
+/// be a column of the nested query.
 struct Put<'a> {
     reuse: &'a Reuse<'a>,
     expr: &'a Expr,
@@ -137,7 +139,7 @@ struct Put<'a> {
 }
 
 impl Put<'_> {
-    /// Replaces the name in all places that may use the alias of the item at index `place`.
+    /// Replaces the name wherever the alias of the SELECT item at index `place` may be used.
     fn behind(mut self, select: &mut Select, place: usize) {
         let items = select.projection.iter_mut().skip(place + 1);
         let broken = items.map(|item| item.walk(&mut self)).any(|visited| visited.is_break());

@@ -1,9 +1,7 @@
-//! Parses `COPY (query) TO 'file' (FORMAT csv, HEADER)`, `COPY table TO STDOUT` and
-//! `COPY table FROM 'file' (…)` in the syntax of PostgreSQL and DuckDB, besides DataFusion's
-//! `STORED AS … OPTIONS (…)`.
+//! Parses COPY in the syntax of PostgreSQL and DuckDB: `COPY (query) TO 'file' (FORMAT csv, HEADER)`, `COPY table TO
+//! STDOUT` and `COPY table FROM 'file' (…)`. DataFusion's own `STORED AS … OPTIONS (…)` is accepted as well.
 //!
-//! COPY FROM becomes `INSERT INTO table SELECT * FROM read_csv('file', …)`, or uses the reader of another
-//! format.
+//! COPY FROM becomes `INSERT INTO table SELECT * FROM read_csv('file', …)`, or uses the file reader of another format.
 
 use super::{Grammar, exclusions, readers, refusal};
 use crate::error;
@@ -15,13 +13,13 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use farpool_model::{FileFormat, OptionValue, ReadOptions, brief};
 
-/// The target of `COPY … TO STDOUT`.
+/// The target path that stands for standard output, in `COPY … TO STDOUT`.
 pub const STDOUT: &str = "/dev/stdout";
 
-/// The source of `COPY … FROM STDIN`, a file that can be read only once.
+/// The source path that stands for standard input, in `COPY … FROM STDIN`; it can be read only once.
 pub const STDIN: &str = "/dev/stdin";
 
-/// Parses `text`, if it is a COPY statement.
+/// If `text` is a COPY statement, parses it; otherwise returns `None`.
 pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Statement>> {
     let parser = Parser::new(&Grammar).with_recursion_limit(recursion_limit);
     let mut parser = match exclusions::marked(text) {
@@ -36,7 +34,7 @@ pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Sta
     }
     let source = source(&mut parser)?;
     let copied = if parser.parse_keyword(Keyword::TO) {
-        // Partitioned output is left to the engine's own writer.
+        // Options for partitioned output: the statement is left to the engine's own parser and writer.
         let Some(copy) = copy_to(&mut parser, source)? else { return Ok(None) };
         Statement::CopyTo(copy)
     } else {
@@ -50,7 +48,7 @@ pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Sta
     }
 }
 
-/// The source of the rows of COPY … TO.
+/// Where the rows of COPY … TO come from.
 enum Source {
     Query(Box<Query>),
     /// The table, and its list of columns, as written.
@@ -125,7 +123,7 @@ fn copy_from(parser: &mut Parser<'_>, source: Source, recursion_limit: usize) ->
         _ => Vec::new(),
     };
     if is_stdin && !options.iter().any(|(name, _)| name == "format") {
-        // The path has no extension that determines the format.
+        // The path has no extension from which the format follows, so that it is CSV.
         options.push(("format".to_string(), OptionValue::Text("csv".to_string())));
     }
     let from = reader(&path, options)?;
@@ -136,7 +134,7 @@ fn copy_from(parser: &mut Parser<'_>, source: Source, recursion_limit: usize) ->
     Ok(Statement::Statement(Box::new(insert)))
 }
 
-/// Returns the text of the reader call for `path`.
+/// Returns the call of the file reader for `path`, as SQL text.
 fn reader(path: &str, options: Vec<(String, OptionValue)>) -> Result<String> {
     let (formats, options): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| name == "format");
     let format = match formats.first().map(|(_, value)| plain(value)) {
@@ -154,7 +152,7 @@ fn reader(path: &str, options: Vec<(String, OptionValue)>) -> Result<String> {
     for (name, value) in options {
         let name = without_prefix(&name);
         known.set(name, &value).map_err(error::wrap)?;
-        // A keyword cannot be the name of an argument.
+        // The keyword NULL cannot be the name of a reader's argument.
         let name = if name == "null" { "nullstr" } else { name };
         call.push_str(&format!(", {name} = {}", literal(&value)));
     }
@@ -174,7 +172,8 @@ fn path(parser: &mut Parser<'_>, otherwise: &str) -> Result<String> {
     }
 }
 
-/// Parses `(name value, name, …)`; names are in lower case, and an option without a value is true.
+/// Parses a list of options, `(name value, name, …)`. Names are converted to lower case; an option without a value is
+/// true.
 fn options(parser: &mut Parser<'_>) -> Result<Vec<(String, OptionValue)>> {
     let mut options = Vec::new();
     parser.expect_token(&Token::LParen)?;
@@ -196,7 +195,7 @@ fn options(parser: &mut Parser<'_>) -> Result<Vec<(String, OptionValue)>> {
     Ok(options)
 }
 
-/// Returns a constant; a bare word is a text.
+/// Returns the value of a constant expression; a bare word is a string.
 fn value(expr: &Expr) -> Result<OptionValue> {
     match readers::value(expr)? {
         OptionValue::Text(text) if text.eq_ignore_ascii_case("on") => Ok(OptionValue::Flag(true)),
@@ -205,7 +204,7 @@ fn value(expr: &Expr) -> Result<OptionValue> {
     }
 }
 
-/// Removes the format from DataFusion's option names, such as 'format.delimiter'.
+/// Removes the format from the name of an option, as DataFusion writes it: `format.delimiter` becomes `delimiter`.
 pub fn without_prefix(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }

@@ -1,9 +1,9 @@
-//! Limits the depth of statements. The parser, the planner and the operators traverse syntax trees
-//! recursively, on a stack of limited size: `1 + 1 + 1` is a tree as deep as it has operators, although the
-//! parser builds it in a loop.
+//! Limits the nesting depth of statements. The parser, the planner and the operators traverse syntax trees recursively,
+//! on a stack of limited size. `1 + 1 + 1` is a tree as deep as it has operators, although the parser builds it in a
+//! loop.
 //!
-//! Invariant: a text that passes [`check_text`] is parsed to trees of at most [`limits::SQL_DEPTH_MAX`]
-//! levels, and [`check`] ensures that rules have made them no deeper.
+//! Invariant: a text that passes [`check_text`] is parsed to trees of at most [`limits::SQL_DEPTH_MAX`] levels, and
+//! [`check`] ensures that rewriting rules have not made them deeper.
 
 use super::Grammar;
 use super::walk::Look;
@@ -15,16 +15,16 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use farpool_model::{Error, limits};
 use std::ops::ControlFlow;
 
-/// Refuses a text that is too deep, before it is parsed.
+/// Refuses a text whose syntax tree would be too deep, before it is parsed.
 ///
 /// # Errors
-/// `OverLimit`.
+/// `OverLimit` if it is too deep.
 pub(super) fn check_text(text: &str) -> Result<()> {
-    // Each operator has at least one character, so that most texts need no examination.
+    // An operator takes at least one character, so that short texts cannot be too deep and are not examined.
     if text.len() <= limits::SQL_DEPTH_MAX {
         return Ok(());
     }
-    // Invalid tokens are reported by the parser.
+    // A text that has invalid tokens is passed on, because the parser reports the error.
     let Ok(tokens) = Tokenizer::new(&Grammar, text).tokenize() else { return Ok(()) };
     let mut levels = Levels::default();
     for token in &tokens {
@@ -34,10 +34,10 @@ pub(super) fn check_text(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a part of a statement that is too deep, or too large.
+/// Refuses a part of a statement whose syntax tree is too deep or too large.
 ///
 /// # Errors
-/// `OverLimit`.
+/// `OverLimit` if it is.
 pub(super) fn check(node: &impl Visit) -> Result<()> {
     let mut measure = Measure::default();
     let visited = node.look(&mut measure);
@@ -52,7 +52,7 @@ pub(super) fn check(node: &impl Visit) -> Result<()> {
     }
 }
 
-/// Returns the number of parts of an expression.
+/// Returns the number of nodes in a syntax tree of expressions.
 pub(super) fn parts(node: &impl Visit) -> usize {
     let mut measure = Measure::default();
     let visited = node.look(&mut measure);
@@ -74,16 +74,16 @@ fn within(depth: usize) -> Result<()> {
     }
 }
 
-/// The open brackets, including CASE … END.
+/// Counts the levels at the current token: the open brackets, including CASE … END, and the operators within them.
 ///
-/// A keyword may be a name at the position of an operand: `1 + where + 1`. A clause keyword therefore ends an
-/// expression only after a token that is certainly an operand; otherwise counting continues, so that the depth is over-
-/// rather than underestimated.
+/// A keyword may also be a name, if an operand is expected: `1 + where + 1`. Therefore a clause keyword ends an
+/// expression only after a token that is certainly an operand. Otherwise counting continues, so that the depth may be
+/// overestimated but not underestimated.
 #[derive(Default)]
 struct Levels {
     open: Vec<Level>,
     here: Level,
-    /// Sum of the depths of all levels.
+    /// Depth at the current token: the sum of the depths of all open levels.
     depth: usize,
     /// Whether the last token was an operand or the end of one.
     is_operand: bool,
@@ -92,9 +92,9 @@ struct Levels {
 #[derive(Clone, Copy, Default)]
 struct Level {
     is_case: bool,
-    /// Operators since the beginning of the expression.
+    /// Number of operators since the beginning of the current expression.
     operators: usize,
-    /// Queries and joins nested in each other, which end with the bracket.
+    /// Queries and joins nested in each other; they end with the bracket.
     queries: usize,
 }
 
@@ -146,7 +146,7 @@ impl Levels {
             {
                 self.end_expression();
             }
-            // A WHEN that does not end the branch before it begins the first branch.
+            // WHEN after an operand ends the expression of the previous branch; the first WHEN of a CASE does not.
             Keyword::WHEN if was_operand && self.here.is_case => self.end_expression(),
             Keyword::CASE if !was_operand => self.open(true),
             Keyword::END if self.here.is_case && was_operand => {

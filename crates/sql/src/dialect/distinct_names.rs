@@ -1,10 +1,10 @@
-//! Gives columns distinct names, so that a name never decides whether a query is accepted. DataFusion 55.2 names an
-//! expression by its text without casts and with its columns resolved, and refuses a list with two equal names:
-//! `sum(id), sum(id::double)`, `id + 1, (id) + 1`, `sum(id), sum(emp.id)`. After such an error, columns get their
-//! written texts as names, and if that is not enough, casts become a part of names ([`crate::written`]). This rule is
+//! Gives columns distinct names. DataFusion 55.2 names an expression by its text, without casts and with its columns
+//! resolved, and refuses a SELECT list with two equal names: `sum(id), sum(id::double)`, `id + 1, (id) + 1`, `sum(id),
+//! sum(emp.id)`. Whether a query is accepted should not depend on such names. After this error, columns are named by
+//! their text as written; if that is not enough, casts become part of the names ([`crate::written`]). This rule is
 //! obsolete once upstream accepts equal names.
 //!
-//! The column of a subquery is also called by its written text: `"max(id)"` is resolved after the engine has failed to
+//! A column of a subquery can also be referred to by its text: `"max(id)"` is resolved after the engine has failed to
 //! find it.
 
 use super::headers::{self, calls, text};
@@ -18,18 +18,18 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Names each column of every SELECT by its text.
+/// Names each column of every SELECT by its text in the statement.
 pub(super) fn of_columns(statement: &mut Statement, lowers: bool) -> Result<()> {
     visit(statement, &mut Columns { lowers })
 }
 
-/// Adds casts to the names of columns.
+/// Makes the casts in expressions part of their column names, by calls of [`crate::written`]'s function.
 pub(super) fn of_casts(statement: &mut Statement) -> Result<()> {
     visit(statement, &mut Casts)
 }
 
-/// Names columns of subqueries by their texts, if the column that `error` reports as missing is one of them; returns
-/// whether there is one.
+/// If the column that `error` reports as missing is a column of a subquery, named by its text, gives the subquery's
+/// columns these names. Returns whether that is so.
 pub(super) fn of_subqueries(
     statement: &mut Statement,
     error: &DataFusionError,

@@ -1,6 +1,6 @@
-//! Keeps the digits of numbers with a decimal point, and of integers of more than 64 bits: DataFusion 55.2 reads them
-//! as doubles unless an option makes them decimals in every context. [`crate::types`] decides which of them are
-//! decimals, once the types of columns are known.
+//! Keeps all digits of numbers with a decimal point, and of integers of more than 64 bits. DataFusion 55.2 reads them
+//! as doubles, or, with an option, as decimals in every context. [`crate::types`] decides which of them become
+//! decimals, when the types of columns are known.
 
 use super::call;
 use crate::types::EXACT_NUMBER;
@@ -45,7 +45,7 @@ impl VisitorMut for ExactNumbers {
     }
 }
 
-/// Returns whether a double may lose digits of the number. A number with an exponent is a double.
+/// Returns whether a double may lose digits of the number. A number with an exponent is meant to be a double.
 fn is_exact(text: &str) -> bool {
     let mut digits = text.bytes().filter(|b| *b != b'_');
     let is_plain = digits.all(|b| b.is_ascii_digit() || b == b'.');
@@ -53,7 +53,7 @@ fn is_exact(text: &str) -> bool {
     is_plain && (text.contains('.') || is_large())
 }
 
-/// Returns the text of a number that was replaced.
+/// If the expression stands for a number whose digits are kept, returns the number as it was written; otherwise `None`.
 fn written(expr: &Expr) -> Option<String> {
     let Expr::Function(function) = expr else { return None };
     if !super::headers::is_called(function, EXACT_NUMBER) {

@@ -1,13 +1,13 @@
 //! Parses `EXCLUDE CURRENT ROW | GROUP | TIES | NO OTHERS` after the frame of a window, which DataFusion's parser does
-//! not know. The words are removed from the tokens; a constant text in PARTITION BY marks the window until the plan is
-//! built ([`crate::exclusions`]). This rule is obsolete once the parser and the planner support EXCLUDE.
+//! not know. The words are removed from the tokens; until the plan is built, a constant string in PARTITION BY marks
+//! the window ([`crate::exclusions`]). This rule is obsolete once the parser and the planner support EXCLUDE.
 
 use super::Grammar;
 use crate::exclusions::Exclusion;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-/// Returns the tokens of `text` with marks; `None` if there is no EXCLUDE.
+/// Returns the tokens of `text` with each EXCLUDE replaced by a mark; `None` if there is no EXCLUDE.
 pub(super) fn marked(text: &str) -> Option<Vec<TokenWithSpan>> {
     if !text.to_ascii_lowercase().contains("exclude") {
         return None;
@@ -31,7 +31,7 @@ pub(super) fn marked(text: &str) -> Option<Vec<TokenWithSpan>> {
     found.then_some(made)
 }
 
-/// Returns the exclusion that the last words of `tokens` express, and the number of these words.
+/// If the last words of `tokens` are an exclusion, returns it (`None` for NO OTHERS) and the number of these words.
 fn exclusion(tokens: &[TokenWithSpan]) -> Option<(usize, Option<Exclusion>)> {
     let word = |back: usize| match &tokens.get(tokens.len().checked_sub(back)?)?.token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_lowercase()),
@@ -48,7 +48,7 @@ fn exclusion(tokens: &[TokenWithSpan]) -> Option<(usize, Option<Exclusion>)> {
     }
 }
 
-/// Marks the window whose specification ends `tokens`; returns whether it has a frame.
+/// Inserts the mark into the window specification at the end of `tokens`; returns whether the window has a frame.
 fn mark(tokens: &mut Vec<TokenWithSpan>, exclusion: Option<Exclusion>) -> bool {
     let Some(places) = Places::of(tokens) else { return false };
     let Some(exclusion) = exclusion else { return true };
@@ -56,7 +56,7 @@ fn mark(tokens: &mut Vec<TokenWithSpan>, exclusion: Option<Exclusion>) -> bool {
         true => vec![Token::Comma],
         false => vec![Token::make_keyword("PARTITION"), Token::make_keyword("BY")],
     };
-    // The engine would drop a constant without a cast.
+    // The engine would drop a constant in PARTITION BY; it keeps one that is cast.
     let literal = Token::SingleQuotedString(exclusion.mark().to_string());
     words.extend([literal, Token::DoubleColon, Token::make_keyword("TEXT")]);
     let span = tokens[places.at].span;
@@ -64,9 +64,9 @@ fn mark(tokens: &mut Vec<TokenWithSpan>, exclusion: Option<Exclusion>) -> bool {
     true
 }
 
-/// Positions in a window's specification at which tokens can be inserted.
+/// Positions in a window's specification, as far as they are known, at which tokens can be inserted.
 struct Places {
-    /// After PARTITION BY, before the next clause.
+    /// The position after PARTITION BY, before the next clause.
     at: usize,
     partition: bool,
 }

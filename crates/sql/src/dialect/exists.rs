@@ -1,10 +1,11 @@
-//! Names columns that compare with a subquery by their text. DataFusion 55.2 gives every EXISTS the same name.
+//! Names result columns that contain EXISTS or a comparison with a subquery by their text in the statement, because
+//! DataFusion 55.2 gives every EXISTS the same name.
 
 use super::walk::Look;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem};
 use std::ops::ControlFlow;
 
-/// Names the columns of the SELECT that contain an EXISTS, IN, ANY or ALL.
+/// Gives those items of the SELECT list an alias that contain EXISTS, IN, ANY or ALL with a subquery.
 pub(super) fn apply(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item

@@ -1,6 +1,6 @@
-//! Bounds statements whose WITH queries refer to one another. DataFusion 55.2 plans a WITH query again for each
-//! reference to it, so that a chain of queries that each read the previous one twice has a plan of exponential size.
-//! Planning would take exponential time before there is a plan whose operators could be counted.
+//! Limits statements whose WITH queries refer to one another. DataFusion 55.2 plans a WITH query again for each
+//! reference to it. If each query of a chain reads the previous one twice, the plan has exponential size, and planning
+//! would take exponential time before there is a plan whose operators could be counted.
 
 use super::walk::Look;
 use crate::error;
@@ -10,10 +10,10 @@ use farpool_model::{Error, limits};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Refuses a statement that reads too many tables once each reference to a WITH query is expanded.
+/// Refuses a statement that would read too many tables when each reference to a WITH query is expanded.
 ///
 /// # Errors
-/// `OverLimit`.
+/// `OverLimit` if there are too many.
 pub(super) fn check(statement: &impl Visit) -> Result<()> {
     let mut relations = Relations { open: vec![Level::default()] };
     let visited = statement.look(&mut relations);
@@ -32,7 +32,7 @@ pub(super) fn check(statement: &impl Visit) -> Result<()> {
     }
 }
 
-/// The queries that enclose the visited position.
+/// Counts the tables and other relations of the queries around the visited position.
 struct Relations {
     open: Vec<Level>,
 }
@@ -40,9 +40,11 @@ struct Relations {
 #[derive(Default)]
 struct Level {
     relations: usize,
-    /// Names of the WITH queries that have not been visited yet, in reverse order. They are visited before the body.
+    /// Names of the WITH queries that have not been visited yet, in reverse order. They are visited before the body of
+    /// the query.
     coming: Vec<String>,
-    /// Number of relations of each WITH query that has been visited.
+    /// For each WITH query that has been visited: its number of relations, with references to other WITH queries
+    /// expanded.
     known: HashMap<String, usize>,
 }
 

@@ -1,5 +1,5 @@
-//! Translates constant formats, as in `to_char(d, 'YYYY-MM')`, from PostgreSQL's patterns to those of the engine
-//! (chrono's). A format with `%` is one of the engine's already.
+//! Translates constant formats of times, as in `to_char(d, 'YYYY-MM')`, from PostgreSQL's patterns to those of the
+//! engine (chrono's). A format with `%` is one of the engine's already.
 
 use super::headers::is_called;
 use super::refusal;
@@ -8,8 +8,9 @@ use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value, ValueWithSpan,
 };
 
-/// PostgreSQL's patterns and the engine's equivalents; a pattern precedes its own prefixes. Patterns without an
-/// equivalent (`None`) are refused: names padded with blanks or in capital letters, and numbers without padding.
+/// PostgreSQL's patterns with the engine's equivalents. If one pattern begins with another, the longer one comes first.
+/// Patterns without an equivalent (`None`) are refused: names padded with blanks or in capital letters, and numbers
+/// without padding.
 const PATTERNS: &[(&str, Option<&str>)] = &[
     ("FMMonth", Some("%B")),
     ("FMMon", Some("%b")),
@@ -57,7 +58,7 @@ const PATTERNS: &[(&str, Option<&str>)] = &[
     ("CC", None),
 ];
 
-/// The engine's formats of durations.
+/// Names of the engine's formats for durations, which are no patterns.
 const DURATIONS: &[&str] = &["pretty", "iso8601", "ISO8601"];
 
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {
@@ -80,8 +81,8 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether `text` begins with `pattern`. Case matters only in names of months and days, where it selects the
-/// case of the output.
+/// Returns whether `text` begins with `pattern`. Case matters only for names of months and days, because it selects the
+/// case of the output there.
 fn begins(text: &str, pattern: &str) -> bool {
     let is_number = pattern.chars().all(|c| !c.is_lowercase());
     text.starts_with(pattern)

@@ -19,7 +19,7 @@ pub(super) fn grand_total(select: &mut Select) -> Result<()> {
     }
     keys.retain(|key| !is_empty(key));
     if keys.is_empty() && select.having.is_none() {
-        // A HAVING condition makes the query an aggregation, regardless of its SELECT list.
+        // The condition is always true. HAVING makes the query an aggregation, whatever its SELECT list.
         select.having = Some(sql::expr("count(*) >= 0")?);
     }
     Ok(())
@@ -62,8 +62,8 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Rewrites `string_agg(DISTINCT x, ',' ORDER BY x)` to the text of a list: the engine supports no ORDER BY next to
-/// DISTINCT there.
+/// Rewrites `string_agg(DISTINCT x, ',' ORDER BY x)` to a list that is converted to a string, because the engine
+/// supports no ORDER BY next to DISTINCT in `string_agg`.
 fn distinct_texts(function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     let is_distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
@@ -100,7 +100,8 @@ pub(super) fn order(key: &mut OrderByExpr) {
     }
 }
 
-/// Returns the expression for the least value such that at least the share `p` of the values are not greater.
+/// Returns an expression for the discrete percentile: the least value such that at least the fraction `p` of the values
+/// are not greater.
 fn percentile_disc(function: &Function) -> Result<Expr> {
     let ([key], FunctionArguments::List(list)) = (function.within_group.as_slice(), &function.args) else {
         let advice = "write percentile_disc(0.5) WITHIN GROUP (ORDER BY x)";
@@ -125,7 +126,7 @@ fn percentile_disc(function: &Function) -> Result<Expr> {
     sql::expr_with(&text, &named)
 }
 
-/// Functions of a list and a lambda, with the engine's names for them.
+/// Functions of a list and a lambda, in other systems and in the engine.
 const OF_LAMBDAS: &[(&str, &str)] = &[
     ("list_transform", "array_transform"),
     ("array_transform", "array_transform"),
@@ -135,7 +136,8 @@ const OF_LAMBDAS: &[(&str, &str)] = &[
     ("array_filter", "array_filter"),
 ];
 
-/// Parses `x -> …` among the arguments of these functions as a lambda, before it is taken for a JSON operator.
+/// Parses `x -> …` among the arguments of functions in [`OF_LAMBDAS`] as a lambda. Otherwise `->` would be taken for a
+/// JSON operator.
 pub(super) fn lambdas(expr: &mut Expr) -> Result<()> {
     let Expr::Function(function) = expr else { return Ok(()) };
     let Some((_, engine)) = OF_LAMBDAS.iter().find(|(name, _)| is_called(function, name)) else {
@@ -153,7 +155,8 @@ pub(super) fn lambdas(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Takes the parameters from the left end of `x -> x + 1 > 2`, which the grammar parses as `(x -> x + 1) > 2`.
+/// Removes and returns the parameters at the left end of `x -> x + 1 > 2`, which the grammar parses as `(x -> x + 1) >
+/// 2`; the rest is the body of the lambda.
 fn parameters(body: &mut Expr) -> Option<OneOrManyWithParens<LambdaFunctionParameter>> {
     let mut left = body;
     loop {

@@ -1,10 +1,9 @@
-//! Grammar of statements: sqlparser's generic dialect with these differences.
+//! The grammar of statements: the generic dialect of `sqlparser`, with these differences.
 //!
-//! - `x IS DISTINCT FROM y AND z`: the right side ends at AND, OR and NOT, as in the SQL standard.
-//! - `2 ^ 10` is a power and binds more tightly than `*`, as in PostgreSQL and DuckDB; exclusive OR of bits
-//!   is `5 # 3`, as in PostgreSQL.
+//! - `x IS DISTINCT FROM y AND z`: the right operand ends at AND, OR and NOT, as in the SQL standard.
+//! - `2 ^ 10` is a power and binds more tightly than `*`, as in PostgreSQL and DuckDB; exclusive OR of bits is `5 # 3`.
 //! - `1_000_000` is a number.
-//! - `j#>>'{a}'` has no name with `#` in it.
+//! - In `j#>>'{a}'`, the `#` is not part of a name.
 //! - `j ->> 'a' = 'b'` compares the result of the arrow, as in PostgreSQL.
 
 use crate::interrupt::steps::step;
@@ -18,10 +17,10 @@ use std::any::TypeId;
 /// Precedence of `^`: above `*` and `/`, below the sign of a number and `::`.
 const POWER: u8 = 45;
 
-/// Precedence of `->` and similar operators: below `+` and `-`, above comparisons and IS.
+/// Precedence of `->` and similar JSON operators: below `+` and `-`, above comparisons and IS.
 const ARROW: u8 = 25;
 
-/// The dialect of every statement.
+/// The `sqlparser` dialect that is used for every statement.
 #[derive(Debug)]
 pub struct Grammar;
 
@@ -34,7 +33,8 @@ macro_rules! as_the_generic_dialect {
 }
 
 impl Dialect for Grammar {
-    /// Returns the dialect as which the parser treats this one where it compares types of dialects.
+    /// Returns the type of the generic dialect, as which the parser treats this one where it compares dialects by their
+    /// types.
     fn dialect(&self) -> TypeId {
         TypeId::of::<GenericDialect>()
     }
@@ -96,7 +96,7 @@ impl Dialect for Grammar {
         }
     }
 
-    /// Parses a sign together with its operand, before a power is applied: `-2 ^ 2` is 4.
+    /// Parses a sign together with its operand, so that a power is applied after it: `-2 ^ 2` is 4, as in PostgreSQL.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         if let Err(stopped) = step() {
             return Some(Err(stopped));

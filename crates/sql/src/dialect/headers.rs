@@ -1,6 +1,7 @@
-//! The column names of a result, as they were written; they are separate from the names in the plan. In DataFusion
-//! 55.2, names of expressions contain its own types and the names of files (`avg(flights.csv.delay)`, `Int64(1)`) and
-//! must be distinct; a result may have several columns of one name.
+//! The column names of a result as they were written in the statement. They are kept separately from the names in the
+//! plan, because names of expressions in DataFusion 55.2 contain its own types and the names of files
+//! (`avg(flights.csv.delay)`, `Int64(1)`) and must be distinct, whereas a result may have several columns of the same
+//! name.
 
 use super::walk::Look;
 use arrow_schema::{Field, Schema, SchemaRef};
@@ -11,20 +12,20 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// The headers of a query's result, an entry for each item of SELECT.
+/// The column names of a query's result: an entry for each item of SELECT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<Header>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Header {
     One(String),
-    /// A wildcard: any number of columns, named as in the plan.
+    /// A wildcard (`*`): any number of columns, with their names in the plan.
     Many,
 }
 
 impl Headers {
-    /// Returns the headers of `statement`; none if it is not a query, or has no list of columns. `lowers`
-    /// tells whether names without quotes are converted to lower case.
+    /// Returns the headers of `statement`; no entries if it is not a query or has no list of columns. `lowers` tells
+    /// whether names without quotes are converted to lower case.
     pub(super) fn of(statement: &SqlStatement, lowers: bool) -> Self {
         let query = match statement {
             SqlStatement::Query(query) => query,
@@ -37,14 +38,15 @@ impl Headers {
         };
         let Some(select) = leftmost(query) else { return Headers::default() };
         let headers: Vec<Header> = select.projection.iter().map(|item| header(item, lowers)).collect();
-        // A struct is unnested to its fields; next to a wildcard, the number of columns that each yields is unknown.
+        // UNNEST of a struct yields a column for each field. Next to a wildcard, it is not known how many columns
+        // belong to which.
         match headers.contains(&Header::Many) && select.projection.iter().any(unnests) {
             true => Headers::default(),
             false => Headers(headers),
         }
     }
 
-    /// Returns the schema of the plan with these headers as names; unchanged if there are no headers.
+    /// Returns the schema with these headers as column names; the schema itself if there are no headers.
     pub fn over(&self, schema: &SchemaRef) -> SchemaRef {
         let fields = schema.fields();
         let ones = self.0.iter().filter(|header| **header != Header::Many).count();
@@ -60,8 +62,8 @@ impl Headers {
             }
             Header::Many => false,
         };
-        // Headers are matched from the front up to the first wildcard, and from the back down to the last
-        // one.
+        // Headers are matched from the front up to the first wildcard, and from the back down to the last wildcard;
+        // columns in between keep their names.
         let _ = named.iter_mut().zip(&self.0).all(|(field, header)| name(field, header));
         if has_wildcards {
             let _ =
@@ -71,7 +73,8 @@ impl Headers {
     }
 }
 
-/// Returns the SELECT that determines the query's columns.
+/// Returns the SELECT that determines the query's column names: the first one of a UNION, for example. `None` if there
+/// is none.
 pub(super) fn leftmost(query: &Query) -> Option<&Select> {
     let mut body = &*query.body;
     loop {
@@ -99,7 +102,7 @@ fn header(item: &SelectItem, lowers: bool) -> Header {
     }
 }
 
-/// Returns the header of an expression without an alias.
+/// Returns the result column's name for an expression without an alias: its text, or the name of a column.
 pub(super) fn text(expr: &Expr, lowers: bool) -> String {
     match expr {
         Expr::Identifier(name) => normal(name, lowers),
@@ -109,7 +112,7 @@ pub(super) fn text(expr: &Expr, lowers: bool) -> String {
     }
 }
 
-/// Returns a name in the form in which it is resolved.
+/// Returns a name in the form in which it is compared: in lower case if it has no quotes and `lowers` is set.
 pub(super) fn normal(name: &Ident, lowers: bool) -> String {
     match name.quote_style {
         None if lowers => name.value.to_lowercase(),
@@ -137,7 +140,7 @@ pub(super) fn calls(node: &impl Visit, names: &[&str]) -> bool {
     .is_break()
 }
 
-/// Returns whether the function's name is `wanted`, which is in lower case.
+/// Returns whether the function is called by the name `wanted`, which is in lower case.
 pub(super) fn is_called(function: &Function, wanted: &str) -> bool {
     matches!(function.name.0.as_slice(), [ObjectNamePart::Identifier(name)]
         if name.value.eq_ignore_ascii_case(wanted))
@@ -152,7 +155,7 @@ pub(super) fn name_columns(query: &mut Query, lowers: bool) {
     }
 }
 
-/// Returns the same SELECT as [`leftmost`], to be changed.
+/// Returns the same SELECT as [`leftmost`], for changing it.
 pub(super) fn leftmost_mut(query: &mut Query) -> Option<&mut Select> {
     let mut body = &mut *query.body;
     loop {

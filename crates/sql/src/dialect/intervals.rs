@@ -1,6 +1,6 @@
-//! Rewrites two forms of intervals that DataFusion 55.2 lacks: products and quotients with numbers, if one side is
-//! syntactically an interval, and texts with a clock, such as `'1 day 04:05:06'`, whose hours, minutes and seconds it
-//! does not read.
+//! Rewrites two forms of intervals that DataFusion 55.2 lacks: products and quotients of an interval and a number, if
+//! one side is written as an interval; and interval strings with a time of day, such as `'1 day 04:05:06'`, whose
+//! hours, minutes and seconds it does not read.
 
 use super::call;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, Value, ValueWithSpan};
@@ -18,7 +18,8 @@ pub(super) fn apply(expr: &mut Expr) {
     }
 }
 
-/// Returns the call that multiplies or divides an interval by a number.
+/// If the operation multiplies or divides an interval by a number, returns the function call that does so; otherwise
+/// `None`.
 fn scaled(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     let (function, interval, number) = match (op, is_interval(left), is_interval(right)) {
         (BinaryOperator::Multiply, true, false) => ("multiply_interval", left, right),
@@ -43,7 +44,7 @@ fn is_interval(expr: &Expr) -> bool {
     }
 }
 
-/// Expands the clock in a text: `1 day 04:05:06` becomes `1 day 04 hours 05 minutes 06 seconds`.
+/// Writes out the time of day in an interval string: `1 day 04:05:06` becomes `1 day 04 hours 05 minutes 06 seconds`.
 fn write_out_clock(value: &mut Expr) {
     let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) = value else { return };
     if !text.contains(':') {

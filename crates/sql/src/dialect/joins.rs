@@ -1,13 +1,14 @@
-//! Puts joins with USING or NATURAL in brackets, for [`crate::using`] to plan, and refuses joins without a condition:
-//! DataFusion 55.2 plans them as cross joins, whereas a missing ON is an error in other systems. Names of keys are
-//! rewritten once the planner has reported which tables have them ([`super::merged_keys`]).
+//! Puts joins with USING or NATURAL in brackets, so that [`crate::using`] plans them. Refuses joins without a
+//! condition, because DataFusion 55.2 plans them as cross joins, whereas a missing ON is an error in other systems.
+//! Names of join keys are rewritten later, when the planner has reported which tables have them
+//! ([`super::merged_keys`]).
 
 use super::refusal;
 use crate::using::bracket;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Join, JoinConstraint, JoinOperator, Select, TableFactor};
 
-/// Checks joins in FROM and puts them in brackets.
+/// Checks the joins in FROM, and puts those with USING or NATURAL in brackets.
 pub(super) fn apply(select: &mut Select) -> Result<()> {
     for tables in &mut select.from {
         tables.joins.iter().try_for_each(check)?;
@@ -16,7 +17,7 @@ pub(super) fn apply(select: &mut Select) -> Result<()> {
     Ok(())
 }
 
-/// Checks joins in brackets.
+/// Checks the joins within brackets in FROM.
 pub(super) fn in_brackets(table: &TableFactor) -> Result<()> {
     match table {
         TableFactor::NestedJoin { table_with_joins, .. } => table_with_joins.joins.iter().try_for_each(check),

@@ -1,8 +1,7 @@
-//! Rewrites JSON operators on strings: `j -> 'a'`, `j ->> 'a'`, `j #>> '{a,0}'`, and paths like `$.a[0]` and `/a/0`,
-//! which are converted to lists of steps.
+//! Rewrites JSON operators on strings (`j -> 'a'`, `j ->> 'a'`, `j #>> '{a,0}'`) to function calls, and JSON paths
+//! (`$.a[0]`, `/a/0`) to lists of steps.
 //!
-//! A step is a key of an object or, as text or number, an index of an array; negative indexes count from the
-//! end.
+//! A step is a key of an object or, as a string or a number, an index of an array; negative indexes count from the end.
 
 use super::headers::is_called;
 use super::{call, refusal};
@@ -11,12 +10,12 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value, ValueWithSpan,
 };
 
-/// The function that returns the JSON at a path, as text.
+/// The function that returns the JSON at a path, as a string.
 const JSON: &str = "json_get_json";
-/// The function that returns the JSON at a path without the quotes of a string.
+/// The function that returns the JSON at a path; a JSON string without its quotes.
 const TEXT: &str = "json_as_text";
 
-/// The engine's functions whose arguments from the second on are steps.
+/// The engine's JSON functions. Their arguments from the second on are steps of a path.
 const STEPPED: &[&str] = &[
     JSON,
     TEXT,
@@ -54,7 +53,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Converts paths among the arguments of these functions to lists of steps.
+/// Converts JSON paths among the arguments of the functions in [`STEPPED`] to lists of steps.
 fn paths_of(function: &mut Function) -> Result<()> {
     if !STEPPED.iter().any(|name| is_called(function, name)) {
         return Ok(());
@@ -68,7 +67,7 @@ fn paths_of(function: &mut Function) -> Result<()> {
     Ok(())
 }
 
-/// Takes the arguments of a call, if all but the first are constants.
+/// Removes and returns the arguments of a call if all but the first are constants; otherwise returns none.
 fn taken(inner: &Function) -> Vec<Expr> {
     let FunctionArguments::List(list) = &inner.args else { return Vec::new() };
     let expr = |argument: &FunctionArg| match argument {
@@ -80,7 +79,8 @@ fn taken(inner: &Function) -> Vec<Expr> {
     if arguments.iter().skip(1).all(is_constant) { arguments } else { Vec::new() }
 }
 
-/// Converts a path to steps: a constant text like `$.a[0]` or `/a/0` to a list, anything else to one step.
+/// Converts a JSON path to steps: a constant string such as `$.a[0]` or `/a/0` to a list of steps; anything else is a
+/// single step.
 ///
 /// # Errors
 /// Fails for paths with wildcards, and for malformed paths.
@@ -104,7 +104,7 @@ pub(super) fn path(expr: &Expr) -> Result<Expr> {
     }
 }
 
-/// Converts PostgreSQL's `'{a,0}'` to steps.
+/// Converts a path in PostgreSQL's form, `'{a,0}'`, to steps.
 fn braces(expr: &Expr) -> Result<Expr> {
     let inner = text(expr).and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
     match inner {
@@ -127,7 +127,7 @@ fn list(steps: Vec<String>) -> Expr {
     call("make_array", steps.into_iter().map(|step| Expr::value(Value::SingleQuotedString(step))).collect())
 }
 
-/// Parses the steps after `$`; `None` if they are malformed.
+/// Parses the steps of a path after its `$`; returns `None` if they are malformed.
 fn dollar_steps(mut rest: &str) -> Option<Vec<String>> {
     let mut steps = Vec::new();
     while !rest.is_empty() {

@@ -1,6 +1,6 @@
-//! Lists in FROM that are computed from a row of a preceding table: `t, unnest(array[t.a, t.b]) u(x)`, `t, LATERAL
-//! unnest(t.l)`, `t, generate_series(1, t.n) g(i)`. DataFusion 55.2 allows columns of other tables in UNNEST only, and
-//! not in an `ARRAY[…]` within it.
+//! Lists in FROM that depend on the row of a preceding table (lateral joins): `t, unnest(array[t.a, t.b]) u(x)`, `t,
+//! LATERAL unnest(t.l)`, `t, generate_series(1, t.n) g(i)`. DataFusion 55.2 allows columns of other tables only in
+//! UNNEST, and not in an `ARRAY[…]` within it.
 
 use super::call;
 use super::headers::normal;
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Table functions that are also functions returning lists, and the name of their column.
+/// Table functions that also exist as functions which return lists. They are also the names of the functions' columns.
 const SERIES: &[&str] = &["generate_series", "range"];
 const COLUMN: &str = "value";
 
@@ -25,7 +25,7 @@ pub(super) fn apply(table: &mut TableFactor) {
     }
 }
 
-/// Returns the UNNEST that is equivalent to a call of a table function.
+/// Returns the UNNEST that is equivalent to a call of a table function in [`SERIES`]; `None` for any other table.
 fn unnested(table: &TableFactor) -> Option<TableFactor> {
     let (name, args, alias) = match table {
         TableFactor::Function { name, args, alias, with_ordinality: false, .. } => (name, args, alias),
@@ -83,7 +83,7 @@ fn has_column(expr: &Expr) -> bool {
     found.is_break()
 }
 
-/// Rewrites array literals to function calls.
+/// Rewrites array literals (`ARRAY[…]`) to function calls.
 struct Lists;
 
 impl VisitorMut for Lists {

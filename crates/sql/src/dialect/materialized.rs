@@ -1,6 +1,6 @@
-//! Removes MATERIALIZED from `WITH c AS MATERIALIZED (…)` and `AS NOT MATERIALIZED`, which the parser knows only in
-//! another dialect. The words do not change a result; they are overwritten with blanks, so that positions in the text
-//! stay valid.
+//! Removes MATERIALIZED from `WITH c AS MATERIALIZED (…)` and `AS NOT MATERIALIZED`, which the parser accepts only in
+//! another dialect. The words do not affect a result. They are overwritten with blanks, so that positions in the text
+//! stay the same.
 
 use super::Grammar;
 use crate::statements::Offsets;
@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Returns the text without these words.
+/// Returns the text with these words overwritten by blanks.
 pub(super) fn blanked(text: &str) -> Cow<'_, str> {
     if !text.to_ascii_lowercase().contains("materialized") {
         return Cow::Borrowed(text);

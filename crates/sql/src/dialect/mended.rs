@@ -1,5 +1,5 @@
-//! Rules that need to know which names are columns: each recognizes an error of the planner and rewrites the statement,
-//! which is then planned again.
+//! Applies the rules that need to know which names are columns. Each recognizes an error of the planner and rewrites
+//! the statement, which is then planned again.
 
 use super::{aliases, distinct_names, merged_keys, outer_names, outermost, repeated, visit};
 use crate::error;
@@ -8,20 +8,21 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 
-/// Rules that were applied to a statement after its planning had failed; those about equal names are applied at most
-/// once.
+/// The rules that have been applied to a statement after its planning failed. Those about equal column names are
+/// applied at most once.
 #[derive(Default)]
 pub(super) struct Mended {
     wildcard: bool,
     columns: bool,
     pub casts: bool,
     subqueries: bool,
-    /// The first error, before any rule was applied.
+    /// The error of the first planning, before any rule was applied.
     first: Option<DataFusionError>,
 }
 
 impl Mended {
-    /// Rewrites a statement whose planning failed with `error`; returns whether anything was rewritten.
+    /// Tries to rewrite a statement whose planning failed with `error`. Returns whether anything was rewritten, so that
+    /// planning again may succeed.
     pub(super) fn mend(
         &mut self,
         state: &SessionState,
@@ -69,8 +70,8 @@ impl Mended {
         Ok(false)
     }
 
-    /// Returns the error to report: the first one if the same kind of error remains, since it refers to the statement
-    /// as written.
+    /// Returns the error to report. If `error` is of the same kind as the first one, returns the first one, because it
+    /// refers to the statement as written.
     pub(super) fn told(self, error: DataFusionError) -> DataFusionError {
         match self.first {
             Some(first) if error::is_of_equal_names(&first) && error::is_of_equal_names(&error) => first,
@@ -78,7 +79,7 @@ impl Mended {
         }
     }
 
-    /// Stores the first error that a rule has handled.
+    /// Keeps the first error that a rule has handled.
     pub(super) fn keep(&mut self, error: DataFusionError) {
         if Found::of(&error).is_none() {
             self.first.get_or_insert(error);

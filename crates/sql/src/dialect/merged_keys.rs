@@ -1,6 +1,7 @@
-//! Rewrites the names of the keys of USING and NATURAL. Joins are marked with numbers before planning; for each join,
-//! the planner reports which columns of its tables get other names ([`crate::using`]). A rewritten SELECT uses these
-//! names instead of `t.key`, but its columns keep their old names; `t.*` is expanded, and `*` excludes the new names.
+//! Rewrites the names of the join keys of USING and NATURAL. Before planning, these joins are marked with numbers. For
+//! each of them, the planner reports which columns of its tables get other names ([`crate::using`]). The SELECT is then
+//! rewritten to use these names instead of `t.key`, while its result columns keep their old names; `t.*` is expanded,
+//! and `*` excludes the new names.
 
 use super::headers::normal;
 use super::outer_names::names;
@@ -17,14 +18,14 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Marks the joins with merged keys; returns their number.
+/// Marks the joins with merged keys (USING, NATURAL) with numbers; returns how many there are.
 pub(super) fn marked(statement: &mut Statement) -> Result<usize> {
     let mut marks = Marks { count: 0 };
     visit(statement, &mut marks)?;
     Ok(marks.count)
 }
 
-/// Rewrites the names of the keys of the join that `found` reports.
+/// Rewrites the names of the join keys that `found` reports, for the join that it reports.
 pub(super) fn rewrite(statement: &mut Statement, found: &Found, lowers: bool) -> Result<()> {
     visit(statement, &mut Rewrite { found, lowers })
 }
@@ -105,14 +106,14 @@ impl Rewrite<'_> {
         self.found.tables.iter().find(|table| table.name == name)
     }
 
-    /// Returns the new name of a qualified column.
+    /// Returns the new name of a qualified column such as `t.key`; `None` if it keeps its name.
     fn renamed(&self, path: &[Ident]) -> Option<&str> {
         let [.., table, column] = path else { return None };
         let (table, column) = (self.table(&self.normal(table))?, self.normal(column));
         table.columns.iter().find_map(|(old, new)| new.as_deref().filter(|_| *old == column))
     }
 
-    /// Expands wildcards of tables, excludes the new names from `*`, and keeps the names of columns.
+    /// Expands `t.*`, excludes the new names from `*`, and gives result columns their old names as aliases.
     fn columns(&self, select: &mut Select) {
         let mut taken: HashSet<String> = HashSet::new();
         for item in &select.projection {
@@ -154,7 +155,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Returns the columns of `t.*`, if `t` has keys with new names.
+    /// If `t` has keys with new names, returns the columns of `t.*`; otherwise `None`.
     fn written_out(
         &self,
         kind: &SelectItemQualifiedWildcardKind,
@@ -204,7 +205,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// Returns `name`, with a number appended if it is taken.
+/// Returns `name`; with a number appended if the name is taken.
 fn free(name: String, taken: &mut HashSet<String>) -> Ident {
     let numbered = (1_u32..).map(|n| format!("{name}_{n}"));
     let free = [name.clone()].into_iter().chain(numbered).find(|name| !taken.contains(name));
@@ -213,10 +214,10 @@ fn free(name: String, taken: &mut HashSet<String>) -> Ident {
     Ident::with_quote('"', free)
 }
 
-/// Writes the new names of keys.
+/// Replaces the old names of keys by the new ones.
 struct Keys<'a> {
     rewrite: &'a Rewrite<'a>,
-    /// Tables of the inner queries around the visited position, which hide those of the join.
+    /// For each inner query around the visited position, its tables; their names hide those of the join's tables.
     hidden: Vec<Vec<String>>,
 }
 
@@ -226,7 +227,8 @@ impl Keys<'_> {
         debug_assert!(visited.is_continue(), "the visitor never breaks");
     }
 
-    /// Resolves the join if these tables contain it, and rewrites everything after it; returns whether they do.
+    /// If these tables contain the join, marks it as rewritten and rewrites the expressions after it. Returns whether
+    /// they contain it.
     fn within(&mut self, tables: &mut TableWithJoins) -> bool {
         let mut is_after = self.in_brackets(&mut tables.relation);
         for join in &mut tables.joins {

@@ -1,12 +1,13 @@
-//! Converts text to a statement that DataFusion plans with the meaning that the text has in PostgreSQL and DuckDB.
+//! Converts the text of a statement to one that DataFusion plans with the meaning that the text has in PostgreSQL and
+//! DuckDB.
 //!
-//! `grammar` defines how text is parsed, `copy` parses COPY. Then each rule, one file each, visits the parsed
-//! statement once: forms that the engine lacks are rewritten to equivalent ones, and forms that it parses but ignores
-//! are refused (`undone`). Statements that are too deep for the stack are refused before that (`depth`). The names
-//! of the result's columns are kept separately (`headers`).
+//! `grammar` defines how text is parsed; `copy` parses COPY. Statements that are too deep for the stack are refused
+//! (`depth`). Then each rule, one file each, visits the parsed statement once: forms that the engine lacks are
+//! rewritten to equivalent ones, and forms that it parses but ignores are refused (`undone`). The names of the result's
+//! columns are kept separately (`headers`).
 //!
-//! Some rules need to know which names are columns (`aliases`, `order_all`, `repeated`): they run after
-//! planning has failed ([`plan`]).
+//! Some rules need to know which names are columns (`aliases`, `order_all`, `repeated`). They run after planning has
+//! failed ([`plan`]), and the statement is then planned again.
 
 mod aliases;
 mod complements;
@@ -82,15 +83,15 @@ use mended::Mended;
 use std::ops::ControlFlow;
 use walk::Walk;
 
-/// A statement, and the headers of its result.
+/// A statement that has been parsed and rewritten by the rules, and the names of its result's columns.
 pub struct Parsed {
-    /// The statement as the engine plans it.
+    /// The statement as DataFusion plans it.
     pub statement: Statement,
-    /// The names of its columns, as they were written.
+    /// The names of the result's columns as they were written.
     pub headers: Headers,
 }
 
-/// Parses `text`, a single statement.
+/// Parses `text`, which must be a single statement, and applies the rules to it.
 ///
 /// # Errors
 /// The parser's errors; fails also for forms that are refused, and if the text contains no statement or several.
@@ -104,7 +105,7 @@ pub fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
             Some(copy) => Ok(copy),
             None => only(text, options.recursion_limit.get()),
         },
-        // A dialect that was selected with SET uses its own grammar.
+        // If another dialect was selected with SET, that dialect's grammar is used.
         _ => state.sql_to_statement(text, &options.dialect),
     };
     let mut statement = steps::bounded(text.len(), parsed)?;
@@ -129,8 +130,8 @@ fn only(text: &str, recursion_limit: usize) -> Result<Statement> {
     }
 }
 
-/// Plans a statement. If that fails, rewrites it with the rules that need to know the columns, and plans it
-/// again.
+/// Plans a statement. If planning fails, rewrites the statement by the rules that need to know the columns, and plans
+/// it again.
 ///
 /// # Errors
 /// Fails if the statement is invalid.
@@ -166,13 +167,14 @@ async fn planned(state: &SessionState, mut statement: Statement) -> Result<Logic
     finished(state.statement_to_plan(statement).await?, mended.casts)
 }
 
-/// Replaces markers that rules have left for the planner; `has_casts` tells whether casts are parts of names.
+/// Replaces the markers that rules have left in the plan. `has_casts` tells whether casts are part of column names.
 fn finished(plan: LogicalPlan, has_casts: bool) -> Result<LogicalPlan> {
     let plan = if has_casts { crate::written::planned(plan)? } else { plan };
     crate::set_all::planned(plan)
 }
 
-/// Returns the number of columns, if the statement has an ORDER BY ALL whose columns are not listed explicitly.
+/// If the statement has an ORDER BY ALL over columns that are not all listed (a wildcard), returns the number of
+/// columns; otherwise `None`.
 async fn columns_to_order_by(state: &SessionState, statement: &Statement) -> Result<Option<usize>> {
     let mut unordered = statement.clone();
     match outermost(&mut unordered) {
@@ -182,7 +184,7 @@ async fn columns_to_order_by(state: &SessionState, statement: &Statement) -> Res
     Ok(Some(Box::pin(plan(state, unordered)).await?.schema().fields().len()))
 }
 
-/// Returns the query that a statement consists of or explains.
+/// Returns the query of a statement: the statement itself, or what it explains; `None` if there is none.
 fn outermost(statement: &mut Statement) -> Option<&mut Query> {
     match statement {
         Statement::Statement(statement) => match &mut **statement {
@@ -194,7 +196,7 @@ fn outermost(statement: &mut Statement) -> Option<&mut Query> {
     }
 }
 
-/// Applies the rules to a statement that was parsed from `text`.
+/// Applies the rules to a statement that has been parsed from `text`.
 fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bool) -> Result<()> {
     match statement {
         Statement::Statement(statement) => {
@@ -216,7 +218,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
         }
         Statement::Reset(ResetStatement::Variable(name)) => zones::reset(&name.to_string())?,
         Statement::CreateExternalTable(_) => {
-            // The engine's own readers would give columns different types than farpool's.
+            // The engine's own file readers would give columns other types than farpool's do.
             let advice = "name the file in FROM, or CREATE VIEW t AS SELECT * FROM 'x.parquet'";
             return Err(refusal("CREATE EXTERNAL TABLE is not done", advice));
         }
@@ -227,7 +229,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
     visit(statement, &mut Rules { text, lowers, functions })?;
-    // With this option the engine keeps the digits itself.
+    // With this option, DataFusion keeps the digits of numbers itself.
     let keeps_digits = state.config_options().sql_parser.parse_float_as_decimal;
     match !keeps_digits && has_exact_numbers(statement) {
         true => visit(statement, &mut exact_numbers::ExactNumbers),
@@ -248,7 +250,8 @@ fn check_expansions(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Keeps the digits of a query's numbers, as [`parse`] does for other statements than CREATE VIEW.
+/// Keeps the digits of all numbers in a query (see `exact_numbers`). [`parse`] does so for other statements than CREATE
+/// VIEW, whose text is stored as it is.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -259,8 +262,8 @@ pub fn keep_digits(query: &mut Query) -> Result<()> {
     }
 }
 
-/// Returns whether numbers of the statement may meet decimals. A view is stored as its text, and its digits are kept
-/// when the text is planned.
+/// Returns whether the statement has numbers whose digits must be kept, because they may be used next to decimals. A
+/// view is an exception: it is stored as text, and the digits are kept when that text is planned.
 fn has_exact_numbers(statement: &Statement) -> bool {
     match statement {
         Statement::Statement(statement) => matches!(
@@ -324,7 +327,7 @@ struct Rules<'a> {
     functions: Functions<'a>,
 }
 
-/// Converts a result to the control flow of a visitor.
+/// Converts a result to the control flow of a visitor: an error ends the visit.
 fn flow(outcome: Result<()>) -> ControlFlow<DataFusionError> {
     match outcome {
         Ok(()) => ControlFlow::Continue(()),

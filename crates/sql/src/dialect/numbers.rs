@@ -1,12 +1,12 @@
-//! Reads `0x1F` as the integer 31, as in PostgreSQL and DuckDB, while `X'1F'` is a binary string. The parser produces
-//! the same value for both, so that the text of the statement must be inspected.
+//! Reads `0x1F` as the integer 31, as in PostgreSQL and DuckDB; `X'1F'` stays a binary string. The parser produces the
+//! same value for both, so that the text of the statement must be inspected.
 
 use super::refusal;
 use crate::statements::Offsets;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Value, ValueWithSpan};
 
-/// Rewrites the value if it is an integer; `text` is the statement that it was parsed from.
+/// If the value was written as a hexadecimal integer, rewrites it to that integer. `text` is the statement's text.
 pub(super) fn apply(value: &mut ValueWithSpan, text: &str) -> Result<()> {
     let Value::HexStringLiteral(digits) = &value.value else { return Ok(()) };
     let at = Offsets::new(text).of(value.span.start);

@@ -1,11 +1,11 @@
-//! Rewrites `ORDER BY ALL`, which DataFusion 55.2 does not plan, to an order by each column of the result, from left to
-//! right, as in DuckDB.
+//! Rewrites `ORDER BY ALL`, which DataFusion 55.2 does not plan, to an ORDER BY of each column of the result, from left
+//! to right, as in DuckDB.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, Value,
 };
 
-/// Rewrites ORDER BY ALL of a query whose columns are all listed.
+/// Rewrites ORDER BY ALL if the SELECT list has no wildcard, so that the number of columns is known.
 pub(super) fn apply(query: &mut Query) {
     let columns = super::headers::leftmost(query).map_or(0, |select| {
         let is_one =
@@ -30,12 +30,12 @@ fn options(query: &Query) -> Option<OrderByOptions> {
     }
 }
 
-/// Returns whether the query has an ORDER BY ALL over columns that only planning can count.
+/// Returns whether the query has an ORDER BY ALL over columns whose number only planning can tell (`SELECT *`).
 pub(super) fn is_open(query: &Query) -> bool {
     options(query).is_some()
 }
 
-/// Rewrites ORDER BY ALL to the numbers of the query's columns.
+/// Rewrites ORDER BY ALL to an ORDER BY of the column numbers from 1 to `columns`.
 pub(super) fn write_out_open(query: &mut Query, columns: usize) {
     if let Some(options) = options(query) {
         write_out(query, options, columns);

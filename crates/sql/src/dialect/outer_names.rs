@@ -1,7 +1,7 @@
-//! Renames outer tables whose name is also a column of an inner table. In `SELECT … FROM dept WHERE EXISTS (SELECT …
-//! FROM emp WHERE emp.dept = dept.id)`, DataFusion 55.2 takes `dept.id` for a field of the column `emp.dept`; by the
-//! standard, the table takes precedence. If planning has failed for such a field, or the plan contains one, tables that
-//! inner queries name get an alias that is no column's name.
+//! Renames outer tables whose name is also the name of a column of an inner table. In `SELECT … FROM dept WHERE EXISTS
+//! (SELECT … FROM emp WHERE emp.dept = dept.id)`, DataFusion 55.2 takes `dept.id` for a field of the column `emp.dept`;
+//! by the standard, the table takes precedence. If planning fails because of such a field, or the plan reads one, outer
+//! tables that inner queries refer to get an alias that is no column's name.
 
 use super::walk::Walk;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -14,14 +14,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Returns whether planning failed because a column that is not a struct has no fields.
+/// Returns whether the error reports a field of a column that is not a struct.
 pub(super) fn is_cause(error: &DataFusionError) -> bool {
     let text = error.to_string();
     text.contains("Cannot access field at argument") || text.contains("could not parse compound identifier")
 }
 
-/// Returns the error of a plan that reads a field of a column which is not a struct: the planner leaves this error to
-/// the analyzer.
+/// If the plan reads a field of a column that is not a struct, returns the error for it: the planner leaves this error
+/// to the analyzer, which comes later.
 pub(super) fn error_in(plan: &LogicalPlan) -> Result<Option<DataFusionError>> {
     let mut found = None;
     plan.apply_with_subqueries(|plan| {
@@ -42,7 +42,7 @@ pub(super) fn error_in(plan: &LogicalPlan) -> Result<Option<DataFusionError>> {
     Ok(found)
 }
 
-/// Renames tables whose names are used in inner queries.
+/// Renames those tables whose names inner queries use.
 #[derive(Default)]
 pub(super) struct Rename {
     count: usize,
@@ -128,14 +128,14 @@ fn rename(tables: &mut TableWithJoins, name: &str, new: &str) {
     }
 }
 
-/// Finds or renames uses of a table's name, except in inner queries that have a table of that name themselves.
+/// Finds or renames the uses of a table's name, except in inner queries that have a table of the same name themselves.
 struct Within<'a> {
     name: &'a str,
     new: Option<&'a str>,
     depth: usize,
-    /// Depths of inner queries that hide the name.
+    /// For each inner query around the visited position that has a table of this name: its nesting depth.
     hidden_at: Vec<usize>,
-    /// Whether an inner query uses the name.
+    /// Whether an inner query uses the table's name.
     found: bool,
 }
 

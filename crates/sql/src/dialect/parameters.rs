@@ -1,6 +1,6 @@
-//! Numbers the parameters `?`, as in JDBC and Python's DB-API: the first is `$1`, the second `$2`, in the order of the
-//! text. Parameters that are arguments of functions in FROM are filled in before the statement is planned, since
-//! DataFusion 55.2 evaluates these functions during planning.
+//! Numbers the parameters `?`, as in JDBC and Python's DB-API: the first one becomes `$1`, the second `$2`, in the
+//! order of the text. Parameters among the arguments of functions in FROM are replaced by their values before planning,
+//! because DataFusion 55.2 evaluates these functions during planning.
 
 use super::walk::Walk;
 use super::{call, refusal, visit};
@@ -14,9 +14,10 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-/// Numbers the parameters of a statement that have no number.
+/// Gives numbers to those parameters of a statement that have none.
 pub(super) fn number(statement: &mut Statement) -> Result<()> {
-    // A visitor does not follow the order of the text: LIMIT comes before WHERE.
+    // Visits parameters first and sorts them by position, because a visitor does not follow the order of the text:
+    // LIMIT comes before WHERE.
     let mut places = Places::default();
     visit(statement, &mut places)?;
     if places.0.is_empty() {
@@ -59,7 +60,7 @@ impl VisitorMut for Numbers {
     }
 }
 
-/// Inserts the values of parameters that are arguments of functions in FROM; returns the names of these parameters.
+/// Replaces parameters among the arguments of functions in FROM by their values. Returns the names of these parameters.
 pub fn fill_in_arguments(statement: &mut Statement, parameters: &Parameters) -> Result<BTreeSet<String>> {
     let mut arguments = Arguments { parameters, filled_in: BTreeSet::new() };
     if *parameters != Parameters::None {
@@ -68,9 +69,9 @@ pub fn fill_in_arguments(statement: &mut Statement, parameters: &Parameters) -> 
     Ok(arguments.filled_in)
 }
 
-/// Casts each parameter to the type of its value. Otherwise DataFusion gives a parameter next to an operator the type
-/// of the other operand: in `day + ?` it would be a date even if its value is an interval. Returns the names of these
-/// parameters.
+/// Casts each parameter to the type of its value, and returns the names of these parameters. Without the cast,
+/// DataFusion gives a parameter next to an operator the type of the other operand: in `day + ?` it would be a date even
+/// if its value is an interval.
 pub fn with_types(statement: &mut Statement, parameters: &Parameters) -> Result<BTreeSet<String>> {
     let mut types = Types { types: parameters.types(), given: BTreeSet::new() };
     visit(statement, &mut types)?;

@@ -1,12 +1,12 @@
-//! Translates `LIKE … ESCAPE 'c'` to the engine's escape character (with a function if the pattern is computed), and
-//! `SIMILAR TO` to the equivalent regular expression (SQL:2016, 8.6). DataFusion 55.2 takes the pattern of SIMILAR TO
-//! for a regular expression, which may match anywhere in the text.
+//! Translates `LIKE … ESCAPE 'c'` to a pattern with the engine's escape character (by a function if the pattern is
+//! computed), and `SIMILAR TO` to the equivalent regular expression (SQL:2016, 8.6). DataFusion 55.2 takes the pattern
+//! of SIMILAR TO itself for a regular expression, which may match anywhere in the string.
 
 use super::{call, refusal};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, ValueWithSpan};
 
-/// The engine's escape character in the absence of `ESCAPE`.
+/// The engine's escape character in LIKE patterns without `ESCAPE`.
 const ESCAPE: char = '\\';
 
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {
@@ -14,7 +14,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
         Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
             let Some(escape) = escape_char.take() else { return Ok(()) };
             let escape = character(&escape)?;
-            // With the engine's escape character nothing is translated, and the pattern need not be constant.
+            // A pattern with the engine's own escape character needs no translation, and need not be constant.
             match &mut **pattern {
                 _ if escape == Some(ESCAPE) => {}
                 Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => {
@@ -50,7 +50,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     }
 }
 
-/// Returns the escape character; `None` for the empty string, which disables escaping.
+/// Returns the escape character; `None` for the empty string, which means that there is no escape character.
 fn character(value: &ValueWithSpan) -> Result<Option<char>> {
     let mut characters = match &value.value {
         Value::SingleQuotedString(text) => text.chars(),
@@ -72,7 +72,7 @@ fn text<'a>(pattern: &'a mut Expr, what: &str) -> Result<&'a mut String> {
     }
 }
 
-/// Returns the pattern with `escape` replaced by the engine's escape character.
+/// Returns the LIKE pattern with the engine's escape character in place of `escape`.
 pub fn escaped_anew(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut made = String::with_capacity(pattern.len() + 1);
     let mut characters = pattern.chars();
@@ -93,7 +93,7 @@ fn nothing_escaped() -> datafusion::error::DataFusionError {
     refusal("nothing follows the escape character at the end of the pattern", "write it twice to mean itself")
 }
 
-/// Returns the regular expression that matches exactly the texts which the SIMILAR TO pattern matches.
+/// Returns the regular expression that matches exactly the strings that the SIMILAR TO pattern matches.
 fn regex_of(pattern: &str, escape: Option<char>) -> Result<String> {
     // `.` matches every character, including a line break.
     let mut made = String::from("(?s)^(?:");
@@ -121,7 +121,7 @@ fn regex_of(pattern: &str, escape: Option<char>) -> Result<String> {
     Ok(made)
 }
 
-/// Appends a literal character, with a backslash if it has a meaning in regular expressions.
+/// Appends a literal character; with a backslash if the character has a meaning in regular expressions.
 fn push_literally(made: &mut String, c: char) {
     if r"\.+*?()|[]{}^$#&-~".contains(c) {
         made.push('\\');

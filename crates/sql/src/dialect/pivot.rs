@@ -1,5 +1,5 @@
-//! Rewrites PIVOT and UNPIVOT of a table in FROM, which DataFusion 55.2 does not plan, to queries: PIVOT to an
-//! aggregate of the rows with each value, grouped by all columns that PIVOT does not name, and UNPIVOT to lists of
+//! Rewrites PIVOT and UNPIVOT of a table in FROM, which DataFusion 55.2 does not plan, to queries. PIVOT becomes an
+//! aggregate over the rows with each value, grouped by all columns that PIVOT does not name. UNPIVOT becomes lists of
 //! columns that are unnested.
 
 use super::walk::Look;
@@ -116,7 +116,7 @@ fn unpivoted(
     })
 }
 
-/// Converts a value to the name of its column.
+/// Returns the column name for a pivoted value.
 fn plain(expr: &Expr) -> String {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => text.clone(),

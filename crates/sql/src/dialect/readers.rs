@@ -1,5 +1,6 @@
-//! `FROM read_csv('x.csv', nullstr = 'NA')`, `read_json` and `read_parquet`: a call becomes a table whose
-//! name is the text of the call, so that one statement can read the same files with different options.
+//! Calls of file readers in FROM: `FROM read_csv('x.csv', nullstr = 'NA')`, `read_json` and `read_parquet`. A call
+//! becomes a table whose name is the text of the call, so that one statement can read the same files with different
+//! options.
 
 use super::{Grammar, refusal};
 use crate::error;
@@ -11,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 use farpool_model::{Error, FileFormat, FileSpec, OptionValue, ReadOptions};
 
-/// Converts a call of a reader to a table with the call's text as its name.
+/// If the table is a call of a file reader, converts it to a table whose name is the text of the call.
 pub(super) fn apply(table: &mut TableFactor) -> Result<()> {
     let Some((format, function)) = function(table) else { return Ok(()) };
     spec(table, format)?;
@@ -29,12 +30,12 @@ pub(super) fn apply(table: &mut TableFactor) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a table name is the text of a call.
+/// Returns whether a table name is the text of a file reader's call.
 pub fn is_call(name: &str) -> bool {
     name.ends_with(')') && name.split_once('(').is_some_and(|(f, _)| FileFormat::of_function(f).is_some())
 }
 
-/// Returns the files that a table name refers to: those of a call, or those at a path.
+/// Returns the files that a table name refers to: those of a reader call, or those at a path.
 pub fn files(name: &str) -> Result<FileSpec> {
     if !is_call(name) {
         return Ok(FileSpec::plain(name));
@@ -46,7 +47,8 @@ pub fn files(name: &str) -> Result<FileSpec> {
     }
 }
 
-/// Returns the called function, in lower case, if it is a reader.
+/// Returns the file format and the function's name, in lower case, if the table is a call of a file reader; otherwise
+/// `None`.
 fn function(table: &TableFactor) -> Option<(FileFormat, String)> {
     let TableFactor::Table { name, args: Some(_), .. } = table else { return None };
     let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
@@ -99,7 +101,7 @@ fn paths(expr: &Expr) -> Result<Vec<String>> {
     }
 }
 
-/// Sets an option to the value of an expression.
+/// Sets an option of a file reader to the value of a constant expression.
 pub(super) fn option(options: &mut ReadOptions, name: &str, expr: &Expr) -> Result<()> {
     options.set(name, &value(expr)?).map_err(error::wrap)
 }

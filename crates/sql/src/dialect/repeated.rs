@@ -1,6 +1,6 @@
 //! Columns with equal names: `select wind, wind`, `select 1, 1`, `select price, price::int`. DataFusion 55.2 requires
-//! distinct names. The second column is named `wind_1` in the plan, as in DuckDB, and has this name in a subquery; a
-//! result shows the names that were written ([`super::headers`]).
+//! distinct names. In the plan, the second column is named `wind_1`, as in DuckDB, and it has this name if the query is
+//! a subquery. A result shows the names that were written ([`super::headers`]).
 
 use super::headers::{normal, text};
 use super::walk::Walk;
@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, Select, S
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Renames columns of the query whose names are taken.
+/// Renames those columns of the query whose names an earlier column has already.
 pub(super) fn apply(query: &mut Query, lowers: bool) {
     let order = query.order_by.as_ref().map(ToString::to_string).unwrap_or_default();
     in_selects(&mut query.body, &mut |select| rename(select, &order, lowers));
@@ -36,7 +36,7 @@ fn rename(select: &mut Select, order: &str, lowers: bool) {
     let (mut taken, mut qualified) = (HashSet::new(), HashSet::new());
     let mut repeats = |item: &SelectItem| {
         let Some(key) = key(item, lowers) else { return false };
-        // `t.a` may be the same column as `a`, but differs from `u.a`.
+        // `t.a` may be the same column as `a`, but is a different one than `u.a`.
         let is_taken = match path_end(item, lowers) {
             Some(end) => !qualified.insert(end.clone()) && taken.contains(&key) || taken.contains(&end),
             None => qualified.contains(&key),
@@ -56,9 +56,9 @@ fn rename(select: &mut Select, order: &str, lowers: bool) {
     }
 }
 
-/// Gives columns next to a wildcard names that no column of a table has, such as `upper(city)` in `select *,
-/// upper(city) as city`. Returns whether there was a wildcard next to other columns. ORDER BY still refers to the same
-/// column.
+/// If the SELECT list has a wildcard and other columns, gives the other columns names that no column of a table has,
+/// such as `upper(city)` in `select *, upper(city) as city`; ORDER BY still refers to the same columns. Returns whether
+/// there was such a wildcard.
 pub(super) fn beside_wildcard(query: &mut Query, lowers: bool) -> bool {
     let SetExpr::Select(select) = &mut *query.body else { return false };
     let is_wildcard =
@@ -87,7 +87,7 @@ pub(super) fn beside_wildcard(query: &mut Query, lowers: bool) -> bool {
     true
 }
 
-/// Returns the expression of a column, and its header.
+/// Returns the expression of a SELECT item and its name in the result; `None` for a wildcard.
 fn named(item: &SelectItem, lowers: bool) -> Option<(Expr, String)> {
     match item {
         SelectItem::UnnamedExpr(expr) => Some((expr.clone(), text(expr, lowers))),
@@ -98,8 +98,8 @@ fn named(item: &SelectItem, lowers: bool) -> Option<(Expr, String)> {
     }
 }
 
-/// Returns a key that is equal for two columns which get the same name in the engine: its names omit casts
-/// and the texts of subqueries.
+/// Returns a key that is equal for two columns which get the same name in the engine: its names leave out casts and the
+/// text of subqueries. `None` for a wildcard.
 fn key(item: &SelectItem, lowers: bool) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(expr) => Some(without_casts(&without_subqueries(expr), lowers)),
@@ -110,7 +110,7 @@ fn key(item: &SelectItem, lowers: bool) -> Option<String> {
     }
 }
 
-/// Returns the column name of a column that is qualified by its table.
+/// Returns the last part of a column's qualified name (`a` of `t.a`); `None` for other items.
 fn path_end(item: &SelectItem, lowers: bool) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => Some(normal(path.last()?, lowers)),

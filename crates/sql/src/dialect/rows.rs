@@ -1,6 +1,6 @@
 //! Rewrites comparisons of rows, `(a, b) < (c, d)`, to comparisons of their parts, and comparisons with lists, `x =
 //! ANY(list)`, to three-valued logic. DataFusion 55.2 compares rows as structs, in which NULL is less than all other
-//! values, and treats NULLs in a list of ANY as values that are not equal; its ALL is correct.
+//! values, and treats NULLs in the list of ANY as values that are not equal. Its ALL is correct.
 
 use super::{depth, refusal};
 use datafusion::common::Result;
@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use farpool_model::limits;
 
-/// Returns the parts of `(a, b)` or `ROW(a, b)`.
+/// Returns the parts of a row, `(a, b)` or `ROW(a, b)`; `None` for any other expression.
 pub(super) fn parts(expr: &Expr) -> Option<Vec<&Expr>> {
     match expr {
         Expr::Nested(inner) => parts(inner),
@@ -26,7 +26,8 @@ pub(super) fn parts(expr: &Expr) -> Option<Vec<&Expr>> {
     }
 }
 
-/// Rewrites a comparison of rows to one of their parts; `copied` counts the parts of expressions that are duplicated.
+/// Rewrites a comparison of rows to comparisons of their parts. `copied` counts the expression nodes that are
+/// duplicated.
 ///
 /// # Errors
 /// Fails if the rows have different numbers of columns, or the comparison becomes too large.
@@ -79,7 +80,7 @@ fn check_alike(left: &[&Expr], right: &[&Expr]) -> Result<()> {
     }
 }
 
-/// Returns a comparison of rows; `None` if the operator is not a comparison.
+/// Returns the comparison of two rows as an expression over their parts; `None` if the operator is not a comparison.
 fn compared(
     left: &[&Expr],
     op: &BinaryOperator,
@@ -99,7 +100,7 @@ fn compared(
         let joins = if *op == Eq { And } else { Or };
         return Ok(joined(pairs().map(|(left, right)| binary(left, op.clone(), right)).collect(), &joins));
     };
-    // All parts but the last are compared twice, one comparison nested in the other.
+    // All parts but the last are compared twice (for "less" and for "equal"), so that they are duplicated.
     let twice = left[1..].iter().chain(&right[1..]).map(|part| depth::parts(*part)).sum::<usize>();
     charge(copied, twice, left.len())?;
     let mut made: Option<Expr> = None;
@@ -115,7 +116,7 @@ fn compared(
     Ok(made)
 }
 
-/// Returns the condition that a row is one of a list; `None` if the elements are not rows.
+/// Returns the condition that a row is in a list of rows; `None` if the elements of the list are not rows.
 fn one_of(value: &[&Expr], list: &[Expr], copied: &mut usize) -> Result<Option<Expr>> {
     let Some(rows) = list.iter().map(parts).collect::<Option<Vec<_>>>() else { return Ok(None) };
     let own = value.iter().map(|part| depth::parts(*part)).sum::<usize>();
@@ -125,7 +126,7 @@ fn one_of(value: &[&Expr], list: &[Expr], copied: &mut usize) -> Result<Option<E
     Ok(each.and_then(|each| joined(each, &BinaryOperator::Or)))
 }
 
-/// Counts duplicated parts of expressions, up to a limit.
+/// Adds to the number of duplicated expression nodes; fails above a limit.
 fn charge(copied: &mut usize, more: usize, columns: usize) -> Result<()> {
     *copied = copied.saturating_add(more);
     match *copied <= limits::SQL_NODES_MAX && columns <= limits::SQL_ROW_PARTS_MAX {
@@ -192,7 +193,7 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
 }
 
-/// Combines expressions by AND or OR to a balanced tree, which is least deep.
+/// Combines expressions by AND or OR to a balanced tree, because a chain would be deeper.
 fn joined(mut each: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     while each.len() > 1 {
         let mut pairs = each.into_iter();

@@ -1,5 +1,5 @@
-//! Refuses names that are ambiguous because two tables of one FROM are called `t` in different schemas: the table name
-//! `t`, and a column `t.a`. DataFusion 55.2 would take the first match.
+//! Refuses ambiguous names: if one FROM has two tables called `t` in different schemas, the table name `t` and a column
+//! `t.a` may refer to either. DataFusion 55.2 would take the first one.
 
 use super::headers::normal;
 use super::refusal;
@@ -60,14 +60,14 @@ fn tables(from: &TableWithJoins) -> impl Iterator<Item = &ObjectName> {
     })
 }
 
-/// Returns the parts of a table's name in reverse order: the table, then its schema and its catalog if they are
+/// Returns the parts of a table's name in reverse order: the table; then its schema and its catalog, as far as they are
 /// written.
 fn from_the_end(name: &ObjectName, lowers: bool) -> Vec<String> {
     let parts = name.0.iter().rev().filter_map(|part| part.as_ident());
     parts.map(|part| normal(part, lowers)).collect()
 }
 
-/// Refuses `s.t.a` within a query that reads another table `t` without naming its schema: the engine would take it for
+/// Refuses `s.t.a` within a query that reads another table `t`, named without its schema: the engine would take it for
 /// a column of that table, even if an enclosing query reads `s.t`.
 pub(super) struct Scopes {
     /// For each enclosing query, the names of its tables, with their parts in reverse order.

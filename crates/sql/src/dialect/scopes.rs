@@ -1,5 +1,6 @@
-//! Scopes of WITH: a query may define a name that an outer WITH has, and then hides that one; its own definition still
-//! refers to the outer one. DataFusion 55.2 refuses the second definition, so that inner names are renamed here.
+//! Scopes of WITH. A query may define a name that an outer WITH has already; within the query, the new definition hides
+//! the outer one, but the new definition itself still refers to the outer one. DataFusion 55.2 refuses the second
+//! definition, so that inner names are renamed here.
 
 use super::walk::Walk;
 use datafusion::sql::sqlparser::ast::{
@@ -7,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Renames WITH queries that hide outer ones.
+/// Renames WITH queries that hide WITH queries of an outer query.
 pub(super) fn apply(statement: &mut Statement, lowers: bool) {
     let mut scopes = Scopes { lowers, queries: Vec::new(), count: 0 };
     let visited = statement.walk(&mut scopes);
@@ -19,7 +20,7 @@ pub(super) fn apply(statement: &mut Statement, lowers: bool) {
 struct Scope {
     /// Names of its WITH queries, with their new names.
     names: Vec<(String, String)>,
-    /// Number of names that are visible.
+    /// Number of these names that are visible at the visited position.
     visible: usize,
     /// Number of its WITH queries that have not been visited yet.
     pending: usize,
@@ -80,7 +81,7 @@ impl VisitorMut for Scopes {
         if let Some(scope) = self.queries.last_mut()
             && scope.pending > 0
         {
-            // The queries of WITH are visited before all other parts.
+            // The query that has ended was the next WITH query, because these are visited before all other parts.
             scope.pending -= 1;
             scope.visible = scope.visible.max(scope.names.len() - scope.pending);
         }

@@ -1,9 +1,10 @@
 //! `INTERSECT ALL` and `EXCEPT ALL`. DataFusion 55.2 returns each row of the left side once for every equal row of the
-//! right side, or not at all (apache/datafusion#12955). SQL counts rows: a row occurs as often as on the side where it
-//! is rarer, or as often as the difference of its counts.
+//! right side, or not at all (apache/datafusion#12955). In SQL, a row occurs in INTERSECT ALL as often as on the side
+//! where it is rarer, and in EXCEPT ALL as often as the difference of its counts.
 //!
-//! A set operation is rewritten to a query over both sides, whose rows are tagged with their side, under a condition
-//! that [`crate::set_all`] replaces once the columns are known. This rule is obsolete once upstream counts rows.
+//! A set operation is rewritten to a query over both sides, whose rows are tagged with their side. It has a filter
+//! condition that [`crate::set_all`] replaces when the columns are known. This rule is obsolete once upstream counts
+//! rows.
 
 use super::sql;
 use super::walk::Walk;
@@ -48,7 +49,7 @@ const SIDE: &str = ":side";
 const LEFT: &str = ":left";
 const RIGHT: &str = ":right";
 
-/// Puts both sides in the place of the placeholder tables of the text.
+/// Inserts the two sides in place of the placeholder tables of the replacement text.
 struct Sides([Option<Box<SetExpr>>; 2]);
 
 impl VisitorMut for Sides {

@@ -1,4 +1,4 @@
-//! Bounds the number of grouping sets: CUBE of `n` columns groups the rows in 2ⁿ ways, all of which are planned and
+//! Limits the number of grouping sets: CUBE of `n` columns groups the rows in 2ⁿ ways, all of which are planned and
 //! computed.
 
 use crate::error;
@@ -6,10 +6,10 @@ use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, GroupByWithModifier, Select};
 use farpool_model::{Error, limits};
 
-/// Refuses a GROUP BY with too many sets.
+/// Refuses a GROUP BY with too many grouping sets.
 ///
 /// # Errors
-/// `OverLimit`.
+/// `OverLimit` if there are too many.
 pub(super) fn check(select: &Select) -> Result<()> {
     let GroupByExpr::Expressions(by, modifiers) = &select.group_by else { return Ok(()) };
     let listed = by.iter().map(sets).fold(1, usize::saturating_mul);

@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::ast::{Expr, Query, VisitorMut};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use std::ops::ControlFlow;
 
-/// Limit of nested brackets in the text. The inserted text is part of a statement whose depth is bounded already, so
-/// that a small additional limit is enough.
+/// Maximum depth of nested brackets in the text of a replacement. A small limit is enough, because the text is inserted
+/// into a statement whose depth is limited already.
 const RECURSION: usize = 100;
 
 fn parsed<T>(text: &str, parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>) -> Result<T> {

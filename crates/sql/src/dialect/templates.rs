@@ -1,8 +1,7 @@
-//! Rewrites DuckDB's `format('{} of {}', x, y)`, PostgreSQL's `format('%s of %s', x, y)` and
-//! `printf('%s', x)` with a constant template to a concatenation of texts.
+//! Rewrites string formatting with a constant template to a concatenation of strings: DuckDB's `format('{} of {}', x,
+//! y)`, PostgreSQL's `format('%s of %s', x, y)`, and `printf('%s', x)`.
 //!
-//! A NULL argument makes the result NULL in DuckDB's functions, and is an empty text in PostgreSQL's
-//! `format`.
+//! A NULL argument makes the result NULL in DuckDB's functions, and is an empty string in PostgreSQL's `format`.
 
 use super::headers::is_called;
 use super::{call, refusal};
@@ -16,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// A value by its index.
+    /// A value, by its index among the arguments.
     Value(usize),
 }
 
@@ -66,7 +65,7 @@ fn as_text(expr: &Expr) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }
 
-/// Concatenates texts with `||`.
+/// Concatenates string expressions with `||`.
 fn chained(texts: Vec<Expr>) -> Expr {
     let empty = Expr::value(Value::SingleQuotedString(String::new()));
     let chain = texts.into_iter().fold(empty, |left, right| Expr::BinaryOp {
@@ -77,7 +76,7 @@ fn chained(texts: Vec<Expr>) -> Expr {
     Expr::Nested(Box::new(chain))
 }
 
-/// Parses a template such as `{} and {0}`; `{{` and `}}` are one brace. `None` if braces contain anything
+/// Parses a template such as `{} and {0}`; `{{` and `}}` are one brace each. Returns `None` if braces contain anything
 /// else.
 fn braces(template: &str) -> Option<Vec<Part>> {
     let (mut parts, mut text, mut next) = (Vec::new(), String::new(), 0);
@@ -101,7 +100,7 @@ fn braces(template: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Parses a template such as `%s and %1$s`; `%%` is a percent sign. `None` for any other conversion.
+/// Parses a template such as `%s and %1$s`; `%%` is a percent sign. Returns `None` if there is any other conversion.
 fn percents(template: &str) -> Option<Vec<Part>> {
     let (mut parts, mut text, mut next) = (Vec::new(), String::new(), 0);
     let mut rest = template.chars().peekable();
@@ -112,7 +111,7 @@ fn percents(template: &str) -> Option<Vec<Part>> {
                 let place: String = std::iter::from_fn(|| rest.next_if(char::is_ascii_digit)).collect();
                 let place = match place.is_empty() {
                     true => place_or("", &mut next)?,
-                    // Positions are numbered from 1.
+                    // Positions in the template are counted from 1.
                     false => rest.next_if_eq(&'$').and(place.parse::<usize>().ok()?.checked_sub(1))?,
                 };
                 rest.next_if(|c| matches!(c, 's' | 'd' | 'i'))?;
@@ -125,7 +124,7 @@ fn percents(template: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Returns the explicit position, or else the next one.
+/// Returns the index of the value: the written position if there is one, otherwise the next index.
 fn place_or(written: &str, next: &mut usize) -> Option<usize> {
     if !written.is_empty() {
         return written.parse().ok();

@@ -1,5 +1,6 @@
-//! Reads `timestamp '2024-01-01 12:00'`, which has no seconds, and timestamps of any year. DataFusion 55.2 counts
-//! nanoseconds in 64 bits, which covers the years from 1677 to 2262 only; constants outside are read with microseconds.
+//! Reads timestamp constants that DataFusion 55.2 does not read: `timestamp '2024-01-01 12:00'`, which has no seconds,
+//! and timestamps of any year. DataFusion counts nanoseconds in 64 bits, which cover only the years from 1677 to 2262;
+//! constants outside are read with microseconds.
 
 use crate::types::with_seconds;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Value, ValueWithSpan};

@@ -14,7 +14,7 @@ const LEAVE_OUT: &str = "leave it out";
 const ASOF_JOIN: &str = "ASOF JOIN";
 const ASOF_ADVICE: &str = "join with the latest time: … ON u.k = t.k AND u.t = (SELECT max(v.t) FROM u v WHERE v.k = t.k AND v.t <= t.t)";
 
-/// Converts the parser's error for an ASOF JOIN in DuckDB's syntax; the parser knows a different syntax only.
+/// Replaces the parser's error for an ASOF JOIN in DuckDB's syntax, since the parser knows only another syntax.
 pub(super) fn asof_join(error: DataFusionError) -> DataFusionError {
     match error.to_string().contains("MATCH_CONDITION") {
         true => refusal(&format!("{ASOF_JOIN} is not done"), ASOF_ADVICE),
@@ -76,7 +76,7 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
     refuse(drops_files, "DROP of a file", "remove it with the system's own means")
 }
 
-/// Refuses two assignments to one column.
+/// Refuses an UPDATE that assigns two values to one column.
 fn assigned_once(update: &Update) -> Result<()> {
     let mut seen = HashSet::new();
     for assignment in &update.assignments {

@@ -1,8 +1,8 @@
-//! Walks over parsed statements.
+//! Walks over the syntax trees of parsed statements.
 //!
-//! The parser generates its walk anew for each type of visitor: about a thousand functions, which for all the rules here took
-//! most of the time in which this crate is compiled. These walks call their visitors through a table of methods, so that one
-//! is generated for all.
+//! The parser crate generates its walk anew for each type of visitor: about a thousand functions. For all the rules
+//! here, that took most of the time in which this crate is compiled. The walks here call their visitors through a table
+//! of methods (dynamic dispatch), so that one walk is generated for all.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut, Visitor,
@@ -62,7 +62,7 @@ impl<B> Visitor for Exprs<'_, B> {
     }
 }
 
-/// Implements a visitor's methods, each for parts of one type, by those of the visitor within.
+/// Implements a visitor's methods, one for each type of syntax node, by calling those of the visitor within.
 macro_rules! forwarded {
     ($($method:ident: $part:ty,)*) => {
         $(fn $method(&mut self, part: $part) -> ControlFlow<B> {

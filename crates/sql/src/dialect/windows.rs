@@ -1,8 +1,8 @@
-//! Expands named windows that build on others: `OVER (w ORDER BY id)`, `WINDOW w2 AS (w ORDER BY id)`. DataFusion 55.2
+//! Expands windows that build on named windows: `OVER (w ORDER BY id)`, `WINDOW w2 AS (w ORDER BY id)`. DataFusion 55.2
 //! parses the name but ignores the window that it refers to, and does not resolve names in ORDER BY and QUALIFY.
 //!
-//! By the standard (SQL:2016, 7.15) and PostgreSQL, a window refers to one that is defined before it, adds no PARTITION
-//! BY, adds ORDER BY only if that one has none, and cannot refer to one that has a frame.
+//! By the standard (SQL:2016, 7.15) and in PostgreSQL, a window refers to one that is defined before it. It must not
+//! add PARTITION BY, may add ORDER BY only if the other one has none, and cannot refer to a window that has a frame.
 
 use super::headers::normal;
 use super::refusal;
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 /// Expands the windows that expressions of the SELECT refer to.
 pub(super) fn apply(select: &mut Select, lowers: bool) -> Result<()> {
     let windows = Windows::of(&select.named_window, lowers)?;
-    // The engine takes definitions to be complete.
+    // The engine takes each definition to be complete, so that definitions are expanded as well.
     for (definition, (_, spec)) in select.named_window.iter_mut().zip(&windows.specs) {
         definition.1 = NamedWindowExpr::WindowSpec(spec.clone());
     }
@@ -27,7 +27,7 @@ pub(super) fn apply(select: &mut Select, lowers: bool) -> Result<()> {
     flow(select.qualify.walk(&mut write_out))
 }
 
-/// Expands the windows that the query's ORDER BY refers to. Those of its SELECT have been expanded already.
+/// Expands the windows that the query's ORDER BY refers to; those of its SELECT have been expanded already.
 pub(super) fn in_order(query: &mut Query, lowers: bool) -> Result<()> {
     let SetExpr::Select(select) = &*query.body else { return Ok(()) };
     let windows = Windows::of(&select.named_window, lowers)?;
@@ -44,7 +44,7 @@ fn flow(visited: ControlFlow<DataFusionError>) -> Result<()> {
     }
 }
 
-/// The expanded windows of a SELECT with their names, in order of definition.
+/// The named windows of a SELECT, expanded, in the order of their definitions.
 struct Windows {
     specs: Vec<(String, WindowSpec)>,
     lowers: bool,
@@ -79,7 +79,7 @@ impl Windows {
         })
     }
 
-    /// Returns `spec` completed by the window that it refers to.
+    /// Returns `spec`, completed by the window that it refers to.
     fn complete(&self, spec: &WindowSpec) -> Result<WindowSpec> {
         let Some(name) = &spec.window_name else { return Ok(spec.clone()) };
         let base = self.named(name)?;
@@ -107,7 +107,7 @@ impl Windows {
     }
 }
 
-/// Returns whether the expression is the mark of an EXCLUDE.
+/// Returns whether the expression is the mark of an EXCLUDE clause (see [`crate::exclusions`]).
 fn is_exclusion(expr: &Expr) -> bool {
     match expr {
         Expr::Cast { expr, .. } => is_exclusion(expr),
@@ -120,7 +120,7 @@ fn is_exclusion(expr: &Expr) -> bool {
 
 struct WriteOut {
     windows: Windows,
-    /// Depth of nested queries at this position: a window's name is visible only in its own SELECT.
+    /// Number of nested queries around the visited position, because a window's name is visible only in its own SELECT.
     within: usize,
 }
 

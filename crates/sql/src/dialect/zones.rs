@@ -1,8 +1,8 @@
 //! Rewrites `t AT TIME ZONE zone` to a call of `timezone`. DataFusion 55.2 plans it as a cast, which keeps the instant
-//! instead of converting it to local time. The session's own zone is always UTC.
+//! instead of converting it to local time. The session's own time zone is always UTC.
 //!
-//! DataFusion gives some functions that return instants a type without a zone. The result of such a function is cast
-//! first.
+//! Some functions that return instants have a type without a time zone in DataFusion. Their results are cast to
+//! instants first.
 
 use super::headers::is_called;
 use super::{call, refusal};
@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 /// Functions whose results are instants in PostgreSQL and DuckDB; here they are in UTC.
 const INSTANTS: &[&str] = &["now", "current_timestamp", "to_timestamp", "transaction_timestamp"];
 
-/// Functions of times that return a time of the same type.
+/// Functions of times whose result has the type of an argument.
 const KEEPERS: &[&str] = &["date_trunc", "date_bin", "coalesce", "greatest", "least"];
 
 pub(super) fn apply(expr: &mut Expr) {
@@ -66,7 +66,7 @@ fn is_instant(time: &Expr) -> bool {
     }
 }
 
-/// Refuses SET TIME ZONE with any zone but UTC.
+/// Refuses SET TIME ZONE with any time zone other than UTC.
 pub(super) fn statement(statement: &Statement) -> Result<()> {
     let values: Vec<&Expr> = match statement {
         Statement::Set(Set::SetTimeZone { value, .. }) => vec![value],
@@ -88,7 +88,7 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Refuses RESET of the time zone.
+/// Refuses RESET of the time zone, since the time zone of a session is always UTC.
 pub(super) fn reset(variable: &str) -> Result<()> {
     match is_time_zone(variable) {
         true => Err(refused()),
@@ -103,7 +103,7 @@ fn refused() -> DataFusionError {
     )
 }
 
-/// Returns whether `variable` is a name of the time zone setting, as the engine reads it.
+/// Returns whether `variable` is a name of the time zone setting that the engine accepts.
 fn is_time_zone(variable: &str) -> bool {
     let lower = variable.to_lowercase();
     matches!(lower.as_str(), "timezone" | "time.zone" | "time zone" | "datafusion.execution.time_zone")

@@ -1,9 +1,9 @@
-//! `date_trunc` for times in any year. The function of DataFusion 55.2 counts nanoseconds, which cover the years from
-//! 1677 to 2262 (compare apache/datafusion#1359). It can be used as it is once upstream truncates in the unit of the
-//! type.
+//! `date_trunc` for times in any year. DataFusion 55.2 counts nanoseconds in its function, which cover only the years
+//! from 1677 to 2262 (compare apache/datafusion#1359). Its function can be used as it is once upstream truncates in the
+//! unit of the type.
 //!
-//! The Gregorian calendar repeats every 400 years, weekdays included: a time outside this range is moved by a multiple
-//! of 400 years into it, and the engine's result is moved back.
+//! The Gregorian calendar repeats every 400 years, including weekdays. Therefore a time outside this range is moved
+//! into it by a multiple of 400 years, and the engine's result is moved back.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -20,21 +20,21 @@ use datafusion::logical_expr::{
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
-/// Seconds of 400 years.
+/// Length in seconds of 400 years, the period of the calendar.
 const ERA: i64 = 146_097 * 86_400;
 
-/// Start of the 400 years to which times are moved: 1800, in seconds from 1970.
+/// Start of the 400 years to which times are moved: the year 1800, in seconds from 1970.
 const FIRST: i64 = -5_364_662_400;
 
-/// Times whose nanoseconds fit 64 bits, in seconds from 1970, less a year at both ends, since the result may be
-/// earlier.
+/// Times, in seconds from 1970, whose nanoseconds fit 64 bits. A year is left out at both ends, because the truncated
+/// time may be earlier.
 const INSIDE: std::ops::Range<i64> = (-9_223_372_036 + 366 * 86_400)..(9_223_372_036 - 366 * 86_400);
 
-/// Times that are moved, in seconds from 1970: millions of years. For others the engine reports that they are out of
-/// range.
+/// Times, in seconds from 1970, that are moved: millions of years. For any others, the engine reports that they are out
+/// of range.
 const MOVED: std::ops::Range<i64> = -(1 << 48)..1 << 48;
 
-/// Registers the function in place of the engine's.
+/// Registers this `date_trunc` in place of the engine's.
 pub(super) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::from(DateTrunc { inner: date_trunc() }));
 }
@@ -45,7 +45,7 @@ struct DateTrunc {
 }
 
 impl DateTrunc {
-    /// Truncates times of which some are out of the engine's range; returns `None` if none is.
+    /// Truncates times some of which are out of the engine's range; returns `None` if none is.
     fn far<T: ArrowTimestampType>(
         &self,
         args: &ScalarFunctionArgs,
@@ -90,7 +90,7 @@ impl DateTrunc {
     }
 }
 
-/// Returns whether the offset of a zone is constant, so that its times may be moved.
+/// Returns whether the time zone has a constant offset from UTC, so that its times may be moved by 400 years.
 fn is_even(zone: Option<&Arc<str>>) -> bool {
     zone.is_none_or(|zone| matches!(&**zone, "UTC" | "Etc/UTC" | "Z" | "+00:00"))
 }

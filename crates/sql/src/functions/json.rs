@@ -19,7 +19,8 @@ use datafusion_functions_json::{json_field_metadata, udfs};
 use serde::de::IgnoredAny;
 use std::sync::Arc;
 
-/// Registers the functions in `context`; of the package, only those whose result has an SQL type.
+/// Registers the functions in `context`. Of the functions in the package, only those whose result has an SQL type are
+/// registered.
 pub(super) fn register(context: &SessionContext) {
     for function in [
         udfs::json_as_text_udf(),
@@ -48,7 +49,7 @@ pub(super) fn register(context: &SessionContext) {
     }
 }
 
-/// A function that examines a string as JSON.
+/// The SQL functions `json_type` and `json_valid`, which inspect a JSON string without extracting a value from it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LookAt {
     what: Look,
@@ -57,9 +58,9 @@ struct LookAt {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Look {
-    /// The kind of the value, as one of DuckDB's names.
+    /// `json_type`: the type of the JSON value, by DuckDB's names (`OBJECT`, `UBIGINT`, …).
     Type,
-    /// Whether the string is valid JSON.
+    /// `json_valid`: whether the string is valid JSON.
     Valid,
 }
 
@@ -93,7 +94,8 @@ impl ScalarUDFImpl for LookAt {
     }
 }
 
-/// Returns whether `text` is valid JSON of any nesting depth: ignored values are skipped without recursion.
+/// Returns whether `text` is valid JSON. Any nesting depth is possible, because ignored values are skipped without
+/// recursion.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
@@ -115,7 +117,7 @@ fn json_type(text: &str) -> Option<&'static str> {
     })
 }
 
-/// A function that creates JSON from values.
+/// The SQL functions `to_json`, `json_array` and `json_object`, which create JSON strings from values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MakeJson {
     what: Make,
@@ -124,11 +126,11 @@ struct MakeJson {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Make {
-    /// The JSON of one value.
+    /// `to_json`: the JSON of one value.
     Value,
-    /// An array of all arguments.
+    /// `json_array`: an array of all arguments.
     Array,
-    /// An object of alternating keys and values.
+    /// `json_object`: an object; the arguments are alternately keys and values.
     Object,
 }
 
@@ -200,7 +202,7 @@ impl ScalarUDFImpl for MakeJson {
     }
 }
 
-/// Converts an argument to the strings that are keys of objects.
+/// Converts an argument of `json_object` to strings, which become keys. Fails if one is NULL.
 fn key(array: &ArrayRef) -> Result<(bool, ArrayRef)> {
     match array.null_count() {
         0 => Ok((false, arrow_cast::cast(array, &DataType::Utf8)?)),
@@ -208,12 +210,13 @@ fn key(array: &ArrayRef) -> Result<(bool, ArrayRef)> {
     }
 }
 
-/// Returns whether a string column was created as JSON, which is embedded in other JSON unchanged.
+/// Returns whether a string column contains JSON, because a function here has created it; it is then embedded in other
+/// JSON without quotes.
 fn is_json_text(field: &Field) -> bool {
     *field.data_type() == DataType::Utf8 && *field.metadata() == json_field_metadata()
 }
 
-/// Writes the values of an array one at a time.
+/// Writes the values of a column as JSON, one row at a time.
 enum Values<'a> {
     Json(&'a StringArray),
     Encoded(NullableEncoder<'a>),
@@ -248,7 +251,8 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Writes a row's values between brackets, with two alternating separators.
+/// Writes a row's values between the brackets `open` and `close`, separated alternately by `first` and `second` (`:`
+/// and `,` for objects).
 fn joined(values: &mut [Values<'_>], row: usize, [open, first, second, close]: [u8; 4], text: &mut Vec<u8>) {
     text.push(open);
     for (place, value) in values.iter_mut().enumerate() {

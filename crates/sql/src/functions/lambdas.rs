@@ -1,10 +1,11 @@
-//! Renumbers the parameters of lambdas so that they stay behind all columns when operators are merged.
+//! Renumbers the parameters of lambdas, so that they stay behind all columns when operators are merged.
 //!
-//! DataFusion 55.2 numbers a parameter from the width of the operator's input: over 2 columns, `x -> x + i` has `x` as
-//! number 2. A projection that is merged with the one below it is evaluated over the input of that one, which may have
-//! 5 columns: columns are then renumbered, but parameters are not, and number 2 is taken for a column ("Field of
-//! physical LambdaVariable …"). Only the order of the numbers matters, so that parameters with large numbers stay
-//! parameters. This rule is obsolete once upstream renumbers parameters when it merges projections.
+//! DataFusion 55.2 gives a lambda's parameter a column index that begins after the columns of the operator's input:
+//! over 2 columns, `x -> x + i` has `x` at index 2. If a projection is merged with the one below it, it is evaluated
+//! over the input of that one, which may have 5 columns. Columns are then renumbered, but parameters are not, so that
+//! index 2 is taken for a column ("Field of physical LambdaVariable …"). Only the order of the indexes matters, so that
+//! parameters with large indexes stay parameters. This rule is obsolete once upstream renumbers parameters when it
+//! merges projections.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::config::ConfigOptions;
@@ -17,10 +18,10 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use std::sync::Arc;
 
-/// More columns than any operator has.
+/// The first index for parameters: more than any operator has columns.
 const FIRST: usize = 1 << 24;
 
-/// The optimizer rule. It runs before all rules that move expressions.
+/// The physical optimizer rule. It runs before all rules that move expressions.
 #[derive(Debug)]
 pub struct LambdaParameters;
 

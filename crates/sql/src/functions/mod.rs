@@ -1,5 +1,5 @@
-//! Scalar functions that DataFusion 55.2 lacks, or whose range there is too small. The SQL front maps many function
-//! names of other databases to the engine's functions and these (`dialect/functions`).
+//! Scalar functions that DataFusion 55.2 lacks, or that have a smaller range there. Function names of other databases
+//! are mapped to the engine's functions and these (`dialect/functions`).
 
 mod date_trunc;
 mod json;

@@ -1,6 +1,6 @@
-//! `generate_series` and `range` as tables, between timestamps of any unit: the functions of DataFusion 55.2 take
-//! timestamps in nanoseconds only, whereas constants are in microseconds. This module is obsolete once upstream takes
-//! any unit.
+//! The table functions `generate_series` and `range` between timestamps of any unit. Those of DataFusion 55.2 take only
+//! timestamps in nanoseconds, whereas constants are in microseconds. This module is obsolete once upstream takes any
+//! unit.
 
 use datafusion::catalog::{TableFunction, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::ScalarValue;
@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use farpool_model::Error;
 use std::sync::Arc;
 
-/// Replaces the functions in `context`.
+/// Registers these functions in place of the engine's.
 pub(super) fn register(context: &SessionContext) {
     for name in ["generate_series", "range"] {
         if let Ok(inner) = context.table_function(name) {
@@ -29,7 +29,7 @@ impl TableFunctionImpl for Series {
     }
 }
 
-/// Returns a constant timestamp in nanoseconds; other expressions are unchanged.
+/// Converts a constant timestamp to nanoseconds; returns other expressions unchanged.
 fn in_nanoseconds(expr: Expr) -> Result<Expr> {
     let Expr::Literal(value, metadata) = expr else { return Ok(expr) };
     let (count, factor, zone) = match value {

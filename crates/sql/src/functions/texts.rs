@@ -1,4 +1,4 @@
-//! Functions of texts that rules of the SQL front insert: the translation of a computed pattern of `LIKE … ESCAPE`, and
+//! String functions that rules of this crate insert: one translates a computed pattern of `LIKE … ESCAPE`, another one
 //! casts to UUID.
 
 use crate::dialect::escaped_anew;
@@ -23,9 +23,10 @@ pub(super) fn register(context: &SessionContext) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// `like_pattern(pattern, escape)` returns the pattern with the engine's escape character.
+    /// `like_pattern(pattern, escape)`: returns the LIKE pattern with the engine's escape character in place of
+    /// `escape`.
     LikePattern,
-    /// `to_uuid(text)` returns the text of a UUID in canonical form.
+    /// `to_uuid(text)`: returns a UUID in canonical form.
     Uuid,
 }
 

@@ -59,7 +59,7 @@ impl ScalarUDFImpl for Age {
         coerced.collect()
     }
 
-    /// Replaces the last midnight by a constant, derived from the start time of the statement.
+    /// Replaces "the last midnight" by a constant, which follows from the start time of the statement.
     fn simplify(&self, mut arguments: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let now = context.query_execution_start_time();
         let (Some(now), [_]) = (now, arguments.as_slice()) else {
@@ -97,8 +97,8 @@ fn moment(microseconds: i64) -> Result<NaiveDateTime, ArrowError> {
     })
 }
 
-/// Computes PostgreSQL's `timestamp_age`: the differences of years, months, days and the rest, each with the sign of
-/// the whole; a borrowed month has as many days as the month of the earlier time.
+/// Computes PostgreSQL's `timestamp_age`: the differences of years, months, days and the rest of the time, all with the
+/// sign of the whole difference. If a month is borrowed, it has as many days as the month of the earlier time.
 fn age(later: NaiveDateTime, earlier: NaiveDateTime) -> Result<IntervalMonthDayNano, ArrowError> {
     if later < earlier {
         let IntervalMonthDayNano { months, days, nanoseconds } = age(earlier, later)?;
@@ -164,7 +164,7 @@ impl ScalarUDFImpl for TimeBucket {
             ScalarValue::IntervalMonthDayNano(Some(width)) => width.months != 0,
             _ => false,
         };
-        // `date_bin` works on nanoseconds.
+        // `date_bin` works on nanoseconds, so that the arguments are cast to them.
         let timestamp = DataType::Timestamp(
             TimeUnit::Nanosecond,
             match &data_type {

@@ -1,5 +1,5 @@
-//! `typeof`, and the product and the quotient of an interval and a number, to which the SQL front rewrites
-//! `3 * interval '1 day'` and `interval '1 day' / 2`.
+//! `typeof`, and multiplication and division of an interval by a number, to which `3 * interval '1 day'` and `interval
+//! '1 day' / 2` are rewritten.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType};
@@ -30,7 +30,7 @@ pub(super) fn register(context: &SessionContext) {
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// Returns the SQL name of a value's type.
+/// `typeof(x)`: the SQL name of the argument's type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TypeOf {
     signature: Signature,
@@ -60,7 +60,7 @@ impl ScalarUDFImpl for TypeOf {
     }
 }
 
-/// Multiplies an interval by a number.
+/// The function that multiplies an interval by a number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MultiplyInterval {
     signature: Signature,
@@ -104,7 +104,7 @@ fn multiplied(interval: IntervalMonthDayNano, times: i64) -> Option<IntervalMont
     Some(IntervalMonthDayNano::new(part(interval.months)?, part(interval.days)?, nanoseconds))
 }
 
-/// Divides an interval by a number.
+/// The function that divides an interval by a number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DivideInterval {
     signature: Signature,
@@ -131,7 +131,7 @@ impl ScalarUDFImpl for DivideInterval {
     }
 }
 
-/// Multiplies intervals by factors that are derived from `numbers`.
+/// Multiplies each interval by the factor that `factor` computes from the number in the same row.
 fn scaled_by(
     intervals: &PrimitiveArray<IntervalMonthDayNanoType>,
     numbers: &PrimitiveArray<Float64Type>,
@@ -146,11 +146,11 @@ fn scaled_by(
     Ok(Arc::new(made))
 }
 
-/// Returns the product. As in PostgreSQL, a fraction of a month becomes days, 30 to a month, a fraction of a day
-/// becomes time, and the result is rounded to microseconds.
+/// Returns the product; `None` if it overflows. As in PostgreSQL, a fraction of a month becomes days (30 per month), a
+/// fraction of a day becomes hours and smaller units, and the result is rounded to microseconds.
 fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDayNano> {
     let months = f64::from(interval.months) * factor;
-    // Rounding removes the error of binary fractions: a third of three months is one.
+    // Rounding removes the error of binary fractions, so that a third of three months is one month.
     let days = f64::from(interval.days) * factor + rounded((months - months.trunc()) * 30.0);
     let day_nanos = 86_400e9;
     let nanos = interval.nanoseconds as f64 * factor + rounded(days - days.trunc()) * day_nanos;
@@ -161,7 +161,7 @@ fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDa
     Some(IntervalMonthDayNano::new(part(months)?, part(days)?, nanos))
 }
 
-/// Rounds a number of days to a precision of less than half a microsecond.
+/// Rounds a number of days to less than half a microsecond.
 fn rounded(days: f64) -> f64 {
     (days * 1e11).round() / 1e11
 }

@@ -1,4 +1,5 @@
-//! The scope that the current thread works for, and the time at which the poll began.
+//! Which [`Scope`] (unit of work that can be stopped) the current thread works for, and when the current poll of its
+//! task began.
 
 use super::Scope;
 use crate::bounded::Charge;
@@ -8,33 +9,33 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Duration of work after which a stream yields, so that other tasks, timers and aborts get their turn.
+/// Duration of work after which a stream yields the thread, so that other tasks, timers and aborts get their turn.
 const TURN: Duration = Duration::from_millis(1);
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// The work that a thread is doing.
+/// What the thread works for at the moment.
 #[derive(Clone)]
 struct Current {
     entered: Arc<Entered>,
-    /// Time at which the poll of the task began.
+    /// The time at which the current poll of the task began.
     since: Instant,
-    /// The account for results of functions; `None` outside the operators of a plan.
+    /// The account that results of functions are charged to; `None` outside the operators of a plan.
     charge: Option<Arc<Charge>>,
 }
 
-/// A scope that a thread has entered, nested in others that may be stopped as well.
+/// A scope that a thread works for, nested in others that may be stopped as well.
 pub struct Entered {
     scope: Arc<Scope>,
     outer: Option<Arc<Entered>>,
-    /// The account for results of functions while a statement is planned.
+    /// The account that results of functions are charged to while a statement is planned.
     charge: Arc<Charge>,
 }
 
 impl Entered {
-    /// Enters `scope`, nested in the scope that the thread works for now.
+    /// Creates an entry for `scope`, nested in the scope that the thread works for now.
     pub fn new(scope: Arc<Scope>) -> Arc<Self> {
         let outer = entered().filter(|outer| !outer.is_of(&scope));
         Arc::new(Entered { scope, outer, charge: Arc::default() })
@@ -66,12 +67,12 @@ fn with<T>(f: impl FnOnce(Option<&Current>) -> T) -> T {
     CURRENT.with(|current| f(current.borrow().as_ref()))
 }
 
-/// Returns the scope that the thread works for.
+/// Returns the scope that the thread works for; `None` if there is none.
 pub fn entered() -> Option<Arc<Entered>> {
     with(|current| current.map(|current| Arc::clone(&current.entered)))
 }
 
-/// Runs `work`, one poll, for `entered`.
+/// Runs `work` (one poll of a task) while the thread works for `entered`.
 pub fn enter<T>(entered: &Arc<Entered>, work: impl FnOnce() -> T) -> T {
     let since = with(|current| current.map(|current| current.since)).unwrap_or_else(Instant::now);
     let next = Current { entered: Arc::clone(entered), since, charge: None };
@@ -79,10 +80,11 @@ pub fn enter<T>(entered: &Arc<Entered>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs `work` with `charge` as the account for results of functions.
+/// Runs `work` while results of functions are charged to the account `charge`.
 pub fn charging<T>(charge: &Arc<Charge>, work: impl FnOnce() -> T) -> T {
     let Some(mut next) = with(|current| current.cloned()) else { return work() };
-    // The operator above polls again: it no longer needs the previous results of its functions.
+    // The operator above polls again, so that it no longer needs the previous results of its functions, and they are
+    // released.
     if let Some(above) = next.charge.replace(Arc::clone(charge)) {
         above.release();
     }
@@ -90,7 +92,7 @@ pub fn charging<T>(charge: &Arc<Charge>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs `work` with an account of its own, which is released when it returns.
+/// Runs `work` with an account of its own for results of functions, which are released when it returns.
 pub fn charging_for_now<T>(work: impl FnOnce() -> T) -> T {
     let Some(next) = with(|current| current.cloned()) else { return work() };
     let next = Current { charge: Some(Arc::default()), ..next };
@@ -98,7 +100,8 @@ pub fn charging_for_now<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Returns the account for results of functions, and the scope that they work for.
+/// Returns the scope that the thread works for, and the account that results of functions are charged to; `None` if
+/// there is no account.
 pub fn charged() -> Option<(Arc<Scope>, Arc<Charge>)> {
     with(|current| {
         let Current { entered, charge, .. } = current?;
@@ -112,16 +115,16 @@ pub fn is_planning() -> bool {
     with(|current| current.is_some_and(|current| current.charge.is_none()))
 }
 
-/// Fails if the thread's scope, or one around it, was stopped.
+/// Checks that the work may continue.
 ///
 /// # Errors
-/// The reason why it was stopped.
+/// The reason for the stop, if the thread's scope or one around it was stopped.
 pub fn check() -> Result<(), DataFusionError> {
-    // A probe may run the caller's signal handlers, which may enter scopes themselves.
+    // No lock is held here: a probe may run the caller's signal handlers, which may enter scopes themselves.
     entered().map_or(Ok(()), |entered| entered.check())
 }
 
-/// Returns whether the poll has taken so long that the thread should yield to other tasks.
+/// Returns whether the poll has taken so long that the task should yield the thread to others.
 pub fn is_turn_over() -> bool {
     with(|current| current.is_some_and(|current| current.since.elapsed() >= TURN))
 }

@@ -1,4 +1,4 @@
-//! Operators whose streams can be stopped, and yield the thread after a millisecond of work.
+//! Wraps operators so that their streams can be stopped, and yield the thread after a millisecond of work.
 //!
 //! Invariant: wrapping does not change how a plan appears: names, types, properties and metrics are those of the
 //! wrapped operators.
@@ -44,7 +44,7 @@ pub fn stoppable(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>
     .data()
 }
 
-/// Returns an operator that repeats lists, wrapped so that it emits small batches and checks that there is memory for
+/// Wraps an operator that repeats lists or structs, so that it emits small batches and checks that there is memory for
 /// each.
 fn repeating(node: Arc<dyn ExecutionPlan>, repeats: Repeats) -> Result<StoppableExec> {
     let repeats = Arc::new(repeats);
@@ -61,17 +61,18 @@ fn repeating(node: Arc<dyn ExecutionPlan>, repeats: Repeats) -> Result<Stoppable
     Ok(StoppableExec { batch_rows: Some(REPEATED_ROWS), ..StoppableExec::over(node) })
 }
 
-/// Returns whether an operator returns lists or structures that an operator below it has repeated.
+/// Returns whether an operator returns lists or structs that an operator below it has repeated.
 fn passes_repeated_on(node: &dyn ExecutionPlan) -> bool {
     let repeats = |child: &&Arc<dyn ExecutionPlan>| {
-        // The trait's own method would downcast the wrapped operator.
+        // Casts explicitly, because the trait's own method would look at the operator within the wrapper.
         let child = (&***child as &dyn Any).downcast_ref::<StoppableExec>();
         child.is_some_and(|child| child.batch_rows == Some(REPEATED_ROWS))
     };
     has_nested(&node.schema(), &[]) && node.children().iter().any(repeats)
 }
 
-/// Returns such an operator with equally small batches: filters and repartitioning collect rows until a batch is full.
+/// Wraps an operator that collects rows until a batch is full (a filter or a repartitioning), with an equally small
+/// batch size.
 fn gathering(node: Arc<dyn ExecutionPlan>) -> Result<StoppableExec> {
     let node = match node.downcast_ref::<FilterExec>() {
         Some(filter) => Arc::new(filter.with_batch_size(REPEATED_ROWS)?),
@@ -80,8 +81,8 @@ fn gathering(node: Arc<dyn ExecutionPlan>) -> Result<StoppableExec> {
     Ok(StoppableExec { batch_rows: Some(REPEATED_ROWS), ..StoppableExec::over(node) })
 }
 
-/// Splits the input of an operator into small batches if it has many grouping sets, by all of which it groups a batch in one
-/// poll, or copies long lists for each row.
+/// If the operator groups by many grouping sets (all in one poll), or copies long lists for each row, splits its input
+/// into small batches.
 fn in_small_batches(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let sets = node.downcast_ref::<AggregateExec>().map_or(1, |groups| groups.group_expr().groups().len());
     let rows_max = match rows_of_constant_lists(&*node)? {
@@ -97,18 +98,18 @@ fn in_small_batches(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPla
     node.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
 }
 
-/// Number of sets by which a batch of the usual size is grouped within a few milliseconds.
+/// Maximum number of grouping sets by which a batch of the usual size is grouped within a few milliseconds.
 const SETS_AT_ONCE: usize = 16;
 
-/// An operator that can be stopped.
+/// An operator that can be stopped: the wrapper.
 #[derive(Debug)]
 struct StoppableExec {
     inner: Arc<dyn ExecutionPlan>,
-    /// Maximal number of rows of a batch.
+    /// Maximum number of rows per batch that it returns.
     rows_max: usize,
-    /// Batch size of the operator and those below it, if it differs from the session's.
+    /// Batch size for the wrapped operator and those below it, if it differs from the session's.
     batch_rows: Option<usize>,
-    /// The operator above, if it repeats these rows.
+    /// If the operator above repeats these rows: how it does, so that the memory for each batch is checked.
     repeats: Option<Arc<Repeats>>,
 }
 
@@ -249,20 +250,21 @@ impl ExecutionPlan for StoppableExec {
     }
 }
 
-/// The stream of an operator's batches.
+/// The stream of a wrapped operator's batches.
 struct StoppableStream {
     rows: SendableRecordBatchStream,
     rows_max: usize,
     repeats: Option<Arc<Repeats>>,
-    /// The rows of a batch that exceed the limit, to be returned next.
+    /// The rows of the last batch that exceeded the limit; they are returned next.
     rest: Option<RecordBatch>,
-    /// Memory of results of the operator's functions, until the batch that they were computed for has been consumed.
+    /// The account of results of the operator's functions, which are charged until the batch for which they were
+    /// computed has been consumed.
     charge: Arc<Charge>,
     has_ended: bool,
 }
 
 impl StoppableStream {
-    /// Returns as many rows as a batch may have, and stores the rest.
+    /// Returns the first rows of the batch, as many as a batch may have, and keeps the rest.
     fn first_of(&mut self, mut batch: RecordBatch) -> Result<RecordBatch> {
         if batch.num_rows() > self.rows_max {
             self.rest = Some(batch.slice(self.rows_max, batch.num_rows() - self.rows_max));

@@ -1,5 +1,5 @@
-//! Conditions of joins that can be stopped. A join evaluates its condition on one batch of pairs at a time, and
-//! continues within one poll as long as no pair passes.
+//! Join conditions that can be stopped. A join evaluates its condition on one batch of row pairs at a time, and
+//! continues within one poll as long as no pair satisfies the condition.
 
 use super::current;
 use arrow_array::{BooleanArray, RecordBatch};
@@ -21,7 +21,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Returns the operator with a condition that can be stopped, if it is a join with a condition.
+/// If the operator is a join with a condition, returns it with a condition that can be stopped.
 pub(super) fn checked(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
         && let Some(filter) = join.filter()
@@ -60,9 +60,9 @@ fn has_condition(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     })
 }
 
-/// Runs a plan, in a separate task if one of its joins may compute for long in one poll. A stream cannot be dropped
-/// while it is being polled; the caller can drop its handle of a task at any time, and with it the scope, so that the
-/// condition fails at its next evaluation.
+/// Runs a plan; in a separate task if one of its joins may compute for long within one poll. Reason: a stream cannot be
+/// dropped while it is being polled. The caller can drop its handle of a task at any time, and with it the scope, so
+/// that the join condition fails the next time that it is evaluated.
 pub fn execute_apart(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -92,7 +92,7 @@ fn stoppable(filter: &JoinFilter) -> JoinFilter {
 }
 
 /// Runs a part of a poll that has already taken long, while another thread takes over the other tasks of this thread.
-/// Joins on all threads of a runtime would otherwise block the tasks that could drop them.
+/// Otherwise joins on all threads of a runtime would block the very tasks that could stop them.
 fn beside_others<T>(work: impl FnOnce() -> T) -> T {
     let can_leave =
         || Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
@@ -102,7 +102,7 @@ fn beside_others<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A condition that fails once the statement is stopped.
+/// A join condition that fails if the statement has been stopped.
 #[derive(Debug)]
 struct Condition(Arc<dyn PhysicalExpr>);
 
@@ -141,7 +141,8 @@ impl PhysicalExpr for Condition {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         current::check()?;
-        // Only the truth values outlive the call, so that other results of its functions are released at once.
+        // Only the resulting booleans outlive the call, so that other results of functions within the condition are
+        // released at once.
         beside_others(|| current::charging_for_now(|| self.0.evaluate(batch)))
     }
 

@@ -39,7 +39,7 @@ use farpool_model::Error;
 use futures::FutureExt;
 use std::sync::Arc;
 
-/// Stops work of the engine from another thread, even while it computes. Clones stop the same work.
+/// Stops work of the engine from another thread, even while the work computes. Clones stop the same work.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<Scope>);
 
@@ -50,13 +50,13 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// Creates an interrupt that stops once `probe` returns true. Computing threads call the probe from time to time:
-    /// for callers that must poll for an interrupt.
+    /// Creates an interrupt that also stops the work when `probe` returns true. Computing threads call the probe from
+    /// time to time. For callers that have to poll for an interrupt, such as Python's Ctrl-C.
     pub fn probing(probe: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Interrupt(Scope::probing(Box::new(probe)))
     }
 
-    /// Runs `work` so that [`Interrupt::stop`] can stop it.
+    /// Runs `work`, which [`Interrupt::stop`] can then stop.
     pub async fn run<W: Future>(&self, work: W) -> W::Output {
         tasks::install();
         let entered = Entered::new(Arc::clone(&self.0));
@@ -64,8 +64,8 @@ impl Interrupt {
         std::future::poll_fn(move |context| current::enter(&entered, || work.poll_unpin(context))).await
     }
 
-    /// Makes statements within the work fail as cancelled at their next check, within a few milliseconds. Waiting
-    /// futures are not woken: the caller that runs the work drops it as well.
+    /// Makes statements within the work fail as cancelled at their next check, which is within a few milliseconds. Does
+    /// not wake futures that wait: the caller that runs the work should drop it as well.
     pub fn stop(&self) {
         self.0.stop();
     }

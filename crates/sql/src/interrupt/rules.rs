@@ -1,5 +1,5 @@
-//! Rules of the planner that fail once the statement is stopped. The optimizer applies most of its rules to one
-//! operator at a time, so that a rule stops within the work for one operator.
+//! Wraps rules of the planner so that they fail if the statement has been stopped. The optimizer applies most of its
+//! rules to one operator at a time, so that planning stops within the work for one operator.
 
 use super::check;
 use super::sizes::check_expressions;
@@ -15,7 +15,7 @@ use datafusion::physical_optimizer::{PhysicalOptimizerContext, PhysicalOptimizer
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// A rule that checks for a stop before it is applied.
+/// A rule that first checks whether the statement has been stopped.
 #[derive(Debug)]
 struct Checked<R: ?Sized>(Arc<R>);
 
@@ -23,7 +23,7 @@ type Analyzer = dyn AnalyzerRule + Send + Sync;
 type Optimizer = dyn OptimizerRule + Send + Sync;
 type Physical = dyn PhysicalOptimizerRule + Send + Sync;
 
-/// Wraps all rules over logical plans in the state.
+/// Wraps all rules for logical plans in the session state.
 pub fn checked(state: SessionState) -> SessionState {
     let mut builder = SessionStateBuilder::new_from_existing(state);
     if let Some(analyzer) = builder.analyzer() {
@@ -37,7 +37,7 @@ pub fn checked(state: SessionState) -> SessionState {
     builder.build()
 }
 
-/// Wraps a rule over physical plans.
+/// Wraps a rule for physical plans.
 pub fn physical(rule: Arc<Physical>) -> Arc<Physical> {
     Arc::new(Checked(rule))
 }

@@ -1,4 +1,4 @@
-//! Units of work that can be stopped, with the reason why they were.
+//! Units of work that can be stopped, each with the reason for the stop.
 
 use super::current::{self, Entered};
 use super::{tasks, timer};
@@ -15,25 +15,25 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Minimal time between two calls of a probe.
+/// Minimum time between two calls of a probe, which may be expensive.
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
-/// A part of the engine's work that is stopped as one.
+/// A unit of work of the engine, such as a statement, that is stopped as a whole.
 pub struct Scope {
-    /// The reason for the stop, once the scope is stopped.
+    /// The reason for the stop; empty as long as the scope has not been stopped.
     stopped: OnceLock<Error>,
-    /// The time by which the work must have ended, with the limit that the caller set.
+    /// The time by which the work must have ended, and the time limit that the caller set.
     deadline: Option<(Instant, Duration)>,
-    /// The enclosing work: a run is a part of its statement.
+    /// The enclosing unit of work: the scope of a statement encloses those of its executions.
     parent: Option<Arc<Scope>>,
-    /// The memory pool that functions are charged to.
+    /// The memory pool that results of functions are charged to.
     memory: Option<Arc<dyn MemoryPool>>,
-    /// The future that waits for the work.
+    /// Wakes the future that waits for the work.
     waiting: AtomicWaker,
     probe: Option<Probe>,
 }
 
-/// A callback that tells whether the caller has interrupted the work.
+/// A callback that tells whether the caller has interrupted the work, and when it was called last.
 struct Probe {
     ask: Box<dyn Fn() -> bool + Send + Sync>,
     asked: Mutex<Instant>,
@@ -51,21 +51,22 @@ impl Scope {
         Scope::new(None, None, None)
     }
 
-    /// Creates a scope without a time limit that is stopped once `ask` returns true.
+    /// Creates a scope without a time limit that is stopped when `ask` returns true.
     pub fn probing(ask: Box<dyn Fn() -> bool + Send + Sync>) -> Arc<Self> {
         let probe = Some(Probe { ask, asked: Mutex::new(Instant::now()) });
         let (stopped, waiting) = (OnceLock::new(), AtomicWaker::new());
         Arc::new(Scope { stopped, deadline: None, parent: None, memory: None, waiting, probe })
     }
 
-    /// Creates the scope of a statement that begins now, may take `limit`, and whose functions are charged to `memory`.
+    /// Creates the scope of a statement that begins now and may take the duration `limit`. Results of its functions are
+    /// charged to `memory`.
     pub fn statement(limit: Option<Duration>, memory: Arc<dyn MemoryPool>) -> Arc<Self> {
-        // A limit beyond the range of the clock is no limit.
+        // A limit beyond the range of the clock counts as no limit.
         let deadline = limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
         Scope::new(deadline, None, Some(memory))
     }
 
-    /// Creates the scope of one run of this statement.
+    /// Creates the scope of one execution of this statement, enclosed in this scope.
     pub fn run(self: &Arc<Self>) -> Arc<Self> {
         Scope::new(self.deadline, Some(Arc::clone(self)), self.memory.clone())
     }
@@ -84,23 +85,23 @@ impl Scope {
         scope
     }
 
-    /// Stops the scope as cancelled.
+    /// Stops the scope; its work fails as cancelled.
     pub fn stop(&self) {
         self.stop_for(Error::cancelled());
     }
 
-    /// Stops the scope with this reason, unless it was stopped before.
+    /// Stops the scope; its work fails with `reason`. Does nothing if the scope was stopped before.
     pub fn stop_for(&self, reason: Error) {
         let _ = self.stopped.set(reason);
         self.waiting.wake();
     }
 
-    /// Wakes the waiting future, which then notices that the deadline has passed.
+    /// Wakes the future that waits for the work, so that it notices that the deadline has passed.
     pub(super) fn wake(&self) {
         self.waiting.wake();
     }
 
-    /// Returns the memory pool that functions are charged to.
+    /// Returns the memory pool that results of functions are charged to.
     pub fn memory(&self) -> Option<&Arc<dyn MemoryPool>> {
         self.memory.as_ref()
     }
@@ -114,17 +115,17 @@ impl Scope {
             self.stop();
             return self.stopped.get().cloned();
         }
-        // The clock is read here, too, so that computing ends even if the timer thread is not scheduled.
+        // The clock is read here as well, so that the work ends even if the timer thread gets no processor.
         match self.deadline {
             Some((at, limit)) if Instant::now() >= at => Some(Error::timed_out("the statement", limit)),
             _ => self.parent.as_ref()?.reason(),
         }
     }
 
-    /// Runs `work` to completion, or drops it when the scope is stopped or its deadline passes.
+    /// Runs `work` to its end, or drops it when the scope is stopped or its deadline passes.
     ///
     /// # Errors
-    /// The errors of `work`, and the reason for the stop.
+    /// The errors of `work`, or the reason for the stop.
     pub async fn keep<T>(self: &Arc<Self>, work: impl Future<Output = Result<T>>) -> Result<T> {
         let entered = Entered::new(Arc::clone(self));
         let mut work = pin!(work);
@@ -134,7 +135,8 @@ impl Scope {
                 return Poll::Ready(Err(reason));
             }
             let polled = current::enter(&entered, || work.poll_unpin(context));
-            // Work that was stopped may fail with a different error, or report an early end.
+            // Work that is stopped may fail with another error, or seem to have ended; the reason for the stop takes
+            // precedence.
             match (polled, self.reason()) {
                 (Poll::Ready(Err(_)) | Poll::Pending, Some(reason)) => Poll::Ready(Err(reason)),
                 (polled, _) => polled,
@@ -177,8 +179,8 @@ type RecordBatches = BoxStream<'static, Result<RecordBatch>>;
 pub struct StopOnDrop(Arc<Scope>);
 
 impl StopOnDrop {
-    /// Forwards `batches`, and drops them when the scope is stopped or its deadline passes. The scope is stopped when
-    /// the stream is dropped.
+    /// Returns `batches` as a stream that ends with an error when the scope is stopped or its deadline passes. Dropping
+    /// the stream stops the scope.
     pub fn keep_stream(self, batches: RecordBatches) -> RecordBatches {
         stream::try_unfold((batches, self), |(mut batches, stop)| async move {
             match stop.0.keep(batches.try_next()).await? {

@@ -1,7 +1,6 @@
-//! Bounds the sizes of plans. A plan contains a shared part as often as the statement refers to it: a chain of
-//! subqueries, each of which reads the previous one twice, is a small plan in memory that becomes exponential when it
-//! is traversed. Expressions double in the same way when a predicate is pushed below the projection that computes its
-//! columns.
+//! Limits the sizes of plans. A plan contains a shared part as often as the statement refers to it. If each subquery of
+//! a chain reads the previous one twice, the plan is small in memory, but traversing it takes exponential time.
+//! Expressions double in the same way when a predicate is pushed below the projection that computes its columns.
 
 use crate::error;
 use datafusion::common::Result;
@@ -10,11 +9,11 @@ use datafusion::logical_expr::LogicalPlan;
 use farpool_model::{Error, limits};
 use std::collections::HashMap;
 
-/// Refuses a plan that has too many operators once shared parts are expanded. Takes time in proportion to the plan
-/// before expansion.
+/// Refuses a plan that has too many operators if shared parts count as often as they occur. Takes time in proportion to
+/// the plan's size in memory.
 ///
 /// # Errors
-/// `OverLimit`.
+/// `OverLimit` if there are too many.
 pub fn check_operators(plan: &LogicalPlan) -> Result<()> {
     match operators(plan, &mut HashMap::new())? <= limits::PLAN_OPERATORS_MAX {
         true => Ok(()),
@@ -50,7 +49,7 @@ fn operators(plan: &LogicalPlan, known: &mut HashMap<*const LogicalPlan, usize>)
 /// Refuses an operator whose expressions have become too large.
 ///
 /// # Errors
-/// `OverLimit`.
+/// `OverLimit` if they are too large.
 pub(super) fn check_expressions(plan: &LogicalPlan) -> Result<()> {
     let mut parts = 0;
     plan.apply_expressions(|expr| {

@@ -1,5 +1,6 @@
-//! Bounds the parser. It tries alternatives one after the other where a text is ambiguous, and again in each enclosing
-//! bracket: for a text that is invalid or too deep in its innermost bracket, the time doubles with each bracket.
+//! Limits the number of steps of the parser. If a text is ambiguous, the parser tries alternatives one after the other,
+//! and again in each enclosing bracket. For a text that is invalid or too deep in its innermost bracket, the time
+//! therefore doubles with each bracket.
 
 use super::check;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -10,11 +11,11 @@ use std::cell::Cell;
 const CHECKED: usize = 256;
 
 thread_local! {
-    /// Steps that the parser may still take for the text that this thread parses.
+    /// Number of steps that the parser may still take for the text that this thread is parsing.
     static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Parses a text of `bytes` bytes with `parse`.
+/// Runs `parse` on a text of `bytes` bytes, with a limit for the parser's steps that depends on `bytes`.
 pub fn bounded<T>(bytes: usize, parse: impl FnOnce() -> T) -> T {
     let steps = limits::SQL_PARSE_STEPS_PER_BYTE_MAX.saturating_mul(bytes.max(limits::SQL_DEPTH_MAX));
     let before = LEFT.replace(steps);
@@ -26,8 +27,8 @@ pub fn bounded<T>(bytes: usize, parse: impl FnOnce() -> T) -> T {
 /// Counts a step of the parser.
 ///
 /// # Errors
-/// Fails if there were too many steps, or the statement was stopped. Each further step fails, too, so that the parser
-/// ends.
+/// Fails if there were too many steps, or the statement was stopped. After that, each further step fails as well, so
+/// that the parser ends.
 pub fn step() -> Result<(), ParserError> {
     let left = LEFT.get().saturating_sub(1);
     if left == 0 || (left.is_multiple_of(CHECKED) && check().is_err()) {

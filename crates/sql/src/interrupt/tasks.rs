@@ -1,4 +1,5 @@
-//! Makes tasks that the engine spawns work for the scope of the task that spawned them.
+//! Makes tasks that the engine spawns work for the scope (unit of work that can be stopped) of the task that spawned
+//! them.
 
 use super::current;
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
@@ -10,11 +11,11 @@ use std::sync::Once;
 type Output = Box<dyn Any + Send>;
 type Block = Box<dyn FnOnce() -> Output + Send>;
 
-/// Enters the scope at each poll of a task, and for the whole of a blocking closure.
+/// A tracer for DataFusion that enters the scope at each poll of a task, and for the whole of a blocking closure.
 struct Inherit;
 
-/// Makes tasks of the engine inherit scopes, in the whole process. A tracer that the process has set before stays; its
-/// tasks then stop only at await points.
+/// Installs [`Inherit`] in this process. If the process has set another tracer before, that one stays, and the engine's
+/// tasks stop only at await points.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,5 @@
-//! A thread that wakes futures whose deadline has passed. A runtime's timers are driven by its worker threads, all of
-//! which may be computing.
+//! A thread that wakes futures whose deadline has passed. The timers of an async runtime would not do, because its
+//! worker threads drive them, and all of those may be computing.
 
 use super::Scope;
 use parking_lot::{Condvar, Mutex};
@@ -7,21 +7,22 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Time after which the thread ends if there is nothing to wait for.
+/// Duration of idleness after which the thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct Watched {
-    /// Keyed by time, and by address, which distinguishes scopes of the same time.
+    /// The scopes by deadline, and by address, which distinguishes scopes of the same deadline.
     scopes: BTreeMap<(Instant, usize), Weak<Scope>>,
-    /// The process in which the thread runs: threads do not survive a fork.
+    /// The id of the process in which the thread was started; `None` without a thread. Threads do not survive a fork,
+    /// so that a child process needs a new one.
     process: Option<u32>,
 }
 
 static WATCHED: Mutex<Watched> = Mutex::new(Watched { scopes: BTreeMap::new(), process: None });
 static EARLIER: Condvar = Condvar::new();
 
-/// Wakes the future that waits for `scope` at this time.
+/// Makes the thread wake the future that waits for `scope` at the time `at`; starts the thread if there is none.
 pub(super) fn watch(at: Instant, scope: &Arc<Scope>) {
     let process = std::process::id();
     let mut watched = WATCHED.lock();
@@ -29,14 +30,14 @@ pub(super) fn watch(at: Instant, scope: &Arc<Scope>) {
     watched.scopes.insert((at, Arc::as_ptr(scope).addr()), Arc::downgrade(scope));
     if watched.process != Some(process) {
         let started = std::thread::Builder::new().name("farpool-timer".into()).spawn(wait);
-        // Without the thread, deadlines are still enforced by checks, and when the futures are polled.
+        // If the thread cannot be started, deadlines are still enforced by checks, and when futures are polled.
         watched.process = started.is_ok().then_some(process);
     } else if is_first {
         EARLIER.notify_one();
     }
 }
 
-/// Removes the scope at this address.
+/// Removes the scope with this deadline and address.
 pub(super) fn forget(at: Instant, address: usize) {
     WATCHED.lock().scopes.remove(&(at, address));
 }
@@ -50,7 +51,7 @@ fn wait() {
             due.push(first.remove());
         }
         if !due.is_empty() {
-            // Dropping the last reference to a scope takes the lock.
+            // The lock is released meanwhile, because dropping the last reference to a scope takes it.
             parking_lot::MutexGuard::unlocked(&mut watched, || {
                 due.iter().filter_map(Weak::upgrade).for_each(|scope| scope.wake());
             });

@@ -1,8 +1,8 @@
-//! Rewrites expressions that compare floats by their bits in DataFusion 55.2, unlike `=`, which compares values:
+//! Rewrites expressions for which DataFusion 55.2 compares floats by their bits, unlike `=`, which compares by value:
 //! `nullif`, `CASE x WHEN …` and `IN` with a list.
 //!
-//! Invariant: a float operand is wrapped once unless it is a constant; constant zeros lose their sign. If all
-//! other operands are constants other than zero, nothing changes.
+//! Invariant: a float operand is wrapped once, unless it is a constant; a constant -0.0 becomes 0.0. If all other
+//! operands are constants other than zero, nothing changes.
 
 use super::wrap_float;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -13,17 +13,17 @@ use datafusion::functions::core::nullif::NullIfFunc;
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, lit, when};
 
-/// The IN lists that are rewritten.
+/// Which IN lists are rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lists {
-    /// Lists that a computed value is compared with. Short lists for a column become comparisons later, which may be
-    /// pushed down.
+    /// Only lists that a computed value is compared with. Reason: a short list for a column becomes comparisons later,
+    /// which may be pushed down.
     OfComputed,
     /// All lists.
     All,
 }
 
-/// Rewrites `expr` to compare floats by value.
+/// Rewrites `expr` so that floats in it are compared by value.
 pub(super) fn compared(expr: Expr, lists: Lists, columns: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| {
         Ok(match expr {
@@ -87,7 +87,8 @@ fn case_of(mut case: Case, columns: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::new_transformed(Expr::Case(case), is_changed))
 }
 
-/// Rewrites `nullif` of a column to a comparison, which may be pushed down; a computed value would be evaluated twice.
+/// Rewrites `nullif` of a column to a comparison, which may be pushed down. One of a computed value is not rewritten to
+/// that, because the value would be evaluated twice.
 fn null_if(mut call: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
     if let [value @ Expr::Column(_), than] = &call.args[..] {
         let null = ScalarValue::try_new_null(&value.get_type(columns)?)?;

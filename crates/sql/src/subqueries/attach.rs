@@ -1,9 +1,10 @@
-//! Attaches subqueries to the rows of an outer query: joins that add a column for each (a mark for EXISTS, a
-//! value, counts for IN), or that keep only rows with a match.
+//! Attaches subqueries to the rows of an outer query by joins: a join adds a column for each subquery (a mark for
+//! EXISTS, a value, counts for IN), or keeps only rows with a match.
 //!
-//! A subquery of joins, filters and projections is joined by its own conditions ([`super::flat`]); aggregates
-//! that are compared with the outer row by equality are grouped by that key. All others are evaluated for the
-//! domain of the outer columns ([`super::push`]) and joined by it.
+//! There are three ways. A subquery of joins, filters and projections is joined by its own conditions
+//! ([`super::flat`]). An aggregate that is compared with the outer row by equality is grouped by the compared columns.
+//! Any other subquery is evaluated for the domain (all distinct values) of the outer columns ([`super::push`]), and
+//! joined by these columns.
 
 use super::domain::{Domain, is_repeatable, join_null_safe};
 use super::flat::{Flat, flat};
@@ -20,18 +21,19 @@ use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, LogicalPl
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The rows of an outer query, to which subqueries are attached.
+/// The rows of an outer query, to which its subqueries are attached.
 pub(super) struct Attached<'a> {
     /// The rows, with a column for each subquery attached so far.
     pub plan: LogicalPlan,
-    /// The rows without these columns: the source of domains.
+    /// The rows without these columns; domains are computed from them.
     rows: LogicalPlan,
     pub names: &'a Names,
-    /// Whether a domain was computed from rows that may differ when they are read again.
+    /// Whether a domain was computed from rows that may be different ones when they are read again (for instance
+    /// because of `random()`). The caller then starts again with materialized rows.
     pub is_torn: bool,
 }
 
-/// A subquery whose columns are qualified with a table name of their own.
+/// A subquery whose columns have been qualified with a new table name.
 pub(super) struct Renamed {
     pub plan: LogicalPlan,
     pub columns: HashMap<Column, Expr>,
@@ -43,22 +45,23 @@ impl<'a> Attached<'a> {
         Attached { rows: plan.clone(), plan, names, is_torn: false }
     }
 
-    /// Keeps the rows that pass a condition.
+    /// Filters the rows by a condition.
     pub(super) fn filter(&mut self, condition: Expr) -> Result<()> {
         let plan = std::mem::take(&mut self.plan);
         self.plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
         Ok(())
     }
 
-    /// Returns the outer columns of the subquery that belong to these rows.
+    /// Returns those columns of outer queries to which the subquery refers and that are columns of these rows.
     pub(super) fn shared(&self, subquery: &LogicalPlan) -> Result<Vec<Column>> {
         let mut columns = free_columns(subquery)?;
         columns.retain(|column| self.rows.schema().has_column(column));
         Ok(columns)
     }
 
-    /// Joins with the rows for which `subquery` returns a row, or one whose first columns equal `compared`. `join_type`
-    /// is a semi, an anti or a mark join; returns the mark.
+    /// Joins the rows with `subquery` by a semi, an anti or a mark join. A row has a match if the subquery has a row
+    /// whose first columns equal `compared`; with no `compared`, if it has any row. Returns the mark: whether the row
+    /// has a match.
     pub(super) fn matched(
         &mut self,
         subquery: LogicalPlan,
@@ -84,7 +87,7 @@ impl<'a> Attached<'a> {
         self.null_safe(plan, &all, &values, compared.len(), join_type)
     }
 
-    /// Applies a semi, an anti or a mark join in which no row has a match; returns the mark.
+    /// Applies a semi, an anti or a mark join for which no row has a match; returns the mark.
     fn without_match(&mut self, join_type: JoinType) -> Result<Expr> {
         if join_type == JoinType::LeftSemi {
             self.filter(lit(false))?;
@@ -92,7 +95,7 @@ impl<'a> Attached<'a> {
         Ok(lit(false))
     }
 
-    /// Converts the columns of an expression over the outer rows to outer references.
+    /// Converts the columns of an expression over the outer rows to outer references, as in a subquery.
     fn as_outer(&self, expr: &Expr) -> Result<Expr> {
         let schema = self.plan.schema();
         let made = expr.clone().transform_up(|expr| match expr {
@@ -105,7 +108,8 @@ impl<'a> Attached<'a> {
         Ok(made.data)
     }
 
-    /// Joins by conditions over columns of `plan` and outer references to the rows.
+    /// Joins the rows with `plan`. The conditions are over columns of `plan` and outer references to the rows. Returns
+    /// the mark.
     fn joined_on(&mut self, plan: LogicalPlan, conditions: Vec<Expr>, join_type: JoinType) -> Result<Expr> {
         let renamed = self.renamed(plan)?;
         let conditions =
@@ -119,7 +123,8 @@ impl<'a> Attached<'a> {
         Ok(Expr::Column(Column::new(Some(renamed.table), "mark")))
     }
 
-    /// Joins `columns` of `plan` with `values`. NULL equals NULL, except in the last `strict` pairs.
+    /// Joins the rows with `plan`, where `columns` of `plan` equal `values`. NULL equals NULL, except in the last
+    /// `strict` pairs. Returns the mark.
     fn null_safe(
         &mut self,
         plan: LogicalPlan,
@@ -144,8 +149,8 @@ impl<'a> Attached<'a> {
         Ok(domain)
     }
 
-    /// Attaches a column that tells whether the first column of `subquery` has the value `compared`, in three-valued
-    /// logic.
+    /// Attaches a column for `compared IN (subquery)`: whether the subquery's first column contains the value. It is
+    /// NULL if that is not known because of NULLs.
     pub(super) fn contained(&mut self, subquery: LogicalPlan, compared: &Expr) -> Result<Expr> {
         let subquery = self.steady(subquery)?;
         let field = subquery.schema().columns().swap_remove(0);
@@ -184,7 +189,8 @@ impl<'a> Attached<'a> {
         )))
     }
 
-    /// Attaches columns of a plan by the domain that it was evaluated for.
+    /// Attaches the columns `wanted` of a plan that was evaluated for a domain: joins it with the rows by the columns
+    /// of the domain.
     pub(super) fn by_domain(
         &mut self,
         plan: LogicalPlan,
@@ -200,7 +206,7 @@ impl<'a> Attached<'a> {
         Ok(wanted.iter().map(|column| renamed.columns[column].clone()).collect())
     }
 
-    /// Materializes `plan` if it may return different rows the next time.
+    /// Returns `plan`; materialized, if it may return different rows the next time that it is read.
     pub(super) fn steady(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         match self.shared(&plan)?.is_empty() && !is_repeatable(&plan)? {
             true => Ok(once::shared(plan)),
@@ -213,7 +219,8 @@ impl<'a> Attached<'a> {
         self.renamed_columns(plan, &columns)
     }
 
-    /// Projects columns to a table name of their own, next to a column `found`.
+    /// Projects columns to new names in a table name of their own, and adds a constant column `found`, which is NULL in
+    /// unmatched rows of an outer join.
     pub(super) fn renamed_columns(&self, plan: LogicalPlan, columns: &[Column]) -> Result<Renamed> {
         let table = self.names.table();
         let mut values = Vec::new();
@@ -230,7 +237,7 @@ impl<'a> Attached<'a> {
 }
 
 impl Renamed {
-    /// Converts an expression over the subquery's rows and outer references to one over the joined rows.
+    /// Converts an expression over the subquery's rows and outer references to an expression over the joined rows.
     pub(super) fn in_join(&self, expr: Expr) -> Result<Expr> {
         let made = expr.transform_up(|expr| match &expr {
             Expr::Column(column) => match self.columns.get(column) {
@@ -243,7 +250,7 @@ impl Renamed {
     }
 }
 
-/// Returns whether an expression is the constant NULL: DataFusion loses the condition of a mark join if it is one.
+/// Returns whether an expression is the constant NULL. DataFusion loses the condition of a mark join if it is one.
 fn is_null(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(value, _) => value.is_null(),
@@ -254,7 +261,7 @@ fn is_null(expr: &Expr) -> bool {
     }
 }
 
-/// Simplifies `(x = y) IS NOT FALSE` if neither side is NULL.
+/// Simplifies `(x = y) IS NOT FALSE` to `x = y` if neither side can be NULL.
 fn known(condition: Expr, schema: &DFSchema) -> Result<Expr> {
     match condition {
         Expr::IsNotFalse(inner) if !inner.nullable(schema)? => Ok(*inner),

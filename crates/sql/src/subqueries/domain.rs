@@ -1,4 +1,5 @@
-//! The domain of a subquery: the distinct values of the outer columns that it refers to.
+//! The domain of a subquery: the distinct values of the outer columns that the subquery refers to. The subquery is
+//! evaluated once for each of them.
 
 use super::Names;
 use super::references::Replacements;
@@ -10,18 +11,18 @@ use datafusion::logical_expr::logical_plan::{Distinct, Join, JoinConstraint};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use std::sync::Arc;
 
-/// Distinct values of outer columns, as a plan.
+/// The distinct values of outer columns, as a plan.
 #[derive(Clone)]
 pub(super) struct Domain {
     pub plan: LogicalPlan,
-    /// Columns of `plan`.
+    /// The columns of `plan`.
     pub columns: Vec<Column>,
-    /// The outer column for each of `columns`, which has the same values.
+    /// For each of `columns`, the outer column that it has the values of.
     pub outer: Vec<Column>,
 }
 
 impl Domain {
-    /// Creates the domain of `outer`, columns of `rows`.
+    /// Creates the domain of the columns `outer` of `rows`.
     pub(super) fn of(rows: &LogicalPlan, outer: &[Column], names: &Names) -> Result<Domain> {
         if outer.is_empty() {
             let plan = LogicalPlanBuilder::empty(true).build()?;
@@ -42,7 +43,7 @@ impl Domain {
         Ok(Domain { plan, columns, outer: outer.to_vec() })
     }
 
-    /// Returns the replacement of outer columns by columns of the domain.
+    /// Returns which outer column is replaced by which column of the domain.
     pub(super) fn replacements(&self) -> Replacements {
         self.outer.iter().cloned().zip(self.columns.iter().cloned()).collect()
     }
@@ -52,7 +53,7 @@ impl Domain {
         self.columns.iter().cloned().map(Expr::Column).collect()
     }
 
-    /// Renames the table of the domain's columns in `plan`; returns the plan and the new columns.
+    /// Gives the domain's columns in `plan` a new table name; returns the plan and the new columns.
     pub(super) fn renamed(&self, plan: LogicalPlan, names: &Names) -> Result<(LogicalPlan, Vec<Column>)> {
         let table = names.table();
         let mut new = Vec::new();
@@ -75,8 +76,8 @@ impl Domain {
     }
 }
 
-/// Returns a plan below `rows` whose columns have all values of `columns`: operators that only add other columns or
-/// rows are skipped, with the subqueries in them.
+/// Returns a plan below `rows` that has all values of `columns`, and these columns in it. Operators that only add other
+/// columns or rows are skipped, together with the subqueries in them.
 fn narrowed(rows: &LogicalPlan, columns: Vec<Column>) -> (&LogicalPlan, Vec<Column>) {
     let below = match rows {
         LogicalPlan::Projection(projection) => {
@@ -112,7 +113,7 @@ fn narrowed(rows: &LogicalPlan, columns: Vec<Column>) -> (&LogicalPlan, Vec<Colu
     }
 }
 
-/// Joins two plans by pairs of expressions; NULL equals NULL.
+/// Joins two plans on pairs of equal expressions; NULL equals NULL.
 pub(super) fn join_null_safe(
     left: LogicalPlan,
     right: LogicalPlan,
@@ -130,7 +131,7 @@ pub(super) fn join_null_safe(
         .map(LogicalPlan::Join)
 }
 
-/// Replaces -0.0 by 0.0: they are one value of a domain, but hash differently.
+/// Replaces -0.0 by 0.0 if the expression is a float: the two are equal, but have different hashes.
 fn key(expr: Expr, schema: &DFSchemaRef) -> Result<Expr> {
     Ok(match expr.get_type(schema)? {
         DataType::Float64 => expr + lit(0.0_f64),
@@ -139,8 +140,8 @@ fn key(expr: Expr, schema: &DFSchemaRef) -> Result<Expr> {
     })
 }
 
-/// Returns whether a plan returns the same rows each time that it runs: it has no LIMIT, whose choice among tied rows
-/// may differ, no order-sensitive function over unordered rows, and no volatile function.
+/// Returns whether a plan returns the same rows each time that it runs. It must have no LIMIT (which may choose other
+/// rows among equal ones), no function that depends on the order of unordered rows, and no volatile function.
 pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
     let mut is_repeatable = true;
     plan.apply_with_subqueries(|plan| {

@@ -1,4 +1,4 @@
-//! Rewrites EXISTS to the rows that determine its result.
+//! Simplifies the subquery of EXISTS: only whether it has a row matters.
 
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::GroupingSet;
@@ -6,12 +6,13 @@ use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 
-/// Returns the rows that determine EXISTS, without operators that keep at least one row if there is one; `None` if
-/// there is always a row.
+/// Returns a simpler query that has a row exactly if `plan` has one: without operators that keep at least one row if
+/// there is one. Returns `None` if there is always a row.
 pub(super) fn any_row(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Projection(projection) => {
-            // If the projection unnests lists, there is a separate node for that above it.
+            // If the projection unnests lists, there is a separate node for that above it, so that removing the
+            // projection is safe.
             any_row(Arc::unwrap_or_clone(projection.input))?
         }
         LogicalPlan::SubqueryAlias(alias) => any_row(Arc::unwrap_or_clone(alias.input))?,
@@ -42,7 +43,7 @@ pub(super) fn any_row(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
     })
 }
 
-/// Returns whether one of the sets groups all rows, so that there is a result row even for no rows.
+/// Returns whether one of the grouping sets is empty: it groups all rows, and has a result row even for no rows.
 pub(super) fn has_empty_set(set: &GroupingSet) -> bool {
     match set {
         GroupingSet::Rollup(_) | GroupingSet::Cube(_) => true,

@@ -1,5 +1,5 @@
-//! Decomposes subqueries that consist of joins, filters and projections: the rows that they read, without references to
-//! outer columns, and the conditions that have such references.
+//! Decomposes subqueries that consist of joins, filters and projections into two parts: the rows that they read,
+//! without references to outer columns; and the conditions that have such references.
 
 use super::references::{free_columns, has_subquery};
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -10,19 +10,19 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A decomposed subquery.
+/// A subquery, decomposed into rows and conditions; see the documentation of this module.
 pub(super) struct Flat {
-    /// Rows without references to outer columns.
+    /// The rows that the subquery reads, without references to outer columns.
     pub plan: LogicalPlan,
     /// Conditions over columns of `plan` and outer references.
     pub conditions: Vec<Expr>,
     /// The subquery's columns as expressions over columns of `plan` and outer references.
     pub columns: HashMap<Column, Expr>,
-    /// Whether the subquery's columns are columns of `plan` with the same names.
+    /// Whether the subquery's columns are columns of `plan` with the same names, without expressions in between.
     is_direct: bool,
 }
 
-/// Decomposes a subquery; `None` if it has other operators above references to outer columns.
+/// Decomposes a subquery. Returns `None` if it has other operators above references to outer columns.
 pub(super) fn flat(plan: LogicalPlan) -> Result<Option<Flat>> {
     let fields = plan.schema().columns();
     if free_columns(&plan)?.is_empty() {
@@ -66,7 +66,7 @@ pub(super) fn flat(plan: LogicalPlan) -> Result<Option<Flat>> {
     })
 }
 
-/// Returns whether an expression must not be moved from a query's own rows to joined rows.
+/// Returns whether an expression must stay in the subquery, because it could have another result over joined rows.
 fn is_unfit(expr: &Expr) -> bool {
     expr.is_volatile() || expr.exists(|expr| Ok(matches!(expr, Expr::Unnest(_)))).unwrap_or(true)
 }
@@ -95,7 +95,7 @@ fn filtered(below: Flat, predicate: Expr) -> Result<Option<Flat>> {
     Ok(Some(Flat { plan, conditions, columns, is_direct }))
 }
 
-/// Removes the alias from the expression and substitutes its columns.
+/// Removes the alias of an expression, and replaces the columns in it by the expressions in `columns`.
 pub(super) fn substituted(expr: Expr, columns: &HashMap<Column, Expr>) -> Result<Expr> {
     let made = expr.unalias().transform_up(|expr| match &expr {
         Expr::Column(column) => Ok(match columns.get(column) {

@@ -1,4 +1,4 @@
-//! Joins: lateral queries, and subqueries in the condition of a join.
+//! Unnests lateral queries in joins, and subqueries in the conditions of joins.
 
 use super::attach::Attached;
 use super::domain::join_null_safe;
@@ -15,8 +15,9 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuil
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Rewrites a join. A lateral right side becomes a join by its outer columns. Subqueries in the condition of an inner
-/// join move to a filter above it; in the condition of other joins, each must refer to one side only.
+/// Rewrites a join. A lateral right side becomes a join on the outer columns that it refers to. Subqueries in the
+/// condition of an inner join move to a filter above the join. In the condition of any other join, each subquery must
+/// refer to one side only.
 pub(super) fn joined(mut join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
     if let Some((subquery, alias)) = lateral(&join.right) {
         let query = match alias {
@@ -25,8 +26,8 @@ pub(super) fn joined(mut join: Join, names: &Names) -> Result<Transformed<Logica
         };
         return in_lateral(join, query, names).map(Transformed::yes);
     }
-    // A lateral query is not marked if only queries within it refer to the left side. Enclosing queries have been
-    // unnested already.
+    // A lateral query has no mark in the plan if only queries within it refer to the left side. Enclosing queries have
+    // been unnested already, so that any free column is one of the left side.
     if free_columns(&join.right)?.iter().any(|column| join.left.schema().has_column(column)) {
         let query = LogicalPlan::clone(&join.right);
         return in_lateral(join, query, names).map(Transformed::yes);
@@ -60,7 +61,8 @@ pub(super) fn joined(mut join: Join, names: &Names) -> Result<Transformed<Logica
     }
 }
 
-/// Evaluates the subqueries in the condition of an outer, semi or anti join on the side whose columns they refer to.
+/// For an outer, semi or anti join: evaluates each subquery in its condition on the side to whose columns the subquery
+/// refers.
 fn with_sides(join: Join, names: &Names) -> Result<LogicalPlan> {
     let columns = join.schema.columns();
     let (mut left, mut right) = (Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right));
@@ -103,7 +105,7 @@ fn with_sides(join: Join, names: &Names) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(LogicalPlan::Join(made)).project(columns.into_iter().map(Expr::Column))?.build()
 }
 
-/// Removes the nodes that mark lateral queries.
+/// Removes the plan nodes that mark lateral queries.
 fn unwrapped(plan: LogicalPlan) -> Result<LogicalPlan> {
     let made = plan.transform_down(|plan| match plan {
         LogicalPlan::Subquery(subquery) => {
@@ -147,8 +149,8 @@ fn in_lateral(join: Join, query: LogicalPlan, names: &Names) -> Result<LogicalPl
 }
 
 impl Attached<'_> {
-    /// Attaches the rows of a lateral query to each row. `outer` keeps rows without any, filled with NULLs. `condition`
-    /// refers to columns of both.
+    /// Joins each of the rows with the rows of a lateral query. With `outer`, keeps rows for which the query has none,
+    /// filled with NULLs. `condition` refers to columns of both.
     pub(super) fn lateral(&mut self, query: LogicalPlan, condition: Option<Expr>, outer: bool) -> Result<()> {
         let fields = query.schema().columns();
         let join_type = if outer { JoinType::Left } else { JoinType::Inner };

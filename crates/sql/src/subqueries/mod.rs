@@ -1,17 +1,17 @@
-//! Rewrites subqueries to joins before DataFusion's own rules do, which are incorrect for many forms: a general form of
-//! Neumann and Kemper's unnesting (see [`push`]).
+//! Rewrites subqueries to joins (unnesting, decorrelation) before DataFusion's own rules do, which are incorrect for
+//! many forms. The method is a general form of Neumann and Kemper's unnesting (see [`push`]).
 //!
-//! DataFusion 55.2 returns incorrect rows for NOT IN (apache/datafusion#25336, #25347, #25473, #25480), EXISTS and IN
-//! of aggregates (#24960) and grouping sets (#25519), and OFFSET (#25283); LATERAL with HAVING is not supported
-//! (#21198). `tests/upstream.rs` of `crates/datafusion` fails once one of them is fixed; with all of them fixed, these
+//! DataFusion 55.2 returns incorrect rows for NOT IN (apache/datafusion#25336, #25347, #25473, #25480), for EXISTS and
+//! IN of aggregates (#24960) and grouping sets (#25519), and for OFFSET (#25283); LATERAL with HAVING is not supported
+//! (#21198). `tests/upstream.rs` of `crates/datafusion` fails when one of them is fixed; with all of them fixed, these
 //! rules are obsolete.
 //!
 //! DataFusion still plans subqueries without outer references: scalar values, EXISTS and IN as conditions, and NOT IN
 //! of a column.
 //!
 //! Invariant: the new plan has the rows and columns of the old one, and no outer reference remains. Nodes are visited
-//! from the top: pushing the domain of an outer query down gives the queries within it references to the domain's
-//! columns, so that each level is one step.
+//! from the top: pushing the domain of an outer query down (see [`domain`]) gives the queries within it references to
+//! the domain's columns, so that each nesting level is one step.
 
 mod attach;
 mod domain;
@@ -48,7 +48,7 @@ use references::{free_columns, has_subquery, subquery_of};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The analyzer rule.
+/// The analyzer rule that rewrites subqueries.
 #[derive(Debug)]
 pub struct UnnestSubqueries;
 
@@ -63,7 +63,7 @@ impl AnalyzerRule for UnnestSubqueries {
     }
 }
 
-/// A generator of table names that no statement uses.
+/// Generates table names that no statement uses.
 #[derive(Default)]
 struct Names {
     count: Cell<usize>,
@@ -84,7 +84,7 @@ fn advised(what: &str, advice: &str) -> DataFusionError {
     error::wrap(Error::invalid(what).advise(advice))
 }
 
-/// Returns the plan with its own subqueries rewritten to joins below it.
+/// Returns the plan node with its own subqueries rewritten to joins below it.
 fn unnested(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
     if let LogicalPlan::Join(join) = plan {
         return joins::joined(join, names);
@@ -103,8 +103,8 @@ fn unnested(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>
     }
 }
 
-/// Attaches subqueries to rows with `attach`. If the rows would be read twice and might differ, attaches them again to
-/// materialized rows.
+/// Attaches subqueries to rows by `attach`. If that reads rows twice that may differ, starts again with materialized
+/// rows.
 fn attached<'a, T>(
     rows: LogicalPlan,
     names: &'a Names,
@@ -121,7 +121,7 @@ fn attached<'a, T>(
 }
 
 /// Rewrites a filter. Conditions without subqueries are applied first, so that no subquery fails for a row that they
-/// exclude; an EXISTS or an IN becomes a semi or anti join.
+/// exclude. An EXISTS or an IN becomes a semi or anti join.
 fn filtered(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let columns = filter.input.schema().columns();
     let (nested, plain): (Vec<Expr>, Vec<Expr>) = split_conjunction_owned(filter.predicate.clone())
@@ -154,7 +154,7 @@ fn filtered(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(plan))
 }
 
-/// Simplifies a comparison of rows (`dialect/tuples.rs`) at a position where NULL and false are equivalent.
+/// Simplifies a comparison of rows (`dialect/tuples.rs`) used as a condition, where NULL and false are equivalent.
 fn as_condition(expr: Expr) -> Expr {
     let (case, is_negated) = match &expr {
         Expr::Case(case) => (case, false),
@@ -185,7 +185,7 @@ fn as_condition(expr: Expr) -> Expr {
     }
 }
 
-/// Applies a condition by a semi or an anti join; returns whether it has a suitable form.
+/// Applies a condition by a semi or an anti join. Returns false, without applying it, if its form does not allow that.
 fn kept_by(rows: &mut Attached<'_>, condition: &Expr) -> Result<bool> {
     let (condition, is_negated) = match condition {
         Expr::Not(inner) => (&**inner, true),
@@ -218,8 +218,8 @@ fn kept_by(rows: &mut Attached<'_>, condition: &Expr) -> Result<bool> {
     }
 }
 
-/// Returns whether DataFusion plans a condition correctly: its subqueries have no outer references, and are scalar
-/// values, an EXISTS, an IN, or a NOT IN of a column.
+/// Returns whether DataFusion plans a condition correctly: its subqueries have no outer references, and each is a
+/// scalar value, an EXISTS, an IN, or a NOT IN of a column.
 fn is_left_to_engine(condition: &Expr) -> bool {
     let is_closed = |subquery: &datafusion::logical_expr::Subquery| {
         free_columns(&subquery.subquery).is_ok_and(|columns| columns.is_empty())
@@ -240,12 +240,13 @@ fn is_left_to_engine(condition: &Expr) -> bool {
     }
 }
 
-/// Rewrites an operator so that its expressions refer to attached values of subqueries.
+/// Rewrites an operator with subqueries in its expressions: attaches the values of the subqueries to the input, and
+/// makes the expressions refer to these columns.
 fn computed(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
     if plan.expressions().iter().filter(|expr| has_subquery(expr)).all(is_value_of_engine) {
         return Ok(Transformed::no(plan));
     }
-    // Operators that return all columns of their input.
+    // These operators also return all columns of their input, so that the attached columns must be removed again.
     let passes_on = matches!(plan, LogicalPlan::Window(_) | LogicalPlan::Sort(_));
     let columns = plan.schema().columns();
     let Some(rows) = plan.inputs().first().map(|input| LogicalPlan::clone(input)) else {
@@ -270,7 +271,8 @@ fn computed(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>
     .map(Transformed::yes)
 }
 
-/// Returns whether all subqueries of an expression are scalar values without outer references, which DataFusion plans.
+/// Returns whether all subqueries of an expression are scalar values without outer references, which DataFusion plans
+/// correctly.
 fn is_value_of_engine(expr: &Expr) -> bool {
     let is_other = |expr: &Expr| match expr {
         Expr::ScalarSubquery(subquery) => Ok(!free_columns(&subquery.subquery)?.is_empty()),
@@ -279,7 +281,7 @@ fn is_value_of_engine(expr: &Expr) -> bool {
     !expr.exists(is_other).unwrap_or(true)
 }
 
-/// Replaces the subqueries in an expression by their values, which are attached to `rows`.
+/// Replaces the subqueries in an expression by columns with their values, which are attached to `rows`.
 fn values(rows: &mut Attached<'_>, expr: Expr) -> Result<Expr> {
     let made = expr.transform_up(|expr| {
         Ok(match expr {
@@ -310,7 +312,7 @@ fn exists(rows: &mut Attached<'_>, subquery: LogicalPlan) -> Result<Expr> {
     }
 }
 
-/// Returns the condition that a query without outer references has rows.
+/// Returns the condition that a query without outer references has at least one row.
 fn has_rows(subquery: LogicalPlan) -> Result<Expr> {
     let counted = LogicalPlanBuilder::from(subquery)
         .limit(0, Some(1))?
@@ -319,7 +321,7 @@ fn has_rows(subquery: LogicalPlan) -> Result<Expr> {
     Ok(scalar_subquery(Arc::new(counted)).gt(lit(0_i64)))
 }
 
-/// Checks that an operand is not volatile, since comparisons evaluate it several times.
+/// Checks that an operand is not volatile, because the comparison evaluates it several times.
 fn is_steady(operand: &Expr) -> Result<()> {
     match operand.is_volatile() {
         true => {
@@ -330,7 +332,8 @@ fn is_steady(operand: &Expr) -> Result<()> {
     }
 }
 
-/// Returns the value of a comparison with any or all rows of a query, from counts and extremes of its column.
+/// Returns the value of a comparison with any or all rows of a query (`x > ANY (…)`), computed from counts and extremes
+/// of the query's column.
 fn compared(rows: &mut Attached<'_>, comparison: SetComparison) -> Result<Expr> {
     let SetComparison { expr, subquery, op, quantifier } = comparison;
     let subquery = LogicalPlan::clone(&subquery.subquery);

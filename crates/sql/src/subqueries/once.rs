@@ -1,8 +1,8 @@
-//! Materialized rows, for parts of a plan that several readers share and that might return different rows each time:
-//! the first reader runs the plan and stores its rows, the others read the stored rows.
+//! Materialized rows, for parts of a plan that several readers share and that might return different rows each time.
+//! The first reader runs the plan and stores its rows; the others read the stored rows.
 //!
 //! All rows are kept in memory, which is reserved from the statement's memory pool; the plan fails if they do not fit.
-//! The rows are one stream, without an order or partitions.
+//! The rows are one stream, without a sort order or partitions.
 
 use arrow_array::RecordBatch;
 use async_trait::async_trait;
@@ -32,7 +32,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, atomic};
 use tokio::sync::OnceCell;
 
-/// Creates a plan whose clones share their rows.
+/// Wraps a plan, so that all its clones return the same rows.
 pub(super) fn shared(plan: LogicalPlan) -> LogicalPlan {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, atomic::Ordering::Relaxed);
@@ -40,12 +40,13 @@ pub(super) fn shared(plan: LogicalPlan) -> LogicalPlan {
     LogicalPlan::Extension(Extension { node: Arc::new(node) })
 }
 
-/// Returns whether a node shares its rows: conditions of one reader must not be pushed below it.
+/// Returns whether a plan node shares its rows among readers. Conditions of one reader must not be pushed below it,
+/// because the other readers need the other rows as well.
 pub fn are_shared(extension: &Extension) -> bool {
     extension.node.as_any().is::<Once>()
 }
 
-/// The rows, once the first reader has stored them.
+/// The stored rows; empty until the first reader has stored them.
 #[derive(Default)]
 struct Kept {
     rows: OnceCell<(Vec<RecordBatch>, MemoryReservation)>,
@@ -113,12 +114,12 @@ impl UserDefinedLogicalNodeCore for Once {
     }
 
     fn necessary_children_exprs(&self, _: &[usize]) -> Option<Vec<Vec<usize>>> {
-        // Readers may need different columns of the shared rows.
+        // All columns are needed, because readers may need different ones.
         Some(vec![(0..self.input.schema().fields().len()).collect()])
     }
 }
 
-/// Plans shared rows.
+/// Plans the physical operator for shared rows.
 #[derive(Debug)]
 pub struct OncePlanner;
 

@@ -1,4 +1,4 @@
-//! The check that a scalar subquery has at most one row, and scalar subqueries that may have none.
+//! Checks that a scalar subquery has at most one row, and treats scalar subqueries that may have none.
 
 use super::references::free_columns;
 use arrow_array::cast::AsArray;
@@ -15,7 +15,8 @@ use datafusion::logical_expr::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Returns an expression that yields `value`, or fails if `rows`, the number of rows, is greater than one.
+/// Returns an expression with the value `value`, which fails if `rows`, the number of rows of the subquery, is greater
+/// than one.
 pub(super) fn one_of(rows: Expr, value: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         Arc::new(ScalarUDF::from(OneRow { signature: Signature::any(2, Volatility::Immutable) }))
@@ -23,8 +24,8 @@ pub(super) fn one_of(rows: Expr, value: Expr) -> Expr {
     FUNCTION.call(vec![rows, value])
 }
 
-/// Makes the values of subqueries without outer references nullable if the subquery may have no row: DataFusion takes
-/// the nullability of its column.
+/// Makes the values of subqueries without outer references nullable if the subquery may have no row. DataFusion assumes
+/// the nullability of the subquery's column, although the value is then NULL.
 pub(super) fn with_nulls(plan: LogicalPlan) -> Result<LogicalPlan> {
     let names = NamePreserver::new(&plan);
     let made = plan.map_expressions(|expr| {

@@ -1,7 +1,8 @@
-//! References of subqueries to columns of enclosing queries: finds the free ones and replaces them.
+//! References of subqueries to columns of enclosing queries: finds the free ones (those that no query within the plan
+//! binds), and replaces them.
 //!
 //! In DataFusion 55.2, outer references have no depth. A reference is bound by the innermost enclosing query whose rows
-//! have a column of that name: a nested query may use the name of an outer query's table for its own.
+//! have a column of that name, because a nested query may use the name of an outer query's table for its own.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchemaRef};
@@ -13,10 +14,10 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Columns of an outer query, with the columns that replace them.
+/// Which column of an outer query is replaced by which other column.
 pub(super) type Replacements = HashMap<Column, Column>;
 
-/// Returns the subquery of an expression node.
+/// Returns the subquery of an expression node; `None` if the node is no subquery.
 pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     match expr {
         Expr::ScalarSubquery(subquery)
@@ -32,14 +33,15 @@ pub(super) fn has_subquery(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(subquery_of(expr).is_some())).unwrap_or(true)
 }
 
-/// Returns the columns of outer queries that `plan` refers to.
+/// Returns the columns of enclosing queries that `plan` refers to.
 pub(super) fn free_columns(plan: &LogicalPlan) -> Result<Vec<Column>> {
     let mut found = Vec::new();
     collect(plan, &mut found)?;
     Ok(found)
 }
 
-/// Returns the columns of outer queries that an expression over rows of `local` refers to.
+/// Returns the columns of enclosing queries that an expression refers to; columns of the schemas `local` are the
+/// query's own.
 pub(super) fn free_columns_of(expr: &Expr, local: &[&DFSchemaRef]) -> Result<Vec<Column>> {
     let mut found = Vec::new();
     collect_of(expr, local, &mut found)?;
@@ -90,7 +92,8 @@ fn binds(local: &[&DFSchemaRef], column: &Column) -> bool {
     local.iter().any(|schema| schema.has_column(column))
 }
 
-/// Returns the subquery of a lateral join's right side, with the alias around it.
+/// If `plan` is the right side of a lateral join, returns its subquery, and the alias around it if there is one;
+/// otherwise `None`.
 pub(super) fn lateral(plan: &LogicalPlan) -> Option<(&Subquery, Option<&LogicalPlan>)> {
     match plan {
         LogicalPlan::Subquery(subquery) => Some((subquery, None)),
@@ -106,7 +109,8 @@ pub(super) fn lateral(plan: &LogicalPlan) -> Option<(&Subquery, Option<&LogicalP
     }
 }
 
-/// Replaces outer references in an expression of the query itself, over rows of `local`, by columns.
+/// Replaces outer references in an expression of the query itself by columns; columns of the schemas `local` are the
+/// query's own.
 pub(super) fn replaced(expr: Expr, local: &[&DFSchemaRef], by: &Replacements) -> Result<Expr> {
     let made = expr.transform_up(|expr| match expr {
         Expr::OuterReferenceColumn(field, column) => Ok(match by.get(&column) {
@@ -118,7 +122,7 @@ pub(super) fn replaced(expr: Expr, local: &[&DFSchemaRef], by: &Replacements) ->
     Ok(made.data)
 }
 
-/// Replaces outer references in the subquery of an expression node by references to other columns.
+/// Replaces outer references in the subquery of an expression node by references to other outer columns.
 fn in_subqueries(expr: Expr, local: &[&DFSchemaRef], by: &Replacements) -> Result<Transformed<Expr>> {
     if subquery_of(&expr).is_none() {
         return Ok(Transformed::no(expr));
@@ -147,7 +151,7 @@ fn in_subqueries(expr: Expr, local: &[&DFSchemaRef], by: &Replacements) -> Resul
     }))
 }
 
-/// Replaces outer references of a nested query by references to other columns.
+/// Replaces outer references in a nested query by references to other outer columns.
 pub(super) fn replaced_within(subquery: Subquery, by: &Replacements) -> Result<Subquery> {
     let plan = nested(Arc::unwrap_or_clone(subquery.subquery), by)?;
     let outer_ref_columns = plan.all_out_ref_exprs();

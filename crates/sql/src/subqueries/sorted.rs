@@ -1,4 +1,4 @@
-//! Subqueries in ORDER BY, which may refer to columns that are not in the result.
+//! Unnests subqueries in ORDER BY, which may refer to columns that are not in the result.
 
 use super::references::{Replacements, free_columns_of, replaced};
 use super::{Names, computed, refused};
@@ -9,7 +9,7 @@ use datafusion::logical_expr::logical_plan::Projection;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr};
 use std::sync::Arc;
 
-/// Unnests the subqueries of ORDER BY. Columns that they refer to are added to the projection below the sort, and
+/// Unnests the subqueries in ORDER BY. Columns that they refer to are added to the projection below the sort, and are
 /// removed again above it.
 pub(super) fn sorted(mut sort: Sort, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let schema = Arc::clone(sort.input.schema());

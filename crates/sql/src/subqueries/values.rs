@@ -1,5 +1,6 @@
-//! Subqueries as scalar values. An aggregate without GROUP BY that is compared by equality is grouped by that key, as
-//! is a lookup by keys; other subqueries are evaluated for the domain of their outer columns.
+//! Attaches subqueries that are used as scalar values. If an aggregate without GROUP BY is compared with the outer row
+//! by equality, it is grouped by the compared columns; so is a look-up of a value by equality. Other subqueries are
+//! evaluated for the domain of their outer columns ([`super::domain`]).
 
 use super::attach::Attached;
 use super::flat::{Flat, flat, substituted};
@@ -19,7 +20,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Attached<'_> {
-    /// Attaches the value of a subquery, NULL if it has no row.
+    /// Attaches the value of a scalar subquery; the value is NULL if the subquery has no row. Returns the value as an
+    /// expression over the rows.
     pub(super) fn value(&mut self, subquery: LogicalPlan) -> Result<Expr> {
         if let Some((mut values, aggregate)) = above_aggregate(subquery.clone(), self.names)?
             && let Some(value) = values.0.pop()
@@ -62,7 +64,8 @@ impl Attached<'_> {
         })
     }
 
-    /// Attaches a value that is looked up by keys; returns `None` for other subqueries.
+    /// If the subquery looks a value up by equality with outer columns, attaches the value; returns `None` for other
+    /// subqueries.
     fn looked_up(&mut self, subquery: &LogicalPlan, field: &Column) -> Result<Option<Expr>> {
         let Some(Flat { plan, conditions, columns, .. }) = flat(subquery.clone())? else { return Ok(None) };
         let value = columns[field].clone();
@@ -78,8 +81,9 @@ impl Attached<'_> {
         }
     }
 
-    /// Groups rows by keys and joins the groups by them; returns the aggregates, and a column that is NULL for rows
-    /// without a group.
+    /// Groups the rows of `plan` by the first expressions of `keys`, computes `functions` for each group, and joins the
+    /// groups with the outer rows by equality with the second expressions. Returns a column that is NULL for rows
+    /// without a group, then the values of the functions.
     fn grouped(
         &mut self,
         plan: LogicalPlan,
@@ -107,7 +111,7 @@ impl Attached<'_> {
         Ok([found].into_iter().chain((count..all.len() - 1).map(at)).collect())
     }
 
-    /// Attaches the values of an aggregate without GROUP BY.
+    /// Attaches the values of an aggregate without GROUP BY; returns them as expressions over the rows.
     pub(super) fn aggregates(&mut self, plan: LogicalPlan) -> Result<Vec<Expr>> {
         let LogicalPlan::Aggregate(aggregate) = &plan else {
             return Err(refused("this subquery is not an aggregate"));
@@ -151,8 +155,8 @@ impl Attached<'_> {
     }
 }
 
-/// Returns conditions as pairs of equal expressions, the first over rows of `plan`, the second over outer references;
-/// `None` if a condition has another form.
+/// Returns the conditions as pairs of expressions that must be equal: the first over rows of `plan`, the second over
+/// outer references. Returns `None` if a condition has another form.
 fn keys(conditions: &[Expr], plan: &LogicalPlan) -> Result<Option<Vec<(Expr, Expr)>>> {
     let mut keys: Vec<(Expr, Expr)> = Vec::new();
     for condition in conditions {
@@ -166,7 +170,7 @@ fn keys(conditions: &[Expr], plan: &LogicalPlan) -> Result<Option<Vec<(Expr, Exp
             (_, _, true, true) => (right, left),
             _ => return Ok(None),
         };
-        // Names of group keys omit casts.
+        // Names of group keys leave out casts, so that two keys could get the same name.
         let is_named =
             |(known, _): &(Expr, Expr)| known.schema_name().to_string() == own.schema_name().to_string();
         if keys.iter().any(is_named) || has_subquery(own) || has_subquery(outer) {
@@ -179,7 +183,8 @@ fn keys(conditions: &[Expr], plan: &LogicalPlan) -> Result<Option<Vec<(Expr, Exp
     Ok(keys.iter().all(is_plain).then_some(keys))
 }
 
-/// The columns of an aggregate without GROUP BY, and the columns of projections above it as expressions over these.
+/// The columns of projections above an aggregate without GROUP BY, as expressions over the aggregate's columns; these
+/// columns; and the aggregate.
 type Above = ((Vec<Expr>, Vec<Column>), Aggregate);
 
 fn above_aggregate(plan: LogicalPlan, names: &Names) -> Result<Option<Above>> {
@@ -235,8 +240,8 @@ fn has_one_row(plan: &LogicalPlan) -> Result<bool> {
     })
 }
 
-/// Refuses an aggregate that refers to columns of the outer query only: by the standard it belongs to the outer query
-/// and would aggregate its rows (SQL:2016, 6.9; PostgreSQL and DuckDB agree).
+/// Refuses an aggregate that refers only to columns of the outer query. By the standard it belongs to the outer query
+/// and would aggregate its rows (SQL:2016, 6.9; PostgreSQL and DuckDB agree), which is not supported.
 fn is_of_this_query(functions: &[Expr]) -> Result<()> {
     let is_of_other = |function: &Expr| {
         function.exists(|expr| {

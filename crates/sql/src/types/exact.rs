@@ -1,8 +1,9 @@
-//! Numbers with a decimal point, and integers of more than 64 bits. Alone, such a number is a double, as DataFusion
+//! Numbers with a decimal point, and integers of more than 64 bits. By itself, such a number is a double, as DataFusion
 //! 55.2 reads it; as an operand next to a decimal it is a decimal with all the digits that are written. This module is
 //! obsolete once upstream types such constants by their context.
 //!
-//! Invariant: after the analyzer no call of the function remains.
+//! Until the types are known, such a number is the call of a function. Invariant: after the analyzer no call of the
+//! function remains.
 
 use super::numbers::CHOICES;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
@@ -15,7 +16,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-/// Name of the function whose argument is the text of a number.
+/// Name of the function that stands for such a number. Its argument is the number as it was written.
 pub const FUNCTION: &str = "exact_number";
 
 /// Registers the function in `context`.
@@ -34,7 +35,7 @@ impl ScalarUDFImpl for ExactNumber {
         FUNCTION
     }
 
-    /// Returns the name that the double would have.
+    /// Returns the name that the double would have, so that the function does not appear in column names.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         Ok(double(arguments).map_or_else(|| FUNCTION.to_string(), |double| double.schema_name().to_string()))
     }
@@ -55,7 +56,7 @@ impl ScalarUDFImpl for ExactNumber {
     }
 }
 
-/// Returns the text of a call of the function.
+/// Returns the number as it was written if the expression is a call of the function; otherwise `None`.
 fn written(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::ScalarFunction(call) if call.func.inner().is::<ExactNumber>() => text(&call.args),
@@ -74,7 +75,7 @@ fn double(arguments: &[Expr]) -> Option<Expr> {
     text(arguments)?.parse::<f64>().ok().map(lit)
 }
 
-/// Returns the decimal with these digits; `None` if there are more digits than a decimal can have.
+/// Returns the decimal with these digits; `None` if a decimal cannot have as many.
 fn decimal(text: &str) -> Option<ScalarValue> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = [whole.trim_start_matches('0'), fraction].concat();
@@ -86,7 +87,7 @@ fn decimal(text: &str) -> Option<ScalarValue> {
     Some(ScalarValue::Decimal128(Some(value), precision, i8::try_from(fraction.len()).ok()?))
 }
 
-/// Replaces a call that is not next to a decimal by the double.
+/// Replaces a call by a double; it is not next to a decimal.
 pub(super) fn as_double(expr: Expr) -> Result<Transformed<Expr>> {
     match &expr {
         Expr::ScalarFunction(call) if call.func.inner().is::<ExactNumber>() => match double(&call.args) {
@@ -97,7 +98,7 @@ pub(super) fn as_double(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Returns whether an expression consists of constant numbers, at least one of them exact.
+/// Returns whether an expression consists only of constant numbers, at least one of which is a call of the function.
 fn is_constant(expr: &Expr) -> bool {
     let mut has_exact = false;
     let parts = expr.exists(|part| {
@@ -113,7 +114,8 @@ fn is_constant(expr: &Expr) -> bool {
     !parts.unwrap_or(true) && has_exact
 }
 
-/// Returns whether a constant is the text of an exact number: the visitor also reaches the argument of a call.
+/// Returns whether a constant is a string such as the argument of a call, which a visitor of expressions reaches as
+/// well.
 fn is_text_of_number(value: &ScalarValue) -> bool {
     matches!(value, ScalarValue::Utf8(Some(text)) if decimal(text).is_some())
 }
@@ -122,7 +124,7 @@ fn is_exact(op: Operator) -> bool {
     matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Modulo)
 }
 
-/// Converts the numbers of a constant expression to decimals; leaves any other expression unchanged.
+/// Converts the numbers of a constant expression to decimals; returns any other expression unchanged.
 fn as_decimal(expr: Expr) -> Result<Transformed<Expr>> {
     if !is_constant(&expr) {
         return Ok(Transformed::no(expr));
@@ -137,7 +139,7 @@ fn is_decimal(expr: &Expr, columns: &DFSchema) -> bool {
     expr.get_type(columns).is_ok_and(|found| found.is_decimal())
 }
 
-/// Converts an operand to a decimal if the other one is a decimal.
+/// Converts an operand to a decimal if the other one is a decimal; for comparisons.
 pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<BinaryExpr>> {
     let BinaryExpr { left, op, right } = binary;
     let (left, right) = match (is_decimal(&left, columns), is_decimal(&right, columns)) {
@@ -150,7 +152,8 @@ pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transfo
     Ok(Transformed::new_transformed(binary, is_changed))
 }
 
-/// Converts operands of sums, products and remainders to decimals. A quotient with a double is a double.
+/// Converts operands of sums, differences, products and remainders to decimals if the other one is a decimal. Divisions
+/// are not converted: the quotient with a double is a double.
 pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     match is_exact(binary.op) {
         true => operands(binary, columns)?.map_data(|binary| Ok(Expr::BinaryExpr(binary))),
@@ -158,7 +161,7 @@ pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Trans
     }
 }
 
-/// Casts the decimal with the written digits instead of the double.
+/// For a cast of such a number to a decimal, casts the written digits instead of the double.
 pub(super) fn cast(cast: Cast) -> Result<Transformed<Expr>> {
     match cast.field.data_type().is_decimal() {
         true => as_decimal(*cast.expr)?
@@ -167,16 +170,17 @@ pub(super) fn cast(cast: Cast) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Converts arguments of functions that return one of their arguments to decimals, if another argument is one.
+/// For a function that returns one of its arguments, converts the numbers among its arguments to decimals if another
+/// argument is a decimal.
 pub(super) fn function(mut call: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let meets = CHOICES.contains(&call.func.name()) && call.args.iter().any(|arg| is_decimal(arg, columns));
     let is_changed = if meets { all_as_decimals(call.args.iter_mut())? } else { false };
     Ok(Transformed::new_transformed(Expr::ScalarFunction(call), is_changed))
 }
 
-/// Converts a constant number of places of `round` to 32 bits, the type of the function's parameter. The type of a
-/// rounded decimal depends on the constant: while the engine's own cast is unfolded, the result has another type than
-/// after folding.
+/// Converts a constant number of decimal places, an argument of `round`, to 32 bits, the type of the function's
+/// parameter. Reason: the type of a rounded decimal depends on this constant. As long as the engine's own cast has not
+/// been folded, the result would have another type than afterwards.
 pub(super) fn places(expr: Expr) -> Transformed<Expr> {
     let Expr::ScalarFunction(mut call) = expr else { return Transformed::no(expr) };
     let places = match call.args.as_slice() {
@@ -191,13 +195,14 @@ pub(super) fn places(expr: Expr) -> Transformed<Expr> {
     Transformed::new_transformed(Expr::ScalarFunction(call), places.is_some())
 }
 
-/// Widens the argument of `ceil` and `floor` by a digit, which the next whole number of 9.9 has. The engine keeps the type.
+/// Casts the argument of `ceil` and `floor` to a decimal with one more digit, because the next whole number may need
+/// it: that of 9.9 is 10. The engine keeps the type of the argument.
 pub(super) fn next_whole(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let wider = match call.args.as_slice() {
         [value] if matches!(call.func.name(), "ceil" | "floor") => match value.get_type(columns)? {
             DataType::Decimal128(digits, places) if digits < DECIMAL128_MAX_PRECISION && places > 0 => {
-                // A plan that has passed here before has its digit.
+                // If the plan has been analyzed before, the argument has the additional digit already.
                 let narrower = DataType::Decimal128(digits - 1, places);
                 let has_it = matches!(value, Expr::Cast(cast) if cast.expr.get_type(columns)? == narrower);
                 (!has_it).then_some(DataType::Decimal128(digits + 1, places))
@@ -213,7 +218,7 @@ pub(super) fn next_whole(expr: Expr, columns: &DFSchema) -> Result<Transformed<E
     Ok(Transformed::new_transformed(Expr::ScalarFunction(call), is_wider))
 }
 
-/// Returns the value of a constant integer.
+/// Returns the value of a constant integer; `None` for any other expression.
 fn whole(expr: &Expr) -> Option<i64> {
     match expr {
         Expr::Literal(ScalarValue::Int64(value), _) => *value,
@@ -222,8 +227,8 @@ fn whole(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// Converts values of a CASE to decimals if another one is a decimal; likewise its operand and the values that it is
-/// compared with.
+/// Converts the result values of a CASE to decimals if one of them is a decimal; also the operand of the CASE, and the
+/// values that it is compared with, if one of those is.
 pub(super) fn case(mut case: Case, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let mut is_changed = false;
     let (whens, thens) = (case.when_then_expr.iter(), case.when_then_expr.iter());

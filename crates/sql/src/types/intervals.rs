@@ -1,10 +1,11 @@
 //! Compares intervals by their length, with months of 30 days and days of 24 hours, as in PostgreSQL. DataFusion 55.2
-//! compares months, then days, then the rest. Keys of groups, sorts, joins and windows are converted to a normal form,
-//! whose parts have the same sign and are as large as possible, so that the engine's order of parts is the order of
-//! lengths and equal lengths are equal. This module is obsolete once upstream compares lengths.
+//! compares the months, then the days, then the rest. Group keys, sort keys, join keys and keys of windows are
+//! converted to a normal form, whose parts all have the same sign and are as large as possible. In this form the
+//! engine's order is that of the lengths, and intervals of equal length are equal. This module is obsolete once
+//! upstream compares lengths.
 //!
-//! The difference of two timestamps has days of 24 hours and a remainder of less than a day, as in PostgreSQL and
-//! DuckDB, if parts of it are extracted.
+//! If parts of the difference of two timestamps are extracted, the difference has days of 24 hours and a remainder of
+//! less than a day, as in PostgreSQL and DuckDB.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType};
@@ -25,24 +26,27 @@ const LENGTH: DataType = DataType::Decimal128(38, 0);
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 const NANOS_OF_MONTH: i128 = 30 * NANOS_OF_DAY;
 
-/// The representation that an interval is converted to.
+/// What an interval is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
-    /// The normal form.
+    /// The normal form; see the documentation of this module.
     Normal,
-    /// Days and a remainder.
+    /// Days of 24 hours, and a remainder of less than a day.
     Days,
-    /// The length in nanoseconds, as a number: the engine has no frames over intervals.
+    /// The length in nanoseconds, as a number. Needed for the frames of windows, because the engine has none over
+    /// intervals.
     Length,
-    /// The seconds of the minute in milliseconds or microseconds. DataFusion 55.2 leaves out the fraction.
+    /// For `extract(milliseconds …)` and microseconds: the seconds of the minute in this unit. DataFusion 55.2 leaves
+    /// out the fraction of the second.
     Millis,
     Micros,
-    /// The length in seconds, with years of 365.25 days as in PostgreSQL and DuckDB. DataFusion 55.2 takes 12 months.
+    /// For `extract(epoch …)`: the length in seconds, with years of 365.25 days as in PostgreSQL and DuckDB. DataFusion
+    /// 55.2 counts a year as 12 months.
     Epoch,
 }
 
-/// Converts an interval, or a number of units, to a form. The function is not registered, so that statements cannot
-/// call it.
+/// Converts an interval, or a number of units, to a [`Form`]. The function is not registered, so that SQL cannot call
+/// it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct InForm {
     form: Form,
@@ -113,13 +117,13 @@ fn in_form(form: Form, values: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(made))
 }
 
-/// Returns the seconds of the minute in units of so many nanoseconds.
+/// Returns the seconds of the minute as a number of units; a unit has `unit` nanoseconds.
 fn of_minute(intervals: &PrimitiveArray<IntervalMonthDayNanoType>, unit: i64) -> Int32Array {
     intervals
         .unary(|interval| i32::try_from(interval.nanoseconds % 60_000_000_000 / unit).unwrap_or_default())
 }
 
-/// Returns the length in seconds.
+/// Returns the length in seconds, with years of 365.25 days.
 fn epoch(interval: IntervalMonthDayNano) -> f64 {
     let (years, months) = (interval.months / 12, interval.months % 12);
     f64::from(years) * 31_557_600.0
@@ -142,8 +146,8 @@ fn of_days(nanos: i128) -> Option<IntervalMonthDayNano> {
     Some(IntervalMonthDayNano::new(0, days, i64::try_from(nanos % NANOS_OF_DAY).ok()?))
 }
 
-/// Returns the normal form. Months beyond 32 bits remain as days, and days beyond 32 bits in the remainder, which
-/// always fits: the parts of the given interval did.
+/// Returns the normal form. Months beyond 32 bits stay as days, and days beyond 32 bits stay in the remainder, which
+/// always fits because the parts of the given interval did.
 fn normal(interval: IntervalMonthDayNano) -> IntervalMonthDayNano {
     let (months, nanos) = divided(length(interval), NANOS_OF_MONTH);
     let (days, nanos) = divided(nanos, NANOS_OF_DAY);
@@ -186,7 +190,7 @@ fn wrap(expr: &mut Expr) {
     }
 }
 
-/// Wraps the expressions that are intervals; returns whether there are any.
+/// Converts those of the expressions that are intervals to normal form; returns whether there are any.
 fn wrap_intervals<'a>(exprs: impl Iterator<Item = &'a mut Expr>, columns: &DFSchema) -> bool {
     let mut found = false;
     for expr in exprs.filter(|expr| is_interval(expr, columns)) {
@@ -196,7 +200,7 @@ fn wrap_intervals<'a>(exprs: impl Iterator<Item = &'a mut Expr>, columns: &DFSch
     found
 }
 
-/// Rewrites a comparison of intervals, or of one with a time between timestamps.
+/// Rewrites a comparison of intervals, or of an interval with the difference of two timestamps.
 pub(super) fn operands(mut binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let has = is_interval(&binary.left, columns) || is_interval(&binary.right, columns);
     if has {
@@ -214,7 +218,7 @@ pub(super) fn operands(mut binary: BinaryExpr, columns: &DFSchema) -> Result<Tra
     Ok(Transformed::new_transformed(Expr::BinaryExpr(binary), has))
 }
 
-/// Rewrites functions that compare intervals, and `date_part` of the difference of timestamps.
+/// Rewrites functions that compare intervals; also `date_part` of an interval and of the difference of two timestamps.
 pub(super) fn function(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut made) = expr else { return Ok(Transformed::no(expr)) };
     let is_changed = match made.func.name() {
@@ -245,7 +249,7 @@ pub(super) fn function(expr: Expr, columns: &DFSchema) -> Result<Transformed<Exp
     Ok(Transformed::new_transformed(Expr::ScalarFunction(made), is_changed))
 }
 
-/// Rewrites `CASE i WHEN …`.
+/// Rewrites `CASE i WHEN …` with an interval `i`.
 pub(super) fn case(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::Case(mut made) = expr else { return Ok(Transformed::no(expr)) };
     let is_changed = made.expr.as_deref().is_some_and(|operand| is_interval(operand, columns));
@@ -264,7 +268,7 @@ pub(super) fn aggregate(mut made: AggregateFunction, columns: &DFSchema) -> Resu
     Ok(Transformed::new_transformed(Expr::AggregateFunction(made), is_changed))
 }
 
-/// Rewrites keys of windows, and arguments that their functions compare.
+/// Rewrites the keys of window functions, and arguments that the functions compare.
 pub(super) fn window(mut made: Box<WindowFunction>, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let compares = made.params.distinct || matches!(made.fun.name(), "min" | "max");
     let mut is_changed = compares && wrap_intervals(made.params.args.iter_mut(), columns);
@@ -276,7 +280,7 @@ pub(super) fn window(mut made: Box<WindowFunction>, columns: &DFSchema) -> Resul
     Ok(Transformed::new_transformed(Expr::WindowFunction(made), is_changed))
 }
 
-/// Rewrites keys of groups, sorts, joins and DISTINCT. Column names do not change.
+/// Rewrites group keys, sort keys, join keys and DISTINCT. Column names do not change.
 pub(super) fn keys(mut plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match &mut plan {
         LogicalPlan::Sort(sort) => {
@@ -319,7 +323,7 @@ pub(super) fn keys(mut plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// Returns the input with its intervals in normal form; `None` if it has no intervals.
+/// Returns the plan with its interval columns in normal form; `None` if it has no interval columns.
 fn normal_columns(input: &Arc<LogicalPlan>) -> Result<Option<LogicalPlan>> {
     let schema = input.schema();
     if !schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Interval(_))) {

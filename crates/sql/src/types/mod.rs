@@ -4,7 +4,7 @@
 //!
 //! - Dates and times are neither compared nor unioned with numbers, nor cast to or from them ([`numbers`]).
 //! - A number with a decimal point next to a decimal is a decimal; a rounded decimal has one type ([`exact`]).
-//! - A text next to a time is a time, in any year ([`times`]).
+//! - A string next to a time is a time, in any year ([`times`]).
 //! - A date plus hours is a timestamp ([`times`]).
 //! - Intervals are compared, sorted and grouped by their length ([`intervals`]).
 //! - TRY_CAST is not unwrapped ([`try_casts`]).
@@ -33,12 +33,12 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
 
-/// Registers the function that the rule replaces.
+/// Registers the function that stands for exact numbers until the rule replaces it (see `exact.rs`).
 pub fn register(context: &SessionContext) {
     exact::register(context);
 }
 
-/// The analyzer rule.
+/// The analyzer rule that rewrites operations depending on the types of their operands.
 #[derive(Debug)]
 pub struct OperandTypes;
 
@@ -72,7 +72,7 @@ fn node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(changed)
 }
 
-/// Rewrites an expression whose parts have already been rewritten.
+/// Rewrites an expression depending on the types of its operands. The operands have been rewritten already.
 fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     numbers::check_expression(&expr, columns)?;
     match expr {
@@ -107,7 +107,8 @@ fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Refuses RANGE with an offset over keys from which nothing is subtracted. The engine compares them as they are.
+/// Refuses RANGE with an offset if the sort key has a type from which the engine subtracts nothing: it would compare
+/// the keys as they are.
 fn check_range(call: &WindowFunction, columns: &DFSchema) -> Result<()> {
     use WindowFrameBound::{CurrentRow, Following, Preceding};
     let frame = &call.params.window_frame;
@@ -143,7 +144,7 @@ fn compared(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>>
     })
 }
 
-/// Rewrites BETWEEN to two comparisons, if one of them is rewritten.
+/// Rewrites BETWEEN to two comparisons, if at least one of them has to be rewritten.
 fn between_bounds(between: Between, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let bound = |op, bound: &Expr| {
         compared(BinaryExpr::new(between.expr.clone(), op, Box::new(bound.clone())), columns)
@@ -152,7 +153,7 @@ fn between_bounds(between: Between, columns: &DFSchema) -> Result<Transformed<Ex
     if !low.transformed && !high.transformed {
         return Ok(Transformed::no(Expr::Between(between)));
     }
-    // Other rules recognize BETWEEN, so that it is kept if it has the same meaning.
+    // Other rules recognize BETWEEN, so that it is kept if no comparison has changed.
     if let (Expr::BinaryExpr(low), Expr::BinaryExpr(high)) = (&low.data, &high.data)
         && (low.op, high.op) == (Operator::GtEq, Operator::LtEq)
         && low.left == high.left
@@ -164,7 +165,7 @@ fn between_bounds(between: Between, columns: &DFSchema) -> Result<Transformed<Ex
     Ok(Transformed::yes(if between.negated { Expr::Not(Box::new(inside)) } else { inside }))
 }
 
-/// Rewrites the members of an IN list. A member that no value of the type equals becomes a separate comparison.
+/// Rewrites the members of an IN list. A member that cannot equal any value of the type becomes a separate comparison.
 fn in_list(list: InList, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let InList { expr, list, negated } = list;
     let (mut members, mut others, mut left, mut is_changed) = (Vec::new(), Vec::new(), None, false);

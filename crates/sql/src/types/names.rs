@@ -1,6 +1,6 @@
-//! Types by the names of DuckDB and PostgreSQL, which `typeof` shows as well. DataFusion 55.2 knows some of them; its
-//! `timestamp` counts nanoseconds, which end in the year 2262, whereas here it counts microseconds, as in PostgreSQL
-//! and DuckDB.
+//! Types by the names of DuckDB and PostgreSQL, which `typeof` shows as well. DataFusion 55.2 knows some of them. Its
+//! `timestamp` counts nanoseconds, which end in the year 2262; here it counts microseconds, as in PostgreSQL and
+//! DuckDB.
 
 use crate::zones::UTC;
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
@@ -9,7 +9,7 @@ use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
 use std::sync::Arc;
 
-/// A type planner for these types, which leaves others to the engine.
+/// Plans types by these names; leaves other names to the engine.
 #[derive(Debug)]
 pub struct NamedTypes;
 

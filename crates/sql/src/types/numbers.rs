@@ -1,13 +1,13 @@
-//! Refuses operations of dates and times with numbers. DataFusion 55.2 counts days or smaller units if one is compared
-//! with a number (apache/datafusion#12291): `day > 20240101` is then true for no row. In PostgreSQL and DuckDB it is an
-//! error. The check is obsolete once upstream refuses such operations.
+//! Refuses operations of dates and times with numbers. If one is compared with a number, DataFusion 55.2 takes the
+//! number for days or smaller units (apache/datafusion#12291), so that `day > 20240101` is true for no row. In
+//! PostgreSQL and DuckDB it is an error. The check is obsolete once upstream refuses such operations.
 
 use arrow_schema::DataType;
 use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use farpool_model::{Error, sql_name};
 
-/// Refuses a node that puts numbers and times into one column, or joins them.
+/// Refuses a plan node that puts numbers and times into one column (UNION), or joins on them.
 pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     match plan {
         LogicalPlan::Union(union) => {
@@ -34,10 +34,10 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
 
 const COMPARED: &str = "be compared with";
 
-/// Refuses an operation of a number and a time.
+/// Refuses an expression that combines a number and a time.
 pub(super) fn check_expression(expr: &Expr, columns: &DFSchema) -> Result<()> {
     let all = |parts: &[&Expr], what: &str| {
-        // A part without a type is a parameter, or an error that is reported elsewhere.
+        // A part whose type is not known is a parameter, or an error that is reported elsewhere.
         let types: Vec<DataType> = parts.iter().filter_map(|part| part.get_type(columns).ok()).collect();
         let times = types.iter().find(|found| is_time(found));
         times.map_or(Ok(()), |time| types.iter().try_for_each(|other| distinct(time, other, what)))
@@ -81,7 +81,7 @@ pub(super) fn check_expression(expr: &Expr, columns: &DFSchema) -> Result<()> {
     }
 }
 
-/// Functions that return one of their arguments, or compare them.
+/// Functions that return one of their arguments, or compare their arguments.
 pub(super) const CHOICES: &[&str] = &["coalesce", "nullif", "nvl", "ifnull", "nvl2", "greatest", "least"];
 
 fn is_time(data_type: &DataType) -> bool {
@@ -110,7 +110,8 @@ fn refused(time: &DataType, number: &DataType, what: &str) -> DataFusionError {
     crate::error::wrap(Error::invalid(message).advise(advice))
 }
 
-/// Refuses casts between dates and numbers. Casts of timestamps count units, which functions of epochs use.
+/// Refuses casts between dates and numbers. Casts of timestamps are allowed: they count units, and functions of epochs
+/// use them.
 fn is_cast(from: &DataType, to: &DataType) -> Result<()> {
     let is_date = |found: &DataType| matches!(found, DataType::Date32 | DataType::Date64);
     if !(is_date(from) && to.is_numeric() || is_date(to) && from.is_numeric()) {

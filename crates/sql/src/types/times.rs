@@ -1,9 +1,9 @@
-//! Dates and timestamps next to texts, intervals and one another.
+//! Dates and timestamps next to strings, intervals and one another.
 //!
-//! DataFusion 55.2 compares timestamps in the finer unit, and converts a text to the unit of the column that it is
-//! compared with: years before 1677 and after 2262 do not fit nanoseconds (apache/datafusion#1359), and fail the
-//! statement. Here a time that is out of range for the column's unit is before or after all its values. This module is
-//! obsolete once upstream compares timestamps without overflow.
+//! DataFusion 55.2 compares timestamps in the finer unit, and converts a string to the unit of the column that it is
+//! compared with. Years before 1677 and after 2262 do not fit nanoseconds (apache/datafusion#1359), and make the
+//! statement fail. Here, a time that is out of range for the column's unit is before or after all the column's values.
+//! This module is obsolete once upstream compares timestamps without overflow.
 
 use arrow_cast::parse::string_to_datetime;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
@@ -14,7 +14,8 @@ use datafusion::functions_nested::length::array_length_udf;
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to, lit, when};
 
-/// Appends seconds to a text that ends with hours and minutes, possibly followed by a time zone.
+/// If a string ends with hours and minutes, possibly followed by a time zone, returns it with seconds; otherwise
+/// `None`.
 pub fn with_seconds(text: &str) -> Option<String> {
     let at = text.trim_start().find(['T', ' '])? + (text.len() - text.trim_start().len()) + 1;
     let (date, time) = text.split_at_checked(at)?;
@@ -25,7 +26,7 @@ pub fn with_seconds(text: &str) -> Option<String> {
     (is_two(hours) && is_two(minutes)).then(|| format!("{date}{clock}:00{zone}"))
 }
 
-/// Appends seconds to a constant text that is cast to a timestamp.
+/// Appends seconds to a constant string that is cast to a timestamp, if it has none.
 pub(super) fn cast(mut cast: Cast) -> Result<Transformed<Cast>> {
     if let (DataType::Timestamp(..), Some(whole)) =
         (cast.field.data_type(), constant_text(&cast.expr).and_then(with_seconds))
@@ -43,7 +44,7 @@ fn constant_text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns the time of a constant without a time zone; `None` for any other expression.
+/// Returns the time if the expression is a constant without a time zone; otherwise `None`.
 fn constant(expr: &Expr) -> Option<DateTime<Utc>> {
     match expr {
         Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(_, None)) => {
@@ -67,7 +68,7 @@ fn time_of(text: &str) -> Option<DateTime<Utc>> {
     string_to_datetime(&Utc, whole.as_deref().unwrap_or(text)).ok()
 }
 
-/// Rewrites a comparison of a timestamp.
+/// Rewrites a comparison with a timestamp.
 pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let BinaryExpr { left, op, right } = binary;
     let (left_type, right_type) = (left.get_type(columns).ok(), right.get_type(columns).ok());
@@ -86,7 +87,8 @@ pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transfo
     Ok(Transformed::new_transformed(made, is_changed))
 }
 
-/// Rewrites a comparison of a timestamp without a time zone with a constant; `None` if the engine can evaluate it.
+/// Rewrites a comparison of a timestamp without a time zone with a constant; returns `None` if the engine can evaluate
+/// the comparison as it is.
 fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -> Option<Expr> {
     let DataType::Timestamp(unit, None) = found else { return None };
     let time = constant(other)?;
@@ -95,7 +97,7 @@ fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -
     if let Some(count) = count(time, *unit) {
         return Some(compare(op, scalar(count, *unit)));
     }
-    // The time is out of range for the type.
+    // The constant is out of range for the column's type: it is after or before all values.
     let (end, inside, outside) = match time.timestamp() > 0 {
         true => (i64::MAX, Operator::LtEq, Operator::Gt),
         false => (i64::MIN, Operator::GtEq, Operator::Lt),
@@ -111,7 +113,7 @@ fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -
     })
 }
 
-/// Returns the number of units from 1970 to a time, if it fits 64 bits.
+/// Returns the time as a number of units from 1970; `None` if it does not fit 64 bits.
 fn count(time: DateTime<Utc>, unit: TimeUnit) -> Option<i64> {
     match unit {
         TimeUnit::Second => Some(time.timestamp()),
@@ -130,7 +132,7 @@ fn scalar(count: i64, unit: TimeUnit) -> ScalarValue {
     }
 }
 
-/// Returns the unit of a type of times of day.
+/// Returns the unit of a type of times of day; `None` for other types.
 fn clock_unit(data_type: &DataType) -> Option<TimeUnit> {
     match data_type {
         DataType::Time32(unit) | DataType::Time64(unit) => Some(*unit),
@@ -138,8 +140,8 @@ fn clock_unit(data_type: &DataType) -> Option<TimeUnit> {
     }
 }
 
-/// Appends seconds to a text next to a timestamp, and casts an expression that depends on no row, such as `now()`, to
-/// the unit of the column next to it, since nanoseconds do not hold all its values.
+/// Appends seconds to a string next to a timestamp, if it has none. Casts an expression that depends on no row, such as
+/// `now()`, to the unit of the column next to it, because nanoseconds cannot hold all the column's values.
 fn beside(expr: Expr, found: Option<&DataType>, other: Option<&DataType>) -> Transformed<Expr> {
     if let (Some(from), Some(to)) = (found.and_then(clock_unit), other.and_then(clock_unit))
         && from < to
@@ -161,7 +163,7 @@ fn beside(expr: Expr, found: Option<&DataType>, other: Option<&DataType>) -> Tra
     }
 }
 
-/// Converts a date plus or minus an interval with a part of less than a day to a timestamp.
+/// Converts a date to a timestamp if an interval with hours or smaller units is added or subtracted.
 pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let BinaryExpr { left, op, right } = binary;
     let is_date = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Date32 | DataType::Date64));
@@ -184,7 +186,7 @@ pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Trans
     Ok(Transformed::new_transformed(made, is_changed))
 }
 
-/// Returns whether an interval is written with months and days only, possibly times a number.
+/// Returns whether an interval is written with months and days only; it may be multiplied by a number.
 fn is_of_days(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.nanoseconds == 0,
@@ -199,7 +201,8 @@ fn is_of_days(expr: &Expr) -> bool {
     }
 }
 
-/// Casts a date that is truncated to microseconds, which hold all dates. The engine would cast it to nanoseconds.
+/// Casts a date that is truncated (`date_trunc`) to microseconds, which can hold all dates. The engine would cast it to
+/// nanoseconds.
 pub(super) fn truncated_date(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let is_date = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Date32 | DataType::Date64));
@@ -212,8 +215,8 @@ pub(super) fn truncated_date(expr: Expr, columns: &DFSchema) -> Result<Transform
     }
 }
 
-/// Writes `date_part` of a century, a decade or a millennium, which the engine lacks, by the year. Centuries are counted as in
-/// PostgreSQL: 2000 is of the 20th, and there is none with the number 0.
+/// Rewrites `date_part` of a century, a decade or a millennium, which the engine lacks, to a computation with the year.
+/// Centuries are counted as in PostgreSQL: the year 2000 is in the 20th century, and there is no century 0.
 pub(super) fn many_years(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let years = match call.args.as_slice() {
@@ -236,7 +239,7 @@ pub(super) fn many_years(expr: Expr, columns: &DFSchema) -> Result<Transformed<E
     let whole = |of: Expr| binary(of, Operator::Divide, count);
     let made = match (is_interval, is_decade) {
         (true, _) => whole(year),
-        // Division cuts off: years before Christ go to the decade below.
+        // Division rounds towards zero, whereas years before Christ belong to the decade below.
         (false, true) => {
             when(year.clone().lt(lit(0)), whole(binary(year.clone(), Operator::Minus, count - 1)))
                 .otherwise(whole(year))?
@@ -253,7 +256,7 @@ fn binary(left: Expr, op: Operator, right: i32) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(lit(right))))
 }
 
-/// Replaces the length of a list by the number of its elements. The engine would return the length of its text.
+/// Rewrites `length` of a list to its number of elements. The engine would return the length of the list as a string.
 pub(super) fn length_of_list(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let is_list = |expr: &Expr| {

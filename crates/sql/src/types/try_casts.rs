@@ -1,9 +1,9 @@
-//! TRY_CAST as a function. DataFusion 55.2 unwraps TRY_CAST in comparisons as if it never returned NULL
+//! TRY_CAST as a function call. DataFusion 55.2 unwraps TRY_CAST in comparisons as if it never returned NULL
 //! (apache/datafusion#14303, #24702): `try_cast(i as int) > 1` is then true for integers that do not fit.
 //!
-//! Casts in conditions become functions, too, if they may fail: while DataFusion plans, it casts the bounds of columns,
-//! and fails the statement even if another part of the condition excludes them. This module is obsolete once upstream
-//! fixes both.
+//! Casts in conditions become function calls as well, if they may fail: while DataFusion plans, it casts the bounds of
+//! columns, and a failure makes the statement fail even if another part of the condition excludes the values. This
+//! module is obsolete once upstream fixes both.
 
 use arrow_cast::cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -16,24 +16,24 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Replaces TRY_CAST; a TRY_CAST to the same type is removed.
+/// Replaces TRY_CAST by a function call; removes a TRY_CAST to the type that the value has already.
 pub(super) fn function(cast: TryCast, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let to = cast.field.data_type().clone();
     let Ok(from) = cast.expr.get_type(columns) else { return Ok(Transformed::no(Expr::TryCast(cast))) };
     if !arrow_cast::can_cast_types(&from, &to) {
-        // The engine reports the error of a cast that is not supported.
+        // A cast that is not supported is left to the engine, which reports the error.
         return Ok(Transformed::no(Expr::TryCast(cast)));
     }
     Ok(Transformed::yes(call(*cast.expr, to, true)))
 }
 
-/// Returns a cast as a function that fails on the same rows as the cast.
+/// Returns a cast as a function call that fails on the same rows as the cast.
 pub fn cast_function(cast: Cast) -> Expr {
     let to = cast.field.data_type().clone();
     call(*cast.expr, to, false)
 }
 
-/// Returns whether a function is such a cast.
+/// Returns whether a function is one of [`cast_function`].
 pub fn is_cast_function(function: &ScalarUDF) -> bool {
     function.inner().downcast_ref::<CastTo>().is_some_and(|cast| !cast.is_safe)
 }
@@ -43,8 +43,8 @@ fn call(value: Expr, to: DataType, is_safe: bool) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![value]))
 }
 
-/// A cast; a safe one returns NULL for a value that does not fit. The function is not registered, so that statements
-/// cannot call it.
+/// The function for a cast. With `safe`, a value that does not fit becomes NULL instead of an error. The function is
+/// not registered, so that SQL cannot call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CastTo {
     to: DataType,

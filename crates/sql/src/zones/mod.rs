@@ -1,6 +1,6 @@
-//! `timezone(zone, t)`, to which `t AT TIME ZONE zone` is rewritten: converts an instant (`timestamptz`) to the local
-//! time in the zone, a `timestamp`, and a local time to the instant, as in PostgreSQL, for constants, columns and zones
-//! that differ from row to row.
+//! The function `timezone(zone, t)`, to which `t AT TIME ZONE zone` is rewritten. It converts an instant
+//! (`timestamptz`) to the local time in the zone (`timestamp`), and a local time to the instant, as in PostgreSQL. The
+//! zone may differ from row to row.
 //!
 //! Invariant: the only errors are an unknown zone, and a time that its type cannot hold.
 
@@ -23,12 +23,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use zone::Zone;
 
-/// The time zone of sessions, and of instants that are computed here.
+/// The time zone of sessions, and of instants that are computed by this crate.
 pub const UTC: &str = "UTC";
 
 /// Registers the function in `context`.
 pub fn register(context: &SessionContext) {
-    // Types are checked here instead of by the signature, so that the error can quote the statement's types.
+    // Types are checked here instead of by the signature, so that the error can name types as in SQL.
     let signature = Signature::any(2, Volatility::Immutable);
     context.register_udf(ScalarUDF::from(TimeZone { signature }));
 }
@@ -73,8 +73,8 @@ impl ScalarUDFImpl for TimeZone {
     }
 }
 
-/// Returns the type of the result for a time of type `time`; fails if `zone` is not the type of a zone's
-/// name.
+/// Returns the type of the result for a time of type `time`. Fails if the type `zone` is not a string, or the other is
+/// no time.
 fn turned(zone: &DataType, time: &DataType) -> Result<DataType> {
     use DataType::{LargeUtf8, Null, Timestamp, Utf8, Utf8View};
     if !matches!(zone, Utf8 | LargeUtf8 | Utf8View | Null)
@@ -87,7 +87,7 @@ fn turned(zone: &DataType, time: &DataType) -> Result<DataType> {
         Timestamp(unit, None) => Ok(Timestamp(*unit, Some(UTC.into()))),
         Timestamp(unit, Some(_)) => Ok(Timestamp(*unit, None)),
         Null => Ok(Timestamp(TimeUnit::Microsecond, None)),
-        // PostgreSQL reads a date as an instant, DuckDB as a time without a zone.
+        // Refused because it is ambiguous: PostgreSQL reads a date as an instant, DuckDB as a time without a zone.
         other => Err(invalid(
             &format!("AT TIME ZONE takes TIMESTAMP or TIMESTAMP WITH TIME ZONE, not {}", sql_name(other)),
             "cast it: t::timestamp for what a clock in the zone shows, t::timestamptz for an instant",
@@ -106,21 +106,21 @@ fn zone_of(zone: &ScalarValue) -> Result<Option<Zone>> {
     }
 }
 
-/// The time zone of each row.
+/// The time zones of the rows: one for all rows, or a name for each row.
 enum Zones {
     One(Option<Zone>),
-    /// Names of zones.
+    /// The name of a time zone for each row.
     Each(ArrayRef),
 }
 
 impl Zones {
-    /// Converts `times` between instants and local times, to the type `to`.
+    /// Converts `times` from instants to local times or back; the result has the type `to`.
     fn turned(&self, times: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
         let DataType::Timestamp(unit, zone) = to else {
             return Err(invalid("AT TIME ZONE gives a timestamp", "this is a defect"));
         };
         let turn = Turn { to_clock: zone.is_none(), per_second: per_second(*unit) };
-        // A cast to integers and back keeps the numbers and ignores zones.
+        // A cast to integers and back keeps the numbers and ignores time zones.
         let times = cast(times, &DataType::Int64)?;
         let times = times.as_primitive::<Int64Type>();
         let turned: Int64Array = match self {
@@ -151,7 +151,7 @@ fn each(times: &Int64Array, names: &ArrayRef, turn: &Turn) -> Result<Int64Array>
 
 /// A conversion between instants and local times.
 struct Turn {
-    /// From an instant to a local time; otherwise the reverse.
+    /// Whether an instant is converted to a local time; otherwise a local time is converted to an instant.
     to_clock: bool,
     /// Units per second of the timestamps.
     per_second: i64,
@@ -159,7 +159,7 @@ struct Turn {
 
 impl Turn {
     fn apply(&self, time: i64, zone: &Zone) -> Result<i64> {
-        // UTC offsets change at whole seconds.
+        // Offsets from UTC change at whole seconds, so that fractions can be left out.
         let seconds = time.div_euclid(self.per_second);
         let turned = match self.to_clock {
             true => zone.ahead_at(seconds).and_then(|ahead| time.checked_add(ahead * self.per_second)),

@@ -1,8 +1,7 @@
-//! A time zone and its offset from UTC. The zone is given by its name in the IANA database, in any case, or as an
-//! offset such as `+02:00`, east of Greenwich as in ISO 8601.
+//! A time zone and its offset from UTC. The zone is given by its name in the IANA database, in upper or lower case, or
+//! as an offset such as `+02:00`, east of Greenwich as in ISO 8601.
 //!
-//! Source of the rule for local times that a clock change skips or repeats: PostgreSQL's
-//! `DetermineTimeZoneOffset`.
+//! The rule for local times that a clock change skips or repeats follows PostgreSQL's `DetermineTimeZoneOffset`.
 
 use crate::names;
 use arrow_array::timezone::Tz;
@@ -13,16 +12,16 @@ use farpool_model::{Error, Result, brief};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zone(Tz);
 
-/// Number and length of the steps back in time by which the offset for a skipped local time is found. No clock was ever
-/// set forward by more than a day.
+/// Maximum number, and length, of the steps back in time by which the offset for a skipped local time is found.
+/// Together they are 26 hours: no clock was ever set forward by more than a day.
 const STEPS: i32 = 26 * 4;
 const STEP: TimeDelta = TimeDelta::minutes(15);
 
 impl Zone {
-    /// Finds a zone by its name.
+    /// Finds a time zone by its name.
     ///
     /// # Errors
-    /// `Invalid` when there is none, with advice on similar names.
+    /// `Invalid` if there is none, with advice on similar names.
     pub(super) fn named(name: &str) -> Result<Self> {
         let known = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
         let written = known().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name);
@@ -43,20 +42,21 @@ impl Zone {
         })
     }
 
-    /// Returns the offset from UTC in seconds at an instant, given in seconds from 1970. `None` beyond the calendar.
+    /// Returns the offset from UTC in seconds at an instant, which is given in seconds from 1970. Returns `None` if the
+    /// time is beyond the calendar.
     pub(super) fn ahead_at(&self, seconds: i64) -> Option<i64> {
         Some(seconds_of(self.0.offset_from_utc_datetime(&calendar(seconds)?)))
     }
 
-    /// Returns the offset from UTC in seconds at a local time, given in seconds from 1970 as if it were UTC. For a
-    /// repeated local time it is the later instant's, for a skipped one the offset before the change. `None` beyond the
-    /// calendar.
+    /// Returns the offset from UTC in seconds at a local time, which is given in seconds from 1970 as if it were UTC.
+    /// For a local time that occurs twice, it is the offset at the later instant; for one that is skipped, the offset
+    /// before the change. Returns `None` if the time is beyond the calendar.
     pub(super) fn ahead_on_clock(&self, seconds: i64) -> Option<i64> {
         let shown = calendar(seconds)?;
         (0..=STEPS).find_map(|step| self.shown_last(shown.checked_sub_signed(STEP * step)?))
     }
 
-    /// Returns the offset at the last instant that has this local time; `None` for a skipped time.
+    /// Returns the offset at the last instant that has this local time; `None` if the local time is skipped.
     fn shown_last(&self, shown: NaiveDateTime) -> Option<i64> {
         match self.0.offset_from_local_datetime(&shown) {
             LocalResult::Single(offset) => Some(seconds_of(offset)),
@@ -70,12 +70,12 @@ fn seconds_of(offset: impl Offset) -> i64 {
     i64::from(offset.fix().local_minus_utc())
 }
 
-/// The last year for which the database is known to contain the current rules, with a margin.
+/// The last year, with a margin, for which the database is known to contain the rules in force now.
 const LAST_YEAR: i32 = 2096;
 
-/// Converts to a calendar time. A year beyond the database is replaced by an earlier year that begins on the
-/// same day of the week and has the same length, so that rules such as "the last Sunday of March" give the
-/// same result.
+/// Converts seconds from 1970 to a calendar time; `None` beyond the calendar. A year after [`LAST_YEAR`] is replaced by
+/// an earlier one that begins on the same day of the week and has the same length, so that rules such as "the last
+/// Sunday of March" give the same result.
 fn calendar(seconds: i64) -> Option<NaiveDateTime> {
     let time = DateTime::from_timestamp(seconds, 0)?.naive_utc();
     if time.year() <= LAST_YEAR {
@@ -86,7 +86,7 @@ fn calendar(seconds: i64) -> Option<NaiveDateTime> {
         Some((first.weekday(), first.leap_year()))
     };
     let wanted = shape(time.year())?;
-    // Within 28 years of one century every combination of first weekday and length occurs.
+    // Within 28 years of a century, every combination of first weekday and length of the year occurs.
     let alike = (LAST_YEAR - 27..=LAST_YEAR).find(|year| shape(*year) == Some(wanted))?;
     time.with_year(alike)
 }
@@ -115,7 +115,7 @@ mod tests {
             ("Europe/Moscow", "2014-10-26 01:30:00", "2014-10-25 22:30:00"),
             ("Europe/Dublin", "2024-10-27 01:30:00", "2024-10-27 01:30:00"),
             ("Australia/Lord_Howe", "2024-04-07 01:45:00", "2024-04-06 15:15:00"),
-            // Before time zones, and far in the future.
+            // Times before time zones existed, and times far in the future.
             ("America/New_York", "1850-11-18 12:00:00", "1850-11-18 16:56:02"),
             ("America/New_York", "2090-07-18 12:00:00", "2090-07-18 16:00:00"),
             ("America/New_York", "2150-07-18 12:00:00", "2150-07-18 16:00:00"),

@@ -1,4 +1,5 @@
-//! Chunks of a table version as the pool has them, for a client that keeps some.
+//! Reads column chunks (the values of one column in one row group) of a table version in the pool's encoding, for a
+//! client that caches some of them.
 
 use super::connection::Channel;
 use super::query::unexpected;
@@ -8,21 +9,22 @@ use farpool_model::{Error, Receipt, Result, cast};
 use farpool_wire::{ChunkImage, Grants, Outlines, Request, Response};
 use std::time::Duration;
 
-/// Number of requests, the fastest of which determines the latency.
+/// Number of requests from which [`RemotePool::latency`] takes the fastest, because others may have been delayed.
 const PROBES: usize = 5;
 
-/// Chunks on their way. Dropping it cancels the rest.
+/// A stream of chunks that the node is sending. Dropping it cancels the rest.
 pub struct ChunkStream {
     channel: Channel,
     grants: Grants,
 }
 
 impl RemotePool {
-    /// Describes chunks of the table version that a handle holds: those of `columns`, in ascending order, of as many
-    /// row groups from `first` on as come at once; none, if the list of row groups has the number `known`.
+    /// Returns descriptions of chunks in the table version that `handle` holds: the chunks of `columns` (ascending) in
+    /// as many row groups from `first` on as fit one message. If `known` is the node's id of the version's list of row
+    /// groups, the client knows them all, and no chunks are described.
     ///
     /// # Errors
-    /// `Invalid` for a table of which clients keep no chunks; `Stale` when the handle is lost.
+    /// `Invalid` for a table of which clients cache no chunks; `Stale` if the node has lost the handle.
     pub async fn outlines(
         &self,
         handle: &Handle,
@@ -41,7 +43,8 @@ impl RemotePool {
         }
     }
 
-    /// Asks for the values of chunks: those of `columns` of `row_groups`, both in ascending order.
+    /// Requests the values of chunks: those of `columns` in `row_groups`, both in ascending order. Returns once the
+    /// node has accepted the request; the chunks come through the returned stream.
     ///
     /// # Errors
     /// As [`RemotePool::outlines`].
@@ -57,10 +60,10 @@ impl RemotePool {
         Ok(ChunkStream { channel: start_kept(kept, &request).await?, grants: Grants::new() })
     }
 
-    /// Measures the latency: the shortest time from a small request to its answer, among several.
+    /// Measures the round-trip time: returns the shortest time from a small request to its answer, among several.
     ///
     /// # Errors
-    /// `Unavailable` when the node does not answer.
+    /// `Unavailable` if the node does not answer.
     pub async fn latency(&self) -> Result<Duration> {
         let mut least = Duration::MAX;
         for _ in 0..PROBES {
@@ -71,7 +74,7 @@ impl RemotePool {
         Ok(least)
     }
 
-    /// Identifies the process of the node that keeps the handle's program.
+    /// Returns the id of the node's process that keeps the handle's program; a restarted node has another.
     ///
     /// # Errors
     /// `Internal` for a handle of another pool.
@@ -81,10 +84,11 @@ impl RemotePool {
 }
 
 impl ChunkStream {
-    /// Returns the next chunk, in any order; or the receipt, after the last.
+    /// Waits for and returns the next chunk (they come in any order); after the last one, returns the receipt
+    /// (execution statistics).
     ///
     /// # Errors
-    /// Errors of the node; `Unavailable` when it goes away.
+    /// Errors of the node; `Unavailable` if it goes away.
     pub async fn next(&mut self) -> Result<std::result::Result<ChunkImage, Receipt>> {
         let message = self.channel.receive().await?;
         match Response::decode(&message, None)? {

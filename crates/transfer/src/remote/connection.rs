@@ -1,11 +1,11 @@
-//! One connection to a node, shared by all open requests.
+//! One connection to a node, shared by all open requests. Each request has a stream of messages of its own.
 //!
-//! A reader task assembles frames into messages and delivers each to its stream; the task that waits for the
-//! stream decodes it, so that several streams are decoded in parallel.
+//! A reader task assembles frames into messages and puts each into the mailbox of its stream. The task that waits for
+//! the stream decodes the message, so that several streams are decoded in parallel.
 //!
-//! Invariants: a stream that its owner drops before its last message is cancelled at the node. The connection
-//! ends if the node sends a message that is not expected or exceeds its credit, or if it owes an answer and
-//! stays silent, even after a `Ping`.
+//! Invariants: a stream that its owner drops before its last message is cancelled at the node. The connection ends if
+//! the node sends a message that is not expected, or more bytes than the client has granted as credit (flow control),
+//! or if it owes an answer and stays silent, even after a `Ping`.
 
 use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
@@ -24,26 +24,27 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// A read of at least this many bytes is followed by a yield to other tasks.
+/// Minimum number of bytes of a read after which the reader task yields to other tasks. Reason: the task that decodes
+/// the messages may need the same thread.
 const YIELD_BYTES: usize = 64 << 10;
 
-/// Number of open streams of one connection from which the client opens another connection: fewer than a node allows,
-/// because the node may learn slightly later than the client that a stream has ended.
+/// Number of open streams of a connection from which the client opens another connection. Reason: it is less than what
+/// a node allows, because the node may learn slightly later than the client that a stream has ended.
 const STREAMS_MAX: usize = limits::STREAMS_PER_CONNECTION_MAX - 8;
 
-/// The stream number after which another connection is opened, since numbers are not reused. The remaining
-/// numbers suffice for all tasks that chose this connection before.
+/// The last stream id before another connection is opened, since ids are not reused. Reason: the other half of the ids
+/// suffices for all tasks that chose this connection before.
 const STREAM_LAST: u32 = u32::MAX / 2;
 
-/// Time limits for a silent node from which something is expected.
+/// Time limits for a node that owes something and is silent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Silence after which a `Ping` is sent.
+    /// Duration of silence after which the client sends a `Ping`.
     pub ping_after: Duration,
-    /// Further silence after which the connection is given up.
+    /// Duration of further silence after which the client gives the connection up.
     pub pong_max: Duration,
-    /// Time without the next message of any answer after which the connection is given up although `Ping`s are
-    /// answered.
+    /// Maximum time without a message of any answer, although `Ping`s are answered; then the client gives the
+    /// connection up.
     pub answer_max: Duration,
 }
 
@@ -57,21 +58,21 @@ impl Default for Patience {
     }
 }
 
-/// Identity and state of the node at the other end, from its hello.
+/// What the node said about itself in the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Greeting {
-    /// Identifies the node's process; 0 if it does not tell, and knows no outcomes of loads.
+    /// Id of the node's process; 0 if the node sends none, in which case it remembers no outcomes of loads either.
     pub instance: u64,
-    /// The newest version of any table when the node said hello.
+    /// The newest version of any table at the time of the handshake.
     pub newest: Version,
 }
 
-/// A connection after the handshake. Closes when dropped.
+/// A connection after the handshake. Dropping it closes the socket.
 #[derive(Debug)]
 pub(super) struct Connection {
     shared: Arc<Shared>,
     tasks: [AbortHandle; 2],
-    /// Proof of the node's identity, if its answers are sealed, and the digest of the handshake.
+    /// If the node encrypts its answers to this client: how it proves its identity, and the digest of the handshake.
     sealed: Option<(Proof, Digest)>,
     instance: u64,
     newest: AtomicU64,
@@ -89,26 +90,28 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Streams {
-    /// Ordered, so that waiting tasks learn of the end in the order of their requests, in every run.
+    /// The open streams by their ids. The map is ordered so that simulations are reproducible: when the connection
+    /// ends, tasks are woken in the order of their requests.
     open: BTreeMap<u32, Arc<Mailbox>>,
     last: u32,
-    /// Streams dropped before their end, whose partly received messages must be discarded.
+    /// Ids of streams that were dropped before their end. Frames of theirs that are still coming are discarded.
     dropped: Vec<u32>,
     closed: Option<Closed>,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Debug)]
 enum Closed {
-    /// The node or the network failed; with the system's message, if there is one.
+    /// The node went away or the network failed; with the operating system's message, if there is one.
     Gone(Option<String>),
-    /// The client or the node reported an error.
+    /// The client or the node reported an error, such as a violation of the protocol.
     Failed(Error),
 }
 
 impl Connection {
-    /// Takes over a socket after the handshake; `received` are the bytes that followed it. `place` names the
-    /// node in messages for people; `unread` accounts for unread messages on all connections to it.
+    /// Starts the tasks of a connection over a socket after the handshake. `received` are the bytes that came after the
+    /// handshake's. `place` names the node in error messages; `unread` limits the unread messages on all connections to
+    /// it.
     pub fn start(
         socket: Arc<dyn Socket>,
         received: BytesMut,
@@ -130,18 +133,18 @@ impl Connection {
         Connection { shared, tasks, sealed, instance, newest }
     }
 
-    /// Returns the node's identity, with the newest version known so far: loads that begin later make newer
-    /// ones.
+    /// Returns the id of the node's process, with the newest table version known so far. A load that begins later
+    /// creates a newer version.
     pub fn node(&self) -> Greeting {
         Greeting { instance: self.instance, newest: Version(self.newest.load(Ordering::Relaxed)) }
     }
 
-    /// Records a version that the node has reported.
+    /// Records a table version that the node has reported.
     pub fn saw(&self, version: Version) {
         self.newest.fetch_max(version.0, Ordering::Relaxed);
     }
 
-    /// Returns whether the connection works, as far as is known, and can open another stream.
+    /// Returns whether the connection is not known to be broken, and can open another stream.
     pub fn has_room(&self) -> bool {
         let streams = self.shared.streams.lock();
         streams.closed.is_none() && streams.open.len() < STREAMS_MAX && streams.last < STREAM_LAST
@@ -152,7 +155,7 @@ impl Connection {
         self.shared.streams.lock().closed.is_some()
     }
 
-    /// Releases the state that the node keeps for a program that was prepared on `stream`, which has ended.
+    /// Tells the node to release the program that was prepared on the stream with id `stream`, which has ended.
     pub fn forget(&self, stream: u32) {
         if self.is_closed() {
             return;
@@ -161,16 +164,16 @@ impl Connection {
         messages.for_each(|message| self.shared.sender.send(&*self.shared.socket, stream, message));
     }
 
-    /// Opens a stream with `request`. `doing` completes the message "the pool went away while …".
+    /// Opens a stream with `request`. `doing` completes the error message "the pool went away while …".
     ///
     /// # Errors
-    /// `Unavailable` when the connection is broken; an error of the request if it cannot be encoded.
+    /// `Unavailable` if the connection is broken; an error if the request cannot be encoded.
     pub fn open(self: &Arc<Self>, request: &Request, doing: &'static str) -> Result<Channel> {
         self.open_bound(request, doing, None)
     }
 
-    /// Opens a stream as [`Connection::open`] does, for a request that names a prepared program: `prepared` is the
-    /// digest that sealed answers are bound to.
+    /// Opens a stream like [`Connection::open`], for a request that names a prepared program. `prepared` is the digest
+    /// of the program's preparation, which encrypted answers must be bound to.
     ///
     /// # Errors
     /// As [`Connection::open`].
@@ -224,7 +227,7 @@ impl Streams {
         if let Some(closed) = &self.closed {
             return Err(closed.clone());
         }
-        // The first number is 1: 0 is the connection itself.
+        // The first stream id is 1, because 0 stands for the connection itself.
         self.last += 1;
         self.open.insert(self.last, mailbox);
         Ok(self.last)
@@ -234,15 +237,15 @@ impl Streams {
 impl Shared {
     async fn read(&self, received: BytesMut) {
         let closed = self.read_messages(FrameReader::new(received)).await.err().unwrap_or(Closed::Gone(None));
-        // Tells a misbehaving node that the client no longer reads; irrelevant if the node is gone.
+        // Tells a node that violates the protocol that the client reads no more; has no effect if the node is gone.
         drop(self.socket.end_writing());
         let mut streams = self.streams.lock();
         streams.closed = Some(closed);
-        // Tasks that wait for a message see the end of their stream.
+        // Wakes the tasks that wait for messages: their streams have ended.
         std::mem::take(&mut streams.open).into_values().for_each(|mailbox| mailbox.close());
     }
 
-    /// Reads until the node closes the connection.
+    /// Reads and delivers messages until the node closes the connection; returns why it ended.
     async fn read_messages(&self, mut frame_reader: FrameReader) -> Result<(), Closed> {
         let mut incomplete = Share::new(self.unread.clone());
         loop {
@@ -256,7 +259,7 @@ impl Shared {
             incomplete.resize(bytes).map_err(|e| self.at_fault(e))?;
             match self.fill(&mut frame_reader).await? {
                 0 => return Ok(()),
-                // The task that decodes these messages may need this very thread.
+                // Yields, because the task that decodes these messages may need this very thread.
                 bytes if bytes >= YIELD_BYTES => tokio::task::yield_now().await,
                 _ => {}
             }
@@ -278,8 +281,8 @@ impl Shared {
         }
     }
 
-    /// Waits until bytes can be read. If a node from which something is expected stays silent, it is sent a
-    /// `Ping`, and the connection is given up if that is not answered either.
+    /// Waits until the socket has bytes to read. If a node that owes something stays silent, sends it a `Ping`, and
+    /// fails if the node does not answer that either.
     async fn readable(&self) -> Result<(), Closed> {
         let Patience { ping_after, pong_max, .. } = self.patience;
         let mut asked = false;
@@ -299,7 +302,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether a stream expects something from the node.
+    /// Returns whether some stream waits for a message of the node.
     fn is_expecting(&self) -> bool {
         self.streams.lock().open.values().any(|mailbox| !mailbox.has_ended())
     }
@@ -313,7 +316,8 @@ impl Shared {
         .advise("see whether it still runs and the network is up, and try again")
     }
 
-    /// Fails if there are waiting readers and all of them have waited for too long: the node no longer answers.
+    /// Fails if tasks wait for messages and all of them have waited for longer than [`Patience::answer_max`]: the node
+    /// answers `Ping`s but no requests.
     fn check_progress(&self) -> Result<(), Closed> {
         let streams = self.streams.lock();
         let waiting = streams.open.values().filter(|mailbox| !mailbox.has_ended()).map(|m| m.waited()).min();
@@ -337,7 +341,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns whether the frame must be assembled: frames that were in flight when their stream was cancelled are not.
+    /// Returns whether the frame belongs to an open stream, so that it must be assembled; false for frames of a stream
+    /// that was dropped while they were on their way.
     fn is_wanted(&self, header: &FrameHeader) -> Result<bool> {
         let FrameHeader { kind, stream, .. } = *header;
         if stream == 0 {
@@ -371,7 +376,7 @@ impl Shared {
         mailbox.map_or(Ok(()), |mailbox| mailbox.put(message)).map_err(|error| self.at_fault(error))
     }
 
-    /// Handles a message about the connection itself.
+    /// Handles a message about the connection itself (stream 0), such as `Ping`.
     fn take_notice(&self, message: &Message) -> Result<(), Closed> {
         match Response::decode(message, None).map_err(|error| self.at_fault(error))? {
             Response::Ping => {
@@ -385,25 +390,25 @@ impl Shared {
     }
 }
 
-/// One open stream.
+/// The client's end of one open stream.
 #[derive(Debug)]
 pub(super) struct Channel {
     connection: Arc<Connection>,
     id: u32,
     mailbox: Arc<Mailbox>,
-    /// Opens the answers, if they are sealed.
+    /// Decrypts the node's answers; `None` if they are not encrypted.
     opener: Option<Arc<Opener>>,
     doing: &'static str,
     bytes_on_wire: u64,
 }
 
 impl Channel {
-    /// Returns the stream's number.
+    /// Returns the stream's id.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Sends a message.
+    /// Sends a message on the stream.
     pub fn send(&mut self, message: Outgoing) {
         self.bytes_on_wire += message.bytes_on_wire();
         self.mailbox.sent(message.kind(), message.bytes_on_wire());
@@ -411,20 +416,20 @@ impl Channel {
         shared.sender.send(&*shared.socket, self.id, message);
     }
 
-    /// Grants the node credit for `bytes` more.
+    /// Grants the node credit for `bytes` more bytes of rows (flow control).
     pub fn grant(&mut self, bytes: u64) -> Result<()> {
         self.mailbox.granting(bytes)?;
         Request::Credit { bytes }.encode()?.into_iter().for_each(|message| self.send(message));
         Ok(())
     }
 
-    /// Opens the answers, if they are sealed.
+    /// Returns what decrypts the node's answers; `None` if they are not encrypted.
     pub fn opener(&self) -> Option<&Arc<Opener>> {
         self.opener.as_ref()
     }
 
-    /// Polls for the next message; an error when the connection broke. Where answers are sealed, it was opened unless
-    /// it has rows, which are for their reader to open.
+    /// Polls for the next message; returns an error if the connection broke. An encrypted message has been decrypted,
+    /// except for one with rows, which its reader decrypts (so that several threads can).
     pub fn poll_receive(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Result<Message>> {
         self.mailbox.poll_take(context).map(|message| match message {
             Some(message) => {
@@ -440,17 +445,17 @@ impl Channel {
         })
     }
 
-    /// Receives the next message; an error when the connection broke.
+    /// Waits for and returns the next message; an error if the connection broke.
     pub async fn receive(&mut self) -> Result<Message> {
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 
-    /// Waits until credit allows to send rows of a load; false once the load has ended.
+    /// Waits until the node has granted enough credit to send rows of a load. Returns false if the load has ended.
     pub async fn may_send(&mut self) -> bool {
         std::future::poll_fn(|context| self.mailbox.poll_may_send(context)).await
     }
 
-    /// Bytes sent and received on the stream, frames included.
+    /// Returns the bytes sent and received on the stream, including the heads of frames.
     pub fn bytes_on_wire(&self) -> u64 {
         self.bytes_on_wire
     }

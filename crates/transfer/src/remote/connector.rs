@@ -16,7 +16,7 @@ pub trait Connector: Send + Sync {
     /// Opens a new connection. The caller drops the future if it takes too long.
     ///
     /// # Errors
-    /// When the node cannot be reached.
+    /// Fails if the node cannot be reached.
     async fn connect(&self) -> io::Result<Arc<dyn Socket>>;
 }
 
@@ -32,8 +32,8 @@ impl Connector for Tcp {
     }
 }
 
-/// Disables delaying of small packets, and enables TCP keepalive, so that a dead node is noticed on an idle
-/// connection before the next request uses it.
+/// Disables the delaying of small packets (Nagle's algorithm), and enables TCP keepalive, so that a dead node is
+/// noticed while the connection is idle, before the next request uses it.
 fn prepare(socket: &TcpStream) -> io::Result<()> {
     let idle = Duration::from_millis(limits::PING_AFTER_MS);
     let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle).with_retries(2);

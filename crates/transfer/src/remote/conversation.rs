@@ -1,32 +1,33 @@
-//! The protocol state of one stream, which decides which messages may come next.
+//! The protocol state of one stream (of the messages of one request), which decides which messages the node may send
+//! next.
 //!
-//! Invariant: a message is accepted only if `docs/wire.md` allows it here: in order, with no more rows than
-//! there is credit for, and nothing after the last. So the unread messages of one stream are at most a few
-//! messages beside its window and one message of rows.
+//! Invariant: a message is accepted only if `docs/wire.md` allows it in this state: in the right order, with no more
+//! rows than the client has granted credit for, and nothing after the last message. Therefore the unread messages of a
+//! stream take at most its window (the credit), one further message of rows, and a few small messages.
 
 use farpool_model::{Error, Result};
 use farpool_wire::{FrameKind, Window};
 
-/// The state of one stream.
+/// The protocol state of one stream.
 #[derive(Debug)]
 pub(super) struct Conversation {
     request: FrameKind,
     stage: Stage,
-    /// The node's credit for sending rows, tracked as the node must see it.
+    /// The credit that the client has granted the node for sending rows, as the node must see it.
     incoming: Window,
-    /// The client's credit for sending rows of a load.
+    /// The credit that the node has granted the client for sending rows of a load.
     outgoing: Window,
-    /// Bytes of rows that were sent and for which no credit has been returned yet.
+    /// Bytes of rows that the client has sent and for which the node has not yet returned credit.
     outstanding: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// The request has been sent.
+    /// The client has sent the request.
     Asked,
-    /// A program's answers have come, or all rows of a load have been sent.
+    /// The node has answered for the program's operators; or, for a load, the client has sent all rows.
     Answered,
-    /// The last message has come.
+    /// The node has sent the last message of the stream.
     Ended,
 }
 
@@ -47,12 +48,12 @@ impl Conversation {
         self.stage == Stage::Ended
     }
 
-    /// Returns whether credit allows to send rows of a load now.
+    /// Returns whether the client may send rows of a load now, according to its credit.
     pub fn may_send(&self) -> bool {
         self.outgoing.is_open()
     }
 
-    /// Records a message that was sent.
+    /// Records a message that the client has sent.
     pub fn sent(&mut self, kind: FrameKind, bytes_on_wire: u64) {
         match kind {
             FrameKind::LoadBatch => {
@@ -64,15 +65,15 @@ impl Conversation {
         }
     }
 
-    /// Records credit that is about to be granted to the node for rows.
+    /// Records credit for rows that the client is about to grant to the node.
     pub fn granting(&mut self, bytes: u64) -> Result<()> {
         self.incoming.granted(bytes)
     }
 
-    /// Checks that a frame of this kind may come now.
+    /// Checks that the node may send a frame of this kind now.
     ///
     /// # Errors
-    /// `Corrupt` when it may not.
+    /// `Corrupt` if it may not.
     pub fn check(&self, kind: FrameKind) -> Result<()> {
         if !self.has_place_for(kind) {
             let name = kind.name();
@@ -98,7 +99,7 @@ impl Conversation {
         kind == FrameKind::Error || answers.contains(&kind)
     }
 
-    /// Records a message that [`Conversation::check`] accepted.
+    /// Records a message of the node that [`Conversation::check`] has accepted.
     pub fn received(&mut self, kind: FrameKind, bytes_on_wire: u64) {
         let goes_on = self.request.verb().is_some_and(|verb| !verb.later_answers.is_empty());
         match kind {
@@ -111,10 +112,11 @@ impl Conversation {
         }
     }
 
-    /// Records credit from the node for rows of a load.
+    /// Records credit that the node grants for rows of a load.
     ///
     /// # Errors
-    /// `Corrupt` when the credit is for more than was sent: credit bounds the rows that wait to be sent.
+    /// `Corrupt` if the node grants more than the client has sent. Reason: the credit limits how many bytes of rows the
+    /// client queues.
     pub fn granted(&mut self, bytes: u64) -> Result<()> {
         let Some(outstanding) = self.outstanding.checked_sub(bytes) else {
             return Err(Error::corrupt(format!(
@@ -141,7 +143,7 @@ mod tests {
         Ok(())
     }
 
-    /// Returns the kinds of message that may follow.
+    /// Returns the kinds of messages that the node may send next.
     fn followers(conversation: &Conversation) -> Vec<FrameKind> {
         FrameKind::ALL.iter().copied().filter(|kind| conversation.check(*kind).is_ok()).collect()
     }

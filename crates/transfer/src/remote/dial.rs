@@ -1,4 +1,5 @@
-//! Connects to a node: socket, preface and hello, with messages for people for each way that this can fail.
+//! Connects to a node: opens the socket, and exchanges preface (protocol identification), hello and welcome. Each way
+//! in which this can fail has its own error message.
 
 use super::ClientOptions;
 use super::connection::{Connection, Greeting, Patience};
@@ -34,7 +35,7 @@ impl Dialer {
         Dialer { url: url.clone(), options, connector, patience, unread }
     }
 
-    /// Returns whether answers must be sealed.
+    /// Returns whether the node must encrypt its answers to this client.
     pub fn is_sealed(&self) -> bool {
         self.options.sealed.is_some()
     }
@@ -47,7 +48,7 @@ impl Dialer {
     /// Connects to the node and completes the handshake.
     ///
     /// # Errors
-    /// `Unavailable` when no node answers there; `Denied` for the token.
+    /// `Unavailable` if no node answers at the address; `Denied` if the node refuses the token.
     pub async fn dial(&self) -> Result<Connection> {
         let url = &self.url;
         let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
@@ -73,7 +74,7 @@ impl Dialer {
         Ok(Connection::start(socket, received, place, self.patience, unread, greeting, sealed))
     }
 
-    /// Performs the TLS handshake over `socket`.
+    /// Performs the TLS handshake over `socket`; returns the encrypted socket.
     async fn encrypt(&self, socket: Arc<dyn Socket>) -> Result<Arc<dyn Socket>> {
         let tls = match &self.options.tls {
             Some(tls) => tls.clone(),
@@ -83,8 +84,8 @@ impl Dialer {
         Ok(Arc::new(encrypted.map_err(|error| error.at(&self.url))?))
     }
 
-    /// Sends the hello and waits for the welcome; returns the bytes that followed the welcome, and the node's
-    /// identity.
+    /// Sends the hello and waits for the node's welcome. Returns the bytes that came after the welcome, the node's
+    /// identity, and how it encrypts answers to this client, if it does.
     async fn hello(&self, socket: &dyn Socket) -> Result<(BytesMut, Greeting, Option<Sealing>)> {
         let url = &self.url;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -99,7 +100,8 @@ impl Dialer {
         for message in request.encode()? {
             message.frames(0).iter().for_each(|piece| bytes.extend_from_slice(piece));
         }
-        // A write failure is reported below too, after any message that the other side sent.
+        // If writing fails, the error is reported below, after any message that explains why the node closed the
+        // connection.
         let written = socket.write_all(&bytes).await;
         let mut received = BytesMut::with_capacity(4096);
         while !check_preface(&received).map_err(|error| stranger(url, error))? {
@@ -113,8 +115,9 @@ impl Dialer {
     }
 }
 
-/// Checks before any request that the node will seal its answers. This statement of the node may be tampered with,
-/// which leads to a refusal, or to answers that cannot be opened.
+/// Checks, before any request, that the node says that it will encrypt its answers, with the key that the client
+/// expects. An attacker could change what the node says, but gains nothing: the client then refuses, or cannot decrypt
+/// the answers.
 fn check_sealing(url: &PoolUrl, proof: &Proof, sealing: Option<Sealing>) -> Result<()> {
     let Some(Sealing { node_key }) = sealing else {
         return Err(Error::invalid(format!("the node at {url} does not encrypt results"))
@@ -173,7 +176,8 @@ async fn first_message(socket: &dyn Socket, received: &mut BytesMut, url: &PoolU
     }
 }
 
-/// Checks the first frame: before its welcome a node may send nothing else, so that it cannot send large messages.
+/// Checks the first frame of the node: only a welcome or an error may come first, so that a process that is no node
+/// cannot make the client receive large messages.
 fn check_greeting(FrameHeader { kind, stream, .. }: FrameHeader, url: &PoolUrl) -> Result<()> {
     match kind {
         FrameKind::Welcome | FrameKind::Error if stream == 0 => Ok(()),
@@ -181,7 +185,7 @@ fn check_greeting(FrameHeader { kind, stream, .. }: FrameHeader, url: &PoolUrl) 
     }
 }
 
-/// Reads some bytes; a connection that was reset counts as ended.
+/// Reads some bytes; returns 0 if the connection has ended or was reset.
 async fn read(socket: &dyn Socket, received: &mut BytesMut) -> Result<usize> {
     received.reserve(4096);
     Ok(socket.read(received).await.unwrap_or(0))
@@ -193,7 +197,7 @@ fn unreachable(url: &PoolUrl, error: &io::Error) -> Error {
             format!("nothing listens at {url}: connection refused"),
             "start a pool there with `farpool serve`, or check host and port",
         ),
-        // The error for a name that does not resolve has no kind of its own.
+        // The error for a host name that does not resolve has no kind of its own.
         ErrorKind::Other | ErrorKind::InvalidInput | ErrorKind::NotFound => {
             (format!("cannot find the host of {url}: {error}"), "check the name of the host")
         }

@@ -1,12 +1,12 @@
-//! Sends the rows of a load to the node: as fast as it grants credit, until all are sent or it refuses.
+//! Sends the rows of a load to the node, as fast as the node grants credit (flow control), until all have been sent or
+//! the node refuses the load.
 //!
-//! A load whose connection breaks may or may not have been loaded. It has an id, with which the client asks
-//! for its outcome on another connection; asking also ends the load at the node if it is still incomplete. If
-//! nothing was loaded, the load is sent again with another id, as long as the client still has all rows that
-//! were sent.
+//! If the connection breaks, the client does not know whether the rows were loaded. Therefore each load has an id, with
+//! which the client asks for the outcome on another connection; asking also ends the load at the node if it is still
+//! incomplete. If nothing was loaded, the load is sent again with another id, as long as the client still has all rows
+//! that it had sent.
 //!
-//! Invariant: rows are sent again only when the node has confirmed that none of them were loaded, nor will
-//! be.
+//! Invariant: rows are sent again only after the node has confirmed that none of them were loaded, nor will be.
 
 use super::connection::{Channel, Greeting};
 use super::query::unexpected;
@@ -25,7 +25,8 @@ use futures::stream::Fuse;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Generates the ids of loads: hashes of a counter, with a key that no other client has.
+/// Generates the ids of loads: keyed hashes of a counter. Each client draws a hash key of its own, so that the ids of
+/// different clients do not collide.
 #[derive(Debug)]
 pub(super) struct LoadIds {
     key: [u64; 2],
@@ -33,13 +34,13 @@ pub(super) struct LoadIds {
 }
 
 impl LoadIds {
-    /// Creates the generator of this process, whose key comes from the system's random numbers.
+    /// Creates the generator of this process, whose hash key is drawn from the system's random numbers.
     pub fn new() -> Self {
         let state = RandomState::new();
         LoadIds { key: [0, 1].map(|part| state.hash_one(part)), count: AtomicU64::new(0) }
     }
 
-    /// Creates the generator of a simulation: all ids follow from the seed.
+    /// Creates a generator for simulations, whose ids follow from `seed` alone.
     pub fn seeded(seed: u64) -> Self {
         LoadIds { key: [seed, 0], count: AtomicU64::new(0) }
     }
@@ -55,40 +56,40 @@ impl LoadIds {
     }
 }
 
-/// The parameters of a load.
+/// What a load does: its table, schema and mode.
 pub(super) struct Task<'a> {
     pub table: &'a TableName,
     pub options: LoadOptions,
-    /// The canonical schema.
+    /// The schema under which the pool stores the rows (see `canonical_schema` of the model crate).
     pub schema: SchemaRef,
     pub rows_hint: Option<u64>,
 }
 
 /// Why a load did not complete.
 enum Failure {
-    /// The rows or the node reported an error: nothing was loaded.
+    /// The batches or the node reported an error, so that nothing was loaded.
     Ended(Error),
-    /// The connection broke.
+    /// The connection broke, so that the outcome is not known.
     Lost(Error),
 }
 
-/// The rows of a load: those already sent, as long as they are few, and those still to come.
+/// The rows of a load: the messages already sent (as long as they are few bytes), and the batches still to come.
 struct Rows {
     batches: Fuse<BatchStream>,
     sent: Vec<Outgoing>,
     sent_bytes: u64,
-    /// Whether `sent` has all messages that were sent.
+    /// Whether `sent` has all messages that were sent, so that the load can be repeated.
     can_repeat: bool,
-    /// Whether the end of the rows was sent on the current connection.
+    /// Whether the message that ends the rows was sent on the current connection.
     is_complete: bool,
 }
 
 impl RemotePool {
-    /// Loads `batches`, with retries if the connection breaks.
+    /// Loads `batches`. If the connection breaks and nothing was loaded, repeats the load.
     ///
     /// # Errors
-    /// Errors of the batches, after which the node discards the load; errors of the node, as soon as it reports
-    /// them. `Unavailable` when the connection broke and the load failed or its outcome is not known.
+    /// Errors of `batches`, after which the node discards the load; errors of the node, as soon as it reports them;
+    /// `Unavailable` if the connection broke and either the load failed or its outcome is not known.
     pub(super) async fn load_once(&self, task: Task<'_>, batches: BatchStream) -> Result<TableInfo> {
         let mut rows = Rows::new(batches);
         let mut attempts = 1;
@@ -103,7 +104,7 @@ impl RemotePool {
                 rows_hint: *rows_hint,
                 id: Some(id),
             };
-            // The connection may have broken since it was chosen.
+            // The connection may have broken since it was chosen; then nothing has been sent.
             let sent = match connection.open(&request, "a table was being loaded") {
                 Ok(channel) => rows.send(channel, schema).await,
                 Err(error) => Err(rows.not_begun(error)),
@@ -114,13 +115,13 @@ impl RemotePool {
                     return Ok(table);
                 }
                 Err(Failure::Ended(error)) => return Err(error),
-                // One of the sides was at fault, and would be so again.
+                // The client or the node violated the protocol, and would do so again.
                 Err(Failure::Lost(error)) if error.kind != ErrorKind::Unavailable && !rows.is_complete => {
                     return Err(error);
                 }
                 Err(Failure::Lost(error)) => error,
             };
-            // The broken connection is of no use, even if other tasks hold it.
+            // Drops the broken connection, so that the next request opens a new one.
             drop(connection);
             match self.outcome_of_lost(id, before, rows.is_complete, &lost).await? {
                 Some(made) => return Ok(self.describe_loaded(&task, made).await),
@@ -132,11 +133,11 @@ impl RemotePool {
         }
     }
 
-    /// Asks the node to change rows by a program that it keeps.
+    /// Asks the node to change rows by a prepared program that it keeps ([`crate::Pool::change_rows`]).
     ///
     /// # Errors
-    /// Errors of the node; `Stale` when it has lost the program, or the connection broke and nothing was
-    /// changed; `Unavailable` when it is not known whether rows were changed.
+    /// Errors of the node; `Stale` if it has lost the program, or if the connection broke and nothing was changed;
+    /// `Unavailable` if it is not known whether rows were changed.
     pub(super) async fn change_once(&self, handle: &Handle, kept: &Kept, rows: u64) -> Result<TableInfo> {
         let (name, schema) = (&handle.effective.table, kept.schema.clone());
         let task = Task {
@@ -173,8 +174,8 @@ impl RemotePool {
         }
     }
 
-    /// Returns the outcome of a load whose connection to the node `before` broke; `is_complete` if its end
-    /// had been sent. `None` when nothing of it was loaded, nor will be.
+    /// Returns the outcome of a load after the connection to the node `before` broke; `is_complete` tells whether the
+    /// message that ends the rows had been sent. Returns `None` if nothing was loaded, nor will be.
     async fn outcome_of_lost(
         &self,
         id: LoadId,
@@ -184,7 +185,7 @@ impl RemotePool {
     ) -> Result<Option<LoadedVersion>> {
         let (now, outcome, forgotten) = match self.ask_again_for(id, before).await {
             Ok(Some(answer)) => answer,
-            // Without its end the load cannot have succeeded, whatever the node answers.
+            // A load without the message that ends its rows cannot have succeeded, whatever the node answers.
             _ if !is_complete => return Err(lost.clone()),
             Ok(None) => return Err(unknown(lost, "what answers there now is another process")),
             Err(error) => return Err(unknown(lost, &error.message)),
@@ -200,8 +201,8 @@ impl RemotePool {
         }
     }
 
-    /// Asks for the outcome of a load, on further connections if those break too. `None` when another process
-    /// answers at the node's address.
+    /// Asks for the outcome of a load on another connection, and on further ones if those break, too. Returns `None` if
+    /// another process answers at the node's address, which knows nothing of the load.
     async fn ask_again_for(
         &self,
         id: LoadId,
@@ -231,11 +232,11 @@ impl RemotePool {
         }
     }
 
-    /// Returns the outcome of the load `id` of the client's tenant. Asking ends a load whose rows have not
-    /// all arrived, and keeps one that has not arrived at all from beginning later.
+    /// Returns the outcome of the load `id` of the client's tenant. If the load is incomplete, asking ends it; if its
+    /// request has not arrived at the node yet, asking prevents it from beginning later.
     ///
     /// # Errors
-    /// `Busy` when too many requests for it wait at once; `Denied`.
+    /// `Busy` if too many requests wait for this outcome at once; `Denied`.
     pub async fn load_outcome(&self, id: LoadId) -> Result<LoadOutcome> {
         let connection = self.connection().await?;
         match ask(&connection, &Request::LoadOutcome { id }, "it told the outcome of a load").await? {
@@ -244,8 +245,8 @@ impl RemotePool {
         }
     }
 
-    /// Describes the table as the load made it, without statistics of its columns if it has another version
-    /// by now.
+    /// Returns the description of the table after the load. If the table has another version by now, the description is
+    /// made from `made`, without statistics of the columns.
     async fn describe_loaded(&self, task: &Task<'_>, made: LoadedVersion) -> TableInfo {
         match self.describe(task.table, false).await {
             Ok(Relation::Table(info)) if info.version == made.version => info,
@@ -266,7 +267,7 @@ impl RemotePool {
     }
 }
 
-/// Returns the error of a load whose outcome cannot be determined.
+/// Returns the error of a load whose outcome cannot be found out.
 fn unknown(lost: &Error, why: &str) -> Error {
     Error::unavailable(format!(
         "{}; all rows had been sent, and whether they were loaded is not known: {why}",
@@ -285,13 +286,14 @@ impl Rows {
         Rows { batches: batches.fuse(), sent, sent_bytes: 0, can_repeat: true, is_complete: false }
     }
 
-    /// Returns the failure of a load whose request could not be sent.
+    /// Returns the failure of a load whose request could not be sent, so that nothing was loaded.
     fn not_begun(&mut self, error: Error) -> Failure {
         self.is_complete = false;
         Failure::Lost(error)
     }
 
-    /// Sends all rows on `channel`, on which the load has begun; first those that were sent before.
+    /// Sends all rows on `channel`, on which the load has begun: first those that were sent on an earlier connection,
+    /// then the others. Returns the node's answer.
     async fn send(&mut self, mut channel: Channel, schema: &SchemaRef) -> Result<TableInfo, Failure> {
         self.is_complete = false;
         for message in &self.sent {
@@ -316,8 +318,8 @@ impl Rows {
         answer(&mut channel).await
     }
 
-    /// Sends one batch, in parts of at most a row group, waiting for credit as needed. If the node has refused the load
-    /// or is unreachable, rows are no longer sent, but kept for a retry if all earlier ones were kept.
+    /// Sends one batch, in parts of at most a row group, and waits for credit as needed. If the node has refused the
+    /// load or is unreachable, sends nothing more, but keeps the rows for a repetition if all earlier ones were kept.
     async fn send_batch(
         &mut self,
         channel: &mut Channel,
@@ -339,7 +341,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Keeps a message that is about to be sent, as long as the messages of the load are few bytes.
+    /// Keeps a message that is about to be sent, for a repetition of the load. If the messages of the load become too
+    /// many bytes, drops them all, and the load can no longer be repeated.
     fn keep(&mut self, message: &Outgoing) {
         self.sent_bytes += message.bytes_on_wire();
         self.can_repeat &= self.sent_bytes <= cast::u64_from(limits::LOAD_REPEAT_BYTES_MAX);
@@ -350,7 +353,7 @@ impl Rows {
     }
 }
 
-/// Receives the node's answer to the load: before all rows are sent, this can only be a refusal.
+/// Waits for the node's answer to the load. Before all rows have been sent, this can only be a refusal.
 async fn answer(channel: &mut Channel) -> Result<TableInfo, Failure> {
     let message = channel.receive().await.map_err(Failure::Lost)?;
     match Response::decode(&message, None).map_err(Failure::Ended)? {
@@ -371,7 +374,7 @@ fn canonical(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     }
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-        // Arrow has no direct cast from binaries of fixed size to views.
+        // Arrow has no direct cast from binaries of fixed size to binary views.
         let column = match column.data_type() {
             DataType::FixedSizeBinary(_) => cast_with_options(column, &DataType::Binary, &options),
             _ => Ok(column.clone()),

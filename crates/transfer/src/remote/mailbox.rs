@@ -1,7 +1,8 @@
-//! The received messages of each stream that wait to be read, and the account of all of them together.
+//! The mailboxes of the streams of a connection: queues of received messages that wait to be read. All of them together
+//! are limited.
 //!
 //! Invariant: the messages that wait, complete or not, on all connections to one node take at most
-//! [`limits::UNREAD_BYTES_MAX`], each counted with its overhead.
+//! [`limits::UNREAD_BYTES_MAX`] bytes, each counted with its overhead.
 
 use super::conversation::Conversation;
 use farpool_model::{Error, Result, cast, limits};
@@ -14,14 +15,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bytes counted for a message in addition to those of its body: its queue entry, and the allocation.
+/// Bytes counted for a message in addition to those of its body: for its queue entry and the allocation.
 const MESSAGE_OVERHEAD_BYTES: u64 = 128;
 
-/// Bytes of unread messages from one node, on all connections.
+/// Total bytes of the unread messages from one node, on all connections to it.
 #[derive(Debug, Default)]
 pub(super) struct Unread(AtomicU64);
 
-/// A part of [`Unread`], which is given back when dropped.
+/// The bytes of one mailbox in [`Unread`]; dropping it subtracts them.
 #[derive(Debug)]
 pub(super) struct Share {
     unread: Arc<Unread>,
@@ -29,7 +30,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Creates a share of zero bytes.
+    /// Creates a share of no bytes.
     pub fn new(unread: Arc<Unread>) -> Self {
         Share { unread, bytes: 0 }
     }
@@ -37,7 +38,7 @@ impl Share {
     /// Changes the share to `bytes`.
     ///
     /// # Errors
-    /// `OverLimit` when all shares together would be too large; this one is then unchanged.
+    /// `OverLimit` if all shares together would be too large; the share then stays as it was.
     pub fn resize(&mut self, bytes: u64) -> Result<()> {
         let total = &self.unread.0;
         if bytes <= self.bytes {
@@ -66,7 +67,7 @@ fn too_much() -> Error {
         .advise("read results as they come, or run fewer queries at once")
 }
 
-/// The receiving side of one stream.
+/// The queue of received messages of one stream, and its protocol state.
 #[derive(Debug)]
 pub(super) struct Mailbox(Mutex<State>);
 
@@ -77,7 +78,7 @@ struct State {
     share: Share,
     is_closed: bool,
     reader: Option<Waker>,
-    /// Since when the reader has waited for the next message.
+    /// The time since which the reader has waited for the next message; `None` if it does not wait.
     waiting_since: Option<Instant>,
 }
 
@@ -107,10 +108,10 @@ impl Mailbox {
         self.0.lock().conversation.check(kind)
     }
 
-    /// Adds a message. Credit for a load takes effect at once, and is not queued.
+    /// Adds a message that has come. Credit for a load only changes the protocol state, and is not queued.
     ///
     /// # Errors
-    /// When the message may not come now, or too many bytes wait to be read.
+    /// Fails if the node may not send the message now, or if too many bytes wait to be read.
     pub fn put(&self, message: Message) -> Result<()> {
         let mut state = self.0.lock();
         state.conversation.check(message.kind)?;
@@ -129,14 +130,14 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Closes the mailbox: no more messages will come.
+    /// Closes the mailbox: no more messages will come, and waiting tasks are woken.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.is_closed = true;
         state.wake();
     }
 
-    /// Polls for the next message; `None` when no more will come.
+    /// Polls for the next message; returns `None` if no more will come.
     pub fn poll_take(&self, context: &mut Context<'_>) -> Poll<Option<Message>> {
         let mut state = self.0.lock();
         if let Some(message) = state.messages.pop_front() {
@@ -153,12 +154,12 @@ impl Mailbox {
         Poll::Pending
     }
 
-    /// Returns the time for which the reader has waited for the next message; zero if there is no reader.
+    /// Returns for how long the reader has waited for the next message; zero if no reader waits.
     pub fn waited(&self) -> Duration {
         self.0.lock().waiting_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Polls until credit allows to send rows of a load; false once the load has ended.
+    /// Polls until the node's credit allows the client to send rows of a load; returns false if the load has ended.
     pub fn poll_may_send(&self, context: &mut Context<'_>) -> Poll<bool> {
         let mut state = self.0.lock();
         if state.is_closed || state.conversation.has_ended() {

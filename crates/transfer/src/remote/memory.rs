@@ -1,8 +1,7 @@
-//! The memory that the results of remote queries are decoded into, shared by all pools of this process that
-//! use TCP.
+//! The memory into which the results of remote queries are decoded. All pools of this process that use TCP share it.
 //!
-//! Invariant: when no result has been read for [`limits::RESULT_IDLE_MS`], only results that are still held
-//! take memory.
+//! Invariant: after [`limits::RESULT_IDLE_MS`] in which no result was read, only results that the caller still holds
+//! take memory; the rest goes back to the system.
 
 use farpool_columns::{ResultBuffer, ResultMemory};
 use farpool_model::limits;
@@ -11,23 +10,24 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// The memory shared by the pools that are reached over TCP.
+/// The memory of this process for results of pools that are reached over TCP.
 static OF_PROCESS: LazyLock<Arc<Results>> = LazyLock::new(Results::new);
 
-/// Memory for results, and the number of results being read; see the comment of this file.
+/// Memory for results, and the number of results that are being read.
 #[derive(Debug)]
 pub(super) struct Results {
-    /// `None` if the system does not even grant an address range; results then come from the allocator.
+    /// The reserved range of addresses; `None` if the system grants none, in which case results come from the usual
+    /// allocator.
     memory: Option<Arc<ResultMemory>>,
-    /// Number of results being read, and of those begun so far.
+    /// Number of results that are being read now.
     reading: AtomicUsize,
     begun: AtomicU64,
-    /// Whether a task waits to release the memory.
+    /// Whether a task is waiting to release the memory, so that no second one is started.
     waiting: AtomicBool,
 }
 
 impl Results {
-    /// Creates memory that is not shared.
+    /// Creates memory of its own, which no other pool shares.
     pub fn new() -> Arc<Results> {
         let memory = ResultMemory::new(limits::RESULT_BYTES_MAX).ok();
         let (reading, begun, waiting) = Default::default();
@@ -46,7 +46,7 @@ impl Results {
         Reading(self.clone())
     }
 
-    /// Releases the memory once no result has been read for `idle`.
+    /// Waits until no result has been read for the duration `idle`, and returns the unused memory to the system.
     async fn trim_when_idle(&self, idle: Duration) {
         loop {
             let begun = self.begun.load(Ordering::Relaxed);
@@ -61,12 +61,12 @@ impl Results {
     }
 }
 
-/// A result that is being read.
+/// Counts a result as being read, as long as it exists.
 #[derive(Debug)]
 pub(super) struct Reading(Arc<Results>);
 
 impl Reading {
-    /// Creates a room in which one reader of the result decodes.
+    /// Creates a buffer in which one reader of the result decodes rows.
     pub fn room(&self) -> ResultBuffer {
         ResultBuffer::new(self.0.memory.clone())
     }
@@ -85,7 +85,7 @@ impl Drop for Reading {
     }
 }
 
-/// Clears `waiting` even if the task is dropped with its runtime, so that another may be started.
+/// Clears `waiting` when dropped: even if the runtime drops the task, another one can be started later.
 struct Waiting(Arc<Results>);
 
 impl Drop for Waiting {

@@ -1,8 +1,8 @@
 //! The pool at the other end of a socket.
 //!
-//! All requests share a connection, which is reopened when it is found broken; an idempotent request is then
-//! sent once more, and a load if the node has confirmed that nothing of it was loaded. A second connection is
-//! opened only when the first has as many open requests as a node allows.
+//! All requests share a connection. If it turns out to be broken, a new one is opened, and an idempotent request is
+//! sent once more; a load is sent again only if the node has confirmed that nothing of it was loaded. A second
+//! connection is opened only if the first has as many open requests as a node allows.
 
 mod backup;
 mod chunks;
@@ -43,18 +43,17 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The options of a client's connections.
+/// The settings of a client's connections.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
-    /// The token that authenticates the client.
+    /// The token (secret) that authenticates the client.
     pub token: Option<String>,
-    /// The time limit for each request, which the node enforces; no limit if `None`.
+    /// Maximum duration of each request, which the node enforces; no limit if `None`.
     pub timeout: Option<Duration>,
-    /// The certificate authorities to trust for `farpools://` addresses; those that the system trusts if
-    /// `None`.
+    /// The certificate authorities to trust for `farpools://` addresses (TLS); `None` for those that the system trusts.
     pub tls: Option<ClientTls>,
-    /// Makes the node encrypt its answers to this client alone, and prove its identity; rows of loads are sent in the
-    /// clear.
+    /// If set, the node must encrypt its answers end to end, so that only this client can read them, and prove its
+    /// identity in this way. The rows of loads are not encrypted by it.
     pub sealed: Option<Proof>,
 }
 
@@ -64,11 +63,11 @@ pub struct RemotePool {
     memory: Arc<Results>,
     dialer: Dialer,
     connections: tokio::sync::Mutex<Vec<Arc<Connection>>>,
-    /// The schemas of tables as last described, which column indices in programs refer to.
+    /// The schemas of tables as last described; programs refer to columns by their positions in these schemas.
     schemas: Mutex<HashMap<TableName, SchemaRef>>,
-    /// Descriptions of tables, each with the connection that it came on, so that an unchanged one need not be
-    /// sent again. They are ignored on other connections: a restarted node may have other tables with the
-    /// same versions.
+    /// Descriptions of tables, each with the connection that it came on, so that the node need not send an unchanged
+    /// one again. They are ignored on other connections, because a restarted node may have other tables with the same
+    /// version numbers.
     described: Mutex<HashMap<TableName, (Weak<Connection>, TableInfo)>>,
     load_ids: LoadIds,
 }
@@ -77,15 +76,15 @@ impl RemotePool {
     /// Connects to the node at `url`.
     ///
     /// # Errors
-    /// `Unavailable` when no node answers there, or its certificate for the host is missing or not trusted;
-    /// `Denied` for the token; `Invalid` when the system trusts no authority.
+    /// `Unavailable` if no node answers there, or its TLS certificate for the host is missing or not trusted; `Denied`
+    /// if the node refuses the token; `Invalid` if the system trusts no certificate authority.
     pub async fn connect(url: &PoolUrl, options: ClientOptions) -> Result<Self> {
         let dialer = Dialer::new(url, options, Arc::new(Tcp(url.clone())));
         RemotePool::dial(dialer, Results::of_process()).await
     }
 
-    /// Connects as [`RemotePool::connect`] does, over sockets from `connector`; `url` names the node in messages, and
-    /// determines whether these sockets use TLS and for which host. The pool shares nothing with others, not even
+    /// Connects like [`RemotePool::connect`], but over sockets from `connector`. `url` names the node in messages, and
+    /// determines whether these sockets use TLS and for which host name. The pool shares nothing with others, not even
     /// memory for results.
     ///
     /// # Errors
@@ -111,26 +110,26 @@ impl RemotePool {
         })
     }
 
-    /// Sets the form of results.
+    /// Sets the form in which the node sends results.
     #[must_use]
     pub fn with_results(mut self, results: ResultForm) -> Self {
         self.results = results;
         self
     }
 
-    /// Returns whether the node encrypts its answers to this client.
+    /// Returns whether the node must encrypt its answers to this client.
     pub fn is_sealed(&self) -> bool {
         self.dialer.is_sealed()
     }
 
-    /// Makes the ids of the pool's loads follow from `seed` alone, for reproducible simulations. Two pools
-    /// with the same seed have the same ids, so that a node would confuse their loads.
+    /// Makes the ids of the pool's loads follow from `seed` alone, for reproducible simulations. Use a seed only once
+    /// per node: two pools with the same seed create the same ids, and the node would confuse their loads.
     #[must_use]
     pub fn with_load_seed(self, seed: u64) -> Self {
         RemotePool { load_ids: LoadIds::seeded(seed), ..self }
     }
 
-    /// Returns a connection that works, as far as is known, and has room; opens one if there is none.
+    /// Returns a connection that is not known to be broken and can open another stream; opens one if there is none.
     async fn connection(&self) -> Result<Arc<Connection>> {
         let mut connections = self.connections.lock().await;
         connections.retain(|connection| !connection.is_closed());
@@ -142,17 +141,17 @@ impl RemotePool {
         Ok(connection)
     }
 
-    /// Opens a stream with `request`.
+    /// Opens a stream with `request`; `doing` completes the error message "the pool went away while …".
     async fn open(&self, request: &Request, doing: &'static str) -> Result<Channel> {
         self.connection().await?.open(request, doing)
     }
 
-    /// Sends a request that has one answer.
+    /// Sends a request that has one answer, and waits for the answer.
     async fn ask(&self, request: &Request, doing: &'static str) -> Result<Response> {
         ask(&self.connection().await?, request, doing).await
     }
 
-    /// Sends a command: a request whose answer says only that it is done.
+    /// Sends a request whose answer says only that it has been carried out, and waits for the answer.
     async fn command(&self, request: &Request, doing: &'static str) -> Result<()> {
         match self.ask(request, doing).await? {
             Response::Done(_) => Ok(()),
@@ -160,7 +159,8 @@ impl RemotePool {
         }
     }
 
-    /// Sends an idempotent request that has one answer, and sends it once more if the connection broke.
+    /// Sends an idempotent request that has one answer, and waits for the answer. If the connection breaks, sends the
+    /// request once more.
     async fn ask_again(&self, request: &Request, doing: &'static str) -> Result<Response> {
         match self.ask(request, doing).await {
             Err(error) if error.kind == ErrorKind::Unavailable => self.ask(request, doing).await,
@@ -168,13 +168,13 @@ impl RemotePool {
         }
     }
 
-    /// Forgets the schema and the description of a table.
+    /// Drops the cached schema and description of a table.
     fn forget(&self, name: &TableName) {
         self.schemas.lock().remove(name);
         self.described.lock().remove(name);
     }
 
-    /// Encodes the plan for `program`; asks for the schema of its table if it is not known.
+    /// Encodes `program` as a plan; first asks the node for the schema of the program's table if it is not cached.
     async fn plan(&self, program: &Program) -> Result<Vec<u8>> {
         let known = self.schemas.lock().get(&program.table).cloned();
         let schema = match known {
@@ -184,8 +184,8 @@ impl RemotePool {
         substrait::encode_program(program, &schema)
     }
 
-    /// Forgets the schema of a table after a program over it was refused: the table may have other columns by
-    /// now.
+    /// Returns `outcome`. If it is an error, drops the cached schema of the program's table, because the table may have
+    /// other columns by now.
     fn doubt<T>(&self, program: &Program, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|error| {
             if matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound) {
@@ -194,7 +194,7 @@ impl RemotePool {
         })
     }
 
-    /// Starts a plan at the node, retrying while the node is busy.
+    /// Starts a plan at the node and waits for the node's answers for each operator. Retries while the node is busy.
     async fn start(&self, request: &Request) -> Result<(Prepared, Channel)> {
         let mut comebacks = 0;
         loop {
@@ -213,7 +213,7 @@ impl RemotePool {
         Execution { prepared, streams, receipt }
     }
 
-    /// Prepares a plan at the node, which keeps the prepared program.
+    /// Prepares a plan at the node, which keeps the prepared program; returns its handle.
     async fn keep(&self, plan: &[u8], schema: &SchemaRef) -> Result<Handle> {
         let connection = self.connection().await?;
         let request = Request::Prepare { plan: plan.to_vec(), schema: Some(SchemaFingerprint::of(schema)) };
@@ -227,7 +227,7 @@ impl RemotePool {
         self.schemas.lock().insert(table.name.clone(), table.schema.clone());
     }
 
-    /// Describes a table or, if `or_view`, a view; an unchanged table is not sent again.
+    /// Returns the description of a table or, if `or_view`, of a view. The node does not send an unchanged table again.
     async fn describe(&self, name: &TableName, or_view: bool) -> Result<Relation> {
         let described = match self.describe_over(self.connection().await?, name, or_view).await {
             Err(error) if error.kind == ErrorKind::Unavailable => {
@@ -251,7 +251,7 @@ impl RemotePool {
             (over.as_ptr() == Arc::as_ptr(&connection)).then(|| table.clone())
         };
         let known = self.described.lock().get(name).and_then(here);
-        // The description of a version may still change until its profile is complete.
+        // The description of a table version may still change as long as the node collects its statistics.
         let has_profile = |table: &&TableInfo| {
             let mut columns = table.columns.iter();
             table.rows_profiled.is_none()
@@ -276,12 +276,13 @@ impl RemotePool {
     }
 }
 
-/// Identifies the prepared program that a node keeps.
+/// A prepared program that a node keeps. Dropping it tells the node to release the program.
 struct Kept {
     connection: Arc<Connection>,
-    /// The stream on which the program was prepared, which is also its handle.
+    /// Id of the stream on which the program was prepared. The node uses it as the program's handle.
     stream: u32,
-    /// Digest that sealed answers of its runs are bound to.
+    /// The digest that encrypted answers of the program's executions must be bound to; `None` if answers are not
+    /// encrypted.
     bound: Option<Digest>,
     schema: SchemaRef,
 }
@@ -292,7 +293,7 @@ impl Kept {
         self.connection.open_bound(request, doing, self.bound)
     }
 
-    /// Encodes only the conditions: as a plan with a filter and no columns.
+    /// Encodes conditions that are added to the program: as a plan with a filter and no columns.
     fn conditions(&self, handle: &Handle, conditions: &Expr) -> Result<Vec<u8>> {
         let program = Program {
             filter: Some(conditions.clone()),
@@ -311,10 +312,11 @@ impl Drop for Kept {
     }
 }
 
-/// The activity that is named when a node goes away.
+/// The activity that the error message names if a node goes away.
 const RUNNING: &str = "a query was running";
 
-/// Runs a program that the node keeps, retrying while the node is busy.
+/// Runs a prepared program that the node keeps, and waits until the node has accepted it. Retries while the node is
+/// busy.
 async fn start_kept(kept: &Kept, request: &Request) -> Result<Channel> {
     let mut comebacks = 0;
     loop {
@@ -328,11 +330,11 @@ async fn start_kept(kept: &Kept, request: &Request) -> Result<Channel> {
     }
 }
 
-/// Handles a failed request: if the node was busy, waits as long as it asked, up to a number of times; the
-/// request may then be sent again.
+/// Decides after the error of a request whether to send it again. If the node was busy and there were few retries,
+/// waits for as long as the node asked, and returns `Ok`.
 ///
 /// # Errors
-/// `error`, if it is of another kind or there were too many retries.
+/// Returns `error` if it is of another kind, or if there were too many retries.
 async fn come_back(error: Error, comebacks: &mut u32) -> Result<()> {
     if error.kind != ErrorKind::Busy || *comebacks >= limits::RETRIES_MAX {
         return Err(error);
@@ -344,7 +346,7 @@ async fn come_back(error: Error, comebacks: &mut u32) -> Result<()> {
     Ok(())
 }
 
-/// Sends a request that has one answer.
+/// Sends a request that has one answer on this connection, and waits for the answer.
 async fn ask(connection: &Arc<Connection>, request: &Request, doing: &'static str) -> Result<Response> {
     let mut channel = connection.open(request, doing)?;
     let message = channel.receive().await?;
@@ -389,7 +391,7 @@ impl Pool for RemotePool {
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
-        // Positions beyond 32 bits become one that no table has, which the node refuses.
+        // Positions beyond 32 bits become a position that no table has, which the node refuses.
         let number = |column: &usize| u32::try_from(*column).unwrap_or(u32::MAX);
         let columns = columns.map(|columns| columns.iter().map(number).collect());
         let request = Request::Statistics { table: name.clone(), columns };
@@ -422,8 +424,8 @@ impl Pool for RemotePool {
         let request = Request::ExecutePrepared { handle: kept.stream, conditions: plan, results };
         match start_kept(kept, &request).await {
             Ok(channel) => Ok(self.execution(handle.prepared().clone(), channel, streams_wanted)),
-            // The connection, or the prepared program, was lost before the first row: the whole plan is sent
-            // instead, which works if the table version still exists.
+            // The connection or the prepared program was lost before the first row. The whole plan is sent instead,
+            // which works if the table version still exists.
             Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Stale) => {
                 let program = handle.narrowed(conditions);
                 let plan = substrait::encode_program(&program, &kept.schema)?;
@@ -459,7 +461,8 @@ impl Pool for RemotePool {
         let task = Task { table: name, options, schema, rows_hint };
         let table = self.load_once(task, batches).await?;
         if self.dialer.is_sealed() {
-            // The answer to a load was not sealed, and its columns must not be used to build a program.
+            // The answer to a load was not encrypted, so that the schema in it cannot be trusted: programs must not be
+            // built from it.
             self.forget(name);
             return match self.describe(name, false).await {
                 Ok(Relation::Table(described)) => Ok(described),

@@ -1,4 +1,5 @@
-//! A program that runs at the node: first its answers, then its rows, last its receipt.
+//! Receives the result of a program that runs at the node: first the node's answers for each operator, then the rows,
+//! last the receipt (execution statistics).
 
 use super::connection::Channel;
 use super::memory::{Reading, Results};
@@ -15,15 +16,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-/// Receives the answers, which come before any row.
+/// Waits for and returns the node's answers for the program's operators, which come before any row.
 ///
 /// # Errors
-/// Errors of the node; `Unavailable` when it goes away.
+/// Errors of the node; `Unavailable` if it goes away.
 pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
     read_answers(&channel.receive().await?)
 }
 
-/// Receives answers as [`answers`] does, with the digest that sealed answers of later runs of the program are bound to.
+/// Like [`answers`]; also returns the digest that encrypted answers of later executions of the program must be bound
+/// to.
 ///
 /// # Errors
 /// As [`answers`].
@@ -41,12 +43,12 @@ fn read_answers(message: &Message) -> Result<Prepared> {
     }
 }
 
-/// Returns the messages after the answers on `channel` as `count` streams (at least one): whichever stream is
+/// Returns the rows that come after the answers on `channel`, as `count` streams (at least one). Whichever stream is
 /// polled takes the next message and decodes it.
 ///
-/// Messages that are taken are returned to the node as credit, so that a result that is not read stalls only
-/// its own program. The channel is dropped with the last of the streams, which cancels the program if it
-/// still runs.
+/// When a message is taken, its bytes are granted to the node as new credit (flow control). A result that is not read
+/// therefore stalls only its own program. The channel is dropped with the last of the streams, which cancels the
+/// program if it still runs.
 pub(super) fn streams(
     channel: Channel,
     schema: SchemaRef,
@@ -65,22 +67,23 @@ pub(super) fn streams(
     (0..count.max(1)).map(stream).collect()
 }
 
-/// The shared state of the streams of one result.
+/// The state that the streams of one result share.
 struct Rows {
     turn: Mutex<Turn>,
     waiting: Arc<Waiting>,
     schema: SchemaRef,
     receipt: ReceiptHandle,
     reading: Reading,
-    /// Opens the messages with rows, if they are sealed: in parallel, when they are read.
+    /// Decrypts messages with rows when they are read, so that several streams can decrypt in parallel; `None` if they
+    /// are not encrypted.
     opener: Option<Arc<Opener>>,
 }
 
 enum Turn {
     Open(Box<Open>),
-    /// The receipt has come.
+    /// The receipt has come, which is the last message.
     Ended,
-    /// All streams return the same error.
+    /// The result has failed; all streams return this error.
     Failed(Error),
 }
 
@@ -89,8 +92,8 @@ struct Open {
     grants: Grants,
 }
 
-/// The streams that wait for a message. A message wakes all of them, since some may no longer be polled, and
-/// the first one takes it.
+/// The wakers of the streams that wait for a message. A message wakes all of them, since some may no longer be polled;
+/// the first one that is polled takes it.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 
@@ -102,7 +105,7 @@ impl Waiting {
         }
     }
 
-    /// Wakes all streams but the one of the waker `awake`.
+    /// Wakes all waiting streams but the one whose waker is `awake`.
     fn wake_others(&self, awake: &Waker) {
         let wakers = std::mem::take(&mut *self.0.lock());
         wakers.into_iter().filter(|waker| !waker.will_wake(awake)).for_each(Waker::wake);
@@ -117,7 +120,7 @@ impl Wake for Waiting {
 }
 
 impl Rows {
-    /// Polls for the next message with rows; `None` after the last.
+    /// Polls for the next message with rows; returns `None` after the last one.
     fn poll_message(&self, context: &mut Context<'_>) -> Poll<Result<Option<Message>>> {
         let mut turn = self.turn.lock();
         let open = match &mut *turn {
@@ -125,7 +128,7 @@ impl Rows {
             Turn::Ended => return Poll::Ready(Ok(None)),
             Turn::Failed(error) => return Poll::Ready(Err(error.clone())),
         };
-        // Registered before polling: a message that comes right after must wake a stream.
+        // The waker is registered before polling, so that a message that comes in between wakes this stream.
         self.waiting.add(context.waker());
         let everybody = Waker::from(self.waiting.clone());
         let next = open.poll_next(&self.receipt, &mut Context::from_waker(&everybody));
@@ -136,12 +139,12 @@ impl Rows {
             Poll::Ready(Err(error)) => *turn = Turn::Failed(error.clone()),
         }
         drop(turn);
-        // There may be more messages, or the end, for which nothing else would wake the other streams.
+        // More messages, or the end, may have come already, for which nothing else would wake the other streams.
         self.waiting.wake_others(context.waker());
         next
     }
 
-    /// Ends the result with `error` for all streams.
+    /// Ends the result: all streams return `error`.
     fn fail(&self, error: Error, awake: &Waker) -> Error {
         *self.turn.lock() = Turn::Failed(error.clone());
         self.waiting.wake_others(awake);
@@ -179,13 +182,14 @@ impl Open {
     }
 }
 
-/// One of the streams.
+/// One of the streams of a result.
 struct Reader {
     rows: Arc<Rows>,
-    /// Memory that rows are decoded into.
+    /// The buffer into which rows are decoded.
     room: ResultBuffer,
-    /// A parcel with rows left. It is decoded a batch at a time, which stays in the CPU caches and whose
-    /// memory can be reused for the next; in larger pieces if results are kept.
+    /// A parcel (rows as encoded column chunks) that has not been decoded completely. Rows are decoded a batch at a
+    /// time, because a batch stays in the CPU caches and its memory can be reused for the next; in larger pieces if the
+    /// caller keeps results.
     rest: Option<Parcel>,
     ended: bool,
 }
@@ -207,7 +211,7 @@ impl Reader {
         }
     }
 
-    /// Decodes the next rows of the current parcel, if there is one.
+    /// Decodes the next rows of the current parcel; returns `None` if there is none.
     fn decode_next(&mut self, awake: &Waker) -> Result<Option<RecordBatch>> {
         let Some(mut parcel) = self.rest.take() else { return Ok(None) };
         let rows_max = if self.room.is_kept() { limits::ROW_GROUP_ROWS } else { limits::BATCH_ROWS };
@@ -217,7 +221,8 @@ impl Reader {
         Ok(Some(batch))
     }
 
-    /// Reads a message: returns the rows of a batch, or keeps a parcel to be decoded.
+    /// Decodes a message: returns the rows of a batch; or keeps a parcel, whose rows are decoded later, and returns
+    /// `None`.
     fn read(&mut self, message: Message) -> Result<Option<RecordBatch>> {
         let message = match &self.rows.opener {
             Some(opener) => opener.open(message)?,
@@ -249,7 +254,7 @@ impl Stream for Reader {
     }
 }
 
-/// Returns the error for a message that is not expected here.
+/// Returns the error for a message that the node may not send here.
 pub(super) fn unexpected(kind: FrameKind) -> Error {
     Error::corrupt(format!("the pool answered with {}, which does not belong here", kind.name()))
         .advise("client and pool may be of different versions: upgrade the older one")

@@ -1,8 +1,8 @@
-//! The sending side of a client's connection: messages are sent in the order in which they are queued.
+//! The sending side of a client's connection. Messages are sent in the order in which they are queued.
 //!
-//! A sender writes at once as much as the socket accepts, so that a small request needs no task switch; the
-//! writer task sends the rest. Little is ever queued: requests are small, a load waits for credit, and at
-//! most one answer to `Ping`s is pending, however many come.
+//! The task that queues a message writes at once as much as the socket accepts, so that a small request needs no switch
+//! to another task; a writer task sends the rest. The queue stays short, because requests are small, a load waits for
+//! credit, and at most one answer to `Ping`s is pending, however many `Ping`s come.
 
 use bytes::{Buf, Bytes};
 use farpool_wire::{Interest, Outgoing, Request, Socket};
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use tokio::sync::Notify;
 
-/// Number of segments in one vectored write; the system's limit is 1024.
+/// Maximum number of memory segments in one vectored write. The operating system's limit is 1024.
 const SEGMENTS_PER_WRITE: usize = 128;
 
-/// The queue of messages to be sent.
+/// The queue of messages that have not been written to the socket.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
     queue: Mutex<Queue>,
@@ -24,18 +24,18 @@ pub(super) struct Sender {
 #[derive(Debug, Default)]
 struct Queue {
     segments: VecDeque<Bytes>,
-    /// True if a `Pong` must be sent behind everything in the queue.
+    /// Whether a `Pong` must be sent after everything in the queue.
     owes_pong: bool,
 }
 
 impl Sender {
-    /// Queues a message and sends as much as the socket accepts at once. The reader notices failures of the socket and
-    /// ends the connection.
+    /// Queues a message, and sends at once as much as the socket accepts. Does not report failures of the socket: the
+    /// reader task notices them and ends the connection.
     pub fn send(&self, socket: &dyn Socket, stream: u32, message: Outgoing) {
         self.add(socket, |queue| queue.segments.extend(message.frames(stream)));
     }
 
-    /// Answers all `Ping`s received so far.
+    /// Queues one `Pong`, which answers all `Ping`s received so far.
     pub fn pong(&self, socket: &dyn Socket) {
         self.add(socket, |queue| queue.owes_pong = true);
     }
@@ -44,7 +44,7 @@ impl Sender {
         let mut queue = self.queue.lock();
         let was_empty = queue.segments.is_empty();
         change(&mut queue);
-        // Otherwise the writer task is already waiting for the socket.
+        // If the queue was not empty, the writer task is already waiting for the socket.
         if was_empty && matches!(queue.flush(socket), Ok(false)) {
             self.writer.notify_one();
         }
@@ -68,7 +68,7 @@ impl Sender {
 }
 
 impl Queue {
-    /// Writes as much as the socket accepts; returns true when nothing is left.
+    /// Writes as much as the socket accepts without blocking; returns true if nothing is left.
     fn flush(&mut self, socket: &dyn Socket) -> io::Result<bool> {
         while !self.is_done() {
             let segments = self.segments.iter().take(SEGMENTS_PER_WRITE);
@@ -86,7 +86,7 @@ impl Queue {
         Ok(true)
     }
 
-    /// Returns whether nothing is left to send, not even the `Pong` that goes last.
+    /// Returns whether nothing is left to send, including the `Pong` that goes last.
     fn is_done(&mut self) -> bool {
         if self.segments.is_empty() && std::mem::take(&mut self.owes_pong) {
             let pong = Request::Pong.encode().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! The certificate authorities that a client trusts by default: those of the system, which its administrator
+//! The certificate authorities that a client trusts by default: those of the operating system, which an administrator
 //! can change for all programs at once.
 
 use farpool_model::{Error, Result};
@@ -6,10 +6,10 @@ use farpool_wire::ClientTls;
 use std::sync::OnceLock;
 use tokio::task::spawn_blocking;
 
-/// Returns the system's authorities. They are read once, in a few milliseconds.
+/// Returns the system's certificate authorities. They are read once per process, which takes a few milliseconds.
 ///
 /// # Errors
-/// `Invalid` when there are none.
+/// `Invalid` if there are none.
 pub(super) async fn of_system() -> Result<ClientTls> {
     static READ: OnceLock<ClientTls> = OnceLock::new();
     if let Some(tls) = READ.get() {

@@ -1,27 +1,27 @@
-//! Compacts string views so that a message carries exactly the bytes they refer to.
+//! Compacts string views (Arrow's `Utf8View`), so that a message carries exactly the bytes that the views refer to.
 //!
-//! A column of strings may refer to a whole dictionary, or to a page of the pool, of which a result uses a
-//! part. `gc()` of Arrow would copy a value once for each row that has it, which undoes a dictionary; here
-//! the ranges that rows refer to are sorted and merged, so that each byte is sent once. Where few, long
-//! ranges remain (a slice of a page), they are sent from where they are; else they are copied into one
-//! buffer. Cost: a sort of the views, or none when they are in order already, as after decoding.
+//! A column of strings may refer to a whole dictionary or to a page of the pool, of which a result uses only a part.
+//! Arrow's `gc()` would copy a string once for each row that has it, so that a dictionary would no longer save
+//! anything. Here the ranges of bytes that rows refer to are sorted and merged, so that each byte is sent once. If few,
+//! long ranges remain (a slice of a page), they are sent from where they are; otherwise they are copied into one
+//! buffer. Cost: a sort of the views, or none if they are in order already, as after decoding.
 
 use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ByteView;
 
-/// Maximum length of strings that are stored in the view itself.
+/// Maximum length in bytes of strings that Arrow stores in the view itself.
 const INLINE_BYTES_MAX: u32 = 12;
 
-/// Average size from which on each range is sent as a buffer of its own rather than copied.
+/// Minimum average size of the ranges, in bytes, from which each is sent as a buffer of its own rather than copied.
 const RANGE_BYTES_MIN: usize = 16 << 10;
 
-/// The compacted views, and the data they refer to.
+/// The compacted views, and the buffers that they refer to.
 pub(super) struct Compacted {
     pub(super) views: Buffer,
     pub(super) data: Vec<Buffer>,
 }
 
-/// A range of bytes that views refer to, in an old buffer, and its position in the new ones.
+/// A range of bytes that views refer to: its place in the old buffers, and in the new ones.
 struct ViewRange {
     buffer: u32,
     start: u64,
@@ -36,7 +36,7 @@ impl ViewRange {
     }
 }
 
-/// Compacts the views of a column; returns `None` when the data takes more than `bytes_max` bytes.
+/// Compacts the views of a column; returns `None` if the strings' data takes more than `bytes_max` bytes.
 pub(super) fn compact(
     views: &ScalarBuffer<u128>,
     nulls: Option<&NullBuffer>,
@@ -81,7 +81,7 @@ fn merged_ranges(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>) -> Vec<
     ranges
 }
 
-/// Makes each range a buffer of its own that shares the old memory.
+/// Makes each range a buffer of its own, without a copy: it shares the memory of the old buffer.
 fn share(ranges: &mut [ViewRange], data: &[Buffer]) -> Vec<Buffer> {
     let mut shared = Vec::with_capacity(ranges.len());
     for (index, range) in (0..).zip(ranges.iter_mut()) {
@@ -114,7 +114,7 @@ fn moved_views(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>, ranges: &
         }
         let place = (view.buffer_index, u64::from(view.offset));
         let holds = |r: &ViewRange| r.buffer == place.0 && r.start <= place.1 && place.1 < r.end;
-        // Neighbouring rows are mostly in the same range.
+        // Neighbouring rows mostly refer to the same range, so that it is tried first.
         if !holds(&ranges[current]) {
             current = ranges.partition_point(|r| (r.buffer, r.start) <= place) - 1;
         }

@@ -1,8 +1,9 @@
-//! Compression of buffers one by one (the Arrow columnar format, "Buffer compression"): each is preceded by
-//! its uncompressed length, in 8 bytes, or by -1 if it is stored uncompressed because that is smaller.
+//! Compresses buffers one by one, as the Arrow columnar format defines it ("Buffer compression"): each is preceded by
+//! its uncompressed length in 8 bytes, or by -1 if it is stored uncompressed because that is smaller.
 //!
-//! Invariant: the uncompressed size is known, and within [`limits::MESSAGE_BYTES_MAX`], before anything is
-//! decompressed; a buffer that is longer or shorter than stated is rejected.
+//! Invariant: before anything is decompressed, its uncompressed size is known, and is at most
+//! [`limits::MESSAGE_BYTES_MAX`] (so that a small message cannot expand to a large one). A buffer that turns out longer
+//! or shorter than stated is rejected.
 
 use super::write::Layout;
 use super::{ALIGNMENT, encapsulate};
@@ -14,13 +15,13 @@ use std::io::{Read, Write};
 
 const PREFIX_BYTES: usize = 8;
 
-/// The length that marks an uncompressed buffer.
+/// The length that marks a buffer as uncompressed.
 const AS_IT_IS: i64 = -1;
 
-/// Zstandard's lowest level, which is the best trade of time for bytes on Arrow's buffers.
+/// Level of Zstandard. Reason: of its levels, the lowest saves the most bytes per time on Arrow's buffers.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Returns Arrow's name of the codec.
+/// Returns the Arrow codec of the compression.
 pub(super) fn codec(compression: Compression) -> CompressionType {
     match compression {
         Compression::Lz4 => CompressionType::LZ4_FRAME,
@@ -28,7 +29,7 @@ pub(super) fn codec(compression: Compression) -> CompressionType {
     }
 }
 
-/// Compresses a buffer, or marks it as uncompressed; an empty one stays empty.
+/// Compresses a buffer, or stores it uncompressed, with the mark, if that is smaller. An empty buffer stays empty.
 ///
 /// # Errors
 /// Fails only on a bug in the compressor.
@@ -54,15 +55,16 @@ pub(super) fn compress(buffer: &[u8], compression: Compression) -> Result<Buffer
     Ok(Buffer::from_vec(out))
 }
 
-/// The compressed buffers of a batch, located in its body and measured, but not decompressed.
+/// The compressed buffers of a batch: their positions in the message and their sizes are known, but nothing is
+/// decompressed.
 pub(super) struct Compressed<'a> {
     compression: Compression,
     buffers: Vec<BufferPosition<'a>>,
-    /// Bytes of all buffers after decompression, padding included.
+    /// Total bytes of all buffers after decompression, including padding.
     pub(super) bytes_inflated: usize,
 }
 
-/// The position of one buffer.
+/// Where a compressed buffer is, and the length that it states.
 struct BufferPosition<'a> {
     bytes: &'a [u8],
     length: usize,
@@ -70,11 +72,11 @@ struct BufferPosition<'a> {
 }
 
 impl<'a> Compressed<'a> {
-    /// Locates the buffers of a batch whose body is `data`.
+    /// Finds the buffers of a batch whose body is `data`, and adds up their stated sizes.
     ///
     /// # Errors
-    /// `Corrupt` when a buffer is damaged; `OverLimit` when the stated sizes together exceed those of a
-    /// message.
+    /// `Corrupt` if a buffer is outside the body or has no length; `OverLimit` if the stated sizes together exceed
+    /// those of a message.
     pub(super) fn of(header: &arrow_ipc::RecordBatch<'_>, data: &'a [u8]) -> Result<Self> {
         let codec = header.compression().map(|compression| compression.codec());
         let compression = match codec {
@@ -105,11 +107,11 @@ impl<'a> Compressed<'a> {
         Ok(())
     }
 
-    /// Returns a message with the same batch, uncompressed. Whether the buffers fit the batch is checked when
-    /// that message is read.
+    /// Returns a message with the same batch, decompressed. Does not check that the buffers fit the batch: reading that
+    /// message does.
     ///
     /// # Errors
-    /// `Corrupt` when a buffer is damaged, or not as long as stated.
+    /// `Corrupt` if a buffer cannot be decompressed, or is not as long as stated.
     pub(super) fn inflate(&self, header: &arrow_ipc::RecordBatch<'_>) -> Result<Bytes> {
         let mut layout = Layout::default();
         layout.nodes.extend(header.nodes().into_iter().flatten());
@@ -146,7 +148,7 @@ impl<'a> BufferPosition<'a> {
         }
     }
 
-    /// Decompresses into `out`, which has the stated length.
+    /// Decompresses the buffer into `out`, which has the stated length.
     fn inflate(&self, compression: Compression, out: &mut [u8]) -> Result<()> {
         let wrong_length = || damaged(format!("a buffer that says it has {} bytes has others", self.length));
         if !self.is_compressed {
@@ -160,13 +162,13 @@ impl<'a> BufferPosition<'a> {
                     std::io::ErrorKind::UnexpectedEof => wrong_length(),
                     _ => damaged(format!("a compressed buffer: {error}")),
                 })?;
-                // Tries to read one more byte, to detect a buffer that is longer than stated.
+                // Reading one more byte must fail, or the buffer is longer than stated.
                 if decoder.read(&mut [0]).map_or(true, |more| more > 0) {
                     return Err(wrong_length());
                 }
             }
-            // In one call, into memory of the stated length: the window of a stream decoder could take 128
-            // MiB more.
+            // Decompresses with one call, into memory of the stated length, because the window of a stream decoder
+            // could take 128 MiB more.
             Compression::Zstd => {
                 let written = zstd::bulk::decompress_to_buffer(self.bytes, out)
                     .map_err(|error| damaged(format!("a compressed buffer: {error}")))?;

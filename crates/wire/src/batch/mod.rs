@@ -1,12 +1,12 @@
-//! Schemas and batches as Arrow IPC encapsulated messages (the Arrow columnar format, "Serialization and
-//! Interprocess Communication").
+//! Schemas and batches as Arrow IPC messages ("encapsulated messages" of the Arrow columnar format).
 //!
-//! Invariants: schemas on the wire are canonical ([`farpool_model::schema`]), so there are no dictionaries
-//! and no nested types. Of the data behind views, exactly the bytes that rows of the batch refer to are sent,
-//! each once. Column buffers are sent from where they are, not copied together. Incoming bytes are not
-//! trusted: every count and offset is checked before Arrow's own decoder, which validates the values, reads
-//! it. The cost of decoding is bounded before it begins: memory ([`bytes_to_decode`]), and time, because the
-//! strings of all rows together, each counted as often as it is referred to, are no longer than a message.
+//! Invariants: schemas on the wire are canonical ([`farpool_model::schema`]), so that there are no dictionaries and no
+//! nested types. Of the data behind string views, exactly the bytes that rows of the batch refer to are sent, each
+//! once. Column buffers are sent from where they are, and are not copied together.
+//!
+//! Incoming bytes are not trusted: every count and offset is checked before Arrow's own decoder reads it, and that
+//! decoder validates the values. The cost of decoding is bounded before it begins: memory by [`bytes_to_decode`]; time
+//! because the strings of all rows together, each counted as often as rows refer to it, are no longer than a message.
 
 mod compact;
 mod compress;
@@ -21,16 +21,17 @@ pub use write::{EncodedBatch, encode_batch};
 use bytes::Bytes;
 use farpool_model::{Error, Result};
 
-/// The marker before the metadata of an encapsulated message.
+/// The four bytes with which an encapsulated message begins, before the length of its metadata.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// Alignment of buffers, counted from the start of the message: a cache line, as Arrow recommends. A message
-/// that is received into aligned memory is then decoded without copying.
+/// Alignment of buffers in bytes, counted from the start of the message: a CPU cache line, as Arrow recommends. A
+/// message that is received into aligned memory is therefore decoded without copying.
 const ALIGNMENT: usize = 64;
 
 static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
-/// Frames the metadata of an encapsulated message, padded so that a body after it is aligned.
+/// Puts the prefix of an encapsulated message before its metadata, and padding behind them, so that a body after them
+/// is aligned.
 fn encapsulate(metadata: &[u8]) -> Bytes {
     let length = (8 + metadata.len()).next_multiple_of(ALIGNMENT);
     let mut bytes = Vec::with_capacity(length);
@@ -41,7 +42,7 @@ fn encapsulate(metadata: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// Returns the length of the metadata of an encapsulated message, prefix included, and the parsed metadata.
+/// Returns the length of the metadata of an encapsulated message, including its prefix, and the parsed metadata.
 fn metadata(message: &[u8]) -> Result<(usize, arrow_ipc::Message<'_>)> {
     let damaged = |what: &str| Error::corrupt(format!("a damaged Arrow message: {what}"));
     let Some((prefix, rest)) = message.split_at_checked(8) else {
@@ -54,14 +55,15 @@ fn metadata(message: &[u8]) -> Result<(usize, arrow_ipc::Message<'_>)> {
     let metadata = usize::try_from(length).ok().and_then(|length| rest.get(..length));
     let metadata = metadata.ok_or_else(|| damaged(&format!("its metadata has no {length} bytes")))?;
     let parsed = arrow_ipc::root_as_message(metadata).map_err(|error| damaged(&error.to_string()))?;
-    // Version 5 came with Arrow 1.0 (2020); 4 differs from it only in unions, which do not occur here.
+    // Version 5 of the metadata came with Arrow 1.0 (2020). Version 4 differs from it only in unions, which do not
+    // occur here.
     if parsed.version() < arrow_ipc::MetadataVersion::V4 {
         return Err(damaged(&format!("it has metadata version {:?}", parsed.version())));
     }
     Ok((8 + metadata.len(), parsed))
 }
 
-/// Returns the total bytes of the strings of all views; shared ones count once per view.
+/// Returns the total length of the strings of all views. A string that several views share counts once per view.
 fn string_bytes(views: &[u8]) -> usize {
     let (views, _) = views.as_chunks::<16>();
     views.iter().map(|[a, b, c, d, ..]| u32::from_le_bytes([*a, *b, *c, *d]) as usize).sum()

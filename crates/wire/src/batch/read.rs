@@ -1,5 +1,5 @@
-//! Reads batches from IPC messages. Arrow's decoder validates values (UTF-8, views, null counts) but panics if buffers
-//! are outside the body or counts do not fit the schema; so those are checked here first.
+//! Reads batches from IPC messages. Arrow's decoder validates values (UTF-8, views, NULL counts), but panics if buffers
+//! are outside the body or counts do not fit the schema. Therefore these are checked here first.
 
 use super::compress::Compressed;
 use super::{metadata, string_bytes};
@@ -12,15 +12,14 @@ use farpool_model::{Error, Result, limits, schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Alignment at which values of any width can be used in place.
+/// Minimum alignment of the message's memory, in bytes, at which values of any width can be used without copying them.
 const VALUE_ALIGNMENT: usize = align_of::<i128>();
 
-/// Returns the bytes of memory that [`decode_batch`] takes beside the message: none where its arrays share
-/// the message's memory, and the decompressed size of all buffers where these are compressed. Nothing is
-/// decoded for this.
+/// Returns the bytes of memory that [`decode_batch`] takes in addition to the message: none if its arrays share the
+/// message's memory; the decompressed size of all buffers if they are compressed. Decodes nothing.
 ///
 /// # Errors
-/// `Corrupt` when the message is damaged; `OverLimit` when its buffers are too large after decompression.
+/// `Corrupt` if the message is malformed; `OverLimit` if its buffers are too large after decompression.
 pub fn bytes_to_decode(body: &Bytes) -> Result<usize> {
     let (header, data, _) = parts(body)?;
     match header.compression() {
@@ -30,12 +29,12 @@ pub fn bytes_to_decode(body: &Bytes) -> Result<usize> {
     }
 }
 
-/// Reads the IPC message of a batch in `schema`, which is canonical. The arrays share the memory of `body`,
-/// unless its buffers are compressed.
+/// Decodes the IPC message of a batch with the canonical schema `schema`. The arrays share the memory of `body`, unless
+/// its buffers are compressed.
 ///
 /// # Errors
-/// `Corrupt`, saying what is damaged; `OverLimit` when there are too many rows or buffers, or the strings of
-/// all rows or the decompressed buffers are too long; `Invalid` when the schema is not canonical.
+/// `Corrupt`, with what is malformed; `OverLimit` if there are too many rows or buffers, or if the strings of all rows
+/// or the decompressed buffers are too long; `Invalid` if the schema is not canonical.
 pub fn decode_batch(schema: &SchemaRef, body: &Bytes) -> Result<RecordBatch> {
     let (header, data, version) = parts(body)?;
     if header.compression().is_some() {
@@ -67,7 +66,8 @@ fn parts(message: &Bytes) -> Result<(arrow_ipc::RecordBatch<'_>, Bytes, arrow_ip
     Ok((header, data, parsed.version()))
 }
 
-/// Rejects counts whose cost would be out of proportion to the message.
+/// Rejects counts (such as rows of a batch without columns) whose cost would be out of proportion to the size of the
+/// message.
 fn check_counts(header: &arrow_ipc::RecordBatch<'_>) -> Result<()> {
     let (rows, rows_max) = (header.length(), limits::MESSAGE_ROWS_MAX);
     if rows < 0 {
@@ -87,7 +87,7 @@ fn check_counts(header: &arrow_ipc::RecordBatch<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks everything that Arrow's decoder assumes.
+/// Checks everything that Arrow's decoder assumes without checking it.
 fn check(header: &arrow_ipc::RecordBatch<'_>, schema: &SchemaRef, data: &[u8]) -> Result<()> {
     let rows = header.length();
     let nodes = header.nodes().ok_or_else(|| damaged("it has no list of columns"))?;
@@ -123,7 +123,7 @@ fn check(header: &arrow_ipc::RecordBatch<'_>, schema: &SchemaRef, data: &[u8]) -
     Ok(())
 }
 
-/// Checks the next column; returns the total bytes of the strings of its rows.
+/// Checks the next column; returns the total length of the strings of its rows.
 fn check_column<'a>(
     data_type: &DataType,
     node: &arrow_ipc::FieldNode,
@@ -167,7 +167,7 @@ fn check_column<'a>(
     for _ in 0..count {
         next()?;
     }
-    // All views count, since Arrow checks those of NULLs and beyond the last row as well.
+    // All views count, because Arrow also checks those of NULLs and those beyond the last row.
     Ok(string_bytes(values))
 }
 

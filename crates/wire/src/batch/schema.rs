@@ -1,4 +1,5 @@
-//! Schemas as IPC messages: names, canonical types and nullability. Metadata is not sent.
+//! Schemas as IPC messages: the names, canonical types and nullability of columns. Arrow's metadata of fields is not
+//! sent.
 
 use super::{encapsulate, metadata};
 use arrow_ipc::convert::IpcSchemaEncoder;
@@ -12,14 +13,14 @@ use farpool_model::{Error, Result, limits};
 use flatbuffers::FlatBufferBuilder;
 use std::sync::Arc;
 
-/// Minimum bytes of a field in the message, apart from its name: its entry in the list, its table with name
-/// and type, the name's length and the type's table.
+/// Minimum number of bytes of a field in the message, apart from its name: its entry in the list, its table with name
+/// and type, the length of the name, and the table of the type.
 const FIELD_BYTES_MIN: usize = 24;
 
 /// Encodes a schema as an IPC message.
 ///
 /// # Errors
-/// `Invalid` when a type is not canonical, `OverLimit` when there are too many columns.
+/// `Invalid` if a type is not canonical; `OverLimit` if there are too many columns.
 pub fn encode_schema(schema: &Schema) -> Result<Bytes> {
     check_count(schema.fields().len())?;
     let mut fields = Vec::with_capacity(schema.fields().len());
@@ -42,12 +43,12 @@ pub fn encode_schema(schema: &Schema) -> Result<Bytes> {
     Ok(encapsulate(builder.finished_data()))
 }
 
-/// Reads the IPC message of a schema. Arrow's own conversion panics on types it does not know, so this is our
-/// own. Since offsets may lead many fields to the same bytes, a small message could expand to a large schema:
-/// fields that would take more than the message has are rejected.
+/// Decodes the IPC message of a schema. Arrow's own conversion is not used, because it panics on types that it does not
+/// know. Offsets may point many fields to the same bytes, so that a small message could expand to a large schema;
+/// therefore fields that would take more bytes than the message has are rejected.
 ///
 /// # Errors
-/// `Corrupt` when the bytes are damaged, `Invalid` when a type is not canonical, `OverLimit`.
+/// `Corrupt` if the bytes are malformed; `Invalid` if a type is not canonical; `OverLimit`.
 pub fn decode_schema(bytes: &[u8]) -> Result<SchemaRef> {
     let (_, message) = metadata(bytes)?;
     let schema =
@@ -112,7 +113,7 @@ fn data_type(field: &arrow_ipc::Field) -> Option<DataType> {
                 arrow_ipc::TimeUnit::NANOSECOND => TimeUnit::Nanosecond,
                 _ => return None,
             };
-            // In Arrow's format an empty time zone means none.
+            // An empty time zone stands for none in Arrow's format.
             let zone = timestamp.timezone().filter(|zone| !zone.is_empty());
             DataType::Timestamp(unit, zone.map(Arc::from))
         }
@@ -134,7 +135,7 @@ fn check_count(columns: usize) -> Result<()> {
 
 fn check_type(name: &str, data_type: &DataType) -> Result<()> {
     let fits = match data_type {
-        // The conditions that Arrow's kernels require of a decimal, and would panic without later.
+        // Arrow's kernels require these conditions of a decimal, and would panic later.
         DataType::Decimal128(precision, scale) => {
             (1..=DECIMAL128_MAX_PRECISION).contains(precision)
                 && (-DECIMAL128_MAX_SCALE..=DECIMAL128_MAX_SCALE).contains(scale)

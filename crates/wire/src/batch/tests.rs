@@ -1,4 +1,4 @@
-//! Tests that batches survive encoding, that no unrelated bytes are sent, and that damage is detected.
+//! Tests that batches survive encoding, that no unrelated bytes are sent, and that corrupt messages are detected.
 
 use super::write::encode_within;
 use super::*;
@@ -37,7 +37,7 @@ fn message(batch: &RecordBatch, compression: Option<Compression>) -> Bytes {
     message
 }
 
-/// Encodes and decodes a batch in every form; the results must be the same.
+/// Encodes and decodes a batch, with and without compression; the results must be the same.
 fn round_trip(batch: &RecordBatch) -> RecordBatch {
     let schema = decode_schema(&encode_schema(batch.schema_ref()).unwrap()).unwrap();
     assert_eq!(&schema, batch.schema_ref());
@@ -193,7 +193,7 @@ fn long_runs_of_strings_are_sent_from_where_they_are() {
 
 fn decode_damaged(schema: &SchemaRef, bytes: &[u8]) {
     if let Ok(batch) = decode_batch(schema, &Bytes::copy_from_slice(bytes)) {
-        // Damage that is not detected must still give usable arrays.
+        // A corruption that is not detected must still give arrays that can be used without a panic.
         for column in batch.columns() {
             column.to_data().validate_full().unwrap();
         }
@@ -237,7 +237,7 @@ fn compressed_batches_are_small_and_say_what_they_were() {
 
 #[test]
 fn what_inflating_takes_is_known_before_and_no_buffer_is_longer_than_it_says() {
-    // A few kilobytes that claim to expand to zeros without end.
+    // A few kilobytes that claim to decompress to gigabytes of zeros.
     let schema = Schema::new(vec![Field::new("n", DataType::Int64, false)]);
     let zeros: ArrayRef = Arc::new(Int64Array::from(vec![0; 1 << 20]));
     let batch = RecordBatch::try_new(Arc::new(schema), vec![zeros]).unwrap();
@@ -275,7 +275,8 @@ fn with_length(message: &Bytes, at: usize, length: u64) -> Bytes {
     damaged.into()
 }
 
-/// Returns a message of one column made of `buffers`, of which the last `data` hold the data of its views.
+/// Returns a message of one column that consists of `buffers`; the last `data` of them are the data buffers of its
+/// views.
 fn handmade(rows: usize, buffers: &[Vec<u8>], data: usize) -> Bytes {
     let mut layout = write::Layout::default();
     layout.nodes.push(arrow_ipc::FieldNode::new(rows as i64, 0));

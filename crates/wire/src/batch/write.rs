@@ -1,4 +1,4 @@
-//! Encodes batches as IPC messages: the metadata is built here, the buffers are sent as they are.
+//! Encodes batches as IPC messages. The metadata is built here; the column buffers are sent from where they are.
 
 use super::compact::compact;
 use super::compress::{codec, compress};
@@ -13,24 +13,25 @@ use bytes::{Bytes, BytesMut};
 use farpool_model::{Compression, Error, Result, cast, limits};
 use flatbuffers::FlatBufferBuilder;
 
-/// Buffers below this size are copied into one piece with their neighbours: a system call takes a limited
-/// number of pieces, and each costs about as much as copying this many bytes.
+/// Minimum size in bytes of a buffer that is sent as a piece of its own; smaller ones are copied into one piece with
+/// their neighbours. Reason: a system call takes a limited number of pieces, and each costs about as much as copying
+/// this many bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
 /// A batch encoded as messages.
 #[derive(Debug, Default)]
 pub struct EncodedBatch {
-    /// The messages, of consecutive rows; several when the batch is too large for one.
+    /// The messages, each with consecutive rows; more than one if the batch is too large for one.
     pub messages: Vec<Outgoing>,
-    /// Bytes of the buffers before compression, if they are compressed.
+    /// Bytes of the buffers before compression.
     pub bytes_plain: usize,
 }
 
-/// Encodes a batch as messages of `kind`, with compressed buffers if requested. Batches are split by their
-/// uncompressed size, so that readers can bound that.
+/// Encodes a batch as messages of `kind`, with compressed buffers if `compression` is set. A large batch is split by
+/// its uncompressed size, so that readers can limit that.
 ///
 /// # Errors
-/// `Invalid` when a column's type is not canonical; `OverLimit` when a single row is too large.
+/// `Invalid` if a column's type is not canonical; `OverLimit` if a single row is too large.
 pub fn encode_batch(
     kind: FrameKind,
     batch: &RecordBatch,
@@ -41,8 +42,8 @@ pub fn encode_batch(
     Ok(encoded)
 }
 
-/// Encodes a batch as [`encode_batch`] does, with a limit of `bytes_max` for one message. Halves the batch until its
-/// parts fit.
+/// Encodes a batch like [`encode_batch`], with at most `bytes_max` bytes per message: halves the batch until its parts
+/// fit.
 pub(super) fn encode_within(
     kind: FrameKind,
     batch: &RecordBatch,
@@ -65,8 +66,8 @@ pub(super) fn encode_within(
     encode_within(kind, &batch.slice(half, rows - half), bytes_max, compression, encoded)
 }
 
-/// Returns the pieces of the message and the uncompressed bytes of its buffers, or `None` when a reader would
-/// reject it: it has more than `bytes_max` bytes, or the strings of its rows do, or it has too many rows.
+/// Returns the pieces of the message, and the uncompressed bytes of its buffers. Returns `None` if a reader would
+/// reject the message: it or the strings of its rows have more than `bytes_max` bytes, or it has too many rows.
 fn encode_pieces(
     batch: &RecordBatch,
     bytes_max: usize,
@@ -115,7 +116,7 @@ fn encode_pieces(
     Ok(Some((pieces, bytes_plain)))
 }
 
-/// Keeps a column's memory alive until its bytes have been sent.
+/// Keeps the memory of a column alive until its bytes have been sent.
 struct Owner(Buffer);
 
 impl AsRef<[u8]> for Owner {
@@ -129,22 +130,22 @@ impl AsRef<[u8]> for Owner {
 struct Body {
     layout: Layout,
     buffers: Vec<Buffer>,
-    /// Total bytes of the strings of all rows; shared ones count once per row.
+    /// Total length of the strings of all rows; a string that rows share counts once per row.
     string_bytes: usize,
 }
 
-/// The description of a body in the metadata of a batch.
+/// The lengths of columns and the positions of buffers, which the metadata of a batch describes.
 #[derive(Default)]
 pub(super) struct Layout {
     pub(super) nodes: Vec<arrow_ipc::FieldNode>,
     pub(super) variadic_counts: Vec<i64>,
     places: Vec<arrow_ipc::Buffer>,
-    /// Bytes added so far, padding included.
+    /// Bytes of the buffers added so far, including padding.
     bytes: usize,
 }
 
 impl Body {
-    /// Adds a column; false when the body outgrows `bytes_max`.
+    /// Adds the buffers of a column. Returns false if the body then has more than `bytes_max` bytes.
     fn add_column(&mut self, column: &dyn Array, bytes_max: usize) -> Result<bool> {
         let node = arrow_ipc::FieldNode::new(column.len() as i64, column.null_count() as i64);
         self.layout.nodes.push(node);
@@ -179,7 +180,7 @@ impl Body {
         Ok(self.layout.bytes.max(self.string_bytes) <= bytes_max)
     }
 
-    /// Compresses each buffer.
+    /// Compresses each buffer and returns the new body.
     fn compressed(self, compression: Compression) -> Result<Self> {
         let Layout { nodes, variadic_counts, .. } = self.layout;
         let layout = Layout { nodes, variadic_counts, ..Layout::default() };

@@ -1,13 +1,14 @@
-//! Bodies about the connection: the handshake, credit, sealed requests and errors.
+//! Message bodies about the connection: the handshake, credit (flow control), sealed (encrypted) requests and errors.
 
 use bytes::Bytes;
 use prost::Message;
 
-/// An empty body: `Cancel`, `Queries`, `LoadEnd`, `Status`, and answers that something is done.
+/// The empty body of the messages `Cancel`, `Queries`, `LoadEnd` and `Status`, and of answers which only say that a
+/// request has been carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Empty {}
 
-/// `Hello`
+/// Body of the message `Hello`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Hello {
     #[prost(uint32, tag = "1")]
@@ -22,7 +23,7 @@ pub struct Hello {
     pub timeout_ms: Option<u64>,
 }
 
-/// `Welcome`
+/// Body of the message `Welcome`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Welcome {
     #[prost(uint32, tag = "1")]
@@ -41,7 +42,7 @@ pub struct Welcome {
     pub node_key: Bytes,
 }
 
-/// `Sealed`
+/// Body of the message `Sealed`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Sealed {
     #[prost(uint32, tag = "1")]
@@ -58,14 +59,14 @@ pub struct Sealed {
     pub request: Bytes,
 }
 
-/// `Credit`
+/// Body of the message `Credit`.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Credit {
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
 }
 
-/// `Error`
+/// Body of the message `Error`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Error {
     #[prost(uint32, tag = "1")]

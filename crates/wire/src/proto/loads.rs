@@ -1,9 +1,9 @@
-//! Bodies about loads and changes of rows, and their outcomes.
+//! Message bodies about loads and changes of rows, and their outcomes.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message};
 
-/// Behaviour of a load if the table exists.
+/// What a load does if the table exists; see the model's `LoadMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum LoadMode {
@@ -13,7 +13,7 @@ pub enum LoadMode {
     Replace = 3,
 }
 
-/// Tier of the encryption of a table's values in memory.
+/// Encryption tier of a table's values in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Tier {
@@ -23,7 +23,7 @@ pub enum Tier {
     Strict = 3,
 }
 
-/// `LoadOptions`
+/// The options of a load, a part of [`LoadBegin`].
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct LoadOptions {
     #[prost(enumeration = "LoadMode", tag = "1")]
@@ -34,7 +34,7 @@ pub struct LoadOptions {
     pub residency: i32,
 }
 
-/// Residency of loaded rows in memory.
+/// How loaded rows are kept in memory; see the model's `Residency`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Residency {
@@ -43,7 +43,7 @@ pub enum Residency {
     Passing = 2,
 }
 
-/// `LoadBegin`
+/// Body of the message `LoadBegin`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LoadBegin {
     #[prost(string, tag = "1")]
@@ -62,7 +62,7 @@ pub struct LoadBegin {
     pub options: Option<LoadOptions>,
 }
 
-/// `ChangeRows`
+/// Body of the message `ChangeRows`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ChangeRows {
     #[prost(uint32, tag = "1")]
@@ -73,14 +73,14 @@ pub struct ChangeRows {
     pub id: Bytes,
 }
 
-/// `LoadOutcome`
+/// Body of the message `LoadOutcome`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LoadOutcome {
     #[prost(bytes = "bytes", tag = "1")]
     pub id: Bytes,
 }
 
-/// `LoadEnded`
+/// Body of the message `LoadEnded`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LoadEnded {
     #[prost(uint64, optional, tag = "1")]

@@ -1,4 +1,4 @@
-//! Bodies about a node's operation: its status, running queries and backups.
+//! Message bodies about the operation of a node: its status, running queries and backups.
 
 use bytes::Bytes;
 use prost::Message;
@@ -36,17 +36,17 @@ pub struct TenantStatus {
     pub connections_limit: Option<u64>,
 }
 
-/// `BackupFiles`
+/// Body of the message `BackupFiles`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct BackupFiles {
     #[prost(fixed64, tag = "1")]
     pub node: u64,
-    /// [`BackupFile`]s.
+    /// Encoded [`BackupFile`]s, which are decoded one by one.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub files: Vec<Bytes>,
 }
 
-/// A file in `BackupFiles`
+/// A file of a backup, a part of [`BackupFiles`].
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct BackupFile {
     #[prost(string, tag = "1")]
@@ -55,7 +55,7 @@ pub struct BackupFile {
     pub bytes: u64,
 }
 
-/// `BackupRead`
+/// Body of the message `BackupRead`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct BackupRead {
     #[prost(string, tag = "1")]
@@ -66,21 +66,21 @@ pub struct BackupRead {
     pub bytes: u32,
 }
 
-/// `BackupBytes`
+/// Body of the message `BackupBytes`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct BackupBytes {
     #[prost(bytes = "bytes", tag = "1")]
     pub data: Bytes,
 }
 
-/// `CancelQuery`
+/// Body of the message `CancelQuery`.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct CancelQuery {
     #[prost(uint64, tag = "1")]
     pub id: u64,
 }
 
-/// A program that is under way.
+/// A running program, a part of [`QueryList`].
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct QueryInfo {
     #[prost(uint64, tag = "1")]
@@ -107,14 +107,14 @@ pub struct QueryInfo {
     pub bytes: u64,
 }
 
-/// `QueryList`
+/// Body of the message `QueryList`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct QueryList {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub queries: Vec<Bytes>,
 }
 
-/// `StatusInfo`
+/// Body of the message `StatusInfo`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct StatusInfo {
     #[prost(string, tag = "1")]

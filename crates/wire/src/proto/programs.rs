@@ -1,23 +1,25 @@
-//! Bodies about programs: plans, answers, receipts, and chunks that clients keep.
+//! Message bodies about programs: plans, answers, receipts (execution statistics), and column chunks that clients
+//! cache.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message};
 
-/// The fields of a [`PlanRequest`] that name a prepared program.
+/// Those fields of a [`PlanRequest`] that name a prepared program; decoded alone to find the program.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct PlanHandle {
     #[prost(uint32, optional, tag = "3")]
     pub handle: Option<u32>,
 }
 
-/// The fields of an [`OutlinesRequest`] and of a [`Fetch`] that name a prepared program.
+/// Those fields of an [`OutlinesRequest`] and of a [`Fetch`] that name a prepared program; decoded alone to find the
+/// program.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct ChunksHandle {
     #[prost(uint32, tag = "1")]
     pub handle: u32,
 }
 
-/// The form in which a client wants rows.
+/// The form in which a client wants the rows of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ResultForm {
@@ -28,7 +30,7 @@ pub enum ResultForm {
     Zstd = 4,
 }
 
-/// `Prepare` and `Execute`
+/// Body of the messages `Prepare` and `Execute`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PlanRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -41,7 +43,7 @@ pub struct PlanRequest {
     pub schema_fingerprint: Option<u64>,
 }
 
-/// `Outlines`
+/// Body of the message `Outlines`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct OutlinesRequest {
     #[prost(uint32, tag = "1")]
@@ -54,7 +56,7 @@ pub struct OutlinesRequest {
     pub known: u64,
 }
 
-/// `OutlineList`
+/// Body of the message `OutlineList`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct OutlineList {
     #[prost(uint32, tag = "1")]
@@ -77,7 +79,7 @@ pub struct ChunkOutline {
     pub data: Option<Bytes>,
 }
 
-/// `Fetch`
+/// Body of the message `Fetch`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Fetch {
     #[prost(uint32, tag = "1")]
@@ -88,7 +90,7 @@ pub struct Fetch {
     pub row_groups: Vec<u32>,
 }
 
-/// Answer of the node for an operator: how far it is carried out.
+/// How far the node carries an operator out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Answer {
@@ -98,7 +100,7 @@ pub enum Answer {
     Refused = 3,
 }
 
-/// The answer for one operator.
+/// The node's answer for one operator.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct OperatorAnswer {
     #[prost(string, tag = "1")]
@@ -111,7 +113,7 @@ pub struct OperatorAnswer {
     pub reason: Option<String>,
 }
 
-/// `Prepared`
+/// Body of the message `Prepared`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Prepared {
     #[prost(uint64, tag = "1")]
@@ -126,7 +128,7 @@ pub struct Prepared {
     pub table_schema: Vec<u8>,
 }
 
-/// `Receipt`
+/// Body of the message `Receipt`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Receipt {
     #[prost(uint64, tag = "1")]

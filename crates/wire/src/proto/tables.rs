@@ -1,10 +1,10 @@
-//! Bodies about tables, views and schemas, and their statistics.
+//! Message bodies about tables, views and schemas, and their statistics.
 
 use super::Tier;
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-/// `Table`, `Drop` and `DropView`
+/// Body of the messages `Table`, `Drop` and `DropView`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TableRequest {
     #[prost(string, tag = "1")]
@@ -17,7 +17,7 @@ pub struct TableRequest {
     pub or_view: bool,
 }
 
-/// `CreateView`
+/// Body of the message `CreateView`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct CreateView {
     #[prost(string, tag = "1")]
@@ -28,7 +28,7 @@ pub struct CreateView {
     pub replace: bool,
 }
 
-/// `ViewInfo`
+/// Body of the message `ViewInfo`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ViewInfo {
     #[prost(string, tag = "1")]
@@ -37,12 +37,12 @@ pub struct ViewInfo {
     pub text: String,
 }
 
-/// `AlterTable`
+/// Body of the message `AlterTable`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct AlterTable {
     #[prost(string, tag = "1")]
     pub table: String,
-    /// [`TableChange`]s.
+    /// Encoded [`TableChange`]s, which are decoded one by one.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub changes: Vec<Vec<u8>>,
 }
@@ -73,7 +73,7 @@ pub struct RenameColumn {
     pub to: String,
 }
 
-/// `Tables`
+/// Body of the message `Tables`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TablesRequest {
     #[prost(string, optional, tag = "1")]
@@ -82,7 +82,7 @@ pub struct TablesRequest {
     pub with_schemas: bool,
 }
 
-/// `CreateSchema` and `DropSchema`
+/// Body of the messages `CreateSchema` and `DropSchema`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SchemaRequest {
     #[prost(string, tag = "1")]
@@ -91,7 +91,7 @@ pub struct SchemaRequest {
     pub cascade: bool,
 }
 
-/// `Statistics`
+/// Body of the message `Statistics`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct StatisticsRequest {
     #[prost(string, tag = "1")]
@@ -100,22 +100,22 @@ pub struct StatisticsRequest {
     pub columns: Vec<u32>,
 }
 
-/// A value of a column's type.
+/// A constant of a column's type.
 #[derive(Clone, PartialEq, Message)]
 pub struct Value {
     #[prost(oneof = "ValueKind", tags = "1, 2, 3, 4, 5, 6")]
     pub kind: Option<ValueKind>,
 }
 
-/// The forms of a value.
+/// The form of a constant, which depends on its type.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum ValueKind {
     #[prost(bool, tag = "1")]
     Boolean(bool),
-    /// An integer-like value that fits 64 bits.
+    /// A value of an integer type, or of a type that is stored as an integer (such as a date), if it fits 64 bits.
     #[prost(sint64, tag = "2")]
     Integer(i64),
-    /// Any other integer-like value: 16 bytes, two's complement, little-endian.
+    /// Any other such value: 16 bytes, two's complement, little-endian.
     #[prost(bytes = "vec", tag = "3")]
     WideInteger(Vec<u8>),
     #[prost(double, tag = "4")]
@@ -141,12 +141,12 @@ pub struct ColumnStatistics {
     pub bytes_encoded: u64,
     #[prost(uint64, optional, tag = "6")]
     pub distinct_estimate: Option<u64>,
-    /// A [`Spread`].
+    /// The encoded [`Spread`] of the column.
     #[prost(bytes = "bytes", optional, tag = "7")]
     pub spread: Option<Bytes>,
 }
 
-/// Spread of a column: the statistics of its values that estimates need.
+/// The statistics of a column's values that estimates need: frequent values, histogram, quantiles.
 #[derive(Clone, PartialEq, Message)]
 pub struct Spread {
     #[prost(message, repeated, tag = "1")]
@@ -163,7 +163,7 @@ pub struct Spread {
     pub quantile_error: f64,
 }
 
-/// A frequent value of a column.
+/// A frequent value of a column, and the number of its rows.
 #[derive(Clone, PartialEq, Message)]
 pub struct Frequent {
     #[prost(message, optional, tag = "1")]
@@ -172,7 +172,7 @@ pub struct Frequent {
     pub rows: u64,
 }
 
-/// `TableInfo` and `Loaded`
+/// Body of the messages `TableInfo` and `Loaded`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableInfo {
     #[prost(string, tag = "1")]
@@ -199,7 +199,7 @@ pub struct TableInfo {
     pub is_pinned: bool,
 }
 
-/// `TableList`
+/// Body of the message `TableList`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableList {
     #[prost(bytes = "bytes", repeated, tag = "1")]
@@ -210,7 +210,7 @@ pub struct TableList {
     pub schemas: Vec<String>,
 }
 
-/// The encoded states of one column.
+/// The encoded states (sketches) of one column.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ColumnStates {
     #[prost(bytes = "bytes", optional, tag = "1")]
@@ -219,7 +219,7 @@ pub struct ColumnStates {
     pub histogram: Option<Bytes>,
 }
 
-/// The encoded moments of several columns.
+/// The encoded moments of several columns, for correlations.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct MomentsState {
     #[prost(uint32, repeated, tag = "1")]
@@ -228,7 +228,7 @@ pub struct MomentsState {
     pub state: Bytes,
 }
 
-/// `TableStatistics`
+/// Body of the message `TableStatistics`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TableStatistics {
     #[prost(bytes = "bytes", tag = "1")]

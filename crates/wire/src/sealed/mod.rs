@@ -1,11 +1,12 @@
-//! Sealed answers: a client sends a public key along with a request, and every answer comes back encrypted to it and
-//! authenticated, by HPKE (RFC 9180) with X25519, HKDF-SHA-256 and AES-128-GCM.
+//! Sealed answers (end-to-end encryption of answers): a client sends a public key along with a request, and every
+//! answer comes back encrypted to that key and authenticated, by HPKE (RFC 9180) with X25519, HKDF-SHA-256 and
+//! AES-128-GCM.
 //!
-//! The client draws a key for each request ([`Opener`]). The proof that the answers are from the node is a key of the
-//! node that the client knows, or the client's token ([`Proof`]). The keys of the answers depend on the whole request
-//! as received, on its stream, on the token in the hello (otherwise an attacker in between could make the node answer
-//! for another tenant) and, if the request names a prepared program, on the request and answer that prepared it: the
-//! client cannot open answers to a request that was tampered with.
+//! The client draws a key pair for each request ([`Opener`]). The proof that the answers are from the node is either a
+//! key of the node that the client knows, or the client's token ([`Proof`]). The encryption keys of the answers are
+//! derived from the whole request as the node received it, its stream, the token in the hello (otherwise an attacker in
+//! between could make the node answer for another tenant) and, if the request names a prepared program, the request and
+//! the answer that prepared it. Therefore the client cannot decrypt answers to a request that was tampered with.
 //!
 //! A sealed answer is a message of its usual kind, whose body is
 //!
@@ -13,11 +14,11 @@
 //! | ciphertext, as long as the plain body | a tag of 16 bytes for each block | encapsulated key, 32 | number, 8 |
 //! ```
 //!
-//! The ciphertext is in blocks of `BLOCK_BYTES`, the last one shorter, each encrypted by itself, so that it stays in
-//! the CPU caches while it is copied and encrypted. Answers are numbered from 0 in their order; an `Error` may come at
-//! any time and has a number from `ERROR_NUMBERS` on. The associated data of a block are the stream, the number, the
-//! kind, the block's index and whether it is the last: an answer that was dropped, repeated, swapped, truncated or
-//! given another kind is an error. Example: if answer 1 is dropped in transit, the client expects
+//! The ciphertext is in blocks of `BLOCK_BYTES`, the last one shorter. Each block is encrypted by itself, so that it
+//! stays in the CPU caches while it is copied and encrypted. Answers are numbered from 0 in their order; an `Error` may
+//! come at any time and has a number from `ERROR_NUMBERS` on. The associated data of a block are the stream, the
+//! number, the kind, the block's index and whether it is the last, so that an answer that was dropped, repeated,
+//! swapped, truncated or given another kind is detected. Example: if answer 1 is dropped in transit, the client expects
 //! number 1 and refuses answer 2; renumbering answer 2 as 1 makes its tag wrong.
 
 mod open;
@@ -39,34 +40,35 @@ use farpool_cipher::{Secret, TAG_BYTES, sha256};
 use farpool_model::{Error, ErrorKind, Result, cast};
 use std::fmt;
 
-/// Plain bytes of a block: with more, the second pass over them finds less in the CPU caches; with fewer, tags and
-/// calls cost more. From 64 KiB to 512 KiB there is no difference to measure.
+/// Plain bytes of a block. Reason: with larger blocks, less of a block is still in the CPU caches for the second pass
+/// over it; with smaller ones, tags and calls cost more. From 64 KiB to 512 KiB no difference was measured.
 const BLOCK_BYTES: usize = 128 << 10;
 
-/// The number of the one suite that there is: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
+/// Id of the only cipher suite so far: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
 pub(crate) const SUITE: u32 = 1;
 
-/// Bits of the number of a block within its message. A message has at most 2,048 blocks.
+/// Number of bits for the index of a block within its message: more than enough, because a message has at most 2,048
+/// blocks.
 const BLOCK_BITS: u32 = 16;
 
-/// Numbers of errors are beyond those of all other answers.
+/// The first message number for errors, beyond the numbers of all other answers.
 const ERROR_NUMBERS: u64 = 1 << 46;
 
-/// Bytes behind the ciphertext, beside the tags.
+/// Bytes after the tags: the encapsulated key and the message number.
 const TRAILER_BYTES: usize = KEY_BYTES + 8;
 
-/// A digest of a request, or of one and its answer.
+/// A SHA-256 digest of a request, or of a request and its answer.
 pub type Digest = [u8; 32];
 
-/// Context string that the keys of answers are derived with, so that they cannot be used for anything else.
+/// Context string for the derivation of the encryption keys, so that these keys cannot be used for anything else.
 const INFO: &[u8] = b"farpool/1 sealed answers, from the node to the client";
 
-/// Method by which a client verifies that answers are from the node.
+/// How a client verifies that answers are from the node.
 #[derive(Clone, Debug)]
 pub enum Proof {
-    /// By a key of the node, whose public half the client was given.
+    /// By a key of the node, whose public half the client has been given.
     NodeKey(PublicKey),
-    /// By the client's token, which both know.
+    /// By the client's token, which both sides know.
     Token(std::sync::Arc<TokenKey>),
 }
 
@@ -86,18 +88,18 @@ impl Proof {
     }
 }
 
-/// A secret that follows from a token, and its name, from which neither follows.
+/// A pre-shared key that is derived from a token, and its id. The token does not follow from either.
 pub struct TokenKey {
     secret: Secret,
     id: [u8; 16],
 }
 
 impl TokenKey {
-    /// Returns the key of a token that `farpool token new` has made: a prefix and 64 hexadecimal digits.
+    /// Derives the key from a token that `farpool token new` has made: a prefix and 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Invalid` for any other, which may be easy to guess: who guesses a token can try it on recorded answers (RFC
-    /// 9180, section 9.5). `OverLimit` where the process may not lock more memory.
+    /// `Invalid` for any other token, because it may be easy to guess, and guesses can be verified on recorded answers
+    /// (RFC 9180, section 9.5). `OverLimit` if the process may not lock more memory.
     pub fn of(token: &str) -> Result<TokenKey> {
         let digits = token.strip_prefix("fp_").filter(|digits| digits.len() == 64 && is_hex(digits));
         let Some(digits) = digits else {
@@ -123,7 +125,7 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-/// A request whose answers must be sealed, as it was received.
+/// A request whose answers must be sealed, as the node received it.
 #[derive(Debug)]
 pub struct SealedRequest {
     /// The request itself.
@@ -138,8 +140,8 @@ impl SealedRequest {
     /// Reads a message of the kind [`FrameKind::Sealed`].
     ///
     /// # Errors
-    /// `Corrupt` when it is damaged; `Invalid` when it wants something that this node does not know, or is around a
-    /// message that is no request.
+    /// `Corrupt` if it cannot be decoded; `Invalid` if it asks for something that this node does not know, or does not
+    /// contain a request.
     pub fn read(message: &Message) -> Result<SealedRequest> {
         let sealed: proto::Sealed = read(&message.body)?;
         if sealed.suite != SUITE {
@@ -176,10 +178,10 @@ impl SealedRequest {
         })
     }
 
-    /// Returns the stream of the `Prepare` whose program the request names.
+    /// Returns the id of the stream on which the program that the request names was prepared; `None` if it names none.
     ///
     /// # Errors
-    /// As those of the request.
+    /// Those of decoding the request.
     pub fn handle(&self) -> Result<Option<u32>> {
         match self.request.kind {
             FrameKind::Execute => Ok(read::<proto::PlanHandle>(&self.request.body)?.handle),
@@ -192,7 +194,8 @@ impl SealedRequest {
     }
 }
 
-/// Wraps `request` so that its answers are sealed for the holder of `key`. Returns the message and its digest.
+/// Wraps `request` in a `Sealed` message, which asks for answers encrypted to `key`. Returns the message and its
+/// digest.
 fn wrap(request: Outgoing, key: PublicKey, proof: &Proof) -> Result<(Outgoing, Digest)> {
     let (kind, pieces, _) = request.into_parts();
     let body = body(&proto::Sealed {
@@ -207,26 +210,26 @@ fn wrap(request: Outgoing, key: PublicKey, proof: &Proof) -> Result<(Outgoing, D
     Ok((Outgoing::new(FrameKind::Sealed, vec![body])?, digest))
 }
 
-/// Returns the digest of the token that a client has shown in its hello; zeros without one.
+/// Returns the digest of the token that a client has shown in its hello; zeros if it has shown none.
 pub fn shown(token: Option<&str>) -> Digest {
     token.map_or([0; 32], |token| sha256(token.as_bytes()))
 }
 
-/// Returns the `info` of both sides.
+/// Returns the `info` argument of HPKE, which both sides must compute in the same way.
 fn info(stream: u32, shown: &Digest, request: &Digest, prepared: Option<&Digest>) -> Vec<u8> {
     let prepared = prepared.copied().unwrap_or_default();
     [INFO, &stream.to_le_bytes(), shown, request, &prepared].concat()
 }
 
-/// Returns the digest that later requests for a prepared program are bound to: of the request that prepared it, and its
-/// answer.
+/// Returns the digest that later requests for a prepared program are bound to: over the request that prepared it, and
+/// the answer.
 fn bind<'a>(request: &Digest, answer: impl Iterator<Item = &'a [u8]>) -> Digest {
     let mut bytes = request.to_vec();
     answer.for_each(|piece| bytes.extend_from_slice(piece));
     sha256(&bytes)
 }
 
-/// Returns the associated data of a block.
+/// Returns the associated data of a block, which its tag authenticates.
 fn associated(stream: u32, number: u64, kind: FrameKind, block: usize, is_last: bool) -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..4].copy_from_slice(&stream.to_le_bytes());
@@ -237,17 +240,17 @@ fn associated(stream: u32, number: u64, kind: FrameKind, block: usize, is_last: 
     bytes
 }
 
-/// Returns the number of a block of a message among all blocks of the stream.
+/// Returns the nonce counter of a block: its number among all blocks of the stream.
 fn nonce(number: u64, block: usize) -> u64 {
     number << BLOCK_BITS | cast::u64_from(block)
 }
 
-/// Returns the number of blocks of a message with `bytes` plain bytes.
+/// Returns the number of blocks for a message of `bytes` plain bytes.
 fn blocks(bytes: usize) -> usize {
     bytes.div_ceil(BLOCK_BYTES).max(1)
 }
 
-/// Bytes that sealing adds to a message of at most `bytes`.
+/// Returns the maximum number of bytes that sealing adds to a message of at most `bytes`.
 pub(crate) fn added_bytes(bytes: usize) -> usize {
     blocks(bytes) * TAG_BYTES + TRAILER_BYTES
 }

@@ -1,4 +1,4 @@
-//! The client's side: makes a key for a request, and decrypts its answers.
+//! The client's side of sealed answers: draws a key pair for a request, and decrypts its answers.
 
 use super::{
     BLOCK_BYTES, Digest, ERROR_NUMBERS, Proof, TRAILER_BYTES, associated, bind, blocks, info, nonce, wrap,
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Opens the answers to one request.
+/// Decrypts (opens) the answers to one request.
 #[derive(Debug)]
 pub struct Opener {
     key: PrivateKey,
@@ -24,25 +24,25 @@ pub struct Opener {
     prepared: Option<Digest>,
     /// The number of the answer that must come next.
     pub(super) next: AtomicU64,
-    /// Key and context of the first answer that could be opened.
+    /// Encapsulated key and decryption context, derived from the first answer that could be decrypted.
     pub(super) context: Mutex<Option<(PublicKey, Arc<Context>)>>,
 }
 
-/// The end of a sealed body.
+/// What follows the ciphertext in a sealed body; see the documentation of [`crate::sealed`].
 struct Trailer {
     number: u64,
     encapsulated: PublicKey,
-    /// Plain bytes, which come first.
+    /// Number of plain bytes, which is also the length of the ciphertext.
     bytes: usize,
 }
 
 impl Opener {
-    /// Draws a key for the answers to `request`, and returns the message that requests them. `shown` is the
-    /// [digest](super::shown) of the token in the client's hello; `prepared` is the digest that the named program is
-    /// bound to, as returned by [`Opener::bind`].
+    /// Draws a key pair for the answers to `request`, and returns the message to send in place of the request. `shown`
+    /// is the [digest](super::shown) of the token in the client's hello; `prepared` is the digest that the named
+    /// program is bound to, as returned by [`Opener::bind`].
     ///
     /// # Errors
-    /// `OverLimit` when the request is too large, or the process may not lock more memory.
+    /// `OverLimit` if the request is too large, or the process may not lock more memory.
     pub fn new(
         request: Outgoing,
         proof: &Proof,
@@ -55,17 +55,17 @@ impl Opener {
         Ok((message, Opener { key, proof, shown, digest, prepared, next, context }))
     }
 
-    /// Returns the digest that requests for the program prepared by this one are bound to; `answer` is the opened
-    /// answer.
+    /// Returns the digest that later requests for the prepared program are bound to. This request has prepared it, and
+    /// `answer` is the decrypted answer.
     pub fn bind(&self, answer: &Message) -> Digest {
         bind(&self.digest, std::iter::once(&answer.body[..]))
     }
 
-    /// Checks that an answer comes when it must. Answers are checked in the order in which they came, each once, and
-    /// may be opened in any.
+    /// Checks that the answer has the number that must come next. Call it once for each answer, in the order in which
+    /// they came; they may then be decrypted in any order.
     ///
     /// # Errors
-    /// `Corrupt` when another one was due.
+    /// `Corrupt` if another answer must come next: one was dropped, repeated or swapped.
     pub fn check(&self, message: &Message) -> Result<()> {
         if message.kind == FrameKind::Error {
             return Ok(());
@@ -80,7 +80,8 @@ impl Opener {
         }
     }
 
-    /// Decrypts an answer that was checked, in place. If the node has sent an error in the clear, the result says so.
+    /// Decrypts, in place, an answer that [`Opener::check`] has accepted. If the node has sent an error unencrypted,
+    /// returns an error that says so.
     ///
     /// # Errors
     /// `Corrupt` if the answer was tampered with, or is from another sender.
@@ -107,12 +108,13 @@ impl Opener {
         Ok(opened)
     }
 
-    /// Errors may be the only answer, and may come in place of others.
+    /// Decrypts an error, for which other rules hold: it may be the only answer, and may come in place of others.
     fn open_error(&self, message: Message) -> Result<Message> {
         if let Ok(trailer) = Trailer::read(&message)
             && trailer.number >= ERROR_NUMBERS
         {
-            // A node that has lost the program cannot know the digest that answers are bound to.
+            // If the node has lost the program, it cannot know the digest that answers are bound to; both possibilities
+            // are tried.
             let bound_to = self.prepared.iter().map(Some).chain([None]);
             for prepared in bound_to {
                 let context = self.derive(&message, &trailer, prepared);
@@ -121,14 +123,14 @@ impl Opener {
                 }
             }
         }
-        // A node can refuse in the clear only, as long as it does not know how to encrypt.
+        // A node that does not know how to encrypt can only refuse unencrypted.
         match Response::decode(&message, None) {
             Ok(Response::Error(said)) => Err(unproven(said)),
             _ => Err(forged(message.kind)),
         }
     }
 
-    /// Derives the keys of answers that are bound to `prepared`, of which `message` is one.
+    /// Derives the decryption context from `message`, for answers that are bound to `prepared`.
     fn derive(&self, message: &Message, trailer: &Trailer, prepared: Option<&Digest>) -> Result<Context> {
         let info = info(message.stream, &self.shown, &self.digest, prepared);
         let by = match &self.proof {
@@ -143,7 +145,7 @@ impl Opener {
     }
 }
 
-/// Decrypts a message in the memory that it came in, or in a copy if others read that.
+/// Decrypts a message in the memory that it came in; in a copy if others read that memory.
 fn decrypt(context: &Context, trailer: &Trailer, message: Message) -> Result<Message> {
     let Trailer { number, bytes, .. } = *trailer;
     let Message { kind, stream, body, bytes_on_wire } = message;
@@ -173,7 +175,7 @@ impl Trailer {
         let (rest, number) = body.split_last_chunk()?;
         let (rest, encapsulated) = rest.split_last_chunk::<KEY_BYTES>()?;
         debug_assert_eq!(body.len() - rest.len(), TRAILER_BYTES);
-        // As many tags as the plain bytes in front of them have blocks.
+        // The tags follow the ciphertext; their number follows from the total length.
         let blocks = rest.len().div_ceil(BLOCK_BYTES + TAG_BYTES).max(1);
         let bytes = rest.len().checked_sub(blocks * TAG_BYTES)?;
         (self::blocks(bytes) == blocks).then_some(())?;
@@ -186,7 +188,7 @@ fn forged(kind: FrameKind) -> Error {
         .advise("see that --node-key, or the token, is that of the node, and who is between it and here")
 }
 
-/// Returns an error that came in the clear, where the client wants proof.
+/// Returns the error for an unencrypted error message, which may be from anybody.
 fn unproven(said: Error) -> Error {
     Error {
         message: format!("refused in the clear, so by the node or somebody on the way: {}", said.message),

@@ -1,4 +1,4 @@
-//! The node's side: encrypts the answers to one request.
+//! The node's side of sealed answers: encrypts the answers to one request.
 
 use super::{
     BLOCK_BYTES, Digest, ERROR_NUMBERS, SealedRequest, TRAILER_BYTES, TokenKey, associated, bind, blocks,
@@ -14,20 +14,20 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Inputs for a node's proof of its identity: its key, and the credentials that the client has shown.
+/// What a node proves its identity with: its own key, and the token that the client has shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeProof<'a> {
     /// The node's key.
     pub key: Option<&'a PrivateKey>,
-    /// The key of the client's token.
+    /// The key derived from the client's token.
     pub token: Option<&'a TokenKey>,
-    /// Digest of the credentials that the client has shown; see [`shown`](super::shown).
+    /// Digest of the token that the client has shown; see [`shown`](super::shown).
     pub shown: Digest,
 }
 
-/// Seals the answers to one request, from several threads at once.
+/// Encrypts (seals) the answers to one request, on several threads at once.
 ///
-/// Invariant: no number is used for two messages, so that no nonce is.
+/// Invariant: no number is used for two messages, so that no nonce is used twice, which would break AES-GCM.
 #[derive(Debug)]
 pub struct Sealer {
     context: Context,
@@ -40,16 +40,16 @@ pub struct Sealer {
     order: Mutex<AnswerOrder>,
 }
 
-/// Sealed answers on their way out.
+/// Puts sealed answers back into the order of their numbers, because several threads encrypt them.
 #[derive(Debug, Default)]
 struct AnswerOrder {
-    /// The number of the answer that goes next.
+    /// The number of the answer that is sent next.
     next: u64,
-    /// Answers for which those before them are still being sealed. There are fewer of them than threads.
+    /// Answers that must wait until those before them have been encrypted. There are fewer of them than threads.
     waiting: BTreeMap<u64, Outgoing>,
 }
 
-/// A sealed answer, to be sent after those with lower numbers.
+/// A sealed answer, which must be sent after those with lower numbers.
 #[derive(Debug)]
 pub struct NumberedAnswer {
     pub(super) number: u64,
@@ -57,7 +57,7 @@ pub struct NumberedAnswer {
 }
 
 impl Sealer {
-    /// Sets up the encryption of answers to `request`. `prepared` is the digest that its program is bound to, as
+    /// Sets up the encryption of the answers to `request`. `prepared` is the digest that its program is bound to, as
     /// returned by [`Sealer::bind`].
     ///
     /// # Errors
@@ -105,29 +105,30 @@ impl Sealer {
         })
     }
 
-    /// Returns whether the answers are bound to this program. One that the request runs must be the one that was there
-    /// when the keys were made.
+    /// Returns whether the answers are bound to this program. Must be checked when the program runs: it must be the
+    /// program for which the keys were derived.
     pub fn is_bound_to(&self, prepared: Option<&Digest>) -> bool {
         self.prepared.as_ref() == prepared
     }
 
-    /// Returns the digest that requests for the program prepared by this one are bound to; `answer` is the plain
-    /// answer.
+    /// Returns the digest that later requests for the prepared program are bound to. This request has prepared it, and
+    /// `answer` is the unencrypted answer.
     pub fn bind(&self, answer: &[Outgoing]) -> Digest {
         bind(&self.digest, answer.iter().flat_map(Outgoing::pieces))
     }
 
-    /// Seals an answer as the next one, while other threads may seal others. It leaves by [`Sealer::deliver`].
+    /// Takes the next number and encrypts an answer; other threads may encrypt others at the same time. The answer is
+    /// sent by [`Sealer::deliver`].
     ///
     /// # Errors
-    /// `OverLimit` where the process may not lock more memory; then no further answer can leave but an error.
+    /// `OverLimit` if the process may not lock more memory; after that, no further answer can be sent but an error.
     pub fn seal(&self, message: Outgoing) -> Result<NumberedAnswer> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         Ok(NumberedAnswer { number, message: self.encrypt(number, message)? })
     }
 
-    /// Passes an answer to `put` in the order of the numbers: now, followed by later ones that wait for it, or from a
-    /// later call by another thread.
+    /// Passes sealed answers to `put` in the order of their numbers: this one, and later ones that waited for it. If an
+    /// earlier one is missing, keeps this one; the call for the earlier one, on another thread, passes it on.
     pub fn deliver(&self, numbered: NumberedAnswer, mut put: impl FnMut(Outgoing)) {
         let mut order = self.order.lock();
         order.waiting.insert(numbered.number, numbered.message);
@@ -139,7 +140,7 @@ impl Sealer {
         }
     }
 
-    /// Seals an answer while no other answer is pending; the caller sends it at once.
+    /// Encrypts an answer while no other answer is pending; the caller sends it at once.
     ///
     /// # Errors
     /// Errors of [`Sealer::seal`]; `Internal` if an earlier answer is pending.
@@ -153,7 +154,7 @@ impl Sealer {
         Ok(message)
     }
 
-    /// Seals an error, which may be sent at any time and replaces all pending answers.
+    /// Encrypts an error, which may be sent at any time and replaces all pending answers.
     ///
     /// # Errors
     /// As [`Sealer::seal`].
@@ -162,8 +163,8 @@ impl Sealer {
         self.encrypt(self.errors.fetch_add(1, Ordering::Relaxed), message)
     }
 
-    /// Copies the pieces of a message block by block and encrypts each block while it is in the cache. The pieces may
-    /// be memory of the pool, which others read.
+    /// Copies the pieces of a message block by block, and encrypts each block while it is in the CPU cache. The pieces
+    /// are copied because they may be memory of the pool, which others read.
     fn encrypt(&self, number: u64, message: Outgoing) -> Result<Outgoing> {
         let (kind, pieces, bytes) = message.into_parts();
         let cipher = self.context.expand()?;

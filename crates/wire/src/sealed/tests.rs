@@ -1,4 +1,4 @@
-//! Answers that were sealed are opened, and nothing else is.
+//! Tests that sealed (encrypted) answers can be opened, and nothing else can.
 
 use super::*;
 use crate::message::Assembler;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const STREAM: u32 = 7;
 
-/// Digest of the credentials that the client has shown.
+/// Digest of the token that the client has shown.
 const SHOWN: Digest = [9; 32];
 
 /// Returns the message as the receiver gets it.
@@ -120,7 +120,7 @@ fn threads_seal_at_once_and_answers_leave_in_order() {
     let (count, sent) = (3_000, parking_lot::Mutex::new(Vec::new()));
     let numbered: Vec<NumberedAnswer> =
         (0..count).map(|n| pair.sealer.seal(parcel(n % 300)).unwrap()).collect();
-    // As threads that overtake one another would.
+    // The order in which threads that overtake one another would deliver them.
     let (late, early): (Vec<_>, Vec<_>) = numbered.into_iter().partition(|it| it.number % 7 == 3);
     for numbered in early.into_iter().rev().chain(late) {
         pair.sealer.deliver(numbered, |message| sent.lock().push(message));
@@ -131,7 +131,7 @@ fn threads_seal_at_once_and_answers_leave_in_order() {
         let opened = pair.open(received(message, STREAM)).unwrap();
         assert_eq!(opened.body, received(parcel(place % 300), STREAM).body);
     }
-    // An answer that is never delivered blocks the end.
+    // An answer that has a number but is never delivered holds up all later ones.
     drop(pair.sealer.seal(parcel(1)).unwrap());
     assert_eq!(pair.sealer.seal_alone(receipt()).unwrap_err().kind, ErrorKind::Internal);
     // An error is sent nevertheless, and replaces everything that was not sent.
@@ -159,7 +159,7 @@ fn dropped_repeated_and_exchanged_answers_are_errors() {
     for order in [&[0, 1, 3][..], &[1], &[3], &[0, 0], &[0, 2, 1, 3], &[0, 1, 2, 2, 3]] {
         assert_eq!(fresh(order).unwrap_err().kind, ErrorKind::Corrupt, "{order:?}");
     }
-    // The number of another answer does not help.
+    // With the number of another answer, it cannot be opened either.
     let mut body = answers[1].body.to_vec();
     let at = body.len() - 8;
     body[at] = 0;
@@ -233,7 +233,7 @@ fn another_node_token_request_or_program_has_other_keys() {
         answer(&sealed, &[1; 32], NodeProof { key: Some(&other), token: None, shown: SHOWN }).unwrap_err();
     assert!(refused.kind == ErrorKind::Denied && refused.message.contains("wants another"), "{refused}");
     assert!(answer(&sealed, &[1; 32], NodeProof::default()).is_err());
-    // A node in the middle, which knows everything but the node's key, and says that it is the one.
+    // A man in the middle knows everything but the node's key, and claims to be the node.
     let forged = |change: &dyn Fn(&mut proto::Sealed)| {
         let mut inner: proto::Sealed = read(&sealed.body).unwrap();
         change(&mut inner);
@@ -244,10 +244,10 @@ fn another_node_token_request_or_program_has_other_keys() {
         answer(&forged(&own_id), &[1; 32], NodeProof { key: Some(&other), token: None, shown: SHOWN })
             .unwrap();
     assert!(opener(answered).is_err(), "another node");
-    // The right node, which mistakes the client for another one.
+    // The right node, but it mistakes the client for another one.
     let another = NodeProof { shown: [8; 32], ..proof };
     assert!(opener(answer(&sealed, &[1; 32], another).unwrap()).is_err(), "another token");
-    // The right node, to which another request was sent.
+    // The right node, but another request was sent to it.
     let other_plan = |sealed: &mut proto::Sealed| sealed.request = Bytes::from(vec![1; 40]);
     assert!(opener(answer(&forged(&other_plan), &[1; 32], proof).unwrap()).is_err(), "another request");
 }

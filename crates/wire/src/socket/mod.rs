@@ -1,8 +1,8 @@
-//! A connected byte stream as both ends of a connection use it: TCP, a pipe in memory for tests and
-//! simulations, or TLS over one of them. Nothing here opens a connection.
+//! A connected byte stream, as both ends of a connection use it: TCP, a pipe in memory for tests and simulations, or
+//! TLS over one of them. Nothing here opens a connection.
 //!
-//! Contract: reads and writes never block; any thread may try them at any time. At most one task waits for
-//! each [`Interest`]: a second one would replace the waker of the first.
+//! Contract: reads and writes never block, and any thread may try them at any time. At most one task at a time waits
+//! for each [`Interest`], because a second one would replace the waker of the first.
 
 mod pipe;
 mod tcp;
@@ -17,38 +17,38 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Poll};
 
-/// The event that a task waits for.
+/// What a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Bytes can be read, or their end.
+    /// Bytes can be read, or the peer has ended its side.
     Readable,
     /// There is room to write.
     Writable,
 }
 
-/// A connected byte stream. Closes when dropped.
+/// A connected byte stream. Dropping it closes the connection.
 pub trait Socket: Send + Sync + fmt::Debug {
-    /// Moves received bytes to the first chunk of `buffer` and returns their number; 0 when the peer has
+    /// Moves received bytes to the first chunk of `buffer`, without blocking. Returns their number; 0 if the peer has
     /// ended its side.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing has come; any other error ends the connection.
+    /// `WouldBlock` if nothing has come; any other error ends the connection.
     fn try_read(&self, buffer: &mut dyn BufMut) -> io::Result<usize>;
 
-    /// Writes bytes from the front of `slices` and returns their number.
+    /// Writes bytes from the front of `slices`, without blocking. Returns their number.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room; the next write must then begin with the same bytes, since some of
-    /// them may have been sent encrypted. Any other error ends the connection.
+    /// `WouldBlock` if there is no room. The next write must then begin with the same bytes, because TLS may have
+    /// encrypted and sent some of them already. Any other error ends the connection.
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Polls whether a read or a write is worth a try; it may still block.
+    /// Polls until a read or a write is worth a try. Even then it may return `WouldBlock`.
     fn poll_ready(&self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>>;
 
     /// Tells the peer that no more bytes will come. Reading can continue.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// Fails if the connection is broken.
     fn end_writing(&self) -> io::Result<()>;
 
     /// Address of the other end, for logs.
@@ -62,25 +62,25 @@ pub trait Socket: Send + Sync + fmt::Debug {
     /// Returns whether the other end is known to be on the same machine.
     fn is_near(&self) -> bool;
 
-    /// Bytes of memory that the socket holds in this process, apart from the system's buffers.
+    /// Returns the bytes of memory that the socket holds in this process, without the operating system's buffers.
     fn bytes_held(&self) -> usize {
         0
     }
 }
 
 impl dyn Socket + '_ {
-    /// Waits until the socket is ready.
+    /// Waits until the socket is ready for a read or a write.
     ///
     /// # Errors
-    /// When the socket can no longer be waited for.
+    /// Fails if the socket can no longer be waited for.
     pub async fn ready(&self, interest: Interest) -> io::Result<()> {
         poll_fn(|context| self.poll_ready(context, interest)).await
     }
 
-    /// Waits for bytes and appends them to `buffer`; 0 when the peer has ended its side.
+    /// Waits for bytes and appends them to `buffer`. Returns their number; 0 if the peer has ended its side.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// Fails if the connection is broken.
     pub async fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
         loop {
             match self.try_read(buffer) {
@@ -91,10 +91,10 @@ impl dyn Socket + '_ {
         }
     }
 
-    /// Writes all `bytes`, waiting for room.
+    /// Writes all `bytes`, waiting for room as often as needed.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// Fails if the connection is broken.
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.try_write_vectored(&[IoSlice::new(bytes)]) {

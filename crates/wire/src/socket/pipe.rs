@@ -1,7 +1,7 @@
-//! Pipes: two sockets in memory that are connected to each other, with bounded buffers between them.
+//! Pipes: pairs of connected sockets in memory, with bounded buffers between them.
 //!
-//! Invariant: each direction delivers the bytes written to it, in order, and holds at most as many as its
-//! capacity. As long as an end lives, its peer cannot tell a silent owner from one that vanished.
+//! Invariant: each direction delivers the bytes written to it in order, and holds at most `bytes_max` bytes. As long as
+//! an end has not been dropped, its peer cannot tell whether the owner is silent or gone, as on a network.
 
 use super::{Interest, Socket};
 use bytes::BufMut;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 /// Creates the two ends of a connection that holds up to `bytes_max` bytes in each direction.
 ///
 /// # Panics
-/// When `bytes_max` is 0: nothing could pass.
+/// Panics if `bytes_max` is 0, because no byte could pass.
 pub fn pipe(bytes_max: usize) -> (Pipe, Pipe) {
     assert!(bytes_max > 0, "a pipe needs room for a byte");
     let one_way = || Arc::new(Mutex::new(Direction { bytes_max, ..Direction::default() }));
@@ -34,9 +34,9 @@ pub struct Pipe {
 struct Direction {
     bytes: VecDeque<u8>,
     bytes_max: usize,
-    /// Whether the writing end has ended its side.
+    /// Whether the writing end has said that no more bytes will come.
     ended: bool,
-    /// Whether the reading end was dropped.
+    /// Whether the reading end has been dropped.
     abandoned: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,

@@ -1,4 +1,4 @@
-//! TCP as a [`Socket`].
+//! Implements [`Socket`] for TCP streams.
 
 use super::{Interest, Socket};
 use bytes::BufMut;
@@ -11,8 +11,9 @@ use tokio::net::TcpStream;
 impl Socket for TcpStream {
     fn try_read(&self, mut buffer: &mut dyn BufMut) -> io::Result<usize> {
         let (room, mut read) = (buffer.chunk_mut().len(), None);
-        // If all received bytes were taken, the next read waits at once rather than calls the system without result.
-        // This relies on edge-triggered readiness (epoll, kqueue); bytes that arrive during this read are not missed.
+        // A read that takes all received bytes clears the readiness, so that the next read waits at once, without a
+        // system call that would find nothing. This relies on edge-triggered readiness (epoll, kqueue); bytes that
+        // arrive during this read are not missed.
         let outcome = self.try_io(tokio::io::Interest::READABLE, || {
             let bytes = *read.insert(self.try_read_buf(&mut buffer)?);
             let is_all = cfg!(unix) && bytes > 0 && bytes < room;

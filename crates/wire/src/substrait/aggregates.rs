@@ -1,5 +1,5 @@
-//! Decodes the keys and measures of an aggregation. A measure that is not supported becomes opaque: the node
-//! then refuses the aggregation and the rest of the plan still runs.
+//! Decodes the group keys and measures (aggregates) of a Substrait aggregation. A measure that is not supported becomes
+//! opaque: the node then refuses only the aggregation, and runs the rest of the plan.
 
 use super::expressions::Reader;
 use super::{functions, proto, read, types};
@@ -10,7 +10,7 @@ use farpool_model::{
     Aggregate, AggregateFunction, Error, Expr, Result, SketchParameters, StateFunction, limits,
 };
 
-/// Returns the keys of the single grouping set that an aggregation may have.
+/// Returns the group keys of an aggregation, which may have only one grouping set.
 pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec<Bytes>> {
     let grouping: proto::Grouping = match relation.groupings.as_slice() {
         [] => return Ok(Vec::new()),
@@ -28,7 +28,7 @@ pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec
     grouping.expression_references.iter().map(expression).collect()
 }
 
-/// Decodes a measure to an aggregate; one that is not supported gets an opaque argument.
+/// Decodes a measure to an aggregate. One that is not supported gets an opaque argument, which has the reason.
 pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot]) -> Result<Aggregate> {
     let Some(call) = &measure.measure else {
         return Err(Error::invalid("an aggregate without a function"));
@@ -36,7 +36,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     reader.charge(limits::EXPR_NODE_BYTES)?;
     let filter = measure.filter.as_ref().map(|filter| reader.expression(filter, columns)).transpose()?;
     let arguments = reader.arguments(&call.arguments, &call.args, columns, 0)?;
-    // Keeps the inputs of an unsupported aggregate, so that it is refused with its reason.
+    // The inputs of an unsupported aggregate are kept, so that the client knows which columns it needs.
     let opaque = |reason| {
         let (Ok(values) | Err(values)) = &arguments;
         let inputs = values.iter().chain(&filter).cloned().collect();
@@ -66,7 +66,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     let types = arguments.iter().map(|argument| argument.data_type(reader.schema()));
     let declared = call.output_type.as_ref().and_then(|t| types::read_type(t, reader.extensions().types()));
     let (accepted, usual) = match types.collect::<Result<Vec<DataType>>>() {
-        // An invalid argument is reported by its own check later.
+        // An invalid argument is reported by a later check.
         Err(_) => (true, Some(DataType::Int64)),
         Ok(types) => {
             let accepted = declared.as_ref().is_some_and(|declared| function.accepts(&types, declared));
@@ -84,7 +84,8 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     Ok(Aggregate { name, function, arguments, filter, data_type })
 }
 
-/// Applies the options that are parameters of the function; returns it and the other options.
+/// Applies those options that are parameters of the function (such as the size of a sketch). Returns the function and
+/// the other options.
 fn with_options(
     function: AggregateFunction,
     call: &proto::AggregateFunction,
@@ -113,7 +114,7 @@ fn with_options(
     Ok((state.into(), others))
 }
 
-/// Returns the reason why a call of a known aggregate function is not supported, if so.
+/// Returns the reason why this call of a known aggregate function is not supported; `None` if it is supported.
 fn refused_aggregate(
     function: AggregateFunction,
     call: &proto::AggregateFunction,

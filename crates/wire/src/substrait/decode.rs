@@ -1,5 +1,5 @@
-//! Decodes plans to programs: relations over one table, read from the table outwards. The model composes
-//! them.
+//! Decodes Substrait plans to programs: reads the relations over one table from the table outwards, and lets the model
+//! crate compose them into one program.
 
 use super::aggregates::{grouping_expressions, measure};
 use super::encode::TABLE_VERSION_TYPE;
@@ -15,18 +15,18 @@ use std::collections::HashMap;
 /// Decodes a plan over one table to a program. `schema_of` returns the canonical schema of a table.
 ///
 /// # Errors
-/// `Corrupt` if the bytes are damaged; `OverLimit` if the plan is too large, too deep or has too many nodes; `Invalid`
-/// if it has an unsupported relation, or does not fit the table; and errors of `schema_of`.
+/// `Corrupt` if the bytes cannot be decoded; `OverLimit` if the plan is too large, too deep or has too many nodes;
+/// `Invalid` if it has an unsupported relation, or does not fit the table; and errors of `schema_of`.
 pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>) -> Result<Program> {
     decode_program_within(plan, schema_of, &|_| Ok(()))
 }
 
-/// Decodes a program as [`decode_program`] does, within bounded memory: before memory is allocated, `holds` is called
-/// with the total bytes that decoding and compiling the plan take so far. This is an upper bound, and may decrease
-/// again.
+/// Decodes a program like [`decode_program`], within limited memory: before memory is allocated, `holds` is called with
+/// the total bytes that decoding and compiling the plan takes so far. It returns an error if that is too much. The
+/// total is an upper bound, and may decrease again.
 ///
 /// # Errors
-/// Errors of [`decode_program`], and errors of `holds`.
+/// Errors of [`decode_program`] and of `holds`.
 pub fn decode_program_within(
     plan: &[u8],
     schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>,
@@ -52,7 +52,7 @@ pub fn decode_program_within(
         Some(PlanRelType::Rel(input)) => (input, None),
         None => return Err(Error::invalid("the plan has no relation")),
     };
-    // From the root down to the table; they are applied in reverse below.
+    // Collects the relations from the root down to the table; they are applied in reverse order below.
     let mut relations = vec![relation_of(&input)?];
     while let Some(input) = input_of(&relations[relations.len() - 1])? {
         if relations.len() >= limits::PLAN_RELATIONS_MAX {
@@ -79,7 +79,7 @@ fn relation_of(bytes: &Bytes) -> Result<RelType> {
     relation.ok_or_else(|| Error::invalid("the plan has a relation of a kind that is not known here"))
 }
 
-/// Returns the input of a supported relation; `None` for the table itself.
+/// Returns the encoded input of a supported relation; `None` for the relation that reads the table.
 fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
     let what = match relation {
         RelType::Read(_) => return Ok(None),
@@ -105,7 +105,7 @@ fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
     Err(not_done(what))
 }
 
-/// Rejects enhancements: they change the meaning of a plan, so an unknown one cannot be ignored.
+/// Rejects enhancements: they may change the meaning of a plan, so that one that is not known cannot be ignored.
 fn refuse_enhancement(extension: Option<&proto::AdvancedExtension>) -> Result<()> {
     match extension.and_then(|e| e.enhancement.as_ref()) {
         Some(any) => Err(not_done(format!("the enhancement {:?}", any.type_url))),
@@ -123,7 +123,7 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
         }
         None => return Err(Error::invalid("the plan does not say which table it reads")),
     };
-    // A catalog in front of the schema is the engine's name for the pool.
+    // The catalog in front of the schema is the engine's name for this pool, which the pool does not know.
     let name = match &table.names[..] {
         [] => return Err(Error::invalid("the table has no name")),
         [name] => TableName::new(name.as_str())?,
@@ -143,7 +143,7 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
     Ok((name, version))
 }
 
-/// The relations applied so far, from the table outwards.
+/// The program so far: the relations that have been applied, from the table outwards.
 struct Scan<'a> {
     reader: Reader<'a>,
     stack: Stack,
@@ -154,7 +154,7 @@ impl<'a> Scan<'a> {
         refuse_enhancement(relation.advanced_extension.as_ref())?;
         let stack = Stack::scan(base_columns(&reader, relation.base_schema.as_ref())?);
         let mut scan = Scan { reader, stack };
-        // The filter refers to all columns of the table, before the mask.
+        // The filter refers to all columns of the table, so that it is applied before the column mask.
         if let Some(filter) = &relation.filter {
             scan.stack.filter(|columns| scan.reader.expression(filter, columns))?;
         }
@@ -196,13 +196,13 @@ impl<'a> Scan<'a> {
         self.finish(common.as_ref())
     }
 
-    /// Appends the columns of a projection; returns whether its output mapping has been applied already.
+    /// Appends the columns of a projection. Returns whether it has also applied the output mapping.
     fn project(&mut self, project: &proto::ProjectRel) -> Result<bool> {
         if self.stack.columns().is_some() {
             self.stack.append(|columns| computed(&self.reader, project, columns))?;
             return Ok(false);
         }
-        // Above an aggregation, columns may be repeated or left out, but not computed with.
+        // Above an aggregation, columns may only be repeated or left out; new ones cannot be computed.
         let mut places: Vec<i32> = (0..self.stack.width() as i32).collect();
         for expression in &project.expressions {
             check_width(places.len() + 1)?;
@@ -248,7 +248,7 @@ impl<'a> Scan<'a> {
         if constant(&fetch.offset_expr, fetch.offset)?.unwrap_or(0) != 0 {
             return Err(not_done("an offset"));
         }
-        // -1 means all rows in older plans.
+        // -1 stands for all rows in older plans.
         let count = match constant(&fetch.count_expr, fetch.count)? {
             None | Some(-1) => return Ok(()),
             Some(count) => u64::try_from(count)
@@ -258,7 +258,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Applies the common part of a relation: the selection of its output columns.
+    /// Applies the part that all relations have in common: the selection of output columns.
     fn finish(&mut self, common: Option<&proto::RelCommon>) -> Result<()> {
         let Some(common) = common else { return Ok(()) };
         refuse_enhancement(common.advanced_extension.as_ref())?;
@@ -281,7 +281,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Computes the columns that a projection adds to those of its input, `columns`.
+/// Computes the columns that a projection adds to the columns of its input (`columns`).
 fn computed(reader: &Reader, project: &proto::ProjectRel, columns: &[Slot]) -> Result<Vec<Slot>> {
     let mut made = Vec::with_capacity(project.expressions.len().min(limits::COLUMNS_MAX));
     for expression in &project.expressions {
@@ -298,7 +298,7 @@ fn no_column(place: i32, width: usize) -> Error {
     Error::invalid(format!("the plan refers to column {place} of a relation that has {width}"))
 }
 
-/// Returns the table's columns in the order of the schema that the plan declares, matched by name.
+/// Returns the table's columns in the order of the schema that the plan declares; columns are matched by name.
 fn base_columns(reader: &Reader, base: Option<&proto::NamedStruct>) -> Result<Vec<Slot>> {
     let schema = reader.schema();
     let column = |index: usize| Slot::new(schema.field(index).name(), Expr::Column(index));
@@ -342,7 +342,7 @@ fn check_declared(schema: &Schema, index: usize, declared: Option<&DataType>) ->
     }
 }
 
-/// Decodes a limit or an offset, which must be a constant; `None` for NULL, which means no limit.
+/// Decodes a limit or an offset, which must be constant. Returns `None` for NULL, which means no limit.
 fn count_of(reader: &Reader, bytes: &Bytes) -> Result<Option<i64>> {
     let literal = match read::<proto::Expression>(bytes)?.rex_type {
         Some(RexType::Literal(literal)) => types::read_literal(&literal, reader.extensions().types())?,

@@ -1,4 +1,5 @@
-//! Encodes programs as plans: Read → Filter → Project or Aggregate → Sort → Fetch, each only if the program has it.
+//! Encodes programs as Substrait plans: Read → Filter → Project or Aggregate → Sort → Fetch; a relation that the
+//! program does not need is left out.
 
 use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
 use super::order;
@@ -16,10 +17,10 @@ use prost::Message;
 /// The version of Substrait in encoded plans.
 const SUBSTRAIT_VERSION: (u32, u32, u32) = (0, 85, 0);
 
-/// Encodes a program over a table with this schema, which is canonical.
+/// Encodes a program over a table with the canonical schema `table_schema`.
 ///
 /// # Errors
-/// `OverLimit` when the plan is too large or too deep; `Invalid` when a type is not canonical.
+/// `OverLimit` if the plan is too large or too deep; `Invalid` if a type is not canonical.
 pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8>> {
     let mut encoder = Encoder { schema: table_schema, functions: Vec::new(), has_zones: false };
     let mut input = encoder.read(program)?;
@@ -35,7 +36,8 @@ pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8
     if !program.order.is_empty() {
         input = relation(RelType::Sort(order::write(&program.order, input)));
     }
-    // A limit beyond the signed range is no limit; but a sort must have one.
+    // A limit beyond the range of Substrait's signed numbers is left out; but a program with a sort order must have a
+    // limit.
     let most = (!program.order.is_empty()).then_some(i64::MAX);
     if let Some(count) = program.limit.and_then(|limit| i64::try_from(limit).ok().or(most)) {
         let count = Literal::new(Value::Int(count.into()), DataType::Int64)?;
@@ -58,9 +60,10 @@ pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8
 
 struct Encoder<'a> {
     schema: &'a Schema,
-    /// Extension and name of each function in use; its anchor is its index plus 1.
+    /// Extension and name of each function that the plan uses. A function's anchor (its id within the plan) is its
+    /// index plus 1.
     functions: Vec<(&'static str, &'static str)>,
-    /// Whether our type of timestamps with a time zone is in use, and must be declared.
+    /// Whether the plan uses farpool's own type of timestamps with a time zone, which must then be declared.
     has_zones: bool,
 }
 
@@ -99,7 +102,8 @@ impl Encoder<'_> {
 
     fn project(&mut self, input: Bytes, columns: &[NamedExpr]) -> Result<(Bytes, Vec<String>)> {
         let expressions = columns.iter().map(|c| self.expression(&c.expr, 0)).collect::<Result<Vec<_>>>()?;
-        // A projection appends to its input; the mapping keeps only the appended columns.
+        // A projection in Substrait appends columns to those of its input; the output mapping keeps only the appended
+        // ones.
         let first = self.schema.fields().len() as i32;
         let emit = proto::Emit { output_mapping: (first..first + columns.len() as i32).collect() };
         let common = proto::RelCommon { emit: Some(emit), advanced_extension: None };
@@ -217,8 +221,7 @@ impl Encoder<'_> {
 
     fn call(&mut self, function: Function, parts: &[&Expr], whole: &Expr, depth: usize) -> Result<Bytes> {
         let arguments = parts.iter().map(|part| self.argument(part, depth)).collect::<Result<_>>()?;
-        // Only arithmetic has a type other than boolean; an expression that is not well typed is sent without
-        // one.
+        // Only arithmetic has a type other than boolean. An expression that is not well typed is sent without a type.
         let data_type = match function {
             Function::Arithmetic(_) | Function::Negate => whole.data_type(self.schema).ok(),
             _ => Some(DataType::Boolean),
@@ -227,8 +230,8 @@ impl Encoder<'_> {
         Ok(self.scalar_function(function, arguments, options, data_type))
     }
 
-    /// Returns the option that overflow is an error, for a function that may overflow: a node that does not
-    /// know the option then leaves the function to the client.
+    /// For a function that may overflow, returns the option that overflow is an error. A node that does not know the
+    /// option then leaves the function to the client.
     fn overflow(
         &self,
         function: Function,
@@ -240,7 +243,7 @@ impl Encoder<'_> {
         let may_overflow = match function {
             Function::Arithmetic(Add | Subtract | Multiply) | Function::Negate => true,
             Function::Arithmetic(Divide) => is_decimal,
-            // The other functions do not return numbers, except for the remainder, which always fits.
+            // The other functions do not return numbers, except for the remainder, which cannot overflow.
             _ => false,
         };
         if !may_overflow {
@@ -251,7 +254,7 @@ impl Encoder<'_> {
             .and_then(|facts| Facts::node_may_fail(whole, self.schema, &facts.iter().collect::<Vec<_>>()));
         match may_fail {
             Ok(false) => Vec::new(),
-            // An expression that is not well typed is sent as if it might fail.
+            // An expression that is not well typed is sent as if it might overflow.
             Ok(true) | Err(_) => vec![option(functions::OVERFLOW, functions::ERROR)],
         }
     }
@@ -320,7 +323,7 @@ impl Encoder<'_> {
         types::write_type(data_type, nullability)
     }
 
-    /// Returns the anchor of a function, declaring it if need be.
+    /// Returns the anchor of a function; declares the function in the plan if it is new.
     fn function(&mut self, name: &'static str, urn: &'static str) -> u32 {
         let used = self.functions.iter().position(|function| *function == (urn, name));
         let place = used.unwrap_or_else(|| {
@@ -373,10 +376,10 @@ impl Encoder<'_> {
     }
 }
 
-/// Type URL of the table version within a plan.
+/// Type URL of the message with the table version, which a plan contains.
 pub(super) const TABLE_VERSION_TYPE: &str = "type.googleapis.com/farpool.TableVersion";
 
-/// Returns the parameters of a state as options of its function; other functions have none.
+/// Returns the parameters of a state (sketch, moments) as options of its function; none for other functions.
 fn options(accumulation: Accumulation) -> Vec<Bytes> {
     let (name, value) = match accumulation {
         Accumulation::State(StateFunction::Sketch(parameters)) => {

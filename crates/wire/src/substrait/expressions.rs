@@ -1,10 +1,11 @@
-//! Decodes the expressions of a plan, which refer to the columns of their relation, to expressions over the columns of
-//! the table: references are replaced by the referenced expressions ([`Slot`]).
+//! Decodes the expressions of a plan. Substrait expressions refer to the columns of their input relation; here each
+//! reference is replaced by the referenced expression ([`Slot`]), so that the result refers to the columns of the
+//! table.
 //!
-//! Invariant: nesting and bytes are counted before anything is decoded deeper or copied, so that a plan of projections
-//! that double one another, or that refer to a long constant repeatedly, is rejected instead of growing without bound.
-//! A pattern is compiled once, and all patterns of a plan together are bounded. Example: `b = a + a`, `c = b + b` and
-//! so on, 60 times, is a short plan whose last column has 2^60 nodes.
+//! Invariant: nesting and bytes are counted before anything is decoded deeper or copied. Thus a plan whose projections
+//! each double the previous one, or that refers to a long constant repeatedly, is rejected instead of growing without
+//! limit. A pattern is compiled once, and the size of all patterns of a plan is limited. Example: `b = a + a`, `c = b +
+//! b` and so on, 60 times, is a short plan whose last column has 2^60 nodes.
 
 use super::functions::{self, Function};
 use super::proto::{self, ArgType, ReferenceType, RexType, RootType, SegmentType};
@@ -18,10 +19,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The functions and types that a plan declares.
+/// The functions and types that a plan declares, by their anchors (ids within the plan).
 #[derive(Default)]
 pub(super) struct Extensions {
-    /// Name and extension of each function, by anchor.
+    /// Name and extension of each function, by its anchor.
     functions: HashMap<u32, (String, Arc<str>)>,
     types: TypeNames,
 }
@@ -30,20 +31,20 @@ pub(super) struct Extensions {
 pub(super) struct Reader<'a> {
     extensions: &'a Extensions,
     schema: &'a Schema,
-    /// Bounds the total size of the decoded expressions.
+    /// Limits the total size of the decoded expressions.
     allowance: Allowance,
-    /// Results of compiling patterns so far, and the bytes left for further ones.
+    /// The patterns compiled so far (or why one is not supported), and the bytes left for further ones.
     patterns: RefCell<HashMap<(String, bool), Result<Pattern, String>>>,
     pattern_bytes_left: Cell<usize>,
-    /// Total bytes that the plan takes so far, and the callback to be called with larger totals.
+    /// Total bytes that the plan takes so far, and the function that is told each larger total.
     bytes_held: Cell<usize>,
     holds: &'a dyn Fn(usize) -> Result<()>,
 }
 
-/// Number of copies of a decoded plan in memory: as decoded, and compiled.
+/// Number of forms in which a plan is in memory at the same time: decoded, and compiled.
 const FORMS: usize = 2;
 
-/// Bytes charged per byte of an invalid regular expression: parsing it may have allocated as many.
+/// Bytes charged per byte of an invalid regular expression, because parsing it may have allocated as many.
 const PARSED_BYTES: usize = 2048;
 
 impl Extensions {
@@ -70,7 +71,7 @@ impl Extensions {
                     short(&t.name)?;
                     extensions.types.insert(t.anchor, t.name);
                 }
-                // Type variations are identified by number alone.
+                // Type variations are identified by number alone, so that their declarations are not needed.
                 Some(proto::MappingType::TypeVariation(_)) | None => {}
             }
         }
@@ -81,7 +82,7 @@ impl Extensions {
         &self.types
     }
 
-    /// Returns the name of a function, or the reason why it is not supported.
+    /// Returns the name of the function with this anchor; the inner `Err` is the reason why it is not supported.
     pub(super) fn function(&self, anchor: u32) -> Result<Result<&str, String>> {
         let Some((name, urn)) = self.functions.get(&anchor) else {
             return Err(Error::invalid(format!("the plan uses function {anchor} but does not declare it")));
@@ -93,7 +94,7 @@ impl Extensions {
     }
 }
 
-/// Checks the length of a name, which is quoted in messages for each use of it.
+/// Checks the length of a name. Long ones are refused, because error messages quote a name wherever it is used.
 fn short(name: &str) -> Result<&str> {
     if name.len() <= limits::NAME_BYTES_MAX {
         return Ok(name);
@@ -105,7 +106,7 @@ fn short(name: &str) -> Result<&str> {
     )))
 }
 
-/// Charges for expressions before they are made.
+/// Charges for expressions before they are created.
 impl Budget for Reader<'_> {
     fn charge(&self, bytes: usize) -> Result<()> {
         self.allowance.charge(bytes)?;
@@ -114,7 +115,8 @@ impl Budget for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader for a plan whose messages take `bytes_held`; `holds` is called with larger totals.
+    /// Creates a reader for the expressions of a plan whose messages take `bytes_held` bytes; `holds` is called with
+    /// each larger total.
     pub(super) fn new(
         extensions: &'a Extensions,
         schema: &'a Schema,
@@ -140,12 +142,12 @@ impl<'a> Reader<'a> {
         self.schema
     }
 
-    /// Decodes an expression in a relation with the columns `columns`.
+    /// Decodes an expression of a relation whose input has the columns `columns`.
     pub(super) fn expression(&self, bytes: &Bytes, columns: &[Slot]) -> Result<Expr> {
         self.at(bytes, columns, 0)
     }
 
-    /// Returns the index of the column if an expression is a plain reference to one.
+    /// Returns the column's index if the expression is only a reference to a column; otherwise `None`.
     pub(super) fn reference(&self, bytes: &Bytes) -> Result<Option<usize>> {
         match read::<proto::Expression>(bytes)?.rex_type {
             Some(RexType::Selection(reference)) => Ok(field(&reference)),
@@ -153,7 +155,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports bytes that will be held in all forms.
+    /// Adds bytes that every form of the plan will take to the total, and reports the total.
     fn hold(&self, bytes: usize) -> Result<()> {
         self.bytes_held.set(self.bytes_held.get() + FORMS * bytes);
         (self.holds)(self.bytes_held.get())
@@ -234,7 +236,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Decodes the arguments of a function; `Err` with those that are values when some are not.
+    /// Decodes the arguments of a function. If some arguments are no values, the inner `Err` has those that are.
     pub(super) fn arguments(
         &self,
         arguments: &[Bytes],
@@ -256,7 +258,8 @@ impl<'a> Reader<'a> {
         Ok(if all_values { Ok(values) } else { Err(values) })
     }
 
-    /// Applies a function to its arguments; `Err` with the arguments when it does not support them.
+    /// Applies a function to its arguments. The inner `Err` returns the arguments if the function does not support
+    /// them.
     fn apply(&self, function: Function, mut arguments: Vec<Expr>) -> Result<Result<Expr, Vec<Expr>>> {
         let one = |arguments: Vec<Expr>| arguments.try_into().map(|[e]: [Expr; 1]| e);
         let two = |arguments: Vec<Expr>| arguments.try_into().map(|[l, r]: [Expr; 2]| (l, r));
@@ -311,7 +314,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Returns the compiled pattern, or the reason why it is not supported.
+    /// Returns the compiled pattern; the inner `Err` is the reason why it is not supported.
     fn pattern(&self, text: &str, case_insensitive: bool) -> Result<Result<Pattern, String>> {
         let key = (text.to_string(), case_insensitive);
         if let Some(known) = self.patterns.borrow().get(&key) {
@@ -344,7 +347,7 @@ impl<'a> Reader<'a> {
     }
 
     fn between(&self, value: Expr, low: Expr, high: Expr) -> Result<Expr> {
-        // The value is copied, since both comparisons need it.
+        // BETWEEN becomes two comparisons, which both need the value, so that it is copied.
         self.charge(value.bytes() + 2 * limits::EXPR_NODE_BYTES)?;
         let low = self.compare(CompareOp::GtEq, value.clone(), low);
         let high = self.compare(CompareOp::LtEq, value, high);
@@ -375,7 +378,7 @@ impl<'a> Reader<'a> {
         if let Some(literals) = options.iter().map(as_literal).collect::<Option<Vec<Literal>>>() {
             return Ok(Expr::InList(Box::new(value), literals));
         }
-        // A list with values other than constants becomes the disjunction that IN stands for.
+        // A list that does not consist of constants only becomes the OR of comparisons that IN stands for.
         self.charge(options.len().saturating_mul(value.bytes() + limits::EXPR_NODE_BYTES))?;
         let equal = |option| Expr::compare(CompareOp::Eq, value.clone(), option);
         Ok(Expr::Or(options.into_iter().map(equal).collect()))
@@ -403,7 +406,8 @@ impl<'a> Reader<'a> {
             };
             let when = self.at(when, columns, depth)?;
             match (&clause.then, &base) {
-                // The form CASE value WHEN …, as DataFusion writes it: the value comes first, without a THEN.
+                // The form `CASE value WHEN …`, as DataFusion encodes it: the value comes first, as a clause without
+                // THEN.
                 (None, _) if place == 0 => base = Some(when),
                 (None, _) => return Err(Error::invalid("a CASE without a THEN")),
                 (Some(then), None) => branches.push((when, self.at(then, columns, depth)?)),
@@ -418,8 +422,8 @@ impl<'a> Reader<'a> {
         Ok(Expr::Case { branches, otherwise: otherwise.map(Box::new) })
     }
 
-    /// Gives a constant timestamp the time zone of the compared expression: Substrait does not keep zones, and the
-    /// instant is the same.
+    /// Gives a constant timestamp the time zone of the expression that it is compared with. The instant stays the same;
+    /// Substrait does not keep time zones.
     fn in_zone_of(&self, expr: Expr, other: &Expr) -> Expr {
         let Expr::Literal(literal) = &expr else { return expr };
         let DataType::Timestamp(unit, Some(_)) = literal.data_type() else { return expr };
@@ -434,9 +438,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the index of a column reference to the input; `None` for any other reference.
+/// Returns the index if the reference is to a column of the input; `None` for any other reference.
 fn field(reference: &proto::FieldReference) -> Option<usize> {
-    // Producers may omit the root type where only one is possible.
+    // Producers may omit the root of a reference if only one is possible.
     if !matches!(reference.root_type, Some(RootType::RootReference(_)) | None) {
         return None;
     }
@@ -449,7 +453,7 @@ fn field(reference: &proto::FieldReference) -> Option<usize> {
     }
 }
 
-/// Returns an unsupported expression whose inputs are not known.
+/// Returns an opaque (unsupported) expression whose inputs are not known.
 fn opaque(reason: &str) -> Expr {
     Expr::opaque(reason, Vec::new())
 }
@@ -464,7 +468,7 @@ fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns the bytes of the key set in the arguments of `in_set`.
+/// Returns the bytes of the set of keys in the arguments of `in_set`; `None` if there are none.
 fn keys_of(arguments: &[Expr]) -> Option<&[u8]> {
     let Some(Expr::Literal(keys)) = arguments.last() else { return None };
     match keys.value() {
@@ -473,8 +477,8 @@ fn keys_of(arguments: &[Expr]) -> Option<&[u8]> {
     }
 }
 
-/// Returns the LIKE pattern of a call of a matching function, and whether it ignores case. `None` when the
-/// arguments are not a value and constants.
+/// Returns the LIKE pattern of a call of a matching function, and whether it ignores case. Returns `None` unless the
+/// arguments are a value and constants.
 fn pattern_of(function: Function, arguments: &[Expr]) -> Option<(String, bool)> {
     let part = || match arguments {
         [_, part] => text(part).map(escaped),
@@ -494,7 +498,7 @@ fn pattern_of(function: Function, arguments: &[Expr]) -> Option<(String, bool)> 
     Some((pattern, matches!(function, Function::Like { case_insensitive: true })))
 }
 
-/// Escapes a text to a LIKE pattern that matches exactly this text.
+/// Returns a LIKE pattern that matches exactly the string `text`.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -506,7 +510,8 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// Rewrites a pattern with another escape character, or none, to one with the backslash, which ours use.
+/// Rewrites a LIKE pattern with another escape character, or with none, to one whose escape character is the backslash,
+/// as in the model. Returns `None` if the pattern is malformed.
 fn with_backslash(pattern: &str, escape: Option<&Expr>) -> Option<String> {
     let escape = match escape {
         None => return Some(pattern.to_string()),

@@ -1,8 +1,8 @@
-//! The supported functions, by their names in Substrait's standard extensions. `docs/wire.md` lists them.
+//! The supported functions, by their names in Substrait's standard extensions; `docs/wire.md` lists them.
 //!
-//! Names are matched without the signature that newer producers append (`equal:any_any`), ignoring case. If a
-//! function belongs to an extension that is neither one of Substrait's nor ours, it is not supported; where a
-//! producer names no extension, the standard one is assumed.
+//! Names are matched without case, and without the signature that newer producers append (`equal:any_any`). A function
+//! of an extension that is neither one of Substrait's standard ones nor farpool's is not supported. If a producer names
+//! no extension, the standard one is assumed.
 
 use super::proto;
 use arrow_schema::DataType;
@@ -18,15 +18,15 @@ pub(super) const ARITHMETIC: &str = "extension:io.substrait:functions_arithmetic
 pub(super) const ARITHMETIC_DECIMAL: &str = "extension:io.substrait:functions_arithmetic_decimal";
 pub(super) const STRING: &str = "extension:io.substrait:functions_string";
 pub(super) const AGGREGATE: &str = "extension:io.substrait:functions_aggregate_generic";
-/// URN of our extension, for functions that Substrait has no name for.
+/// URN of farpool's extension, for functions that Substrait has no name for.
 pub(super) const FARPOOL: &str = "extension:io.farpool:functions";
 
-/// The option that selects the behaviour on overflow, and our value for it.
+/// The option that tells what happens on overflow, and the value for "an error".
 pub(super) const OVERFLOW: &str = "overflow";
 pub(super) const ERROR: &str = "ERROR";
-/// The option that names the parameters of a sketch.
+/// The option with the parameters (kinds and sizes) of a sketch.
 pub(super) const PARAMETERS: &str = "parameters";
-/// The option that says which rows count for a pair of columns.
+/// The option for moments that tells which rows count for a pair of columns if there are NULLs.
 pub(super) const NULLS: &str = "nulls";
 
 /// A supported scalar function.
@@ -51,8 +51,7 @@ pub(super) enum Function {
     Opaque,
 }
 
-/// Every scalar function: name, extension, meaning. Of several names of a function, the first is used in
-/// encoding.
+/// All scalar functions: name, extension, meaning. If a function has several names, the first is used for encoding.
 pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("equal", COMPARISON, Function::Compare(CompareOp::Eq)),
     ("not_equal", COMPARISON, Function::Compare(CompareOp::NotEq)),
@@ -77,7 +76,7 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("starts_with", STRING, Function::StartsWith),
     ("ends_with", STRING, Function::EndsWith),
     ("contains", STRING, Function::Contains),
-    // DataFusion's own name; the standard has `like` with an option.
+    // DataFusion's own name. The standard has `like` with an option for case.
     ("ilike", FARPOOL, Function::Like { case_insensitive: true }),
     ("in_set", FARPOOL, Function::InSet),
     ("in_filter", FARPOOL, Function::InFilter),
@@ -90,13 +89,13 @@ pub(super) fn scalar(name: &str) -> Option<Function> {
     SCALAR.iter().find(|(known, ..)| *known == name).map(|(.., function)| *function)
 }
 
-/// Returns name and extension of a scalar function for encoding.
+/// Returns the name and the extension by which a scalar function is encoded.
 pub(super) fn scalar_name(function: Function) -> (&'static str, &'static str) {
     let found = SCALAR.iter().find(|(.., known)| *known == function);
     found.map(|(name, urn, _)| (*name, *urn)).expect("the table has every function")
 }
 
-/// Returns the extension of an aggregate for encoding. Decimals have one of their own for arithmetic.
+/// Returns the extension by which an aggregate is encoded. Arithmetic on decimals has an extension of its own.
 pub(super) fn extension_of(aggregate: &Aggregate) -> &'static str {
     match aggregate.function.description().extension {
         Extension::Arithmetic if matches!(aggregate.data_type, DataType::Decimal128(..)) => {
@@ -116,12 +115,12 @@ pub(super) fn urn(extension: Extension) -> &'static str {
     }
 }
 
-/// Returns a function's name without its signature, in lower case.
+/// Returns a function's name in lower case, without its signature.
 pub(super) fn simple_name(name: &str) -> String {
     name.split(':').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Returns whether the names of an extension have the meaning of the tables above.
+/// Returns whether the URN is that of an extension whose names are in the tables above.
 pub(super) fn is_known_extension(urn: &str) -> bool {
     urn.is_empty()
         || urn == "/"
@@ -131,8 +130,8 @@ pub(super) fn is_known_extension(urn: &str) -> bool {
         || urn.rsplit('/').next().is_some_and(|f| f.starts_with("functions_") && f.ends_with(".yaml"))
 }
 
-/// Returns the unsupported requirement of an option; `None` if all are supported. Options without a preference leave
-/// the choice to the node.
+/// Returns the option that requires something unsupported; `None` if there is no such option. An option without a
+/// preference leaves the choice to the node.
 pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String> {
     let refused = options.iter().find(|option| {
         let done: &[&str] = match option.name.to_ascii_lowercase().as_str() {
@@ -148,7 +147,7 @@ pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String
     Some(format!("option {} = {}", refused.name, refused.preference.join(" or ")))
 }
 
-/// Returns whether the options ask for case-insensitive matching: the first known preference counts.
+/// Returns whether the options ask for matching without case. The first preference that is known counts.
 pub(super) fn wants_case_insensitive(options: &[proto::FunctionOption]) -> bool {
     let preferences = options
         .iter()

@@ -1,11 +1,10 @@
-//! Substrait plans, encoded from programs and decoded to them: the standard form in which engines hand over
-//! work (substrait.io, version 0.85; older plans are read too).
+//! Substrait plans, the standard form in which query engines hand over work (substrait.io, version 0.85; older plans
+//! are read, too). Encodes programs as plans and decodes plans to programs.
 //!
-//! Encoded plans are Read → Filter → Project or Aggregate → Sort → Fetch. The decoder accepts more: several
-//! projections and filters, composed into one program; see `docs/wire.md` for the whole list. A function or
-//! expression that is not supported becomes [`farpool_model::Expr::Opaque`], so that the node can answer for
-//! the rest; an unsupported relation (a join, a window) is an error. Levels and nodes are counted before
-//! anything is decoded deeper.
+//! Encoded plans are Read → Filter → Project or Aggregate → Sort → Fetch. The decoder accepts more, such as several
+//! projections and filters, which are composed into one program; `docs/wire.md` has the whole list. An unsupported
+//! function or expression becomes [`farpool_model::Expr::Opaque`], so that the node can still run the rest. An
+//! unsupported relation (a join, a window) is an error. Levels and nodes are counted before anything is decoded deeper.
 
 mod aggregates;
 mod decode;
@@ -24,12 +23,12 @@ pub use encode::encode_program;
 use farpool_model::AggregateFunction;
 use farpool_model::{Error, Result};
 
-/// Decodes one message of a plan.
+/// Decodes one protocol buffer message of a plan.
 fn read<M: prost::Message + Default>(bytes: &bytes::Bytes) -> Result<M> {
     M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged plan: {error}")))
 }
 
-/// Returns name and extension of every supported function, to compare with the page that lists them.
+/// Returns the name and the extension of every supported function, for the test that compares them with `docs/wire.md`.
 #[cfg(test)]
 pub(crate) fn function_names() -> Vec<(String, String)> {
     let scalar = functions::SCALAR.iter().map(|(name, urn, _)| (name.to_string(), urn.to_string()));

@@ -1,6 +1,7 @@
-//! Encodes the order of a program as a `SortRel`, and decodes it.
+//! Encodes the sort order of a program as a `SortRel`, and decodes it.
 //!
-//! Invariant: the keys name columns of the program's result, wherever in the plan the sort stood.
+//! Invariant: the decoded sort keys are positions of columns in the program's result, wherever in the plan the sort
+//! was.
 
 use super::encode::column;
 use super::expressions::Reader;
@@ -11,7 +12,7 @@ use farpool_model::compose::{Refusal, Stack, not_done};
 use farpool_model::{Error, Result, SortKey, limits};
 use prost::Message;
 
-/// Encodes a relation that sorts `input`, whose columns are those of the result.
+/// Encodes a relation that sorts `input`, which has the columns of the program's result.
 pub(super) fn write(order: &[SortKey], input: Bytes) -> proto::SortRel {
     let field = |key: &SortKey| {
         let wanted = (key.descending, key.nulls_first);
@@ -22,7 +23,7 @@ pub(super) fn write(order: &[SortKey], input: Bytes) -> proto::SortRel {
     proto::SortRel { common: None, input, sorts: order.iter().map(field).collect(), advanced_extension: None }
 }
 
-/// Decodes the keys of a sort of `input`.
+/// Decodes the sort keys of a sort of `input`.
 pub(super) fn keys(reader: &Reader, sort: &proto::SortRel, input: &Stack) -> Result<Vec<SortKey>> {
     if sort.sorts.is_empty() || sort.sorts.len() > limits::SORT_KEYS_MAX {
         return Err(Error::over_limit(format!(

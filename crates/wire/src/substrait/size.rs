@@ -1,22 +1,22 @@
-//! Upper bound of the memory that decoding a plan takes, computed from its bytes before anything is decoded.
+//! Computes an upper bound of the memory that decoding a plan takes, from the plan's bytes, before anything is decoded.
 //!
-//! Messages are nested, and only the decoder knows which bytes are messages. Here every length-delimited
-//! field is parsed as if it were a message, as far as possible, so that at least as many fields are counted
-//! as the decoder may meet.
+//! Messages are nested, and only the decoder knows which fields are messages. Here every length-delimited field is
+//! parsed as if it were a message, as far as that is possible, so that at least as many fields are counted as the
+//! decoder may find.
 //!
-//! Invariant: each byte is examined once, and only the ends of the open messages are held in memory.
+//! Invariant: each byte is examined once, and only the ends of the messages around it are held in memory.
 
 use farpool_model::limits::PLAN_LEVELS_MAX;
 
-/// Bytes charged per field: the largest element of a decoded list, while the list is reallocated to twice its
-/// capacity.
+/// Bytes charged per field. Reason: the largest element of a decoded list has 40 bytes, and while the list grows, both
+/// the old one and a new one of twice the capacity exist.
 const FIELD_BYTES: usize = 3 * 40;
 
-/// Bytes charged per byte: the copy that is decoded from, strings, and packed numbers, of which a byte
-/// becomes four and the list has up to twice the capacity.
+/// Bytes charged per byte of the plan: for the copy that is decoded from, for strings, and for packed numbers, of which
+/// one byte may become four in a list with up to twice the capacity.
 const BYTE_BYTES: usize = 8;
 
-/// Returns the maximum bytes of the decoded messages of `plan`, without the expressions made of them.
+/// Returns the maximum bytes of the decoded messages of `plan`, without the expressions that are created from them.
 pub(super) fn bytes_to_read(plan: &[u8]) -> usize {
     BYTE_BYTES * plan.len() + FIELD_BYTES * fields(plan)
 }
@@ -28,7 +28,7 @@ fn fields(plan: &[u8]) -> usize {
     while let Some(end) = ends.last().copied() {
         let field = if at < end { field(&plan[..end], at) } else { None };
         let Some((start, length)) = field else {
-            // The end of the message, or it is not a message after all.
+            // Either the message ends here, or the bytes are no message after all.
             at = end;
             ends.pop();
             continue;
@@ -44,8 +44,8 @@ fn fields(plan: &[u8]) -> usize {
     count
 }
 
-/// Returns where the content of the field at `at` starts and its length, which is 0 for fields that cannot be
-/// messages. `None` where no valid field is.
+/// Returns where the content of the field at `at` starts, and its length (0 for fields that cannot be messages).
+/// Returns `None` if there is no valid field.
 fn field(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let (tag, start) = varint(bytes, at)?;
     if tag >> 3 == 0 {
@@ -58,7 +58,7 @@ fn field(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
             let (length, start) = varint(bytes, start)?;
             (start, usize::try_from(length).ok()?)
         }
-        // A group: the decoder skips its fields, and they are counted here.
+        // A group: the decoder skips its fields, but they are counted here.
         3 | 4 => (start, 0),
         5 => (start + 4, 0),
         _ => return None,
@@ -66,7 +66,7 @@ fn field(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     (length <= bytes.len().checked_sub(start)?).then_some((start, length))
 }
 
-/// Decodes the variable-length integer at `at`; returns it and where it ends.
+/// Decodes the variable-length integer at `at`; returns it and the position after it.
 fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut number = 0;
     for (place, byte) in bytes.get(at..)?.iter().take(10).enumerate() {

@@ -1,5 +1,5 @@
-//! Tests that programs survive encoding as plans, that plans of DataFusion are decoded, and that hostile ones
-//! are rejected.
+//! Tests that programs survive encoding as plans, that plans of DataFusion can be decoded, and that hostile plans are
+//! rejected.
 
 use super::proto::{self, RelType, RexType};
 use super::*;
@@ -162,7 +162,8 @@ fn any_aggregate(columns: usize) -> impl Strategy<Value = Aggregate> {
     )
 }
 
-/// Generates a table that has every type, in order, so that an aggregate's argument has the type it asks for.
+/// Generates a program over a table that has one column of every type, so that each aggregate finds an argument of a
+/// suitable type.
 fn any_program() -> impl Strategy<Value = (Program, SchemaRef)> {
     (0..types().len()).prop_flat_map(|extra| {
         let types = types();
@@ -209,7 +210,7 @@ proptest! {
 
     #[test]
     fn every_program_round_trips((program, schema) in any_program()) {
-        // Compared as text, so that NaN equals itself.
+        // Compared as text, so that NaN equals NaN.
         prop_assert_eq!(format!("{:?}", round_trip(&program, &schema)), format!("{program:?}"));
     }
 
@@ -518,7 +519,7 @@ fn what_a_plan_takes_is_told_before_it_is_taken() {
         let decoded = decode(usize::MAX).unwrap();
         let most = told.borrow().iter().copied().max().unwrap();
         assert!(most >= 2 * decoded.check_size().unwrap() + plan.len(), "{most}");
-        // Decoding ends at the first step beyond the limit.
+        // Decoding has ended at the first step beyond the limit.
         told.take();
         assert_eq!(decode(most - 1).unwrap_err().message, "no more");
         assert_eq!(told.borrow().iter().filter(|bytes| **bytes >= most).count(), 1);
@@ -559,7 +560,7 @@ fn options_that_ask_for_something_else_are_refused() {
     )]));
 }
 
-/// Returns the schema of the table that the committed plans of DataFusion read.
+/// Returns the schema of the table that the stored plans of DataFusion read.
 fn items() -> SchemaRef {
     let micros = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
     Arc::new(Schema::new(vec![
@@ -610,7 +611,7 @@ fn shown(program: &Program, schema: &Schema) -> String {
     text.trim_end().to_string()
 }
 
-/// Plans as DataFusion 55.0 serialises them: the query, the expected program, and the bytes.
+/// Decodes plans that DataFusion 55.0 has serialised. Each case has the query, the expected program, and the bytes.
 #[test]
 fn plans_of_datafusion_are_understood() {
     let cases = include_str!("../../testdata/datafusion_plans.txt");

@@ -1,8 +1,8 @@
-//! Types and constants, encoded and decoded.
+//! Encodes and decodes types and constants.
 //!
-//! Unsigned integers are type variation 1 of the signed ones, as in DataFusion. Timestamps in a time zone
-//! other than UTC have a type of our own, `timestamp_zone(precision, zone)`, because Substrait's types do not
-//! keep the zone. Strings and binaries, whatever their layout, are read as views.
+//! Unsigned integers are type variation 1 of the signed ones, as in DataFusion. Timestamps with a time zone other than
+//! UTC have a type of farpool's own, `timestamp_zone(precision, zone)`, because Substrait's types do not keep the zone.
+//! Strings and binaries are always decoded as views (`Utf8View`, `BinaryView`).
 
 use super::functions::FARPOOL;
 use super::proto::{self, Kind, LiteralType, NULLABLE, ParameterKind};
@@ -12,19 +12,19 @@ use farpool_model::{Error, Literal, Result, Value, limits, schema};
 use prost::Message;
 use std::collections::HashMap;
 
-/// The type variation of unsigned integers. It is not declared, because DataFusion, which has the same
-/// convention, rejects plans that declare a variation.
+/// The type variation that marks unsigned integers. Plans do not declare it, because DataFusion, which uses the same
+/// variation, rejects plans that declare one.
 const UNSIGNED_VARIATION: u32 = 1;
-/// The name of our type of timestamps with a time zone.
+/// The name of farpool's own type of timestamps with a time zone.
 pub(super) const ZONED_TYPE: &str = "timestamp_zone";
-/// The anchor under which our encoder declares that type.
+/// The anchor (id within a plan) under which farpool's encoder declares that type.
 pub(super) const ZONED_ANCHOR: u32 = 1;
-/// The extension that defines our types.
+/// The extension that defines farpool's own types.
 pub(super) const TYPES_URN: &str = FARPOOL;
 
 const UTC: &str = "UTC";
 
-/// The names of the user-defined types of a plan, by anchor.
+/// The names of the user-defined types of a plan, by their anchors.
 pub(super) type TypeNames = HashMap<u32, String>;
 
 /// Encodes a canonical type; `None` for other types.
@@ -67,7 +67,7 @@ pub(super) fn write_type(data_type: &DataType, nullability: i32) -> Option<proto
     Some(proto::Type { kind: Some(kind) })
 }
 
-/// Decodes a type to a canonical one; `None` when farpool does not support it.
+/// Decodes a type to a canonical one; `None` if farpool does not support it.
 pub(super) fn read_type(r#type: &proto::Type, names: &TypeNames) -> Option<DataType> {
     let signed = |simple: &proto::Simple, signed: DataType, unsigned: DataType| {
         if simple.type_variation_reference == UNSIGNED_VARIATION { unsigned } else { signed }
@@ -119,7 +119,7 @@ pub(super) fn write_literal(literal: &Literal) -> Result<proto::Literal> {
 }
 
 fn write_integer(value: i128, data_type: &DataType) -> Option<LiteralType> {
-    // The ranges were checked when the literal was made; unsigned integers keep their 64 bits.
+    // The ranges were checked when the constant was created; a 64-bit unsigned integer keeps its bits.
     let (narrow, wide) = (value as i32, value as i64);
     let at = |unit: &TimeUnit| proto::PrecisionTimestampValue { precision: precision(*unit), value: wide };
     Some(match data_type {
@@ -153,16 +153,17 @@ fn write_integer(value: i128, data_type: &DataType) -> Option<LiteralType> {
     })
 }
 
-/// Decodes a constant; `Ok(None)` when farpool does not support its type.
+/// Decodes a constant; `Ok(None)` if farpool does not support its type.
 ///
 /// # Errors
-/// `Invalid` when the value does not belong to its type.
+/// `Invalid` if the value does not belong to its type.
 pub(super) fn read_literal(literal: &proto::Literal, names: &TypeNames) -> Result<Option<Literal>> {
     let Some(kind) = &literal.literal_type else {
         return Err(Error::invalid("a constant without a value"));
     };
     let is_unsigned = literal.type_variation_reference == UNSIGNED_VARIATION;
-    // Producers send unsigned values as their bits or as their value; the low bits are the same.
+    // Some producers send an unsigned value as a signed one with the same bits, others send the value itself; the low
+    // bits are the same.
     let integer = |value: i64, signed: DataType, unsigned: DataType| match (is_unsigned, &unsigned) {
         (false, _) => (Value::Int(value.into()), signed),
         (true, DataType::UInt8) => (Value::Int((value as u8).into()), unsigned),
@@ -223,8 +224,8 @@ fn read_user_defined(value: &proto::UserDefinedValue, names: &TypeNames) -> Resu
     }
 }
 
-/// Returns whether an expression of type `actual` may stand where a plan declares `declared`: the same type, except for
-/// the zone of a timestamp, which Substrait does not keep.
+/// Returns whether an expression of type `actual` may stand where a plan declares the type `declared`: if they are
+/// equal except for the time zone of a timestamp, which Substrait does not keep.
 pub(super) fn agree(declared: &DataType, actual: &DataType) -> bool {
     match (declared, actual) {
         (DataType::Timestamp(a, Some(_)), DataType::Timestamp(b, Some(_))) => a == b,
@@ -232,7 +233,7 @@ pub(super) fn agree(declared: &DataType, actual: &DataType) -> bool {
     }
 }
 
-/// Returns whether the type needs our own type of timestamps with a time zone.
+/// Returns whether the type needs farpool's own type of timestamps with a time zone.
 pub(super) fn is_zoned(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(_, Some(zone)) if &**zone != UTC)
 }

@@ -1,4 +1,4 @@
-//! Tests that truncated, interleaved or inflated streams are rejected.
+//! Tests that streams of frames which are truncated, interleaved or too large are rejected.
 
 use super::*;
 

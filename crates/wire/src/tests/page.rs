@@ -34,7 +34,7 @@ fn the_page_lists_every_kind_of_frame_and_error_with_its_number() {
     assert_eq!(listed, kinds);
 }
 
-/// Returns the role of a request as the page tells it.
+/// Returns the role of a request in the words of the page.
 fn role_told(verb: &NativeVerb) -> String {
     let (own, of_all) = (verb.takes.right(), verb.takes_of_all.map(Verb::right));
     match of_all.filter(|of_all| *of_all != own) {
@@ -65,7 +65,7 @@ fn the_page_says_what_each_request_takes_who_sends_it_and_what_answers_it() {
     let verbs = FrameKind::ALL.iter().filter_map(|kind| Some((kind.name().to_string(), kind.verb()?)));
     let verbs = verbs.map(|(name, verb)| {
         let methods = verb.clients.iter().map(|method| method.to_string()).collect();
-        // The page tells about credit elsewhere.
+        // `Credit` is left out, because the page describes it elsewhere.
         let answers =
             verb.answers.iter().chain(verb.later_answers).filter(|kind| **kind != FrameKind::Credit);
         (name, (role_told(verb), methods, answers.map(|kind| kind.name().to_string()).collect()))

@@ -1,5 +1,5 @@
-//! Tests the meaning of statements that the plain engine evaluates differently, and fails when upstream is fixed.
-//! Expected values are those of PostgreSQL and DuckDB.
+//! Tests the meaning of statements that DataFusion alone evaluates differently. Some tests fail when DataFusion is
+//! fixed. Expected values are those of PostgreSQL and DuckDB.
 
 use super::run;
 use crate::{Session, SessionOptions};
@@ -385,7 +385,7 @@ async fn lambdas_see_the_columns_of_their_row() {
         let sql = format!("SELECT v FROM (SELECT id, {call} v FROM {from}) q ORDER BY id");
         assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
     }
-    // One list for all rows, with more elements than are evaluated at a time.
+    // A single list for all rows, with more elements than are evaluated at a time.
     for (call, expected) in [
         ("list_transform([10, 20], x -> x + i)", "[11, 21]|[12, 22]"),
         ("(list_transform(range(0, 10000), x -> x * i))[10000]", "9999|19998"),

@@ -1,6 +1,6 @@
-//! Rewrites calls of functions that the engine has under another name, or that its own functions can compute, so that
-//! they mean the same for a file and for a table in a pool. Functions of the engine, and those that an application
-//! registers, take precedence.
+//! Rewrites calls of functions of other databases: those that the engine has under another name, and those that can be
+//! computed by the engine's functions. They mean the same for a file and for a table in a pool. Functions of the
+//! engine, and those that an application has registered, take precedence.
 
 mod table;
 #[cfg(test)]
@@ -17,10 +17,11 @@ use datafusion::sql::sqlparser::ast::{
 use farpool_model::limits;
 use table::{FUNCTIONS, Function, Means};
 
-/// Rewrites function calls in one statement.
+/// Rewrites the calls of other databases' functions in one statement.
 pub(super) struct Functions<'a> {
     pub state: &'a SessionState,
-    /// Number of parts of expressions that were duplicated: nested calls may double it at each level.
+    /// Number of expression nodes that were duplicated so far. It is limited, because nested calls may double it at
+    /// each level.
     pub copied: usize,
 }
 
@@ -55,7 +56,7 @@ impl Functions<'_> {
         Ok(())
     }
 
-    /// Returns whether the session has a function of this name.
+    /// Returns whether the session has a function of this name, so that the call is not rewritten.
     fn is_known(&self, name: &str) -> bool {
         self.state.scalar_functions().contains_key(name)
             || self.state.aggregate_functions().contains_key(name)
@@ -105,7 +106,7 @@ impl Functions<'_> {
     }
 }
 
-/// Moves FILTER, OVER and the other clauses of a call to the aggregate that replaces it.
+/// Moves FILTER, OVER and the other clauses of a call to the aggregate by which it is replaced.
 fn pass_on(call: &Call, inner: &mut Call, function: &Function) -> Result<()> {
     inner.filter = match (inner.filter.take(), call.filter.clone()) {
         (Some(ours), Some(theirs)) => {
@@ -132,7 +133,7 @@ fn pass_on(call: &Call, inner: &mut Call, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a call has clauses besides arguments, FILTER and OVER.
+/// Returns whether a call has clauses other than arguments, FILTER and OVER, such as DISTINCT or ORDER BY.
 fn is_adorned(call: &Call) -> bool {
     let is_plain =
         |list: &FunctionArgumentList| list.duplicate_treatment.is_none() && list.clauses.is_empty();
@@ -156,7 +157,7 @@ pub fn function_names() -> impl Iterator<Item = &'static str> {
     all().map(|function| function.name)
 }
 
-/// Returns the table of functions that docs/sql.md contains.
+/// Returns the table of rewritten functions as text, as `docs/sql.md` contains it.
 #[cfg(test)]
 fn listed() -> String {
     let mut text = String::from("| about | functions |\n| --- | --- |\n");
@@ -186,7 +187,7 @@ fn usage(function: &Function) -> String {
     format!("{}({})", function.name, parameters.join(", "))
 }
 
-/// Returns the replacement text for the unit of time, which is the first argument.
+/// Returns the replacement that belongs to the unit of time (such as `'day'`), the call's first argument.
 fn by_unit(call: &Call, texts: &[(&str, &'static str)], usage: &str) -> Result<&'static str> {
     let unit = match arguments(call).and_then(<[FunctionArg]>::first) {
         Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(ValueWithSpan {
@@ -203,8 +204,8 @@ fn by_unit(call: &Call, texts: &[(&str, &'static str)], usage: &str) -> Result<&
     })
 }
 
-/// Converts an argument: a constant C format to the engine's (`%f` is six digits in C and nine here), a JSON path to a
-/// list of steps.
+/// Converts an argument to the form that the engine's function takes: a constant C format (`%f` has six digits in C and
+/// nine here), or a JSON path, which becomes a list of steps.
 fn in_format(function: &str, parameter: &str, value: &Expr) -> Result<Expr> {
     if parameter == "path" {
         return json::path(value);

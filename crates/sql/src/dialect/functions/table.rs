@@ -1,4 +1,5 @@
-//! Functions of other systems, defined in terms of the engine's functions, and therefore pushed down like these.
+//! The functions of other databases, each with an expression of the engine's functions that replaces it. A call is
+//! pushed down if the functions in the expression are.
 
 /// A function of DuckDB or PostgreSQL, and the expression that replaces it.
 pub(super) struct Function {
@@ -7,14 +8,13 @@ pub(super) struct Function {
     pub means: Means,
 }
 
-/// The replacement of a call.
+/// What a call is replaced by.
 pub(super) enum Means {
-    /// A function of another name with the same arguments and clauses.
+    /// A function with another name, and the same arguments and clauses.
     Same(&'static str),
-    /// An expression of the parameters. If it is a call of an aggregate, FILTER and OVER are moved to that
-    /// call.
+    /// An expression of the call's parameters. If it is a call of an aggregate, FILTER and OVER are moved to that call.
     Sql(&'static str),
-    /// An expression for each unit of time, which is the first argument.
+    /// An expression for each unit of time; the unit is the first argument.
     ByUnit(&'static [(&'static str, &'static str)]),
 }
 
@@ -24,7 +24,7 @@ const fn function(name: &'static str, parameters: &'static [&'static str], means
     Function { name, parameters, means }
 }
 
-/// All functions, by subject.
+/// All functions of other databases, grouped by subject.
 pub(super) const FUNCTIONS: &[(&str, &[Function])] = &[
     ("Numbers and conditions", NUMBERS),
     ("Dates and times", TIMES),
@@ -93,7 +93,8 @@ const TIMES: &[Function] = &[
     function("to_seconds", &["n"], Sql("multiply_interval(INTERVAL '1 second', n)")),
 ];
 
-/// Number of boundaries of the unit between two times; for weeks, the number of multiples of seven days, as in DuckDB.
+/// `date_diff`: the number of boundaries of the unit between two times; for weeks, the number of multiples of seven
+/// days, as in DuckDB.
 const DIFFERENCES: &[(&str, &str)] = &[
     ("year", "CAST(date_part('year', u) - date_part('year', t) AS BIGINT)"),
     (
@@ -181,7 +182,7 @@ const JSON: &[Function] = &[
     function("json_agg", &["x"], Sql("to_json(array_agg(x))")),
 ];
 
-/// The names of JSON types as in PostgreSQL.
+/// `json_typeof`: the name of a JSON value's type as in PostgreSQL.
 const JSON_TYPEOF: &str = "CASE json_type(json) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' \
     WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' \
     WHEN 'UBIGINT' THEN 'number' WHEN 'BIGINT' THEN 'number' WHEN 'DOUBLE' THEN 'number' END";
@@ -214,7 +215,7 @@ const AGGREGATES: &[Function] = &[
     function("listagg", &["text", "separator"], Same("string_agg")),
 ];
 
-/// The `x` of the row with the greatest `y`.
+/// `max_by`: the `x` of the row with the greatest `y`.
 const GREATEST: &str =
     "first_value(x ORDER BY y DESC NULLS LAST) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)";
 const LEAST: &str = "first_value(x ORDER BY y ASC NULLS LAST) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)";

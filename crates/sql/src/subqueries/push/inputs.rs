@@ -68,7 +68,7 @@ impl Pusher<'_> {
         Ok(made.data)
     }
 
-    /// Joins two sides that both have the domain.
+    /// Joins two sides that both contain the domain's columns: rows match only for the same row of the domain.
     #[expect(clippy::too_many_arguments, reason = "the parts of one join")]
     fn both(
         &self,
@@ -137,7 +137,7 @@ impl Pusher<'_> {
         LogicalPlanBuilder::from(plan).project(all)?.build()
     }
 
-    /// Combines each row of the domain with each row of VALUES.
+    /// Returns each row of VALUES combined with each row of the domain.
     pub(super) fn values(&self, values: Values) -> Result<LogicalPlan> {
         let empty = Arc::new(DFSchema::empty());
         let rows = values.values.into_iter().map(|row| {

@@ -1,10 +1,10 @@
-//! Pushes a domain down a subquery until no reference to an outer column remains: the result has the rows of the
-//! subquery for each row of the domain, next to that row (Neumann and Kemper, "Unnesting Arbitrary Queries", 2015,
-//! section 3).
+//! Pushes a domain (the distinct values of outer columns) down a subquery, until no reference to an outer column
+//! remains. The result has, for each row of the domain, the rows of the subquery next to the domain's row (Neumann and
+//! Kemper, "Unnesting Arbitrary Queries", 2015, section 3).
 //!
 //! Invariant: the new plan has the columns of the domain and those of the old plan, with their names. Rows for
-//! different rows of the domain are never combined: joins compare the domain, and groups and windows include it in
-//! their keys.
+//! different rows of the domain are never combined: joins compare the domain's columns, and groups and windows have
+//! them among their keys.
 
 mod inputs;
 
@@ -22,10 +22,10 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// A plan over a domain.
+/// A plan that includes the domain's columns.
 pub(super) struct Pushed {
     pub plan: LogicalPlan,
-    /// A column that numbers the rows for each row of the domain in their order, if they are ordered.
+    /// If the rows are sorted: a column that numbers the rows for each row of the domain in their order.
     order: Option<Column>,
 }
 
@@ -35,7 +35,7 @@ impl From<LogicalPlan> for Pushed {
     }
 }
 
-/// Pushes `domain` down `plan`.
+/// Pushes `domain` down `plan`; returns the new plan.
 ///
 /// # Errors
 /// Fails for operators that cannot be evaluated for many outer rows at once.
@@ -66,7 +66,7 @@ impl Pusher<'_> {
         keys.into_iter().map(replaced).collect()
     }
 
-    /// Pushes the domain down one node. `ordered` tells that a LIMIT above depends on the order of the rows.
+    /// Pushes the domain down from one node. `ordered` tells that a LIMIT above depends on the order of the rows.
     fn push(&self, plan: LogicalPlan, ordered: bool) -> Result<Pushed> {
         if self.is_free(&plan)? && !(ordered && is_sorted(&plan)) {
             return self.crossed(plan).map(Pushed::from);
@@ -132,7 +132,7 @@ impl Pusher<'_> {
         LogicalPlanBuilder::from(self.domain.plan.clone()).cross_join(plan)?.build()
     }
 
-    /// Projects the domain's columns, and expressions under the names of `schema`.
+    /// Projects to the domain's columns and to expressions, which get the names of `schema`.
     fn projected(&self, below: Pushed, exprs: Vec<Expr>, schema: &DFSchemaRef) -> Result<Pushed> {
         let order = below.order.clone().map(Expr::Column);
         let named = named(exprs, schema);
@@ -171,7 +171,8 @@ impl Pusher<'_> {
         self.with_missing(grouped, own, empty, &aggregate.schema)
     }
 
-    /// Adds, for each row of the domain without input rows, the result of the aggregates over no rows.
+    /// Adds a row for each row of the domain that has no input rows: the result of the aggregates over no rows (`count`
+    /// is 0).
     fn with_missing(
         &self,
         grouped: LogicalPlan,
@@ -209,7 +210,7 @@ impl Pusher<'_> {
             GroupingSet::GroupingSets(sets) if sets.iter().all(|set| !set.is_empty()) => {
                 Ok(GroupingSet::GroupingSets(sets.into_iter().map(all).collect()))
             }
-            // The empty grouping set has a row for each outer row, even if there are no rows to group.
+            // The empty grouping set must have a row for each outer row, even if there are no rows to group.
             _ => Err(refused(
                 "ROLLUP, CUBE and the empty grouping set in a subquery that names columns of an outer query are not done",
             )),
@@ -235,7 +236,7 @@ impl Pusher<'_> {
         Ok(self.projected(Pushed::from(plan), all, &window.schema)?.plan)
     }
 
-    /// Adds the domain to the partition of a window function.
+    /// Adds the domain's columns to PARTITION BY of a window function.
     fn within_domain(&self, expr: Expr) -> Result<Expr> {
         match expr {
             Expr::WindowFunction(mut function) => {
@@ -298,7 +299,7 @@ impl Pusher<'_> {
         }
     }
 
-    /// Adds a column that numbers the rows for each row of the domain in the order of the keys.
+    /// Adds a column that numbers the rows, for each row of the domain separately, in the order of the sort keys.
     fn numbered(&self, plan: LogicalPlan, keys: Vec<SortKey>, schema: &DFSchemaRef) -> Result<Pushed> {
         let number = Column::new(Some(self.names.table()), "n");
         let window = row_number().partition_by(self.domain.exprs()).order_by(keys).build()?;
@@ -317,13 +318,13 @@ impl Pusher<'_> {
         let bound =
             |bound: Option<Box<Expr>>| bound.map(|bound| self.replaced(*bound, &[&schema])).transpose();
         let (skip, fetch) = (bound(limit.skip)?, bound(limit.fetch)?);
-        // Filters may have removed rows and left gaps in the numbers.
+        // The rows are numbered anew, because filters may have removed rows and left gaps in the numbers.
         let keys = below.order.map(|order| SortExpr::new(Expr::Column(order), true, false));
         let pushed = self.numbered(below.plan, keys.into_iter().collect(), &schema)?;
         self.cut(pushed, skip, fetch)
     }
 
-    /// Keeps the rows whose number, for each row of the domain, is within the bounds.
+    /// Applies OFFSET (`skip`) and LIMIT (`fetch`) for each row of the domain separately, by the numbers of the rows.
     fn cut(&self, pushed: Pushed, skip: Option<Expr>, fetch: Option<Expr>) -> Result<Pushed> {
         let Some(order) = pushed.order.clone() else { return Ok(pushed) };
         let number = cast(Expr::Column(order), arrow_schema::DataType::Int64);
@@ -342,7 +343,7 @@ impl Pusher<'_> {
     }
 }
 
-/// Returns whether the plan's rows have the order of a sort below, through operators that preserve it.
+/// Returns whether the plan's rows are sorted by a sort below, which only operators that preserve the order are above.
 fn is_sorted(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Sort(_) => true,
@@ -353,7 +354,7 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Names expressions like a schema's fields.
+/// Gives expressions the names of the fields of a schema.
 fn named(exprs: Vec<Expr>, schema: &DFSchemaRef) -> Vec<Expr> {
     exprs
         .into_iter()
@@ -365,7 +366,8 @@ fn named(exprs: Vec<Expr>, schema: &DFSchemaRef) -> Vec<Expr> {
         .collect()
 }
 
-/// Casts values to the types of a schema, in case the column that identifies the grouping set has become wider.
+/// Casts values to the types of a schema. A type may differ because the column that identifies the grouping set has
+/// become wider.
 fn with_types(own: Vec<Expr>, made: &DFSchemaRef, skip: usize, wanted: &DFSchemaRef) -> Vec<Expr> {
     let types = made.fields().iter().skip(skip).zip(wanted.fields());
     own.into_iter()
@@ -377,7 +379,7 @@ fn with_types(own: Vec<Expr>, made: &DFSchemaRef, skip: usize, wanted: &DFSchema
         .collect()
 }
 
-/// Returns the value of an aggregate over no rows.
+/// Returns the value of an aggregate over no rows, such as 0 for `count`.
 pub(super) fn of_no_rows(function: &Expr, rows: &LogicalPlan) -> Result<ScalarValue> {
     let data_type = function.get_type(rows.schema())?;
     match function.clone().unalias() {

@@ -1,4 +1,4 @@
-//! A scripted node that speaks the protocol frame by frame, at the other end of a pipe.
+//! A scripted node for tests: it speaks the protocol frame by frame, at the other end of a pipe.
 
 use crate::remote::connection::Patience;
 use crate::remote::dial::Dialer;
@@ -59,7 +59,7 @@ impl Peer {
         }
     }
 
-    /// Sends bytes; false when the client has closed the connection.
+    /// Writes bytes; returns false if the client has closed the connection.
     pub async fn write(&mut self, bytes: &[u8]) -> bool {
         self.socket.write_all(bytes).await.is_ok()
     }
@@ -106,7 +106,7 @@ pub fn frames(stream: u32, response: &Response) -> Vec<u8> {
     messages.flat_map(|message| message.frames(stream)).collect::<Vec<Bytes>>().concat()
 }
 
-/// Creates a client of a node that runs `script` on every connection after the hello.
+/// Creates a client of a scripted node, which runs `script` on every connection after the handshake.
 pub async fn pool<F>(script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static) -> RemotePool
 where
     F: Future<Output = ()> + Send + 'static,
@@ -114,7 +114,7 @@ where
     pool_with(Patience::default(), script).await
 }
 
-/// Creates a pool as [`pool`] does, with the given time limits.
+/// Creates a client like [`pool`], with the given time limits for a silent node.
 pub async fn pool_with<F>(
     patience: Patience,
     script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static,
@@ -132,7 +132,7 @@ where
     RemotePool::dial(dialer(patience, greeted), Results::new()).await.unwrap()
 }
 
-/// Creates a dialer to a node that runs `script` on every connection from the beginning.
+/// Creates a dialer to a scripted node, which runs `script` on every connection from its beginning.
 pub fn dialer<F>(patience: Patience, script: impl Fn(Peer) -> F + Send + Sync + 'static) -> Dialer
 where
     F: Future<Output = ()> + Send + 'static,

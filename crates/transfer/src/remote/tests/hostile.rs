@@ -1,5 +1,5 @@
-//! A node that violates the protocol: its connection ends with an error that says so, and the client holds
-//! little memory.
+//! The node violates the protocol: the connection then ends with an error that says so, and the client holds little
+//! memory.
 
 use super::fake::*;
 use crate::Pool;
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 /// The longest that anything may take before a test counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the error of a request to a node that answers the first message of kind `request` with `answer`,
-/// on the request's stream number plus `offset`.
+/// Returns the error of a request whose node answers the first message of kind `request` with `answer`, on the stream
+/// whose id is the request's plus `offset`.
 async fn error_of(request: FrameKind, offset: u32, answer: Vec<Response>) -> Error {
     let pool = pool(move |mut peer| {
         let answer = answer.clone();
@@ -67,7 +67,7 @@ async fn answers_that_do_not_belong_where_they_come_are_errors() {
         assert!(error.message.contains(expected), "{error}");
         assert!(error.message.contains("farpool://fake:1"), "{error}");
     }
-    // A message after the last answer affects all users of the connection.
+    // A message after the last answer ends the connection for all its users.
     for (answer, expected) in [
         (vec![prepared(), receipt(), receipt()], "Receipt after Execute had its last answer"),
         (vec![prepared(), error(), error()], "Error after Execute had its last answer"),
@@ -157,7 +157,7 @@ async fn what_is_under_way_on_a_cancelled_stream_is_passed_over() {
         let stream = peer.receive_kind(FrameKind::Execute).await.stream;
         peer.send(stream, &prepared()).await;
         peer.receive_kind(FrameKind::Cancel).await;
-        // More than the credit of a stream.
+        // More bytes than the credit of a stream allows.
         for _ in 0..10 {
             peer.send(stream, &Response::Batch(rows(100_000))).await;
         }

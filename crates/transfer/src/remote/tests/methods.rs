@@ -1,4 +1,4 @@
-//! The table of messages names the methods of clients: these exist, and a pool has no others.
+//! The table of messages (`verbs.rs` of the wire crate) names client methods: these exist, and clients have no others.
 
 use farpool_wire::FrameKind;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ const REMOTE: [&str; 4] = [
     include_str!("../backup.rs"),
 ];
 
-/// Returns the methods that the table names of a type.
+/// Returns the methods of the type `client` that the table names.
 fn named(client: &str) -> BTreeSet<&'static str> {
     let methods = FrameKind::ALL.iter().filter_map(|kind| kind.verb()).flat_map(|verb| verb.clients);
     methods.filter_map(|method| method.strip_prefix(client)?.strip_prefix("::")).collect()

@@ -1,4 +1,4 @@
-//! A client and a scripted node: answers of the wrong kind, too many, too large, or none.
+//! Tests a client against a scripted node that sends answers of the wrong kind, too many, too large, or none.
 
 mod fake;
 mod hostile;

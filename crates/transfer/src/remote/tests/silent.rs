@@ -1,4 +1,4 @@
-//! A node that hangs, and one that is slow but alive.
+//! Tests a node that hangs, and one that is slow but alive.
 
 use super::fake::*;
 use crate::Pool;

@@ -1,9 +1,8 @@
-//! Configuration of each end of a TLS connection, read from PEM files (RFC 7468).
+//! The configuration of each end of a TLS connection, read from PEM files (RFC 7468).
 //!
-//! Ciphers are those of aws-lc-rs, AES-128-GCM first: it takes two thirds of the time of AES-256 and is not
-//! known to be broken. Sessions are not resumed, neither with tickets nor by a cache: connections live long,
-//! and a node keeps nothing for clients that have left. Clients are identified by their tokens, not by
-//! certificates.
+//! Ciphers are those of aws-lc-rs, AES-128-GCM first: it takes two thirds of the time of AES-256 and is not known to be
+//! broken. Sessions are not resumed, because connections live long, and a node should keep nothing for clients that
+//! have left. Clients are identified by their tokens, not by certificates.
 
 use farpool_model::{Error, Result};
 use rustls::client::Resumption;
@@ -15,8 +14,8 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::sync::Arc;
 
-/// The application protocol to negotiate (ALPN, RFC 7301): a server of another protocol that has the same
-/// certificate is not taken for a node, nor a node for it.
+/// The application protocol to negotiate (ALPN, RFC 7301). It protects from confusion: a server of another protocol
+/// with the same certificate is not taken for a node, nor a node for it.
 const PROTOCOL: &[u8] = b"farpool/1";
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
@@ -26,11 +25,11 @@ const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 pub struct ServerTls(pub(super) Arc<ServerConfig>);
 
 impl ServerTls {
-    /// Creates the configuration from the certificates of [`ServerTls::chain`], the node's own first, and the
+    /// Creates the configuration from the certificates of [`ServerTls::chain`] (the node's own first) and the private
     /// key of [`ServerTls::key`].
     ///
     /// # Errors
-    /// `Invalid` when the key does not belong to the first certificate, or one of them cannot be used.
+    /// `Invalid` if the key does not belong to the first certificate, or one of them cannot be used.
     pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(VERSIONS)
@@ -44,18 +43,18 @@ impl ServerTls {
         Ok(ServerTls(Arc::new(config)))
     }
 
-    /// Parses the certificates of a file.
+    /// Parses the certificates in the bytes of a PEM file.
     ///
     /// # Errors
-    /// `Invalid` when there is none, or the file cannot be read as PEM.
+    /// `Invalid` if there is none, or the bytes are not PEM.
     pub fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
         certificates(pem)
     }
 
-    /// Parses the private key of a file. Errors contain no part of it.
+    /// Parses the private key in the bytes of a PEM file. Errors contain no part of the key.
     ///
     /// # Errors
-    /// `Invalid` when there is none that can be read.
+    /// `Invalid` if there is no key that can be read.
     pub fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>> {
         PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
             pem::Error::NoItemsFound if has(pem, "ENCRYPTED PRIVATE KEY") => {
@@ -80,10 +79,10 @@ impl ServerTls {
 pub struct ClientTls(pub(super) Arc<ClientConfig>);
 
 impl ClientTls {
-    /// Trusts the authorities in a file, and no others.
+    /// Returns a configuration that trusts the certificate authorities in the bytes of a PEM file, and no others.
     ///
     /// # Errors
-    /// `Invalid` when there is none, or the file cannot be read as PEM.
+    /// `Invalid` if there is none, or the bytes are not PEM.
     pub fn trusting(pem: &[u8]) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(pem)? {
@@ -92,11 +91,11 @@ impl ClientTls {
         Self::of(roots)
     }
 
-    /// Trusts these authorities. Those that cannot be parsed are skipped, since one such may be among the
-    /// hundred that a system trusts.
+    /// Returns a configuration that trusts these certificate authorities. Skips those that cannot be parsed, because
+    /// one such may be among the hundred that a system trusts.
     ///
     /// # Errors
-    /// `Invalid` when none is left.
+    /// `Invalid` if none is left.
     pub fn trusting_those_of(system: impl IntoIterator<Item = CertificateDer<'static>>) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(system);

@@ -4,17 +4,17 @@ use farpool_model::Error;
 use rustls::{AlertDescription, CertificateError};
 use std::io::{self, ErrorKind};
 
-/// Maximum number of certificate names in a message.
+/// Maximum number of the certificate's names that an error message lists.
 const NAMES_SHOWN: usize = 5;
 
-/// The reason why a connection is not established, or ends.
+/// Why a TLS connection cannot be established, or ends.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The socket below failed, or would block.
     Socket(io::Error),
-    /// The socket below ended without a `close_notify` of the peer.
+    /// The socket below ended without the peer's `close_notify`, as if the connection had been cut.
     CutOff,
-    /// The peer speaks another protocol.
+    /// The peer speaks another protocol, which the text names.
     NoTls(String),
     /// One side rejected a message of the other.
     Tls(rustls::Error),
@@ -38,7 +38,7 @@ impl From<Fault> for io::Error {
     }
 }
 
-/// Returns the error of a client that cannot connect to a node; its text follows the node's address.
+/// Returns the error for a client that cannot connect to a node. The text is shown after the node's address.
 pub(super) fn refused_by_client(fault: &Fault, host: &str) -> Error {
     let (message, advice) = match fault {
         Fault::Socket(error) => (
@@ -139,7 +139,7 @@ fn alert_of_node(alert: AlertDescription) -> (String, &'static str) {
     }
 }
 
-/// Returns the error of a node that refuses a client, for its log.
+/// Returns the error, for the node's log, of a client whose handshake failed.
 pub(super) fn refused_by_node(fault: &Fault) -> Error {
     Error::unavailable(match fault {
         Fault::Socket(error) => format!("the connection failed while TLS was agreed on: {error}"),

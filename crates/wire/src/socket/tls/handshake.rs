@@ -1,4 +1,4 @@
-//! The handshake of a TLS connection, at both ends. The caller must limit its time.
+//! The handshake of a TLS connection, at both ends. It has no time limit of its own; the caller must set one.
 
 use super::config::{ClientTls, ServerTls};
 use super::faults::{Fault, refused_by_client, refused_by_node};
@@ -15,15 +15,15 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Types of records (RFC 8446, section 5.1), one of which is the first byte of every TLS peer.
+/// Types of TLS records (RFC 8446, section 5.1). The first byte that a TLS peer sends is one of them.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
 impl Tls {
-    /// Accepts a client on `socket`, from which `received` has been read already.
+    /// Waits for the TLS handshake of a client on `socket`, from which the bytes `received` have been read already.
     ///
     /// # Errors
-    /// `Unavailable`: why the handshake failed, in words for the node's log. The peer has been sent an alert
-    /// where possible.
+    /// `Unavailable`, with the reason, if the handshake failed; the text is for the node's log. An alert has been sent
+    /// to the peer if possible.
     pub async fn accept(socket: Arc<dyn Socket>, received: BytesMut, config: &ServerTls) -> Result<Self> {
         let tls = ServerConnection::new(config.0.clone()).map_err(|e| Error::internal(e.to_string()))?;
         agree(socket, Session::new(Connection::Server(tls), received))
@@ -31,10 +31,11 @@ impl Tls {
             .map_err(|fault| refused_by_node(&fault))
     }
 
-    /// Connects to a node over `socket`: the peer must show a certificate for `host`, a name or an address.
+    /// Performs the TLS handshake with a node over `socket`. The peer must have a certificate for `host`, a name or an
+    /// IP address.
     ///
     /// # Errors
-    /// `Unavailable`: why the handshake failed, in words that follow the address of the node.
+    /// `Unavailable`, with the reason, if the handshake failed; the text is shown after the node's address.
     pub async fn connect(socket: Arc<dyn Socket>, host: &str, config: &ClientTls) -> Result<Self> {
         let name = ServerName::try_from(host.to_string()).map_err(|_| {
             Error::invalid(format!("{host:?} is no name that a certificate can be for"))
@@ -47,13 +48,14 @@ impl Tls {
     }
 }
 
-/// Exchanges handshake messages until application data can be sent.
+/// Exchanges handshake messages with the peer until application data can be sent.
 async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fault> {
     let mut is_first = true;
     loop {
         let is_sent = match session.flush(&*socket) {
             Ok(()) => true,
-            // The peer has closed the connection; its earlier bytes are still read, since they may explain why.
+            // The peer has closed the connection. Bytes that it sent before are still read, because they may explain
+            // why.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => return Err(Fault::Socket(error)),
@@ -75,13 +77,13 @@ async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fau
         if std::mem::take(&mut is_first) && !RECORD_TYPES.contains(&session.incoming[0]) {
             return Err(Fault::NoTls(describe(&session.incoming)));
         }
-        // If decryption finds a fault, the alert is sent to the peer before this side gives up.
+        // If decryption fails, an alert has been queued, which is sent to the peer before the error is returned.
         session.decrypt()?;
     }
 }
 
-/// Waits for ciphertext and reads it. Where `sends` says that some waits to be sent, returns false as soon as the
-/// socket takes it: the peer may have no room for it before this side reads.
+/// Waits for ciphertext and reads it. If `sends` is true (ciphertext is waiting to be sent), returns false as soon as
+/// the socket can take some: the peer may read nothing until then.
 async fn fill(session: &mut Session, socket: &dyn Socket, sends: bool) -> Result<bool, Fault> {
     loop {
         match session.fill(socket) {

@@ -1,11 +1,11 @@
 //! TLS over another socket, for both ends of a connection, with `rustls`.
 //!
-//! Invariants: bytes are reported as written only once their ciphertext has been handed to the socket below,
-//! so that they never depend on a later write; the ciphertext held by one connection is bounded by
-//! [`READ_BYTES`] and [`WRITE_BYTES`] and a few records; the peer has ended its side only when it says so
-//! (`close_notify`, RFC 8446, section 6.1), and any other end is an error.
+//! Invariants: bytes are reported as written only after their ciphertext has been handed to the socket below, so that
+//! sending them never depends on a later write. The ciphertext held by one connection is at most [`READ_BYTES`],
+//! [`WRITE_BYTES`] and a few records. The peer has ended its side only if it says so (`close_notify`, RFC 8446, section
+//! 6.1); any other end is an error, because an attacker could have cut the connection.
 //!
-//! Both directions share one lock, which is held while at most [`WRITE_BYTES`] are encrypted and written, or
+//! Both directions share one lock. It is held while at most [`WRITE_BYTES`] are encrypted and written, or
 //! [`READ_BYTES`] are read and decrypted.
 
 mod config;
@@ -23,16 +23,16 @@ use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Bytes of ciphertext per read, and maximum plain bytes that one read returns: eight records. With half of
-/// it a result of 1 GiB took a sixth longer (a client yields its thread after each read), with twice as much
-/// no less.
+/// Maximum bytes of ciphertext per read from the socket, and of plain bytes per read by the caller: eight TLS records.
+/// Reason: with half of it, a result of 1 GiB took a sixth longer (a client yields its thread after each read); with
+/// twice as much, no less.
 const READ_BYTES: usize = 128 << 10;
 
-/// Plain bytes that are encrypted before they are written: eight records.
+/// Maximum plain bytes that are encrypted before their ciphertext is written: eight TLS records.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// Estimated bytes that `rustls` holds per connection beside these: an incomplete record, keys, the state of
-/// the protocol.
+/// Estimated bytes that `rustls` holds per connection in addition to the buffers here: an incomplete record, keys, and
+/// the state of the protocol.
 const STATE_BYTES: usize = 24 << 10;
 
 /// A TLS connection over another socket.
@@ -42,22 +42,22 @@ pub struct Tls {
     session: Mutex<Session>,
 }
 
-/// The state of the protocol, and the data between it and the socket below.
+/// The state of the TLS protocol, and the data between it and the socket below.
 #[derive(Debug)]
 struct Session {
     tls: Connection,
-    /// Ciphertext that has been read and not decrypted.
+    /// Ciphertext that has been read and not yet decrypted.
     incoming: BytesMut,
-    /// Number of plain bytes that were encrypted but not reported as written: some of their ciphertext is
-    /// still in `tls`.
+    /// Number of plain bytes that have been encrypted but not reported to the caller as written, because some of their
+    /// ciphertext is still in `tls`.
     unreported: usize,
     /// Whether the peer has sent `close_notify`.
     peer_has_ended: bool,
     /// Whether this side has ended; its `close_notify` may still wait for room.
     has_ended: bool,
-    /// Whether the writing side of the socket below was ended, too.
+    /// Whether the writing side of the socket below has been ended as well.
     is_shut: bool,
-    /// The error with which the peer violated the protocol.
+    /// The error of the peer's violation of the protocol, if there was one.
     fault: Option<rustls::Error>,
 }
 
@@ -69,7 +69,8 @@ impl Socket for Tls {
         loop {
             count += session.take(buffer, wanted - count);
             if session.peer_has_ended {
-                // Queued bytes, such as our own end of stream, are sent by reads even if there is nothing more to read.
+                // Queued bytes, such as this side's `close_notify`, are also sent by reads: there may be no further
+                // write.
                 drop(session.flush(&*self.socket));
                 return Ok(count);
             }
@@ -78,7 +79,7 @@ impl Socket for Tls {
             }
             match session.receive(&*self.socket) {
                 Ok(()) => {}
-                // The fault is returned by the next read.
+                // The caller gets the bytes before the fault now, and the fault from the next read.
                 Err(_) if count > 0 => return Ok(count),
                 Err(fault) => return Err(fault.into()),
             }
@@ -150,7 +151,7 @@ impl Session {
         }
     }
 
-    /// Moves at most `bytes_max` decrypted bytes to `buffer`; returns how many.
+    /// Moves at most `bytes_max` decrypted bytes to `buffer`; returns their number.
     fn take(&mut self, buffer: &mut dyn BufMut, bytes_max: usize) -> usize {
         let mut taken = 0;
         let mut reader = self.tls.reader();
@@ -164,12 +165,12 @@ impl Session {
         taken
     }
 
-    /// Decrypts the bytes read, after reading more if there are none.
+    /// Decrypts the bytes that have been read; if there are none, reads some first.
     fn receive(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
         let filled = if self.incoming.is_empty() { self.fill(socket) } else { Ok(()) };
         let decrypted = filled.and_then(|()| self.decrypt());
-        // Some protocol messages need a reply, and the end of the stream may be unsent: bytes that cannot be written
-        // now are sent with the next ones.
+        // The protocol may have queued a reply, or this side's `close_notify`. What cannot be written now is sent with
+        // the next bytes.
         drop(self.flush(socket));
         decrypted
     }
@@ -191,7 +192,7 @@ impl Session {
         }
     }
 
-    /// Passes ciphertext to `rustls` until plain bytes can be read, or none is left.
+    /// Decrypts ciphertext until there are plain bytes to read, or no ciphertext is left.
     fn decrypt(&mut self) -> Result<(), Fault> {
         while !self.incoming.is_empty() && !self.has_plain_bytes() {
             let mut front = &self.incoming[..];
@@ -201,7 +202,7 @@ impl Session {
                 Ok(state) => self.peer_has_ended |= state.peer_has_closed(),
                 Err(error) => self.fault = Some(error),
             }
-            // Bytes after the end or a fault are ignored; those before it are not.
+            // Bytes after the peer's end or a fault are ignored; those before it have been decrypted and are delivered.
             if self.peer_has_ended || self.fault.is_some() {
                 self.incoming = BytesMut::new();
             }
@@ -217,7 +218,7 @@ impl Session {
         !self.incoming.is_empty() || self.peer_has_ended || self.fault.is_some() || self.has_plain_bytes()
     }
 
-    /// Writes all ciphertext to the socket, and then ends it if this side has ended.
+    /// Writes all ciphertext to the socket below; then ends the socket's writing side if this side has ended.
     fn flush(&mut self, socket: &dyn Socket) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Below(socket)) {
@@ -232,7 +233,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends `close_notify` after the bytes written before. If the socket is full, later reads try again.
+    /// Sends `close_notify` after all bytes written before. If the socket has no room for it, later reads try again.
     fn end(&mut self, socket: &dyn Socket) -> io::Result<()> {
         if !std::mem::replace(&mut self.has_ended, true) {
             self.tls.send_close_notify();
@@ -244,7 +245,7 @@ impl Session {
     }
 }
 
-/// The socket below, as a writer for `rustls`.
+/// The socket below, as a `Write` for `rustls`.
 struct Below<'a>(&'a dyn Socket);
 
 impl Write for Below<'_> {

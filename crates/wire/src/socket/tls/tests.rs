@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// Capacity of a pipe where it does not matter.
+/// Capacity of a pipe, in bytes, in tests where it does not matter.
 const ROOM: usize = 100_000;
 
 /// A certificate authority.
@@ -58,7 +58,7 @@ fn server(certificate: &str, key: &str) -> Result<ServerTls> {
     ServerTls::new(ServerTls::chain(certificate.as_bytes())?, ServerTls::key(key.as_bytes())?)
 }
 
-/// Returns a client that supports only one version of TLS.
+/// Returns the configuration of a client that supports only one version of TLS.
 fn client_of(version: &'static SupportedProtocolVersion) -> ClientTls {
     let mut roots = RootCertStore::empty();
     roots.add(ServerTls::chain(AUTHORITY.pem.as_bytes()).unwrap().remove(0)).unwrap();
@@ -70,7 +70,8 @@ fn client_of(version: &'static SupportedProtocolVersion) -> ClientTls {
     ClientTls(Arc::new(config))
 }
 
-/// Results of the handshake for the client and the node, over a pipe with capacity `room`.
+/// Performs the handshake of a client and a node over a pipe that holds `room` bytes; returns the result of either
+/// side.
 fn meet(room: usize, client: &ClientTls, node: &ServerTls, host: &str) -> (Result<Tls>, Result<Tls>) {
     let (left, right) = pipe(room);
     let both = async {
@@ -94,7 +95,7 @@ fn read(end: &dyn Socket, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(buffer.to_vec())
 }
 
-/// Steps of a script: bytes to write in two slices, and how many bytes to read then.
+/// The steps of a script: bytes to write, as two slices, and how many bytes to read after that.
 type Steps = Vec<(Vec<u8>, usize)>;
 
 /// Runs the script from `left` to `right`; returns the bytes that arrived. Bytes reported as written must
@@ -186,7 +187,7 @@ fn an_end_that_finds_no_room_leaves_with_reads_behind_the_end_of_the_other_side(
 fn an_end_that_finds_no_room_is_sent_later() {
     let (left, right) = pair(3000);
     let mut sent = 0;
-    // Until the socket is full, and the queue of bytes to be encrypted, too.
+    // Writes until the socket is full, and the queue of bytes to be encrypted is full as well.
     while let Ok(written) = left.try_write_vectored(&[IoSlice::new(&[7; 1000])]) {
         sent += written;
     }
@@ -287,7 +288,7 @@ fn bytes_that_were_changed_are_no_bytes() {
     assert!(error.to_string().contains("BadRecordMac"), "{error}");
 }
 
-/// Returns the errors of a client with `host` and of the node, when the handshake fails.
+/// Returns the errors of the client and of the node if the handshake for `host` fails.
 fn quarrel(client: &ClientTls, certificate: (String, String), host: &str) -> (Error, Error) {
     let node = server(&certificate.0, &certificate.1).unwrap();
     let (client, node) = meet(ROOM, client, &node, host);
@@ -350,7 +351,7 @@ fn each_reason_not_to_agree_has_its_words_at_both_ends() {
     }
 }
 
-/// Returns the error of a client whose peer answers `answer` and closes.
+/// Returns the error of a client whose peer answers with the bytes `answer` and closes the connection.
 fn hears(answer: &[u8]) -> Error {
     let (left, right) = pipe(ROOM);
     right.try_write_vectored(&[IoSlice::new(answer)]).unwrap();

@@ -154,9 +154,9 @@ pub struct Cast {
     pub failure_behavior: i32,
 }
 
-/// `FAILURE_BEHAVIOR_RETURN_NULL`
+/// Number of the enum value `FAILURE_BEHAVIOR_RETURN_NULL`.
 pub const FAILURE_RETURN_NULL: i32 = 1;
-/// `FAILURE_BEHAVIOR_THROW_EXCEPTION`
+/// Number of the enum value `FAILURE_BEHAVIOR_THROW_EXCEPTION`.
 pub const FAILURE_THROW_EXCEPTION: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,10 +1,12 @@
 //! The part of Substrait (version 0.85, and older names) that farpool reads and writes, as protocol buffers.
 //!
-//! Written by hand for three reasons. Nested relations and expressions are left as bytes, so that the decoder
-//! counts levels and nodes *before* it goes deeper; a generated decoder recurses first. Repeated messages are
-//! bytes too, so that a plan takes at most a small multiple of its size. And building needs no `protoc`.
-//! Other parts of a plan are either declared here without their content, so that an error can name them, or
-//! have no effect on the result (hints).
+//! The structs are written by hand for three reasons. Nested relations and expressions stay encoded (as bytes), so that
+//! the decoder can count levels and nodes *before* it goes deeper, whereas a generated decoder recurses first. Repeated
+//! messages stay encoded, too, so that a decoded plan takes at most a small multiple of its size. And building needs no
+//! `protoc`.
+//!
+//! Other parts of a plan are either declared here without their content, so that an error can name them, or do not
+//! affect the result (hints) and are skipped.
 
 mod expressions;
 mod types;
@@ -96,7 +98,7 @@ pub struct Any {
     pub value: Bytes,
 }
 
-/// Our own message: the version of the table to read, as the enhancement of a `NamedTable`.
+/// farpool's own message: the version of the table to read, as the enhancement of a `NamedTable`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableVersion {
     #[prost(uint64, tag = "1")]
@@ -395,13 +397,13 @@ pub struct AggregateFunction {
     pub options: Vec<Bytes>,
 }
 
-/// `SORT_DIRECTION_ASC_NULLS_FIRST` and the three after it: number, whether descending, whether NULLs come
-/// first.
+/// For `SORT_DIRECTION_ASC_NULLS_FIRST` and the three values after it: the number, whether the order is descending, and
+/// whether NULLs come first.
 pub const SORT_DIRECTIONS: [(i32, bool, bool); 4] =
     [(1, false, true), (2, false, false), (3, true, true), (4, true, false)];
-/// `AGGREGATION_PHASE_INITIAL_TO_RESULT`
+/// Number of the enum value `AGGREGATION_PHASE_INITIAL_TO_RESULT`.
 pub const PHASE_INITIAL_TO_RESULT: i32 = 3;
-/// `AGGREGATION_INVOCATION_ALL`
+/// Number of the enum value `AGGREGATION_INVOCATION_ALL`.
 pub const INVOCATION_ALL: i32 = 1;
-/// `AGGREGATION_INVOCATION_DISTINCT`
+/// Number of the enum value `AGGREGATION_INVOCATION_DISTINCT`.
 pub const INVOCATION_DISTINCT: i32 = 2;

@@ -257,7 +257,7 @@ pub enum ParameterKind {
     String(String),
 }
 
-/// `NULLABILITY_NULLABLE`
+/// Number of the enum value `NULLABILITY_NULLABLE`.
 pub const NULLABLE: i32 = 1;
-/// `NULLABILITY_REQUIRED`
+/// Number of the enum value `NULLABILITY_REQUIRED`.
 pub const REQUIRED: i32 = 2;
