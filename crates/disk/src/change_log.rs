@@ -1,15 +1,16 @@
-//! The interface of a log of changes, as a catalog and a store of keys use it.
+//! The interface of the log of changes that a catalog and a key-value store write to.
 
 use crate::log::{Log, Observer, ReservePolicy};
 use farpool_model::Result;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-/// A log that makes changes durable, in order. [`Log`] is that of a single node.
+/// A log that makes changes durable, in order. [`Log`] is the implementation for a single node.
 ///
-/// Three numbers describe it, each a count of records: *last* ([`ChangeLog::next_record`]) are appended; *committed*
-/// are those that no failure takes back, which the [`Observer`] is told; *durable* are those that are synced on this
-/// node. On a single node a record is committed once it is durable.
+/// Three positions describe a log, each a number of records. [`ChangeLog::next_record`] records are *appended*.
+/// *Committed* records cannot be lost by any failure; the [`Observer`] is notified of them. *Durable* records are
+/// synced on this node. On a single node a record is committed when it is durable; with replicas, more nodes may have
+/// to sync it.
 pub trait ChangeLog: Debug + Send + Sync {
     /// Sets the observer; later calls have no effect. Call this before the first record is appended.
     fn observe(&self, observer: Box<dyn Observer>);
@@ -20,7 +21,7 @@ pub trait ChangeLog: Debug + Send + Sync {
     /// Errors of [`Log::try_append`].
     fn try_append(&self, record: &[u8], reserve_policy: ReservePolicy) -> Result<Option<u64>>;
 
-    /// Appends a record, and blocks while there is no room for it.
+    /// Appends a record and returns its sequence number. Blocks while there is no room for it.
     ///
     /// # Errors
     /// Errors of [`Log::append`].
@@ -91,17 +92,18 @@ pub trait ChangeLog: Debug + Send + Sync {
     fn close(&self) -> Result<()>;
 }
 
-/// Makes a log of changes over the log of a directory: by default, that log itself.
+/// Creates the change log of a node from the log of its directory. The default returns the log itself; a node with
+/// replicas wraps it.
 #[derive(Clone)]
 pub struct LogOver(Arc<dyn Fn(Log) -> Box<dyn ChangeLog> + Send + Sync>);
 
 impl LogOver {
-    /// Makes logs of changes with `log_of`.
+    /// Creates a factory that calls `log_of`.
     pub fn new(log_of: impl Fn(Log) -> Box<dyn ChangeLog> + Send + Sync + 'static) -> LogOver {
         LogOver(Arc::new(log_of))
     }
 
-    /// Returns the log of changes over `log`.
+    /// Returns the change log for the directory log `log`.
     pub fn over(&self, log: Log) -> Box<dyn ChangeLog> {
         (self.0)(log)
     }

@@ -276,11 +276,11 @@ impl std::fmt::Debug for FileLoad {
     }
 }
 
-/// Returns the positions of the columns whose types a pool supports, unless it supports all, and a note for the user
-/// about the others.
+/// Returns the indexes of the columns whose types a pool can store (`None` if it can store all), and a note for the
+/// user that names the columns left out (`None` if there are none).
 ///
 /// # Errors
-/// `Invalid` if it supports none.
+/// `Invalid` if it can store none.
 pub fn held_columns(schema: &Schema) -> Result<(Option<Vec<usize>>, Option<String>)> {
     let is_held = |i: &usize| canonical_type(schema.field(*i).data_type()).is_some();
     let (held, others): (Vec<usize>, Vec<usize>) = (0..schema.fields().len()).partition(is_held);

@@ -100,7 +100,8 @@ pub(super) struct Remoted {
     file: Arc<dyn Remote>,
     head: Piece,
     tail: Piece,
-    /// The first error of the network: readers of formats turn errors into text, or take them for damage.
+    /// The first network error, kept so that it can be reported in place of the reader's error: the format readers
+    /// (Parquet, Arrow IPC, …) reduce an I/O error to a message, or report it as corruption.
     failure: OnceLock<Error>,
     /// Bytes that are asked for or held in row groups of all files of a source.
     pub held: Arc<AtomicU64>,
@@ -122,7 +123,7 @@ impl Remoted {
         self.file.stamp()
     }
 
-    /// Returns the error of the network that an error of a reader comes from.
+    /// Returns the first network error; `None` if there was none.
     pub(super) fn failure(&self) -> Option<Error> {
         self.failure.get().cloned()
     }

@@ -49,47 +49,50 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Reserves one part in this many of each file for records that free space, such as drops: room for thousands of them.
+/// Divisor: 1/64 of each file is reserved for records that free space, such as drops of tables. It has room for
+/// thousands of them.
 const RESERVED_PART: u64 = 64;
 
-/// Permission of a record to use the space that is reserved for when the disk is full.
+/// Whether a record may use the space of a file that is reserved for the case that the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservePolicy {
     /// May not use the reserved space.
     Normal,
-    /// May use the reserved space, because space can be freed once the record is durable.
+    /// May use the reserved space, because data can be deleted after the record is durable.
     FreesSpace,
 }
 
-/// Receives notifications about the records of a log, in order, on the thread that writes. Must neither append nor
-/// commit.
+/// Receives notifications about the records of a log, in order, on the thread that writes. Its methods must neither
+/// append nor commit, because the log's next write waits until they return.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// Reports that the first `count` records are durable. Called before [`Log::commit`] returns for any of them.
+    /// Reports that the first `count` records of the log are durable. Called before [`Log::commit`] returns for any of
+    /// them.
     fn durable(&self, count: u64);
 
-    /// Reports that a write failed: no further record becomes durable.
+    /// Reports that a write failed, after which no further record becomes durable.
     fn failed(&self, error: &Error);
 }
 
 /// The log of a directory, shared by all threads that make changes.
 #[derive(Debug)]
 pub struct Log {
-    /// Random number that distinguishes this log from others.
+    /// Random id of the log.
     number: u64,
     directory: Arc<dyn Directory>,
     /// Size of each file in bytes.
     file_bytes: u64,
     state: Mutex<LogState>,
-    /// Cached for [`Log::room`].
+    /// Result of [`Log::room`], cached so that it takes no lock.
     room: AtomicU64,
     /// Notified when the writer has been returned to the state, or has failed.
     changed: Condvar,
-    /// Notified when a record waits to be written, or [`Log::write_next`] must return.
+    /// Notified when a record is appended, and when [`Log::write_next`] must return.
     arrived: Condvar,
     /// Notified when [`Log::keep_marked`] must return.
     ended: Condvar,
     observer: OnceLock<Box<dyn Observer>>,
-    /// Number of durable records according to the mark on disk, if known. Locked while a mark is written.
+    /// Number of durable records according to the mark on disk; `None` if it is not known. Locked while a mark is
+    /// written.
     marked: Mutex<Option<u64>>,
 }
 
@@ -98,26 +101,27 @@ struct LogState {
     /// Appended records that are not written yet, each after its length.
     waiting: Vec<u8>,
     waiting_records: u32,
-    /// Number of records that were ever appended, and number of those that are durable.
+    /// Number of records that were ever appended to the log.
     appended: u64,
+    /// Number of records that are durable.
     durable: u64,
-    /// Length of the seal in each batch; 0 if the directory is not encrypted.
+    /// Bytes of the seal (salt and tag) in each batch; 0 if the directory is not encrypted.
     seal_bytes: usize,
     /// Unused bytes of the current file.
     room: u64,
     bytes_written: u64,
-    /// Taken out by the thread that writes, while it writes.
+    /// The writer; `None` while a thread has taken it out to write.
     writer: Option<Writer>,
     failure: Option<Error>,
     is_stopped: bool,
 }
 
-/// Files of the log, oldest first. Owned by one thread at a time.
+/// Writes the files of the log. Owned by one thread at a time.
 #[derive(Debug)]
 struct Writer {
-    /// Random number that distinguishes this log from others.
+    /// Random id of the log.
     log: u64,
-    /// Oldest first; the last one is the current file, to which batches are appended.
+    /// Files, oldest first. Batches are appended to the last one.
     files: Vec<LogFile>,
     file: Arc<dyn File>,
     encryptor: Option<BatchEncryptor>,
@@ -144,13 +148,14 @@ fn file_name(number: u64) -> String {
 }
 
 impl Log {
-    /// Sets the observer; later calls have no effect. Call this before the first record is appended.
+    /// Sets the observer; later calls have no effect. Must be called before the first record is appended, because the
+    /// observer would miss it.
     pub fn observe(&self, observer: Box<dyn Observer>) {
         drop(self.observer.set(observer));
     }
 
-    /// Appends a record and returns its number, counted from 0 over the lifetime of the log. The record is durable once
-    /// [`Log::commit`] has returned for that number. Blocks while the current file is full.
+    /// Appends a record and returns its sequence number, counted from 0 over the lifetime of the log. The record is
+    /// durable when [`Log::commit`] has returned for that number. Blocks while the current file is full.
     ///
     /// # Errors
     /// `OverLimit` if the record is longer than [`limits::LOG_RECORD_BYTES_MAX`] or the disk is full; `Unavailable`
@@ -164,8 +169,8 @@ impl Log {
         }
     }
 
-    /// Appends a record as [`Log::append`] does, but never waits for the disk. Returns `None` if the caller must call
-    /// [`Log::make_room`] first.
+    /// Appends a record as [`Log::append`] does, but never waits for the disk. Returns `None`, without appending, if
+    /// the current file is full; the caller then calls [`Log::make_room`] and tries again.
     ///
     /// # Errors
     /// Errors of [`Log::append`], except a full disk.
@@ -184,8 +189,8 @@ impl Log {
         Ok(Some(number))
     }
 
-    /// Returns how many bytes of [`ReservePolicy::Normal`] records fitted into the current file after the last append
-    /// or write. Never blocks.
+    /// Returns the number of bytes of [`ReservePolicy::Normal`] records that fitted into the current file after the
+    /// last append or write. Never blocks.
     pub fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
     }
@@ -194,7 +199,8 @@ impl Log {
         self.room.store(state.room_for_records(ReservePolicy::Normal, self.file_bytes), Ordering::Relaxed);
     }
 
-    /// Makes room for a record of `bytes` bytes: blocks until waiting records are written or a new file is created.
+    /// Blocks until the current file has room for a record of `bytes` bytes: writes the buffered records, and creates a
+    /// new file if necessary.
     ///
     /// # Errors
     /// Errors of [`Log::append`].
@@ -214,8 +220,8 @@ impl Log {
         }
     }
 
-    /// Blocks until records wait, and writes them. Returns whether to call it again: false after [`Log::stop`] and
-    /// after a failed write. Meant for a background thread that calls it in a loop.
+    /// Blocks until records are buffered, and writes them. Returns whether to call it again: false after [`Log::stop`]
+    /// or a failed write. Meant for a background thread that calls it in a loop.
     pub fn write_next(&self) -> bool {
         let mut state = self.state.lock();
         while state.failure.is_none() {
@@ -236,18 +242,18 @@ impl Log {
         false
     }
 
-    /// Makes [`Log::write_next`] return once no records wait, and [`Log::keep_marked`] return at once.
+    /// Makes [`Log::write_next`] return false after the buffered records are written, and [`Log::keep_marked`] return
+    /// at once. Does not block.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.arrived.notify_all();
         self.ended.notify_all();
     }
 
-    /// Blocks until record `number` and all records before it are durable.
+    /// Blocks until the record with sequence number `number` and all records before it are durable.
     ///
     /// # Errors
-    /// `Unavailable` if an earlier write failed. Whether the record is in the log is known only once the log is opened
-    /// again.
+    /// `Unavailable` if a write failed. Whether the record is in the log is known only after the log is opened again.
     pub fn commit(&self, number: u64) -> Result<()> {
         let mut state = self.state.lock();
         while number >= state.durable {
@@ -264,8 +270,8 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a new file unless the current one is empty, so that [`Log::forget_before`] can remove all records
-    /// appended so far. Blocks until these are durable.
+    /// Begins a new file, unless the current one has no records, so that [`Log::forget_before`] can remove all records
+    /// appended so far. Blocks until those are durable.
     ///
     /// # Errors
     /// `Unavailable` after a write has failed; `OverLimit` if the disk is full, in which case the log continues in the
@@ -285,10 +291,11 @@ impl Log {
         }
     }
 
-    /// Removes the files whose records all precede `number`, because a manifest covers them.
+    /// Removes the files that have only records before `number`. The caller no longer needs them, because a manifest
+    /// covers them.
     ///
-    /// Example: files begin at records 0, 100 and 200. `forget_before(150)` removes the first file only: the second one
-    /// has record 150. The current file is never removed.
+    /// Example: files begin at records 0, 100 and 200. `forget_before(150)` removes the first file only, because the
+    /// second one has record 150. The current file is never removed.
     ///
     /// # Errors
     /// `Unavailable` if a file cannot be removed; the log continues.
@@ -305,8 +312,8 @@ impl Log {
         outcome
     }
 
-    /// Makes all records durable and writes an empty batch as the end mark, so that opening the log can tell damage to
-    /// the last records from a torn write. The log refuses all calls afterwards.
+    /// Makes all records durable, and writes an empty batch as end mark. With it, corruption of the last records is
+    /// distinguished from a torn write when the log is opened again. The log refuses all calls afterwards.
     ///
     /// # Errors
     /// Errors of [`Log::commit`].
@@ -333,7 +340,7 @@ impl Log {
         self.state.lock().bytes_written
     }
 
-    /// Returns the number of the next record.
+    /// Returns the sequence number that the next appended record will get.
     pub fn next_record(&self) -> u64 {
         self.state.lock().appended
     }
@@ -499,7 +506,7 @@ fn check_length(bytes: usize) -> Result<()> {
 #[derive(Debug)]
 struct FileCreationError {
     error: Error,
-    /// True if no header was written, so that the log can continue in its current file.
+    /// Whether the log can continue in its current file, because no header of the new file was written.
     is_usable: bool,
 }
 

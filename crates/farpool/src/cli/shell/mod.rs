@@ -254,7 +254,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Shows a result that was read completely: on the screen if it fits, otherwise in the pager.
+    /// Displays a buffered query result: on the screen if it fits and is not truncated, otherwise in the pager.
     fn show(&mut self, printer: &Printer, taken: &Taken, start: Instant) -> Outcome {
         let rows: usize = taken.batches.iter().map(RecordBatch::num_rows).sum();
         let columns = taken.schema.fields().len();
