@@ -12,10 +12,12 @@ use std::sync::Arc;
 /// synced on this node. On a single node a record is committed when it is durable; with replicas, more nodes may have
 /// to sync it.
 pub trait ChangeLog: Debug + Send + Sync {
-    /// Sets the observer; later calls have no effect. Call this before the first record is appended.
+    /// Sets the observer; later calls have no effect. Must be called before the first record is appended, because the
+    /// observer would miss it.
     fn observe(&self, observer: Box<dyn Observer>);
 
-    /// Appends a record as [`Log::try_append`] does: never waits for the disk.
+    /// Appends a record as [`Log::try_append`] does, without waiting for the disk. Returns its sequence number; `None`,
+    /// without appending, if the caller must call [`ChangeLog::make_room`] first.
     ///
     /// # Errors
     /// Errors of [`Log::try_append`].
@@ -34,16 +36,17 @@ pub trait ChangeLog: Debug + Send + Sync {
         }
     }
 
-    /// Returns how many bytes of records fit without more room, as [`Log::room`] does. Never blocks.
+    /// Returns the number of bytes of records that fit before [`ChangeLog::make_room`] is necessary, as [`Log::room`]
+    /// does. Never blocks.
     fn room(&self) -> u64;
 
-    /// Makes room for a record of `bytes` bytes, as [`Log::make_room`] does.
+    /// Blocks until there is room for a record of `bytes` bytes, as [`Log::make_room`] does.
     ///
     /// # Errors
     /// Errors of [`Log::make_room`].
     fn make_room(&self, bytes: usize, reserve_policy: ReservePolicy) -> Result<()>;
 
-    /// Blocks until record `number` and all records before it are committed.
+    /// Blocks until the record with sequence number `number` and all records before it are committed.
     ///
     /// # Errors
     /// Errors of [`Log::commit`].
@@ -55,37 +58,41 @@ pub trait ChangeLog: Debug + Send + Sync {
     /// Returns the number of bytes written to the log since it was opened.
     fn bytes_written(&self) -> u64;
 
-    /// Writes records until they are to stop coming, as [`Log::write_next`] does.
+    /// Blocks until records are buffered, and writes them; returns false if it must not be called again. See
+    /// [`Log::write_next`].
     fn write_next(&self) -> bool;
 
-    /// Notes once a second how many records are durable, as [`Log::keep_marked`] does.
+    /// Writes the durability mark once a second until the log is stopped. See [`Log::keep_marked`].
     fn keep_marked(&self);
 
-    /// Returns the number of records that are noted as durable, if known, as [`Log::records_marked`] does.
+    /// Returns the number of durable records according to the durability mark; `None` if it is not known. See
+    /// [`Log::records_marked`].
     fn records_marked(&self) -> Option<u64>;
 
-    /// Notes how many records are durable, as [`Log::mark`] does.
+    /// Writes the durability mark: the number of durable records. See [`Log::mark`].
     ///
     /// # Errors
-    /// Errors of the disk.
+    /// Errors of the file system.
     fn mark(&self) -> Result<()>;
 
-    /// Begins a new file, as [`Log::turn_over`] does.
+    /// Begins a new file, so that [`ChangeLog::forget_before`] can remove all records appended so far. See
+    /// [`Log::turn_over`].
     ///
     /// # Errors
     /// Errors of [`Log::turn_over`].
     fn turn_over(&self) -> Result<()>;
 
-    /// Removes records before `number` that are no longer needed, as [`Log::forget_before`] does.
+    /// Removes files that have only records before `number`, which the caller no longer needs. See
+    /// [`Log::forget_before`].
     ///
     /// # Errors
     /// Errors of [`Log::forget_before`].
     fn forget_before(&self, number: u64) -> Result<()>;
 
-    /// Makes [`ChangeLog::write_next`] and [`ChangeLog::keep_marked`] return.
+    /// Makes [`ChangeLog::write_next`] and [`ChangeLog::keep_marked`] return. Does not block.
     fn stop(&self);
 
-    /// Closes the log, as [`Log::close`] does.
+    /// Makes all records durable and refuses all calls afterwards, as [`Log::close`] does.
     ///
     /// # Errors
     /// Errors of [`Log::close`].
