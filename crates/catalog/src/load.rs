@@ -458,8 +458,9 @@ impl Load {
         self.mode
     }
 
-    /// Returns the profiles to be computed before an append may be published, if too many earlier versions
-    /// lack theirs. `wake` is called when another step may be ready, or the profiles are complete.
+    /// Returns the profiles that must be computed before an append may be published, because too many earlier versions
+    /// have none yet; `None` if there are few enough. `wake` is called when another step may be ready, or when the
+    /// profiles are complete.
     pub fn profile_before(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<AwaitedProfile> {
         if !self.is_append() {
             return None;
@@ -469,8 +470,7 @@ impl Load {
         (tap.unsettled() > limits::TAPS_WAITING_MAX).then(|| AwaitedProfile::new(tap, wake))
     }
 
-    /// Makes the rows of a new table or a replacement visible, all at once. All of them must have been
-    /// encoded.
+    /// Makes the rows of a new table or of a replacement visible, all at once. All rows must have been encoded.
     ///
     /// # Errors
     /// As [`Load::commit`].
@@ -490,11 +490,11 @@ impl Load {
         catalog.put(&tenant, &name, NewTable { table, key, is_pinned }, tapped, expected, id)
     }
 
-    /// Puts the rows of an append in line. All of them must have been encoded, except those that are encoded
-    /// with others'. `wake` is called when [`Append::try_commit`] may return an outcome or has work to do.
+    /// Adds the rows to the queue of appends of the table. All rows must have been encoded, except those of a small
+    /// append. `wake` is called when [`Append::try_commit`] may return an outcome or has work to do.
     ///
     /// # Errors
-    /// `NotFound` when the table was dropped meanwhile.
+    /// `NotFound` if the table was dropped in the meantime.
     pub fn append(self, wake: Box<dyn Fn() + Send + Sync>) -> Result<Append> {
         self.check_encoded()?;
         let Load { catalog, tenant, name, id, builder, appended, small, outside, .. } = self;
@@ -538,7 +538,8 @@ impl Load {
         Ok(())
     }
 
-    /// Fails as soon as there is more than may be on disk, so that the client need not send the rest.
+    /// Checks the tenant's disk quota while rows arrive, so that the client need not send the rest of a load that will
+    /// fail.
     fn check_disk(&self) -> Result<()> {
         if self.is_detached {
             return Ok(());
@@ -547,7 +548,8 @@ impl Load {
         self.catalog.check_disk(&state, &self.tenant, &self.name, self.builder.bytes_added())
     }
 
-    /// Fails as soon as there is more than can be pinned, so that the client need not send the rest.
+    /// Checks the limit of pinned bytes while rows arrive, so that the client need not send the rest of a load that
+    /// will fail.
     fn check_pin(&self) -> Result<()> {
         match self.residency {
             Residency::Pinned if !self.is_append() => {
@@ -558,8 +560,8 @@ impl Load {
         }
     }
 
-    /// Adds to the error of a replacement for which the pool has no room how many bytes the version to be
-    /// replaced takes.
+    /// Adds to the error of a replacement for which the pool has no room the bytes of the version to be replaced, which
+    /// stays in the pool until the swap.
     fn with_both_versions(&self, error: Error) -> Error {
         let Some(before) = self.bytes_before.filter(|_| error.kind == ErrorKind::OverLimit) else {
             return error;
@@ -596,8 +598,8 @@ impl Load {
         outcome
     }
 
-    /// Encodes all full row groups, on the calling thread and helpers. Blocks on other threads that work for these and,
-    /// at the end, on all that work for the load.
+    /// Encodes all full row groups, on the calling thread and helper threads. Blocks until they are done, and if
+    /// `is_end`, until all other work for the load is done, too.
     fn encode(&mut self, is_end: bool) -> Result<()> {
         while self.is_encoding() || is_end && self.is_waiting() {
             if !self.has_piece() {
@@ -627,7 +629,7 @@ impl Load {
     }
 }
 
-/// Checks that the rows have the table's column names and types, in the same order.
+/// Checks that the rows have the column names and types of the table, in the same order.
 pub(super) fn check_agree(name: &TableName, table: &Schema, rows: &Schema) -> Result<()> {
     let differ = |what: String| {
         Error::invalid(format!("these rows do not fit table {:?}: {what}", name.as_str()))

@@ -12,10 +12,10 @@ use farpool_model::{Error, ErrorKind, Result, SchemaName, TableName, TenantName,
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names that clients of SQL expect to belong to the engine.
+/// Schema names that SQL clients expect to belong to the query engine.
 const RESERVED: [&str; 2] = ["information_schema", "pg_catalog"];
 
-/// Names that the error about a schema that is not empty shows.
+/// Maximum number of names in the error about a schema that is not empty.
 const NAMES_SHOWN: usize = 5;
 
 impl Catalog {

@@ -1,28 +1,28 @@
 //! The data directory of a catalog: every change is a record of the log, and large row groups are stored in segments.
 //!
-//! A *record* describes a change as a delta: which row groups replace which rows of a table. Chunks of small changes
-//! are inline in their record; others are in segments, which are durable before the record is appended. A *checkpoint*
-//! (`checkpoint.rs`) moves the remaining inline chunks to a segment and writes a *manifest*, which describes all tables
-//! and views up to one record, so that earlier records need not be replayed. *Recovery* (`recovery.rs`) reads the
-//! manifest, replays the records behind it, and reads the chunks of the resulting tables.
+//! A *record* describes a change as a delta: which row groups replace which rows of a table. Column chunks of small
+//! changes are stored in their record (*inline*); others are in segments, which are durable before the record is
+//! appended. A *checkpoint* (`checkpoint.rs`) moves the remaining inline chunks to a segment and writes a *manifest*,
+//! which describes all tables and views up to one record, so that earlier records need not be replayed. *Recovery*
+//! (`recovery.rs`) reads the manifest, replays the records after it, and reads the chunks of the resulting tables.
 //!
 //! Sparse segments are *compacted* (`compact.rs`): a checkpoint copies their live chunks to a new segment. If the
-//! manifest and records name several segments for a chunk, the one with the highest number has it.
+//! manifest and records name several segments for a chunk, the one with the highest id has it.
 //!
-//! A record of a merge of small row groups says which rows are in one row group from then on, not what is in it: whoever
-//! applies the record merges its own row groups. Later records begin and end where row groups do, as they are then.
-//! Example: groups A (rows 0-9) and B (rows 10-19) are merged, and a change replaces rows 0-19. Recovery marks A and B as
-//! one row group, and the next record removes both before anything was read.
+//! A record of a merge of small row groups says which rows are in one row group from then on, and not what is in it:
+//! the node that applies the record merges its own row groups. The ranges of later records begin and end at the new row
+//! group boundaries. Example: groups A (rows 0-9) and B (rows 10-19) are merged, and a change replaces rows 0-19.
+//! Recovery marks A and B as one row group, and the next record removes both before anything was read.
 //!
-//! Chunks and segments have ids with an origin ([`farpool_disk::PartId`]), so that nodes that share their records can write segments of
-//! their own. A node by itself may join small row groups further when it starts, without a record: nobody else has to
-//! find the same boundaries, and replay has finer ones.
+//! Chunks and segments have ids with an origin ([`farpool_disk::PartId`]), so that nodes that share their records can
+//! write segments of their own. A single node may merge small row groups further when it starts, without a record,
+//! because no other node has to have the same boundaries, and replay works with finer ones.
 //!
-//! The number of durable records is written about once a second to a mark beside the log, so that a log that lost its
-//! end is distinguished from one with a torn last write (`mark.rs` in the log of `farpool_disk`).
+//! The number of durable records is written about once a second to a mark file, by which a log that lost its end is
+//! distinguished from one with a torn last write (`mark.rs` in the log of `farpool_disk`).
 //!
-//! Invariants: whatever a record refers to was durable before the record was appended; a file is removed only when no
-//! record or manifest that may still be replayed needs it for an existing table.
+//! Invariants: all chunks that a record refers to were durable before the record was appended; a file is removed only
+//! when no record or manifest that may still be replayed needs it for an existing table.
 //!
 //! Example: a checkpoint moves a chunk from record 7 to segment 3 and writes manifest 2. If record 7 were removed
 //! before the manifest is durable, a crash would leave manifest 1, which needs record 7.
