@@ -28,7 +28,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Format of manifests, and the formats that are read. Since format 2 merges are recorded, and ids have an origin.
+/// Format of the manifests that are written, and formats that can be read. Since format 2 merges are recorded, and ids
+/// have an origin.
 pub(super) const FORMAT: u32 = 2;
 pub(super) const FORMATS: RangeInclusive<u32> = 1..=FORMAT;
 
