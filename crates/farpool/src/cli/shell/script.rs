@@ -41,7 +41,7 @@ pub fn items(text: &str) -> farpool::Result<Vec<Item>> {
     }
 }
 
-/// Returns whether the input is complete, so that it can be executed without another line.
+/// Returns whether the input is complete, so that it can be executed without reading another line.
 pub fn is_whole(text: &str) -> bool {
     let mut rest = text;
     while let Some(command) = command_line(rest) {
