@@ -55,7 +55,7 @@ struct NextTable {
     first_new: usize,
 }
 
-/// What the next state of a table has in common with the state before.
+/// Rows that the next state of a table has in common with the state before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Continuity {
     /// The same rows, in other row groups.

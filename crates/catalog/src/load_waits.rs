@@ -30,7 +30,7 @@ struct LoadWaitState {
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// What a load waits for.
+/// Reason why a load waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitReason {
     /// Room in the pool for a row group.

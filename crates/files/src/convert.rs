@@ -5,7 +5,7 @@ use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::DataType;
 
-/// Where the type of a column comes from.
+/// Origin of the type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// Guessed from other values. A timestamp with a time zone does not fit a column that was guessed without one, and

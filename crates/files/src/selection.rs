@@ -12,7 +12,7 @@ pub(super) struct Selection {
     /// Indices of columns in the file, ascending and unique; at least one, because readers differ in how they
     /// treat an empty list.
     pub read: Vec<usize>,
-    /// Where each column of the result comes from.
+    /// Source of each column of the result.
     places: Vec<Place>,
     schema: SchemaRef,
 }

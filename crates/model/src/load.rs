@@ -3,7 +3,7 @@
 
 use crate::{Error, Tier, Version};
 
-/// What a load does if the table exists already.
+/// Behaviour of a load if the table exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoadMode {
     /// Fails.
@@ -19,7 +19,7 @@ pub enum LoadMode {
 /// Options of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LoadOptions {
-    /// What to do if the table exists already.
+    /// Behaviour if the table exists already.
     pub mode: LoadMode,
     /// Encryption tier of the table's values in memory. With `None`, a table that is replaced or appended to keeps its
     /// tier, and a new table is not encrypted.
@@ -48,12 +48,12 @@ pub struct LoadId(pub u128);
 /// Whether the values of a load stay in memory, if there is a data directory from which they can be read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Residency {
-    /// They stay until they are evicted to make room.
+    /// Values stay until they are evicted to make room.
     #[default]
     Cached,
-    /// They stay as long as the table exists.
+    /// Values stay as long as the table exists.
     Pinned,
-    /// They are evicted when they are on disk.
+    /// Values are evicted when they are on disk.
     Passing,
 }
 

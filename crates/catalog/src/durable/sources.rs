@@ -1,4 +1,4 @@
-//! Where recovery reads column chunks from: segments, and records of the log.
+//! Sources of column chunks during recovery: segments, and records of the log.
 
 use super::keys::Unwrapping;
 use super::locations::{Location, SegmentCollector, SegmentFile};
@@ -301,7 +301,7 @@ fn joined(groups: &[ReplayedGroup]) -> usize {
     1 + groups.iter().skip(1).take_while(|group| group.is_continued).count()
 }
 
-/// Where a column chunk is read from.
+/// Source that a column chunk is read from.
 pub(super) enum ChunkSource<'a> {
     Log(u64, &'a proto::Image),
     /// A part of a segment, with the encryption key of the table, if it has one.

@@ -25,8 +25,8 @@ const POOL_DEFAULT: &str = "farpool://127.0.0.1:9797";
 #[derive(Clone, Debug)]
 pub struct NamedPool {
     pub url: PoolUrl,
-    /// What the user must correct if there is no such pool; `None` if it was named on the command line, or is the
-    /// default.
+    /// Setting that the user must correct if there is no such pool; `None` if it was named on the command line, or is
+    /// the default.
     place: Option<String>,
 }
 

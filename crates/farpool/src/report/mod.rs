@@ -16,7 +16,7 @@ const BINS: usize = 32;
 /// Maximum number of frequent values that are listed.
 const TOP: usize = 10;
 
-/// Where the profiled rows come from.
+/// Source of the profiled rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
