@@ -78,42 +78,44 @@ use std::sync::{Arc, Weak};
 pub(super) struct Durable {
     directory: Arc<dyn Directory>,
     log: Box<dyn ChangeLog>,
-    /// Number that the directory was given when it was created.
+    /// Id of the directory, given when it was created or restored.
     node: u64,
     /// Origin of the ids that this directory gives to chunks and segments.
     origin: u16,
-    /// Ids of the next chunk and the next segment. No id is used twice.
+    /// Ids of the next column chunk and the next segment. No id is used twice.
     next_chunk: AtomicU64,
     next_segment: AtomicU64,
     tenant_keys: TenantKeys,
-    /// Number of the oldest record whose inline chunks new records may refer to.
+    /// Sequence number of the oldest log record whose inline chunks new records may refer to. Older records may be
+    /// removed.
     floor: AtomicU64,
     segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,
     reads: Arc<Reads>,
     collector: Arc<SegmentCollector>,
-    /// Held during a checkpoint.
+    /// The latest checkpoint. Locked during a checkpoint.
     latest: Mutex<LatestCheckpoint>,
     /// Bytes written to the log when the latest checkpoint began.
     log_bytes: AtomicU64,
     is_checkpoint_wanted: AtomicBool,
-    /// True while a job that writes the log's mark is queued ([`Catalog::write_records`]).
+    /// Whether a job that writes the durability mark of the log is queued ([`Catalog::write_records`]).
     is_mark_wanted: AtomicBool,
-    /// True once background reads must stop.
+    /// Whether the directory was closed, so that background reads must stop.
     is_closed: AtomicBool,
 }
 
 /// The latest checkpoint.
 #[derive(Debug)]
 struct LatestCheckpoint {
-    /// Number of the manifest, and number of the first record behind it.
+    /// Number of the manifest, and sequence number of the first record after it.
     manifest: u64,
     next_record: u64,
-    /// Segments that this manifest names and that were compacted since: they stay until the next manifest is durable.
+    /// Segments that this manifest names and that were compacted since. They are kept until the next manifest is
+    /// durable.
     replaced: Vec<Arc<SegmentFile>>,
 }
 
 impl Durable {
-    /// Returns true if every file of the directory is encrypted.
+    /// Returns whether every file of the directory is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.directory.keys().is_some()
     }
@@ -235,19 +237,20 @@ impl Catalog {
         }
     }
 
-    /// Returns true if the catalog has a data directory.
+    /// Returns whether the catalog has a data directory.
     pub fn is_durable(&self) -> bool {
         self.durable.get().is_some()
     }
 
-    /// Writes records to the log as they come, until [`Catalog::close`]: for a thread of the host.
+    /// Writes records to the log as they are appended, and blocks until [`Catalog::close`]. For a thread of the node.
     pub fn write_log(&self) {
         let Some(durable) = self.durable.get() else { return };
         while durable.log.write_next() {}
     }
 
-    /// Notes once a second how many records are durable ([`ChangeLog::mark`]), until [`Catalog::close`]: for another thread of the
-    /// host, since a note takes two syncs, and no record waits for a note of those before it.
+    /// Writes the durability mark of the log ([`ChangeLog::mark`]) about once a second, and blocks until
+    /// [`Catalog::close`]. For a separate thread of the node, because writing the mark takes two syncs, for which no
+    /// record should wait.
     pub fn mark_log(&self) {
         let Some(durable) = self.durable.get() else { return };
         durable.log.keep_marked();
@@ -273,7 +276,7 @@ impl Catalog {
         is_written
     }
 
-    /// Returns the number of records that are committed: whose changes readers see.
+    /// Returns the number of committed records, whose changes readers see.
     pub fn records_committed(&self) -> u64 {
         self.state.read().durable_records
     }
@@ -284,8 +287,8 @@ impl Catalog {
         self.durable.get().map_or(0, |of| of.log.next_record().saturating_sub(committed))
     }
 
-    /// Makes all changes durable and closes the data directory, which refuses changes afterwards. Makes a checkpoint,
-    /// so that the next start is faster.
+    /// Makes all changes durable, makes a checkpoint so that the next start is faster, and closes the data directory,
+    /// which refuses changes afterwards. Blocks until then.
     ///
     /// # Errors
     /// Errors of the disk. Acknowledged changes are durable in any case.

@@ -71,7 +71,7 @@ fn copy(from: &SimulatedDirectory, to: &SimulatedDirectory, name: &str) {
     to.sync().unwrap();
 }
 
-/// What a table is, as readers see it: version, fields, rows of each row group, and values.
+/// Contents of a table as readers see them: version, fields, rows of each row group, and values.
 #[derive(Debug, PartialEq)]
 struct TableContents {
     version: Version,
