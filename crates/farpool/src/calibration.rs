@@ -48,7 +48,8 @@ pub fn machine_name() -> String {
     format!("{}, {} × {model}", read("/proc/sys/kernel/hostname").trim(), processors())
 }
 
-/// Returns the path of the file with the measurements of links: in the user's cache folder.
+/// Returns the path of the file with the measurements of links, in the user's cache folder; `None` if there is no such
+/// folder.
 pub fn link_file() -> Option<PathBuf> {
     Some(calibration_file()?.with_file_name("links.json"))
 }
@@ -89,7 +90,8 @@ pub async fn transfer_over(url: &PoolUrl, pool: &RemotePool) -> Result<Transfer>
     Ok(Transfer::default())
 }
 
-/// Returns the path of the file with the rates of this machine: in the user's cache folder.
+/// Returns the path of the file with the rates of this machine, in the user's cache folder; `None` if there is no such
+/// folder.
 pub fn calibration_file() -> Option<PathBuf> {
     Some(user_folder("XDG_CACHE_HOME", ".cache")?.join("calibration.json"))
 }

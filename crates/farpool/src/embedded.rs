@@ -98,7 +98,7 @@ impl EmbeddedPool {
     ///
     /// # Errors
     /// The errors of [`EmbeddedPool::open`]; `Busy` if another process has the directory open; `Corrupt`, with the
-    /// file's name, if it is damaged; `OverLimit` if its tables do not fit.
+    /// file's name, if it is corrupted; `OverLimit` if its tables do not fit.
     pub fn open_durable(memory_bytes: usize, work: Arc<WorkMemory>, path: &Path) -> Result<Arc<Self>> {
         Self::open_durable_with(memory_bytes, work, path, None, CompressionPolicy::Auto)
     }

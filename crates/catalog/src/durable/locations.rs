@@ -244,12 +244,12 @@ impl Location {
         }
     }
 
-    /// Returns the encryption key of the table, if the copy is in a segment under that key.
+    /// Returns the encryption key of the table, if the copy is in a segment under that key; `None` otherwise.
     pub fn key(&self) -> Option<&Arc<TableKey>> {
         self.key.get()
     }
 
-    /// Returns true if the copy is in a segment.
+    /// Returns whether the copy is in a segment.
     pub fn is_in_segment(&self) -> bool {
         matches!(*self.place.lock(), Place::Segment(_))
     }

@@ -256,8 +256,8 @@ impl Catalog {
         durable.log.keep_marked();
     }
 
-    /// Writes the waiting records once, and returns true if there were any and they are durable. For a host without a
-    /// log thread: writing the mark becomes a job of [`Background::write`].
+    /// Writes the buffered records and returns whether there were any and they are durable. For a node without a log
+    /// thread: writing the durability mark becomes a job of [`Background::write`].
     ///
     /// [`Background::write`]: crate::Background::write
     pub fn write_records(&self) -> bool {

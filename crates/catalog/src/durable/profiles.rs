@@ -60,7 +60,8 @@ impl StoredProfile {
         head.map_err(|_| damaged())?.lengths.into_iter().map(state).collect()
     }
 
-    /// Returns the id of the profile's segment, the id of the profile, and its length in bytes.
+    /// Returns the id of the profile's segment, the id of the profile, and its length in bytes; `None` if it is in no
+    /// segment.
     fn place(&self) -> Option<(u64, u64, u64)> {
         let location = Location::existing_at(&self.location)?;
         let file = location.file()?;

@@ -190,7 +190,7 @@ impl ProfileTask {
         (work.rows_seen, work.base().cloned())
     }
 
-    /// Returns the tap that must settle before this one.
+    /// Returns the tap that must be settled before this one; `None` if there is none.
     pub(super) fn base(&self) -> Option<Arc<Tap>> {
         self.work.lock().base().cloned()
     }

@@ -142,7 +142,7 @@ impl ProfileStep {
 }
 
 impl ProfileWork {
-    /// Returns the tap that this one builds on, until the parts are merged.
+    /// Returns the tap that this one builds on; `None` if there is none, or the partial profiles were merged already.
     pub fn base(&self) -> Option<&Arc<Tap>> {
         match &self.stage {
             ProfileStage::Complete { base, .. } => base.as_ref(),

@@ -73,13 +73,14 @@ impl Log {
         Ok(())
     }
 
-    /// Returns the number of records in the mark, if known. Blocks while a mark is being written.
+    /// Returns the number of records in the mark on disk; `None` if it is not known. Blocks while the mark is being
+    /// written.
     pub fn records_marked(&self) -> Option<u64> {
         *self.marked.lock()
     }
 
-    /// Writes the mark about once a second if records have become durable since, until the log is stopped or closed, or
-    /// a write of the log fails. Meant for a background thread; records never wait for it.
+    /// Writes the mark about once a second if more records have become durable. Blocks until the log is stopped or
+    /// closed, or a write of the log fails. Meant for a background thread; no append or commit waits for it.
     pub fn keep_marked(&self) {
         let mut state = self.state.lock();
         while state.is_open() {

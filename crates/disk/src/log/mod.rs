@@ -1,20 +1,21 @@
 //! The write-ahead log: records are durable when [`Log::commit`] returns, and are replayed in order when the log is
 //! opened again.
 //!
-//! *Group commit* (R. Johnson et al., *Aether*, PVLDB 3, 2010). Appended records wait in memory. The first caller that
-//! commits writes and syncs all waiting records as one batch. Callers that arrive meanwhile block until it has
-//! finished, and the first of them writes the next batch. A background thread may write in their place, for callers
-//! that do not block ([`Log::write_next`]); an [`Observer`] is notified when records become durable.
+//! *Group commit* (R. Johnson et al., *Aether*, PVLDB 3, 2010). Appended records are buffered in memory. The first
+//! caller that commits writes and syncs all buffered records as one batch. Callers that arrive in the meantime block
+//! until it has finished, and the first of them writes the next batch. A background thread may write in their place,
+//! for callers that do not block ([`Log::write_next`]); an [`Observer`] is notified when records become durable.
 //!
-//! *Recovery.* Batches are numbered, and each is written only after the one before it was synced. A damaged batch that
-//! is followed by an intact one was therefore acknowledged, and is an error. A damaged batch at the very end was torn
-//! by a loss of power before it was acknowledged, and is dropped. [`Log::close`] appends an empty batch, so that after
-//! a clean stop damage to the last records is an error, too. The header of a file states its length, which is reserved
-//! before the file is used: a shorter file was truncated, which is an error, as is a log that has fewer records than
-//! its mark ([`Log::mark`]).
+//! *Recovery.* Batches are numbered, and each is written only after the one before it was synced. A corrupted batch
+//! that is followed by an intact one was therefore acknowledged, and is an error. A corrupted batch at the very end was
+//! torn by a loss of power before it was acknowledged, and is dropped. [`Log::close`] appends an empty batch, so that
+//! after a clean stop corruption of the last records is an error, too. The header of a file states its length, which is
+//! reserved before the file is used: a shorter file was truncated, which is an error, as is a log that has fewer
+//! records than its mark ([`Log::mark`]).
 //!
-//! Example: batches 1, 2 and 3 are on disk, and the checksum of batch 2 does not match. Batch 3 is intact, so that
-//! batch 2 was synced, and opening the log fails. If batch 3 does not match, records of batches 1 and 2 are recovered.
+//! Example: batches 1, 2 and 3 are on disk, and the checksum of batch 2 does not match. If batch 3 is intact, batch 2
+//! was synced, and opening the log fails. If instead only the checksum of batch 3 does not match, the records of
+//! batches 1 and 2 are recovered.
 //!
 //! *Failures.* After a failed write or sync the contents of the device are unknown, and a later sync that succeeds does
 //! not prove that the earlier writes are durable. The log then refuses all calls until it is opened again. A full disk
@@ -24,8 +25,8 @@
 //! Invariant: when a log is opened again, its records are a prefix of those that were appended, and the prefix includes
 //! all that were committed.
 //!
-//! *Assertions.* Where a thread has taken the writer out of the state, they are `debug_assert`: a panic there would
-//! lose the writer, and every later commit would wait for it for ever.
+//! *Assertions.* Where a thread has taken the writer out of the state, they are `debug_assert`, because a panic there
+//! would lose the writer, and every later commit would wait for it for ever.
 
 mod format;
 mod mark;

@@ -348,7 +348,7 @@ impl<'a, 's> LogScan<'a, 's> {
         }
     }
 
-    /// Decodes the batches of a file, up to its end or the first damaged batch, and passes their records to the sink.
+    /// Decodes the batches of a file, up to its end or the first corrupted batch, and passes their records to the sink.
     fn batches(&mut self, mut read: LogFileContents) -> Result<LogFileContents> {
         while let Some((header, payload)) = whole_batch(&read.bytes, read.end) {
             if (header.log, header.batch) != (read.header.log, read.next_batch) {

@@ -123,7 +123,7 @@ impl Places {
     }
 }
 
-/// Returns the places of a chunk.
+/// Returns the places from which a chunk can be fetched; `None` for a chunk that is not a handle of this cache.
 pub(super) fn places(handle: &Chunk) -> Option<Arc<Places>> {
     handle.location().get()?.clone().downcast().ok()
 }
