@@ -40,7 +40,7 @@ enum PlannedEffect {
 struct NextTable {
     name: TableName,
     renamed_from: Option<TableName>,
-    /// The state that it was planned from; `None` if the table is new.
+    /// The state from which this one was planned; `None` if the table is new.
     before: Option<Current>,
     table: Arc<Table>,
     key: Option<Arc<TableKey>>,
@@ -323,7 +323,7 @@ impl Catalog {
         }))
     }
 
-    /// Returns `base` with its rows spliced.
+    /// Returns the table `base` with the row groups of `splices` in place of the ranges of rows that they replace.
     fn spliced(&self, tenant: &TenantName, base: &Table, splices: &[Splice<Arc<RowGroup>>]) -> Result<Table> {
         let (groups, pool) = (&base.row_groups, self.pool.clone());
         let rows_of = groups.iter().map(|group| u64_from(group.rows));

@@ -97,7 +97,7 @@ impl CatalogState {
     }
 }
 
-/// Returns the error for a create whose name another load has claimed.
+/// Returns the error for a load that would create a table whose name another load has claimed.
 pub(super) fn under_way(name: &TableName) -> Error {
     let message = format!("a load that creates table {:?} is under way already", name.as_str());
     Error::new(ErrorKind::Exists, message)

@@ -139,7 +139,7 @@ impl<T: Send + 'static> Names<T> {
     }
 }
 
-/// Removes the names that are `removed`, and the tenant with its last one.
+/// Removes the names for which `removed` is true, and the tenant if no name is left.
 fn remove_if<T: Send + 'static>(
     of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
     tenant: &TenantName,
@@ -153,7 +153,7 @@ fn remove_if<T: Send + 'static>(
     }
 }
 
-/// Removes a name, and the tenant with its last one.
+/// Removes a name, and the tenant if no name is left.
 fn remove<T>(
     of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
     tenant: &TenantName,

@@ -22,11 +22,11 @@ pub const WRAPPED_KEY_BYTES: usize = ASSOCIATED_BYTES + SALT_BYTES + TAG_BYTES +
 /// Purpose of a wrapped key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// All files of a data directory, and the keys of its tenants.
+    /// Encrypts all files of a data directory, and wraps the keys of its tenants.
     Directory,
-    /// The keys of a tenant's tables.
+    /// Wraps the keys of a tenant's tables.
     Tenant,
-    /// One table.
+    /// Encrypts the parts of one table.
     Table,
 }
 
@@ -110,7 +110,7 @@ impl WrappedKey {
         self.tier
     }
 
-    /// Returns the id of the key that it is wrapped under.
+    /// Returns the id of the parent, the key that this one is wrapped under.
     pub fn parent(&self) -> WrappedKeyId {
         self.parent
     }
@@ -177,7 +177,8 @@ impl WrappedKey {
         Ok(key)
     }
 
-    /// Returns the cipher of this one wrap: the salt is drawn for it.
+    /// Returns the cipher for this wrapped key, which is derived from the parent and the salt, and used for one message
+    /// only.
     fn cipher(&self, under: &Secret) -> Result<Cipher> {
         Cipher::new(Mode::Gcm, &under.derive(&self.salt, b"farpool wrapped key", MASTER_KEY_BYTES)?)
     }

@@ -34,7 +34,7 @@ const WINDOW_BYTES: usize = 512 << 10;
 const LENGTH_BYTES: usize = 4;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Description of the compressed data of a part.
+/// Description of a part that is compressed in blocks: codec and block table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     pub codec: Codec,

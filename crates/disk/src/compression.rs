@@ -14,12 +14,12 @@ use std::sync::{Arc, OnceLock};
 /// Compression policy for parts of segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompressionPolicy {
-    /// Compresses where that makes reading faster, by the codec that makes it fastest.
+    /// Compresses a part if that makes reading it faster, with the codec that makes it fastest.
     #[default]
     Auto,
     /// Never compresses.
     None,
-    /// Compresses with this codec wherever it saves bytes.
+    /// Compresses with this codec every part that becomes smaller.
     By(Codec),
 }
 
@@ -58,7 +58,7 @@ const TRIED_BYTES_MIN: usize = 16 << 10;
 /// Bytes of each of the two samples of a part from which the compression ratio is estimated.
 const SAMPLE_BYTES: usize = 16 << 10;
 
-/// Compression policy of a directory, with its measured read rate.
+/// Chooses a codec for each part: the compression policy of a directory, with its measured read rate.
 #[derive(Debug)]
 pub struct CodecSelector {
     policy: CompressionPolicy,

@@ -110,7 +110,7 @@ impl Inner {
         self.pieces[i].range.contains(&at).then_some(i)
     }
 
-    /// Returns whether a piece continues the one before it.
+    /// Returns whether the piece with index `i` continues the piece before it without a gap.
     fn continues(&self, i: usize) -> bool {
         i.checked_sub(1).is_some_and(|before| self.goes_on[before])
     }
@@ -203,7 +203,7 @@ impl Read for LaneReader {
     }
 }
 
-/// The end of a remote file, for its footer.
+/// Reads the footer of a remote file from the file's end.
 #[derive(Debug)]
 pub(super) struct Tail<'a>(pub &'a Remoted);
 

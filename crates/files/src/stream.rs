@@ -19,7 +19,7 @@ const HEAD_BYTES: usize = 4 << 20;
 /// The first bytes of an Arrow IPC file. More zeros follow, and then the same bytes as in an Arrow IPC stream.
 const ARROW_FILE: &[u8] = b"ARROW1\0\0";
 
-/// A stream whose columns are known.
+/// A stream that was opened, so that its columns are known.
 pub struct Stream {
     /// The columns.
     pub schema: SchemaRef,

@@ -11,7 +11,7 @@ use crate::{Error, Expr, NullHandling, Result, SketchParameters, limits, schema}
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema};
 use std::fmt;
 
-/// An aggregate and the name of the result column that it computes.
+/// An aggregate: a function with arguments, and the name of the result column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
     /// The result column's name.

@@ -40,7 +40,7 @@ pub enum Operator {
     Limit,
     /// Keeps the first rows of a sort order.
     TopK,
-    /// The whole program. Nodes never answer for it; an engine does when it decides against pushing anything.
+    /// The whole program. Nodes never give an answer for it; an engine uses it if it decides to push nothing down.
     Program,
 }
 

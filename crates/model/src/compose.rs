@@ -55,7 +55,7 @@ impl Budget for Allowance {
     }
 }
 
-/// A column of a relation: its name, and its expression over the table.
+/// A column of a relation: a name, and the expression over the table that computes it.
 #[derive(Clone, Debug)]
 pub struct Slot {
     name: String,
@@ -65,7 +65,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Creates a column from its expression over the table.
+    /// Creates a column from a name and an expression over the table.
     pub fn new(name: impl Into<String>, expr: Expr) -> Self {
         Slot { name: name.into(), depth: depth_of(&expr), bytes: expr.bytes(), expr }
     }

@@ -249,7 +249,7 @@ mod tests {
     use farpool_columns::{ValueReader, ValueSource, encode_row_group};
     use farpool_memory::{Pool, PoolConfig};
 
-    /// Source of handles whose values are never read again.
+    /// Source of handles whose values are never read again, for tests.
     #[derive(Debug, Default)]
     struct Nowhere(TenantName);
 

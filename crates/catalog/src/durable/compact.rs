@@ -44,7 +44,7 @@ impl SparseSegments {
         self.0.values()
     }
 
-    /// Copies those of `chunks` that are in one of the segments.
+    /// Copies those of `chunks` that are in one of the sparse segments to new segments.
     pub fn rewrite<'a>(
         &self,
         chunks: impl Iterator<Item = &'a Arc<Chunk>>,
@@ -65,7 +65,7 @@ impl SparseSegments {
         Ok(())
     }
 
-    /// Copies a profile that is not in memory, if it is in one of the segments.
+    /// Copies a profile that is not in memory to a new segment, if it is in one of the sparse segments.
     pub fn rewrite_profile(&self, profile: &StoredProfile, writer: &mut ChunkWriter) -> Result<()> {
         let Some(location) = Location::existing_at(profile.location()) else { return Ok(()) };
         match location.file().filter(|file| self.has(file)) {

@@ -142,7 +142,8 @@ impl Durable {
         Ok(number)
     }
 
-    /// Makes room for a record, and prepares it again if chunks that it refers to have moved.
+    /// Makes room in the log for a record, and prepares the record again if chunks that it refers to have moved. May
+    /// block.
     pub fn mend(self: &Arc<Self>, record: &mut Prepared) -> Result<()> {
         if record.is_outdated(self.floor()) {
             record.prepare_again(self)?;
@@ -222,7 +223,7 @@ impl Catalog {
         }
     }
 
-    /// Blocks until record `number` is durable and its change visible.
+    /// Blocks until the record with sequence number `number` is durable and its change is visible.
     pub(super) fn commit(&self, number: u64) -> Result<()> {
         match self.durable.get() {
             Some(durable) => durable.log.commit(number),

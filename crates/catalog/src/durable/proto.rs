@@ -15,7 +15,7 @@ pub struct Record {
     /// Name of the table or view, encoded by `TableName::encoded`, or name of the schema.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Ids of the loads that made the change, 16 bytes each.
+    /// Ids of the loads whose rows the change has, 16 bytes each.
     #[prost(bytes = "bytes", tag = "3")]
     pub loads: Bytes,
     /// Column chunks that are stored in the record itself (inline chunks), as [`Image`]s.
@@ -236,7 +236,7 @@ pub struct Table {
     pub key: Bytes,
 }
 
-/// Head of the part with a profile.
+/// Metadata of the part of a segment that has the profile of a table.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Profile {
     /// Lengths of the profile's states, which are one after the other in the data of the part.

@@ -56,7 +56,7 @@ pub(super) struct ReplayedState {
     /// Origin of the ids that this directory gives to chunks and segments.
     pub origin: u16,
     pub next_record: u64,
-    /// Number of the record that is applied, and number of the columns of its table.
+    /// Sequence number of the record that is being applied, and number of columns of its table.
     record: u64,
     columns: usize,
 }
@@ -76,7 +76,7 @@ pub(super) struct ReplayedTable {
     /// Number of distinct values of each column, if known. Has one entry per column, or is empty.
     pub distinct: Vec<Option<u64>>,
     pub is_pinned: bool,
-    /// Wrapped key of the table, if it has one, and the unwrapped key once available.
+    /// Wrapped encryption key of the table, if it has one, and the unwrapped key when it is available.
     pub wrapped_key: Option<WrappedKey>,
     pub key: Option<Arc<TableKey>>,
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Alignment in bytes of the buffers of a column chunk in the pool.
 const ALIGNMENT: usize = 64;
 
-/// State of the catalog, and the open segments with its chunks.
+/// The replayed state of the catalog, with the open segments that have its chunks.
 pub(super) struct Sources {
     pub replay: ReplayedState,
     pub files: BTreeMap<u64, Arc<SegmentFile>>,

@@ -128,7 +128,8 @@ fn with_written(bytes: usize) -> usize {
     bytes + bytes / 2
 }
 
-/// Returns an upper bound of the bytes of one decoded column, and of the tables in which its values are counted.
+/// Returns an upper bound of the bytes that one step takes: one decoded column of the row group, and the tables in
+/// which its values are counted.
 fn in_hand(group: &RowGroup) -> usize {
     let most = group.chunks.iter().map(|chunk| chunk.bytes_plain()).max().unwrap_or(0);
     2 * most.min(limits::ROW_GROUP_BYTES_MAX)

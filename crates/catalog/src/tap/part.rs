@@ -124,7 +124,7 @@ impl PartialProfile {
     }
 }
 
-/// Evicts the values that were read for the profile of a load whose values must not stay in memory.
+/// Evicts the values that were read for the profile, if the values of their load must not stay in memory.
 fn let_go(group: &RowGroup) {
     let leaving = group.chunks.iter().filter(|chunk| chunk.is_to_leave() && is_in_segment(chunk));
     leaving.for_each(|chunk| drop(chunk.take_values()));

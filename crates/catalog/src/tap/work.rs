@@ -31,7 +31,7 @@ pub(super) struct ProfileWork {
     pub memory: PartMemory,
     /// Whether memory for another partial profile was refused, so that no more are begun.
     pub parts_refused: bool,
-    /// The task that builds on this one and waits for it.
+    /// The task that builds on this one and waits until this one is settled.
     pub next: Option<Arc<ProfileTask>>,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum ProfileStage {
     Open,
     /// The profile is on disk and was not read yet. All rows are queued, in case it cannot be read.
     Stored(Stored),
-    /// All rows are queued; they follow those of `base`.
+    /// All rows are queued. They follow the rows of the tap `base`.
     Complete {
         base: Option<Arc<Tap>>,
         encoder: Encoder,
@@ -76,7 +76,7 @@ pub(super) enum ProfileStep {
     /// Merges the partial profiles: all rows were profiled, and the tap before is settled.
     Combine {
         parts: Vec<PartialProfile>,
-        /// Memory for an empty profile, where there are no parts.
+        /// Memory for an empty profile, if there are no partial profiles.
         held: Held,
         base: Option<Arc<CollectedProfile>>,
         encoder: Encoder,
@@ -93,7 +93,7 @@ pub(super) enum ProfileStep {
 
 /// Result of a step.
 pub(super) enum StepResult {
-    /// The part, and the number of rows of a row group that was finished in it, or 0.
+    /// The partial profile, and the number of rows of the row group that was completed in it, or 0.
     Observed(PartialProfile, u64),
     Settling(Box<ProfileMerge>),
     Settled(Outcome),

@@ -219,7 +219,7 @@ struct Building<'a> {
     instance: u64,
     builder: TableBuilder,
     row_groups: usize,
-    /// NULLs in place of columns that are not read, by the number of rows.
+    /// Chunks of NULLs for the columns that are not read, by their number of rows.
     nulls: BTreeMap<usize, Vec<Arc<Chunk>>>,
     held: Reservation,
 }
