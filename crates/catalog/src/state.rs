@@ -8,7 +8,7 @@
 //! ([`farpool_disk::ChangeLog`]):
 //! - *last*: these records were appended, and the newest names have their changes;
 //! - *committed*: no failure can lose these records. The visible names have their changes, and their callers were
-//! answered ([`CatalogState::durable_records`]);
+//!   answered ([`CatalogState::durable_records`]);
 //! - *durable*: these records are synced on this node.
 //!
 //! For a single node, committed and durable are the same. With several nodes, a record is committed when a majority has

@@ -60,7 +60,7 @@ pub const RETRY_AFTER_MS: std::ops::RangeInclusive<u64> = 100..=10_000;
 /// Maximum number of retries by the client library after `Busy` errors, before it returns the error to its caller.
 pub const RETRIES_MAX: u32 = 5;
 
-/// Timeout in milliseconds for a client's hello, and for a node that accepts a connection.
+/// Timeout in milliseconds for establishing a connection, and for the client's hello on it.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 
 /// Maximum number of characters of a client's description of itself in lists of connections; longer descriptions are

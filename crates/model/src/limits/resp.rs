@@ -24,7 +24,7 @@ pub const RESP_UNAUTHENTICATED_ARGUMENT_BYTES_MAX: usize = 16 << 10;
 /// [`CONNECTIONS_MAX`](super::CONNECTIONS_MAX). Reason: services keep many connections open.
 pub const RESP_CONNECTIONS_MAX: usize = 10_000;
 
-/// Maximum bytes of requests that are read from a client while its long command waits for a thread; further ones stay
+/// Maximum bytes of requests that are read from a client while its long command waits for its turn; further ones stay
 /// in the buffers of the network. They are charged to the tenant. Reason for reading at all: otherwise it would not be
 /// noticed that the client disconnected.
 pub const RESP_WAITING_BYTES_MAX: usize = 1 << 20;

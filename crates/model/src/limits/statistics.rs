@@ -53,7 +53,7 @@ pub const PROFILE_PARTS_MAX: usize = 8;
 /// for a large one.
 pub const PROFILES_AWAITED_MAX: usize = 4;
 
-/// Maximum number of appends whose profiles are not yet computed. Beyond it, the next append computes some of them
+/// Maximum number of appends whose profiles are not yet computed. Beyond it, the next append computes these profiles
 /// before it is published, so that a stream of small appends cannot get arbitrarily far ahead of the table's
 /// statistics.
 pub const TAPS_WAITING_MAX: usize = 64;
