@@ -19,11 +19,11 @@ const RESERVED: [&str; 2] = ["information_schema", "pg_catalog"];
 const NAMES_SHOWN: usize = 5;
 
 impl Catalog {
-    /// Creates a schema.
+    /// Creates a schema. The returned [`Commit`] is durable later.
     ///
     /// # Errors
-    /// `Exists` when there is one of this name; `Invalid` when the name is reserved; `OverLimit` when the
-    /// tenant has too many.
+    /// `Exists` if there is one of this name; `Invalid` if the name is reserved; `OverLimit` if the tenant has too
+    /// many.
     pub fn create_schema(self: &Arc<Self>, tenant: &TenantName, schema: &SchemaName) -> Result<Commit<()>> {
         if RESERVED.contains(&schema.as_str()) {
             let message = format!("the schema name {:?} is reserved", schema.as_str());

@@ -331,7 +331,7 @@ impl Aggregate {
     /// Returns the field of the result column that the aggregate computes over a table with `table_schema`.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when an argument or the filter is not well typed, or when the function cannot
+    /// `Invalid` or `OverLimit` if an argument or the filter is not well typed, or if the function cannot
     /// return the aggregate's result type.
     pub fn field(&self, table_schema: &Schema) -> Result<Field> {
         let arguments = self.arguments.iter().map(|e| e.data_type(table_schema));

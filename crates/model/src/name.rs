@@ -129,7 +129,7 @@ impl TableName {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` when the text is not such a name.
+    /// `Invalid` if the text is not such a name.
     pub fn parse(text: &str) -> Result<Self> {
         let parts = parts(text);
         let parts: Option<Vec<&str>> = parts.as_ref().map(|parts| parts.iter().map(String::as_str).collect());
@@ -200,7 +200,7 @@ impl TableName {
     /// Decodes the output of [`TableName::encoded`].
     ///
     /// # Errors
-    /// `Invalid` when a part is empty, too long, or has control characters.
+    /// `Invalid` if a part is empty, too long, or has control characters.
     pub fn decode(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         match text.split_once(SEPARATOR) {

@@ -62,7 +62,7 @@ impl NamedExpr {
     /// Returns the field of the result column that this expression computes over a table with `table_schema`.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when the expression is not well typed.
+    /// `Invalid` or `OverLimit` if the expression is not well typed.
     pub fn field(&self, table_schema: &Schema) -> Result<Field> {
         let data_type = self.expr.data_type(table_schema).map_err(|error| error.at(brief(&self.name)))?;
         Ok(Field::new(&self.name, data_type, true))

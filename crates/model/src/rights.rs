@@ -122,7 +122,7 @@ impl Verb {
     /// Checks that `right` is enough for the verb.
     ///
     /// # Errors
-    /// `Denied` when it is not.
+    /// `Denied` if it is not.
     pub fn check(self, right: Right) -> Result<()> {
         if right >= self.right() {
             return Ok(());
